@@ -52,7 +52,7 @@ def test_a_folder_with_pictures_again(tmp_path, config):
         withheld, tmp_path / "withheld" / "pictures", out=tmp_path / "full", log=log,
         progress=lambda *step: calls.append(step),
     )  # fmt: skip
-    # by their hashes, for the files are called 0.png, 1.png, ...; the tables are those of a build with pictures
+    # by their hashes, because the files are called 0.png, 1.png, ...; a build with pictures has the same tables
     assert log.problems == log.unverified == []
     for table in sorted(embedded.rglob("*.parquet")):
         name = table.relative_to(embedded).as_posix()

@@ -1,4 +1,4 @@
-"""Dataset folders: what is written is what was given, complete or not at all."""
+"""Dataset folders: they hold exactly the records, and are complete or absent."""
 
 import io
 import json

@@ -129,7 +129,7 @@ def test_rai_fields_have_the_prose_of_the_card():
         plain = " ".join(template.replace("**", "").split())
         for name in RAI:
             assert len(document[name]) > 40, name
-            # the first words stand in the template, links and places aside
+            # the first words are in the template, links and places aside
             assert document[name][:25].split("(")[0].split(" (")[0] in plain
             assert "{{" not in document[name]
             assert "|" not in document[name]
@@ -195,7 +195,7 @@ def test_eval_yaml_has_a_task_for_each_metric_by_which_more_is_better():
         "chestx_det_detection_test_lesion_sensitivity",
         "chestx_det_detection_test_ap",  # no false_alarms: the Hub would rank the most of them first
         "chestx_det_detection_holdout_ap_50",
-        "chestx_det_detection_holdout_cpm",  # a board releases no more
+        "chestx_det_detection_holdout_cpm",  # the only figures that a board releases
     ]
 
 

@@ -1,4 +1,4 @@
-"""What changed between two versions: each change is named once, with the numbers that hand arithmetic gives."""
+"""Differences between two versions: each change is named once, with numbers from hand arithmetic."""
 
 import json
 import shutil

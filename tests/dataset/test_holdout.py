@@ -173,7 +173,7 @@ def test_no_reference_of_the_holdout_is_in_the_public_folder(folders):
     seen += "".join(path.read_text() for path in [public / "README.md", *public.rglob("*.json")])
     assert not [secret for secret in secrets if secret in seen]
     own = read_localization(public, "released")[0]
-    assert own.annotations[0].rle.counts in seen  # the search does find what is there
+    assert own.annotations[0].rle.counts in seen  # the search does find what it should
 
 
 @pytest.mark.parametrize("pixels", ["withhold", "embed"])

@@ -246,7 +246,7 @@ def test_a_box_of_the_holdout_on_another_image(boxed):
     assert leaks(folder, private) == expected
     edit(folder, "localization/released", draw(*BOX, label=0))  # of another finding: chance
     assert leaks(folder, private) == set()
-    edit(folder, "phrases/released", first_only(lambda row: row.update(bbox_xywh=list(BOX))))  # of no finding
+    edit(folder, "phrases/released", first_only(lambda row: row.update(bbox_xywh=list(BOX))))  # without a finding
     assert leaks(folder, private) == set()
 
 

@@ -1,4 +1,4 @@
-"""Where a dataset comes from, in ``croissant.json``: every required field, true of the card, nothing invented."""
+"""The origin of a dataset in ``croissant.json``: every required field, taken from the card, nothing invented."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REQUIRED = {
     "distribution",
 }  # fmt: skip
 MAKERS = {"url", "creator", "datePublished"}
-"""Of a dataset of one's own, nobody but its makers knows these."""
+"""Facts of a user's own dataset that only its makers know."""
 OWN = {"own-findings", "own-boxes", "own-boxes-detection", "rexecution"}
 
 
@@ -57,7 +57,7 @@ def test_a_source_is_described_as_its_card_has_it() -> None:
         {"@id": "https://physionet.org/content/ms-cxr/"},
         {"@id": "https://physionet.org/content/mimic-cxr-jpg/"},
     ]
-    # Croissant 1.1, "Fine-Grained Control with ODRL"; the labels are those of duo.csv
+    # Croissant 1.1, "Fine-Grained Control with ODRL"; the labels come from duo.csv
     offer = document["usageInfo"]
     assert offer["@type"] == ["CreativeWork", "odrl:Offer"]
     permission = offer["odrl:permission"]

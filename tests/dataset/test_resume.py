@@ -308,7 +308,7 @@ def test_a_failed_rename_puts_everything_back(tmp_path, monkeypatch):
 
 
 def test_killed_while_clearing_up_the_finished_folders_stand(tmp_path, monkeypatch):
-    """What a later build may not delete: complete folders whose parts were still being removed."""
+    """A later build may not delete complete folders whose parts were still being removed."""
     pictures = write_pictures(tmp_path / "pictures", 6)
     build(pictures, tmp_path / "out", version="0.9.0")
     original = shutil.rmtree

@@ -261,7 +261,7 @@ def test_wrong_pictures(tmp_path):
 def test_vocabularies_of_the_folder_itself_count(tmp_path):
     folder = findings_folder(tmp_path)
     info = json.loads((folder / "manifest" / "benchmark.json").read_text())
-    assert tuple(info["findings"]) == LABELS  # not those of BENCHMARKS
+    assert tuple(info["findings"]) == LABELS  # other findings than in BENCHMARKS
     assert faults_of(folder) == []
 
 
@@ -272,7 +272,7 @@ def test_withheld_pictures_without_any_hash_are_a_warning(tmp_path, make, pixels
     config = "localization" if make is localization_folder else "multilabel"
     warnings = []
     assert validate_folder(folder, load=False, warnings=warnings) == []
-    assert warnings == []  # hashes are told where pictures are withheld
+    assert warnings == []  # withheld pictures have their hashes
 
     def forget(row):
         for place in row.get("image_facts", [row]):

@@ -1,4 +1,4 @@
-"""Rules of single rows: a table of what is wrong, and of what is odd but allowed."""
+"""Rules of single rows: a table of errors, and of odd values that are allowed."""
 
 import pytest
 

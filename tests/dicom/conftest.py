@@ -1,6 +1,6 @@
 """Set-up of the DICOM tests: small synthetic files, and where the real ones are.
 
-Real files are those of ``../shared/data/dicom`` and of the PyPI package pydicom-data (both MIT). Where one is missing
+Real files come from ``../shared/data/dicom`` and the PyPI package pydicom-data (both MIT). Where one is missing
 its tests are skipped, saying so; every rule is also tested on synthetic files.
 """
 

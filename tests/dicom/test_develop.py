@@ -150,7 +150,7 @@ def test_a_tidy_file_gives_no_warning(write: Write) -> None:
 
 
 REFUSED: list[tuple[dict[Any, Any], str]] = [
-    # what is missing
+    # missing elements
     ({"PixelData": None}, "no pixel data"),
     ({"PixelData": b""}, "no pixel data"),
     ({"Rows": None}, "Rows and Columns must be above 0, got None and 4"),
@@ -158,12 +158,12 @@ REFUSED: list[tuple[dict[Any, Any], str]] = [
     ({"BitsAllocated": None}, "BitsAllocated must be 8 or 16, got None"),
     ({"PixelRepresentation": None}, "PixelRepresentation must be 0 or 1, got None"),
     ({"PhotometricInterpretation": None}, "must be MONOCHROME1 or MONOCHROME2, got None"),
-    # what is not a single grey frame
+    # anything but a single grey frame
     ({"SamplesPerPixel": 3}, "SamplesPerPixel must be 1, got 3"),
     ({"PhotometricInterpretation": "RGB"}, "must be MONOCHROME1 or MONOCHROME2, got RGB"),
     ({"PhotometricInterpretation": "PALETTE COLOR"}, "got PALETTE COLOR"),
     ({"NumberOfFrames": "3"}, "holds 3 frames, expected one"),
-    # sizes that lie
+    # wrong sizes
     ({"Rows": 0}, "must be above 0, got 0 and 4"),
     ({"Rows": 5}, "truncated: pixel data of 16 bytes, 20 are needed"),
     ({"Rows": 60000, "Columns": 60000}, "60000 x 60000 pixels; at most 100,000,000"),

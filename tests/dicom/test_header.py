@@ -1,4 +1,4 @@
-"""Header facts: what is read, what a malformed value becomes, and that nothing else is ever parsed."""
+"""Header facts: values that are read, malformed values, and that nothing else is ever parsed."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_exposure_key_is_a_digest_and_the_same_for_one_exposure(write: Write) ->
 
 
 def test_only_the_whitelist_is_parsed(write: Write) -> None:
-    """Names, dates and private elements are skipped unread, and nothing private stands in the repr."""
+    """Names, dates and private elements are skipped unread, and nothing private is in the repr."""
     secret = {
         "PatientName": "SECRET^NAME", "PatientBirthDate": "19010101", "InstitutionName": "SECRET HOSPITAL",
         "AccessionNumber": "SECRET1", "StudyDescription": "SECRET TEXT", (0x0019, 0x0010, "LO"): "MAKER",

@@ -1,4 +1,4 @@
-"""JPEG streams: what is sound is decoded, what is not is refused before gdcm, which would end the process, sees it."""
+"""JPEG streams: sound ones are decoded, others are refused before gdcm, which would end the process, sees them."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ UNSOUND: list[tuple[bytes, str]] = [
     (START + segment(0xDB, bytes(64)), "a quantization table that is cut off"),
     (START + segment(0xDB, b"\x04" + bytes(64)), "an invalid quantization table"),
     (START + segment(0xDD, b"\0\1\2"), "a restart interval of another length than 2"),
-    # data that end early, or hold what has no place there
+    # data that end early, or hold foreign parts
     (SOUND[:-2], "no end marker"),
     (START + FRAME + HUFFMAN + SCAN + CODED[:20] + END + CODED[20:] + END, "bytes after the end marker"),
     (START + FRAME + HUFFMAN + SCAN + CODED[:20] + b"\xff\xd0" + CODED[20:] + END, "marker D0 within the scan"),
@@ -135,7 +135,7 @@ def test_gdcm_decodes_nothing_but_jpeg() -> None:
 
 
 def n_refused(path: Path) -> int:
-    """How many of 200 damaged copies of a file are refused."""
+    """Return how many of 200 damaged copies of a file are refused."""
     data, dice, changed = path.read_bytes(), random.Random(1), path.with_suffix(".changed")
     start, refused = data.rindex(b"\xe0\x7f\x10\x00") + 12, 0
     for _ in range(200):

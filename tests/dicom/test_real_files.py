@@ -136,7 +136,7 @@ def test_facts_of_a_digital_chest_film() -> None:
     assert (header.rows, header.columns, header.bits_stored) == (2128, 2000, 12)
     assert (header.spacing_mm, header.spacing_source) == ((0.16, 0.16), "pixel_spacing")
     assert (header.manufacturer, header.manufacturer_raw, header.model) == ("CANON", "Canon Inc.", None)
-    # "+125.0" kV, "1" mAs and "+1450.0" mm stand in the file; age and sex are empty
+    # "+125.0" kV, "1" mAs and "+1450.0" mm are in the file; age and sex are empty
     assert (header.kvp, header.exposure_mas, header.distance_source_to_detector_mm) == (125.0, 1.0, 1450.0)
     assert (header.age_years, header.sex, header.burned_in, header.deidentified) == (None, None, False, True)
     assert set_aside(header) is None

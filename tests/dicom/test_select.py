@@ -1,4 +1,4 @@
-"""What is set aside, what is a double, what de-identification markers say."""
+"""Files that are set aside, duplicates, and the markers of de-identification."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ N, SEED, SIDE = 15, 8, 96
 
 @pytest.fixture(scope="session")
 def reveal_download(tmp_path_factory):
-    """Studies with every rare way to store a film and every file that is none; never changed."""
+    """Studies with every rare way to store an image, and with every kind of other file; never changed."""
 
     def make(root):
         write_reveal(root, n_studies=N, seed=SEED, long_side=SIDE)

@@ -56,7 +56,7 @@ def write_tree(root, *, table=TABLE, mapping=MAPPING, name="table.csv"):
 
 
 def decade(years):
-    """Of an age, by hand."""
+    """Return the decade of an age, by hand."""
     if years is None:
         return "unknown"
     return "80+" if years >= 80 else f"{years - years % 10}-{years - years % 10 + 9}"

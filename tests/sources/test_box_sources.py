@@ -61,7 +61,7 @@ def read_twin(source: str, root: Path) -> SourceData:
 
 @dataclass(frozen=True)
 class Built:
-    """A twin, what was read of it, and the folders made of it."""
+    """A synthetic download, the data read from it, and the folders built from it."""
 
     twin: Path
     source_data: SourceData

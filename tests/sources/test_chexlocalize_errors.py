@@ -1,4 +1,4 @@
-"""CheXlocalize: what is refused, with which words, and that all of it comes together."""
+"""CheXlocalize: errors, their messages, and that all errors are raised together."""
 
 import pytest
 from PIL import Image

@@ -1,4 +1,4 @@
-"""CheXlocalize: the places where people have its parts, study-level labels, and what is set aside."""
+"""CheXlocalize: the places of its parts, study-level labels, and files that are set aside."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def test_every_row_that_does_not_fit_is_told(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="6 problems"):
         read(tmp_path)
     kept = read(tmp_path, keep_going=True)
-    assert [one.study_id for one in kept.splits["test"]] == ["patient6_study1"]  # what is contradicted is left out
+    assert [one.study_id for one in kept.splits["test"]] == ["patient6_study1"]  # contradicted studies are left out
 
 
 def test_a_phantom_of_many_studies_has_each_once(tmp_path: Path) -> None:

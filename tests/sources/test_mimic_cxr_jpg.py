@@ -1,4 +1,4 @@
-"""The MIMIC-CXR-JPG tree: what is found of given studies, and what is wrong with it. Trees are written by hand here."""
+"""The MIMIC-CXR-JPG tree: lookup of studies, and their problems. Trees are written by hand here."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_a_row_by_hand(tmp_path: Path) -> None:
     assert (box.bbox_xywh, box.boxes_xywh, box.n_instances, box.rle) == (
         (100.5, 200.25, 10, 20), ((100.5, 200.25, 10, 20),), 1, None,
     )  # fmt: skip
-    # centres 100.5 to 109.5 lie in [100.5, 110.5), and 200.5 to 219.5 in [200.25, 220.25)
+    # centres 100.5 to 109.5 are in [100.5, 110.5), and 200.5 to 219.5 in [200.25, 220.25)
     assert box.area_px == 10 * 20
     assert second.patient_id == first.patient_id
     assert second.reference("Mass").area_px == 1024 * 1024  # type: ignore[union-attr]

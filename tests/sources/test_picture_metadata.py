@@ -1,4 +1,4 @@
-"""What is not a picture is cut out of picture files, and not one coded byte more."""
+"""Metadata are cut out of picture files, and not one coded byte more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a table, its mapping or a tree of DICOM files is said with its place, and all of it together."""
+"""Problems of a table, its mapping or a tree of DICOM files name their places, and are raised together."""
 
 import pytest
 

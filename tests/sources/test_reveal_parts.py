@@ -1,4 +1,4 @@
-"""A part of a tree of DICOM films becomes a set: the table lies beside its mapping, other studies are left out."""
+"""A part of a tree of DICOM files becomes a dataset: the table is beside its mapping, other studies are left out."""
 
 import shutil
 

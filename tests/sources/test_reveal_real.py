@@ -1,6 +1,6 @@
-"""Real DICOM chest films with a table of labels, built like any set: their pixels, their facts, and no more of them.
+"""Real chest radiographs in DICOM with a table of labels, built like any dataset: only their pixels and facts.
 
-The files are those of ``../shared/data/dicom`` and of pydicom-data (both MIT); without them this is skipped, and the
+The files come from ``../shared/data/dicom`` and pydicom-data (both MIT); without them this is skipped, and the
 same is tested on synthetic films in ``test_reveal_cxr.py``.
 """
 

@@ -16,7 +16,7 @@ EXPECTED = [
     ((), "two_of_three", 2, "M"),
     (("Lung nodule",), "three_of_three", 3, "unknown"),
 ]
-"""Of TABLE, read by hand."""
+"""Labels of TABLE, read by hand."""
 
 
 def facts(root, **options):
@@ -296,7 +296,7 @@ def test_public_ids_need_no_secret(tmp_path):
 
 
 def test_patients_of_the_table(tmp_path):
-    """Where headers name no patient, each study counts as one, unless the table tells."""
+    """If headers name no patient, each study counts as one, unless the table has patients."""
     write_tree(
         tmp_path,
         table=TABLE.replace("study,", "study,who,")

@@ -174,7 +174,7 @@ BROKEN_CELLS = [
 
 @pytest.mark.parametrize(("change", "message"), BROKEN_CELLS, ids=[f"{c}"[:60] for c, _ in BROKEN_CELLS])
 def test_a_broken_cell_is_named_by_its_line(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    good = {**TASK, "task_id": "t0"}  # lines 2 and 3, for its prompt has a line break
+    good = {**TASK, "task_id": "t0"}  # lines 2 and 3, because its prompt has a line break
     _, problems, _ = tasks_of(write(tmp_path / "tasks.csv", [good, {**TASK, **change}]))
     assert len(problems) == 1
     assert problems[0].startswith("tasks.csv:4: ")

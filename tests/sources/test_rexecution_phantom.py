@@ -145,7 +145,7 @@ def test_topics_are_complete() -> None:
 
 @pytest.fixture(scope="module")
 def many_ratings() -> list[npt.NDArray[np.float64]]:
-    """Scores of both readers where both read: every fourth of 4,000 tasks."""
+    """Return the two readers' scores of the tasks that both of them read: every fourth of 4,000."""
     ratings = draw_ratings([(f"t{j}", True) for j in range(4_000)], seed=5)
     answers = [answer for answer in rated_answers(ratings) if int(answer[0][1:]) % 4 == 0]
     return [rating_array(ratings, reader=reader, answers=answers) for reader in READERS]

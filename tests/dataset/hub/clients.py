@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a piece of code did: its `result`, or the error it raised, and all that was printed."""
+    """The outcome of a piece of code: its `result`, or the error it raised, and everything it printed."""
 
     result: Any = None
     error: str | None = None
@@ -33,7 +33,7 @@ class Outcome:
 
 @dataclass
 class Client:
-    """A Python process whose Hub is `endpoint`.
+    """A Python process of its own, whose Hub is `endpoint`.
 
     Parameters
     ----------

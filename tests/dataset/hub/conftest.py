@@ -49,7 +49,7 @@ def empty_store(hub: FakeHub) -> None:
 
 @pytest.fixture(scope="session")
 def publisher(hub: FakeHub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """Who has this project."""
+    """A user with this project."""
     client = Client(hub.endpoint, tmp_path_factory.mktemp("publisher"))
     yield client
     client.close()
@@ -57,7 +57,7 @@ def publisher(hub: FakeHub, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="session")
 def stranger(hub: FakeHub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """Who has `datasets`, and nothing of this project."""
+    """A user with `datasets`, and nothing of this project."""
     client = Client(hub.endpoint, tmp_path_factory.mktemp("stranger"), is_stranger=True)
     yield client
     client.close()

@@ -1,7 +1,7 @@
 """A Hugging Face Hub on loopback, for tests with the real clients: HTTP, a log, and faults on demand.
 
-What it proves is that our side of the protocol works with the clients that people have. It is not the Hub: there is no
-Xet storage, no viewer, no page on which somebody grants access.
+It proves that this project's side of the protocol works with the clients that people have. It is not the Hub: it has
+neither Xet storage nor a viewer, nor a page to grant access.
 
 Set HF_ENDPOINT (to :attr:`FakeHub.endpoint`), HF_HUB_DISABLE_XET=1 and HF_HOME before `huggingface_hub` is imported:
 so clients run in processes of their own (:mod:`tests.dataset.hub.clients`).

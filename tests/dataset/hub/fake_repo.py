@@ -25,7 +25,7 @@ class RefusalError(Exception):
 
 @dataclass(frozen=True)
 class Account:
-    """What a token stands for: a name, the namespaces it may write to, and the only repositories it sees, if any."""
+    """The rights of a token: a name, the namespaces it may write to, and the only repositories it sees, if any."""
 
     name: str
     namespaces: tuple[str, ...] = ()

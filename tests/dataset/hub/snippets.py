@@ -1,4 +1,4 @@
-"""What the clients run: code of this project for publishers, code without it for everybody else."""
+"""The code that the clients run: with this project for publishers, without it for all others."""
 
 NOT_LOADED = """
     from contextlib import contextmanager

@@ -59,7 +59,7 @@ def test_private_looks_as_if_it_did_not_exist(
         for repo_id in (private, "org/missing"):
             explained = publisher.run(code, repo_id=repo_id, revision="v1.0.0", token=token)
             assert explained.names[0] == "HubError"
-            sentence = f"there is no {hub.endpoint}/datasets/{repo_id}, or it is private and the token given"
+            sentence = f"{hub.endpoint}/datasets/{repo_id} does not exist, or it is private and the token given"
             assert sentence in (explained.error or "")
 
 

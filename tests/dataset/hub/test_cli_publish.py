@@ -26,7 +26,7 @@ MAIN = "from reveal_bench import cli; cli.main()"
 def run(
     client: Client, *words: object, expect: int = 0, answer: str | None = None, **env: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own; `answer` is typed on a terminal, without it there is none."""
+    """Run the command in a process of its own; `answer` is typed on a terminal, which only exists then."""
     command = [sys.executable, "-c", MAIN, "publish", *map(str, words)]
     options = {"capture_output": True, "text": True, "cwd": ROOT, "env": {**client.environment(), **env}}
     if answer is None:

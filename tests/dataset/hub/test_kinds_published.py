@@ -1,4 +1,4 @@
-"""Studies and tasks: what a build writes passes, and what is added to it does not."""
+"""Studies and tasks: the output of a build passes, and anything added to it does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is not published, and why: every rule by a folder that breaks it.
+"""Refusals to publish: every rule with a folder that breaks it.
 
 ====================================================  =====================================
 a folder that                                          is refused for
@@ -48,7 +48,7 @@ def reasons(folder: Path, repo_id: str = REPO, **options: object) -> str:
 
 
 def seal(folder: Path) -> None:
-    """Write the checksums anew, as somebody would who hides what was done."""
+    """Write the checksums anew, as somebody would to hide a change."""
     sums = {name: hashlib.sha256(data).hexdigest() for name, data in files_of(folder).items()}
     sums.pop("CHECKSUMS.json")
     (folder / "CHECKSUMS.json").write_text(json.dumps({"algorithm": "sha256", "files": sums}))
