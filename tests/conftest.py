@@ -43,7 +43,7 @@ from reveal_bench.masks import encode_mask  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 
-gc.disable()  # until all tests are collected: what is there stays, and searching it for garbage takes a third longer
+gc.disable()  # until all tests are collected: nothing is freed before, and searching for garbage takes a third longer
 
 # The same examples in every run, however slow the machine; HYPOTHESIS_PROFILE=search looks for new ones.
 hypothesis_settings.register_profile("steady", max_examples=60, derandomize=True, deadline=None, database=None)
@@ -75,7 +75,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Lanes:
 
 
 def pytest_collection_finish() -> None:
-    """What there is now stays to the end of the run: nobody looks for garbage in it again, and seldom in the rest."""
+    """Freeze all present objects for the run: the collector skips them, and rarely searches the rest."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000)
@@ -111,13 +111,13 @@ def random_masks(rng: np.random.Generator, n: int, *, largest: int = 40) -> list
 
 
 LONGEST_CHILD = 300
-"""Seconds after which a child is taken to stand still; on a busy machine they take a tenth of it."""
+"""Seconds after which a child counts as stuck; on a busy machine children need a tenth of it."""
 
 
 def in_child(work: Callable[[], object]) -> int:
     """Do `work` in a copy of this process, which has the imports behind it: its exit code, or minus its signal.
 
-    A copy that stands still, as one may whose threads stayed behind with a lock, says where and ends.
+    A copy that is stuck, for instance because a thread of the parent held a lock, prints its position and ends.
     """
     child = os.fork()
     if child == 0:
@@ -142,7 +142,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 @dataclass(frozen=True)
 class World:
-    """A small synthetic benchmark: a public folder, the private one, and where both lie."""
+    """A small synthetic benchmark: a public folder, the private one, and their parent."""
 
     folder: Path
     vault: Path
@@ -234,7 +234,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @contextmanager
 def nothing_drawn() -> Iterator[None]:
-    """Figures are their descriptions, for tests of what stands beside them: drawing takes longer than all else."""
+    """Replace figures by their descriptions, for tests of the text around them: drawing takes longest."""
     from reveal_bench.reports.style import Illustration
 
     with pytest.MonkeyPatch.context() as patch:

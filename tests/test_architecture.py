@@ -1,4 +1,4 @@
-"""The architecture (docs/architecture.md), held against the code: a loop per rule over every file of both packages."""
+"""The architecture (docs/architecture.md), compared with the code: a loop per rule over every file of the packages."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ LEADERBOARD_MAY_IMPORT: dict[str, set[str]] = {
     "store": {"settings"},
     "accounts": STORED,
     "release": STORED | {"accounts"},
-    "boards": STORED | {"accounts", "release"},  # a board shows what was released
+    "boards": STORED | {"accounts", "release"},  # a board shows released figures
     "custody": STORED | {"accounts", "release"},
     "worker": SHOWN | {"custody"},
     "web": SHOWN | {"custody"},
@@ -76,7 +76,7 @@ LEADERBOARD_MAY_IMPORT: dict[str, set[str]] = {
 """Room of reveal_leaderboard -> rooms of it that it may import."""
 
 VAULT = {"Signer", "append", "append_missing"}
-"""What of `release.receipts` needs the vault: only a worker and an operator's command sign."""
+"""Functions of `release.receipts` that need the vault: only a worker and an operator's command sign."""
 
 SAY_NOTHING = {
     "utils", "helpers", "common", "constants", "types", "errors", "config", "logging", "validators", "base", "registry",
@@ -87,7 +87,7 @@ METAPHORS = re.compile(r"\b(Darkroom|ReadingRoom|Seat|Desk|Keeper|Workshop)\b")
 
 @cache
 def modules() -> dict[str, Path]:
-    """Dotted name -> file, of both packages; a package's name is that of its ``__init__``."""
+    """Return dotted name -> file of the two packages; a package has the name of its ``__init__``."""
     graph = {}
     for package, folder in PACKAGES.items():
         for path in sorted(folder.rglob("*.py")):
@@ -144,7 +144,7 @@ def test_what_faces_visitors_has_no_way_to_the_vault(room: str) -> None:
             taken = {full for full, _ in imports_of(path)}
             assert "worker" not in map(room_of, imported_by(name)), name
             assert taken.isdisjoint(f"{receipts}.{one}" for one in VAULT), name
-            if receipts in taken:  # the module itself: then by what is called of it
+            if receipts in taken:  # the module itself: then by the functions called
                 text = path.read_text(encoding="utf-8")
                 assert not any(f"receipts.{one}(" in text for one in VAULT), name
 
@@ -259,7 +259,7 @@ REFERENCE = re.compile(r":(?:mod|func|class|data|meth|attr):`(?:[^`<]*<)?~?([\w.
 
 
 def is_defined(full: str) -> bool:
-    """Whether a dotted name leads to a module of ours, or to what one defines or hands on."""
+    """Return True if a dotted name leads to a module of the packages, or to a name that one defines or re-exports."""
     module, _, rest = full.rpartition(".")
     while module and module not in modules():
         module, _, last = module.rpartition(".")
@@ -295,7 +295,7 @@ def test_no_file_has_the_marks_of_a_merge() -> None:
 
 
 def test_one_place_each() -> None:
-    """What is defined once: array types, the writing of a whole file, the path of a split's shards."""
+    """Names that are defined once: array types, the writing of a whole file, the path of a split's shards."""
     defined = defaultdict(list)
     for name, path in modules().items():
         for node in tree_of(path).body:
@@ -347,9 +347,9 @@ def test_the_picture_is_that_of_the_imports(monkeypatch: pytest.MonkeyPatch) -> 
 
 HOME = PACKAGES["reveal_bench"] / "kinds"
 NAMES = {*KINDS, *(kind.config for kind in KINDS.values())}
-"""What a kind may be told by: its name, and the name of its main config."""
+"""Texts that identify a kind: its name, and the name of its main config."""
 CONSTANTS = {name.upper() for name in KINDS}
-"""What a name imported for a kind may look like."""
+"""Pattern of the names that may be imported for a kind."""
 BUILT_IN = {"list", "tuple", "dict", "str", "bytes", "int", "float", "Mapping", "Sequence", "Sized"}
 
 
@@ -371,7 +371,7 @@ def texts_in(node: ast.expr) -> set[object]:
 
 
 def is_of_kind(node: ast.expr) -> bool:
-    """Whether an expression says "kind" at its end, as `run.kind`, `kind_name` and `kind.name` do."""
+    """Return True if an expression ends in "kind", as `run.kind`, `kind_name` and `kind.name` do."""
     if isinstance(node, ast.Attribute):
         return "kind" in node.attr or (node.attr in ("name", "config") and is_of_kind(node.value))
     return isinstance(node, ast.Name) and "kind" in node.id.lower()

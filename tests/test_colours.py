@@ -1,4 +1,4 @@
-"""One design: reports, cases, board, pages that stand alone and pictures to share have the same colours by name."""
+"""One design: reports, cases, board, standalone pages and pictures to share have the same colours by name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHEETS = {
     },
     "leaderboard/reveal_leaderboard/web/templates/page.css": {"ink": "ink", "soft": "soft", "link": "link"},
 }  # fmt: skip
-"""Sheet -> its name of a colour -> the board's. The ground of cases and of pages that stand alone is Gradio's."""
+"""Sheet -> its name of a colour -> the board's. The background of cases and of standalone pages is Gradio's."""
 
 
 def colours(path: str) -> list[dict[str, str]]:

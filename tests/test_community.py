@@ -1,4 +1,4 @@
-"""What contributors read and install: CONTRIBUTING, SECURITY and the hooks of git; commands are in test_docs.py."""
+"""Files for contributors: CONTRIBUTING, SECURITY and the hooks of git; commands are in test_docs.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``reveal-leaderboard demo``: from nothing to a board, what is there is used again, and Ctrl-C ends it."""
+"""``reveal-leaderboard demo``: from nothing to a board, reuse of existing data, and the end by Ctrl-C."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_folder_that_is_no_demo_is_left_alone(
 
 
 class _Swallows:
-    """Python drops what is raised while an object is deleted."""
+    """Python drops exceptions that are raised while an object is deleted."""
 
     def __del__(self) -> None:
         signal.raise_signal(signal.SIGTERM)

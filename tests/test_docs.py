@@ -155,7 +155,7 @@ def options_of(command: Any) -> set[str]:
 
 
 def problem_of(words: list[str], *, is_whole: bool = True) -> str | None:
-    """Return what is wrong with a command of ours, of make or of Python; one in a sentence may leave arguments out."""
+    """Return the problem of a command of the project, make or Python; in a sentence it may lack arguments."""
     program, *rest = words
     program = program.removeprefix(".venv/bin/")
     if program == "make":
@@ -164,7 +164,7 @@ def problem_of(words: list[str], *, is_whole: bool = True) -> str | None:
     if program == "python":
         return problem_of_python(rest)
     if program not in PROGRAMS:
-        return None if program in TOOLS else f"{program!r} is no program that pages may start"
+        return None if program in TOOLS else f"{program!r} is not a program that pages may start"
     command, rest = command_of(program, rest)
     if hasattr(command, "commands"):
         return None if rest in ([], ["..."], ["--help"]) else f"no command {rest[0]}"
@@ -185,7 +185,7 @@ def problem_of(words: list[str], *, is_whole: bool = True) -> str | None:
     for name, hint in get_type_hints(inspect.unwrap(command.callback)).items():
         choices = get_args(hint) if get_origin(hint) is Literal else ()
         if choices and not str(options.get(name)).isupper() and options.get(name) not in (None, *choices):
-            return f"{name}: {options[name]!r} is none of {', '.join(choices)}"
+            return f"{name}: {options[name]!r} must be one of {', '.join(choices)}"
     return None
 
 
@@ -277,10 +277,10 @@ def test_blocks_of_every_page_are_found() -> None:
     [
         ("sh", "make test    # all; make test PYTEST_ARGS=tests/test_masks.py make lint", None),
         ("sh", "make test PYTEST_ARGS=tests/test_masks.py make lint    # ruff", "no targets ['make']"),
-        ("sh", "docs built as a site, with every link checked", "'docs' is no program that pages may start"),
+        ("sh", "docs built as a site, with every link checked", "'docs' is not a program that pages may start"),
         ("sh", "reveal-bench score mine.jsonl", "missing ['folder']"),
         ("sh", "reveal-bench score mine.jsonl data --interval percentile --luck 3", "--luck"),
-        ("sh", "reveal-bench baseline luck data --out x", "name: 'luck' is none of chance, location-prior, human"),
+        ("sh", "reveal-bench baseline luck data --out x", "name: 'luck' must be one of chance, location-prior, human"),
         ("console", "$ reveal-bench metrics\nany output", None),
         ("sh", "reveal-bench score 'mine.jsonl data", "unexpected EOF"),
         ("python", "import reveal_bench as rb\nrb.score('a', 'b', resamples=3)", "unexpected keyword argument"),
@@ -345,7 +345,7 @@ ELSEWHERE = {"NAME.py", "eval.py"}
 
 
 def problem_of_path(code: str, page: Path) -> str | None:
-    """Return what is wrong with `folder/file.py`, `file.py::name` or `folder/<kind>/file.py`."""
+    """Return the problem of `folder/file.py`, `file.py::name` or `folder/<kind>/file.py`."""
     name, _, defined = code.partition("::")
     for written in [name.replace("<kind>", kind) for kind in KINDS] if "<kind>" in name else [name]:
         paths = [path for place in (page.parent, *(ROOT / part for part in PLACES)) for path in place.glob(written)]
@@ -357,13 +357,13 @@ def problem_of_path(code: str, page: Path) -> str | None:
 
 
 def is_output(code: str) -> bool:
-    """Whether a page or figure is one that commands write: it is in no folder of this repository."""
+    """Return True for a page or figure that commands write, which no folder of this repository has."""
     folder = code.partition("/")[0] if "/" in code else None
     return code.endswith((".html", ".svg")) and not any((ROOT / place / str(folder)).is_dir() for place in PLACES)
 
 
 def problem_of_code(code: str, page: Path) -> str | None:
-    """Return what is wrong with code in a sentence: a path, a command, an option or an expression of ours."""
+    """Return the problem of code in a sentence: a path, a command, an option or an expression of the project."""
     if re.fullmatch(rf"[\w<>*./-]+\.(?:{SOURCES})(?:::[\w.]+)?", code) and code not in ELSEWHERE:
         return None if is_output(code) else problem_of_path(code, page)
     if page.name in OF_THE_CODE and re.fullmatch(r"(?:[\w<>-]+/)+", code):
@@ -388,7 +388,7 @@ OF_THE_CODE = {"architecture.md", "development.md"}
 """Pages on which a folder in backticks is one of this repository."""
 
 
-TODAY = [page for page in pages() if page.name != "CHANGELOG.md"]  # which also names what was removed
+TODAY = [page for page in pages() if page.name != "CHANGELOG.md"]  # which also has removed names
 
 
 @pytest.mark.parametrize("page", TODAY, ids=place_of)
@@ -420,7 +420,7 @@ def test_what_is_wrong_in_backticks_is_found(code: str, problem: str | None) -> 
 
 @pytest.mark.parametrize("page", pages(), ids=place_of)
 def test_links_of_pages_lead_somewhere(page: Path) -> None:
-    """In the repository; `make docs` checks those of the site."""
+    """Check links in the repository; `make docs` checks the links of the site."""
     for link in links(page):
         target, _, anchor = link.partition("#")
         if re.match(r"\w+:", target):

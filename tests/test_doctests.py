@@ -1,6 +1,7 @@
-"""The examples in docstrings of both packages are what the code does.
+"""The code does what the examples in docstrings of the two packages show.
 
-pytest's own `--doctest-modules` would import all of both packages to collect them, and so in each process of a run.
+pytest's own `--doctest-modules` would import the two packages as a whole to collect them, and so in each process of a
+run.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def test_empty_predictions_are_misses() -> None:
     ids=["lists", "tuples", "several", "array", "array of several", "mixed", "masks", "dense"],
 )
 def test_points_in_every_form(predictions: Any) -> None:
-    # the first lies in the left half, the second does not
+    # the first is in the left half, the second is not
     result = reveal_bench.load_metric("hit_rate").compute(predictions=predictions, references=[LEFT, LEFT])
     assert (result["hit_rate"], result["signature"].split("|")[0]) == (0.5, "point_hit")
 
@@ -281,7 +281,7 @@ def test_errors_are_in_our_words(name: str, inputs: dict[str, Any], message: str
     metric = reveal_bench.load_metric(name)
     with pytest.raises(ValueError, match=re.escape(message)):
         metric.compute(**inputs)
-    predictions, references = INPUTS[name]  # what was wrong is forgotten
+    predictions, references = INPUTS[name]  # the wrong inputs are forgotten
     assert metric.compute(predictions=predictions, references=references)
 
 
@@ -307,7 +307,7 @@ def test_errors_of_all_modules(name: str) -> None:
     ):
         with pytest.raises(ValueError, match=re.escape(message)):
             metric.compute(predictions=predictions, references=references, **options)
-        assert len(metric) == 0  # what was refused does not stay behind
+        assert len(metric) == 0  # nothing refused stays behind
     with pytest.raises(ValueError, match=re.escape("`patients` must be given to compute(), not with a batch")):
         metric.add_batch(predictions=predictions, references=references, patients=["a"] * 3)
 
@@ -328,7 +328,7 @@ def test_unknown_module() -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_widget(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The Hub's app.py opens; what is typed into its table is computed."""
+    """The Hub's app.py opens, and computes the values typed into its table."""
     gradio = pytest.importorskip("gradio")
     pandas = pytest.importorskip("pandas")
     opened: list[Any] = []

@@ -79,7 +79,7 @@ def hook(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def built(hook: ModuleType, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the hook tells hatchling of a wheel; nothing is compiled."""
+    """Return the hook's data for a wheel of hatchling; nothing is compiled."""
     monkeypatch.setattr(hook, "compile_library", lambda source, folder: Path(folder, "libkernels.so").touch())
     data: dict[str, Any] = {"force_include": {}}
     builder = hook.CompiledKernels(str(ROOT), {}, None, None, "dist", "wheel")

@@ -224,7 +224,7 @@ def test_pixels_and_cells_are_those_of_the_masks(rng: np.random.Generator) -> No
         assert not hits[packed.areas == 0].any()
     for i, mask in enumerate(masks):
         start, stop = packed.offsets[i : i + 2].tolist()
-        cell = 2 * min(mask.shape) - 1  # sixths of a pixel, so that edges of cells lie inside pixels
+        cell = 2 * min(mask.shape) - 1  # sixths of a pixel, so that edges of cells are inside pixels
         edges = 1 + cell * np.arange(4)
         areas = kernels.coverage(packed.ends, start, stop, len(mask), edges, edges)
         fine = np.kron(mask, np.ones((6, 6), np.int64))[1 : edges[-1], 1 : edges[-1]]

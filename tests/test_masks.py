@@ -132,7 +132,7 @@ def test_take_repeats_and_reorders(rng: np.random.Generator) -> None:
 
 
 def test_empty_masks_of_the_released_sizes() -> None:
-    # The strings that stand for "empty" in CheXlocalize's files (research/data.md, trap 6)
+    # The strings that mean "empty" in CheXlocalize's files (research/data.md, trap 6)
     assert empty_rle((2320, 2828)).counts == "PVWX6"
     assert empty_rle((2022, 2021)).counts == "nefl3"
 

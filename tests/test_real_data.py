@@ -1,6 +1,6 @@
 """The transcript of docs/real_data.md, word for word on real annotations; without them, on a synthetic twin.
 
-The real annotations lie in ``../shared/data`` (see README).
+The real annotations are in ``../shared/data`` (see README).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def follow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Step, st
     """Run every step in `folder`; the port of the page is exchanged for a free one.
 
     The first and the last command of ``reveal-bench`` are programs that a shell starts; those between them run in this
-    process, and server and worker in forks. What is no command of ours is the shell's.
+    process, and server and worker in forks. Other commands are left to the shell.
     """
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.chdir(folder)

@@ -1,4 +1,4 @@
-"""One reader of tables: what is refused and what is read, from outside, at every place that takes a table.
+"""One reader of tables: accepted and refused tables, from outside, at every place that takes a table.
 
 Each place gets a sound table with commas. Faults of that table must be refused with the file and the line or column,
 and other ways to write it must be read as the same.
@@ -50,7 +50,7 @@ IMAGES = Manifest("b", "1.0.0", "released", 8, ("Edema",), {"p1": ManifestRow("p
 
 
 class RefusedError(Exception):
-    """What a place said that collects problems."""
+    """The messages of a place that collects problems."""
 
 
 def of_report(report: Any) -> Any:
@@ -230,7 +230,7 @@ WAYS: dict[str, Callable[[str], str | bytes]] = {
 
 
 def without_places(table: Any) -> str:
-    """What was read, without the lines that blank rows and a declared separator move."""
+    """Return the contents of a table, without the lines that blank rows and a declared separator move."""
     return re.sub(r"\b(line|number)=\d+|0x[0-9a-f]+", "", repr(table))
 
 

@@ -1,8 +1,8 @@
 """Console transcripts in Markdown: run their commands, compare what they print.
 
-A line that begins with ``$ `` is a command, run by the shell; one that ends in ``&`` is started and left running. What
-follows, up to the next command, is what it prints; ``...`` there stands for anything within a line, and alone on a line
-for any lines. Lines that tell progress come every ten seconds, more of them on a slow machine: they are left out.
+A line that begins with ``$ `` is a command, run by the shell; one that ends in ``&`` is started and left running. The
+lines up to the next command are its output; ``...`` there means anything within a line, and alone on a line for any
+lines. Lines that tell progress come every ten seconds, more of them on a slow machine: they are left out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Step:
         return self.command.endswith("&")
 
     def matches(self, printed: str) -> bool:
-        """Whether `printed` is what the transcript shows."""
+        """Return True if `printed` matches the transcript."""
         lines = plain(self.output).splitlines()
         patterns = ["(?s:.*)" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*") for line in lines]
         return re.fullmatch("\n".join(patterns), plain(_PROGRESS.sub("", printed))) is not None
@@ -47,7 +47,7 @@ def steps(page: Path, heading: str) -> list[Step]:
 
 
 def in_shell(command: str, folder: Path) -> str:
-    """What `command` prints in `folder`, errors too, with this interpreter's programs first on the path."""
+    """Return the output of `command` in `folder`, with errors, and this interpreter's programs first on the path."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         command,
