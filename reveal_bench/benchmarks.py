@@ -44,7 +44,7 @@ class Source:
     section : str
         Its heading in docs/sources.md.
     holds : str
-        What the table there says of its references; empty if the kind says it.
+        Text of the table there about its references; empty if the kind's text fits.
     holdout_split : str
         Split that a holdout is taken from.
     options : tuple of str

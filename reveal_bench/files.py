@@ -34,7 +34,7 @@ def file_sha256(path: Path) -> str:
 def replacing(path: Path, *, single_writer: bool = False) -> Iterator[Path]:
     """A new name beside `path` whose file takes its place when the block succeeds; until then `path` is untouched.
 
-    With `single_writer` nobody else may write it at the same time: what a killed program left is then written over.
+    With `single_writer` no other process may write it at the same time; remains of a killed program are overwritten.
     """
     path = Path(path)
     new = path.with_name(f".writing-{path.name}" + ("" if single_writer else f".{secrets.token_hex(6)}"))

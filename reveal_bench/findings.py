@@ -364,7 +364,7 @@ def _by_folded(vocabulary: tuple[str, ...]) -> dict[str, str]:
 
 
 class Vocabulary(tuple[str, ...]):
-    """Findings in the order of tables, and what a dataset of one's own says of their names.
+    """Findings in the order of tables, and the terms that a user's own dataset gives for them.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Packages whose names bring their modules when they are first used, so that importing one costs next to nothing."""
+"""Packages that import their modules when a name is first used, so that importing a package costs almost nothing."""
 
 from __future__ import annotations
 

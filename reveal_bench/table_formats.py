@@ -1,6 +1,6 @@
 """The formats of tables: bytes of a file become rows of cells with their numbers, within limits.
 
-What the columns and the cells must be is the same for all of them, see :mod:`reveal_bench.tables`.
+The rules for columns and cells are the same for all formats, see :mod:`reveal_bench.tables`.
 """
 
 from __future__ import annotations

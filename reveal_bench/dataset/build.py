@@ -1,4 +1,4 @@
-"""Writes a dataset folder: a Hugging Face dataset repository on disk.
+"""Writing of a dataset folder: a Hugging Face dataset repository on disk.
 
 Layout
 ------
@@ -17,23 +17,21 @@ Layout
     CHECKSUMS.json                             sha256 of every other file
 
 Records stream: their pictures are read by all workers, finished rows go to small parts on disk
-(:mod:`reveal_bench.dataset.row_pool`), and the folder is made of the parts at the end. A build that was killed goes on
-where it stopped and gives the same bytes as one that was not; see :mod:`reveal_bench.dataset.build`.
+(:mod:`reveal_bench.dataset.row_pool`), and the folder is made of the parts at the end. A killed build resumes where it
+stopped and gives the same bytes as one that ran through.
 
 A private holdout goes to a second folder of the same form (mode 0700, files 0600, no pictures). Either a split is
-divided at random, or the records come divided, as the splits `released` and `holdout`. Until then what becomes private
-exists in the private folder's working folder alone.
-
-Where a build works, and how its folders get their names.
+divided at random, or the records come divided, as the splits `released` and `holdout`. Until then private rows exist
+only in the private folder's working folder.
 
 A build works in ``.<name>.building`` beside its target: ``parts/`` holds finished rows, ``folder/`` the dataset folder
 that is made of them at the end and takes the target's name once it is complete. After a kill, an interruption or
-problems with the data the parts stay, so that the same command goes on from there; nothing is ever under the target's
-name but a complete folder. Two builds of one target exclude each other by a lock.
+problems with the data the parts stay, so that the same command resumes from there; only a complete folder ever has the
+target's name. Two builds of one target exclude each other by a lock.
 
-A build with a holdout has two targets, which change together: what stood under their names waits in ``replaced`` until
-both are in place. A build that was killed in between is undone by the next one, which makes the folders again from the
-parts that are still there.
+A build with a holdout has two targets, which change together: the old folders wait in ``replaced`` until the new ones
+are in place. If a build was killed in between, the next one undoes it and makes the folders again from the remaining
+parts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The dataset card: a template whose numbers are filled in from the build.
 
 ``dataset_cards/<benchmark>.md`` holds prose and ``{{name}}`` places, no count of the data. :func:`render_card` fills
-the places from the tallies of the splits and adds `configs` and `dataset_info` to the YAML block. Of a private holdout
-the public card tells the number of its rows and nothing else.
+the places from the tallies of the splits and adds `configs` and `dataset_info` to the YAML block. The public card
+reveals only the number of rows of a private holdout.
 
 A template has every section of :data:`SECTIONS` (data cards in the sense of the Hub's own guide, and the contents that
 Croissant's RAI fields ask for); :mod:`reveal_bench.dataset.croissant` takes its prose from the same sections.
@@ -11,9 +11,8 @@ Croissant's RAI fields ask for); :mod:`reveal_bench.dataset.croissant` takes its
 
 Fields: `name`, `description`, `evaluation_framework` and `tasks`, each with `id`, `config`, `split`. A task is one
 metric of one split, since the Hub ranks the values of a task in one list. A split of the main config is scored at home
-with ``reveal-bench score``; the inputs of a holdout are scored by the leaderboard alone. The file asks for nothing by
-itself, and says so: the Hub lists a benchmark once its maintainers have put the framework and the repository on their
-lists.
+with ``reveal-bench score``; the inputs of a holdout are scored by the leaderboard alone. The file alone has no effect,
+and says so: the Hub lists a benchmark once its maintainers have put the framework and the repository on their lists.
 """
 
 from __future__ import annotations
@@ -153,7 +152,7 @@ def _loader() -> Any:
     def date_or_text(loader: Any, node: yaml.ScalarNode) -> Any:
         try:
             return loader.construct_yaml_timestamp(node)
-        except ValueError:  # which names neither the field nor the value: whoever checks the field can
+        except ValueError:  # which names neither the field nor the value: the check of the field can
             return node.value
 
     loader: Any = type("CardLoader", (base,), {})

@@ -2,7 +2,7 @@
 
 A table whose counts the kind of benchmark does not have is one sentence that says so.
 
-What every column of a dataset folder means, and what every config is for, is one table for card and Croissant.
+The meanings of all columns and configs of a dataset folder are in one table, for card and Croissant.
 """
 
 from __future__ import annotations

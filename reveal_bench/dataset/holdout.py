@@ -1,10 +1,10 @@
-"""Dividing a split into a released and a private half, by patient.
+"""Division of a split into a released and a private half, by patient.
 
 Patients are ordered by a hash of the seed and their id, and the first part of that order is kept private. The order of
-two patients depends on nothing but themselves, so a set that grows or shrinks by a few patients keeps its division but
-for a few at the boundary; with the halves of an earlier version given, nobody changes sides at all. No patient is in
-both halves. The rows of the two halves are also ordered by such a hash, because the order of a source's table may
-reveal its contents. Records that come divided already are only checked, and ordered.
+two patients depends on nothing but themselves, so a dataset that grows or shrinks by a few patients keeps its division
+except for a few at the boundary; with the halves of an earlier version no patient changes sides. No patient is in both
+halves. The rows of the two halves are also ordered by such a hash, because the order of a source's table may reveal its
+contents. Records that come divided already are only checked, and ordered.
 
 With several draws, each by a hash of its own, the draw with the most similar halves is taken
 (:func:`reveal_bench.dataset.balance.best_draw`).

@@ -1,4 +1,4 @@
-"""Publishes a dataset folder to the Hugging Face Hub: one commit, one tag.
+"""Publication of a dataset folder to the Hugging Face Hub: one commit, one tag.
 
 Stages of :func:`publish`
 -------------------------
@@ -11,12 +11,12 @@ Stages of :func:`publish`
 5. the tag.
 
 A tag never moves. If the tag names the folder's content, nothing is done; if it names another, that is an error. If
-`main` has the content already, as after an interruption between 3 and 5, only the tag is made. So the same command
-again is always right.
+`main` has the content already, as after an interruption between 3 and 5, only the tag is made. So repeating the same
+command is always safe.
 
 `HF_ENDPOINT` chooses the Hub (`huggingface_hub` reads it when it is imported); `endpoint` overrides it.
 
-A checked folder against the repository it goes to: may it, what differs, did it arrive.
+This module also compares a checked folder with its repository: permission, differences, and arrival.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """Rules for a dataset folder before it leaves the machine, checked without network.
 
 :func:`prepare` and :func:`prepare_holdout` run every check and raise all reasons together as one
-:class:`PublishRefusedError`; what passes is a :class:`Publication`, the list of files with the sha256 that was checked.
+:class:`PublishRefusedError`; a folder that passes becomes a :class:`Publication`, the list of its files with the
+checked sha256.
 
 Rules beyond :func:`reveal_bench.dataset.validate.validate_folder`:
 
 * a public repository takes only open or synthetic data; no switch overrides this;
 * a private holdout does not go where a public folder goes, nor the reverse;
-* of a split whose references are private, a row holds inputs alone, whatever its table is called
+* * in a split with private references, rows hold only inputs, whatever their table is called
   (:mod:`reveal_bench.dataset.tables`);
 * a folder with such a split goes to a public repository only after it was compared with its private holdout;
 * every file is a plain one that ``CHECKSUMS.json`` lists: no link, no hidden or half-written file, no code.
@@ -245,7 +246,7 @@ def _prepared(
 ) -> Publication:
     problems: list[Problem] = []
     for n_done, check in enumerate(checks.values(), start=1):
-        # two checks may find the same fault at the same place: the first to say so is enough
+        # two checks may find the same fault at the same place: one report is enough
         known = {(problem.file, problem.row, problem.field) for problem in problems}
         problems += [problem for problem in check() if (problem.file, problem.row, problem.field) not in known]
         if progress is not None:

@@ -5,10 +5,9 @@ half a version could be read, and the Hub merges pull requests but no branches, 
 files are sent ahead, in groups, as objects that no commit names yet; then one commit names them all. Objects that
 arrived stay, so the same command again sends only the missing ones.
 
-What goes wrong with a Hub, as a sentence for people.
-
-What `huggingface_hub` and `datasets` raise becomes a :class:`HubError`. The original errors are not chained to it: they
-may hold signed addresses of uploads. No message holds a token.
+Errors of a Hub become sentences for people: exceptions of `huggingface_hub` and `datasets` turn into a
+:class:`HubError`. The original errors are not chained to it: they may hold signed addresses of uploads. No message
+holds a token.
 """
 
 from __future__ import annotations

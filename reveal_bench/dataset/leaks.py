@@ -317,7 +317,7 @@ def _find_reference_leaks(row: Row, key: str | None, secrets: _Secrets) -> Itera
             if len(contour) >= DETAIL_VERTICES and _start(contour) in secrets.contours:
                 yield "annotations.polygons", RULE, str(_start(contour)[0])
     for point in row.get("points") or ():
-        # two readers may well click on the same pixel of two images: only the very image's point tells something
+        # two readers may well click on the same pixel of two images: only a point of the same image reveals something
         if (row.get("image_id"), point["x"], point["y"]) in secrets.points:
             yield "points", RULE, f"({point['x']}, {point['y']})"
     for column, labels, box in _boxes(row, secrets.findings):
@@ -337,7 +337,7 @@ def _ids_of(row: Row) -> Iterator[Told]:
 def _boxes(
     value: Row, findings: Sequence[str], column: str = "", labels: Sequence[str] = ("",)
 ) -> Iterator[tuple[str, Sequence[str], Box]]:
-    """(column, labels, box) of every box in a row, at any depth; not the tight box of a mask, which the mask tells."""
+    """Yield (column, labels, box) of every box in a row, at any depth, except tight boxes, which follow from masks."""
     named = value.get("label", value.get("labels"))
     if named is not None:
         codes = named if isinstance(named, list) else [named]

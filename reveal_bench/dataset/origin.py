@@ -10,7 +10,7 @@ The facts are in the block `croissant` of the card's YAML, which is read here an
       use: {permission: DUO_0000042, modifiers: [DUO_0000046], prohibitions: [distribute]}
 
 Without `creator` and `datePublished` they are the authors and the year of the first work that the card cites; null says
-that nobody but the dataset's makers knows them. Use conditions are terms of the Data Use Ontology and actions of ODRL
+that only the dataset's makers know them. Use conditions are terms of the Data Use Ontology and actions of ODRL
 2.2. Synthetic data come from the program that drew them, under its licence; their page is the card beside them.
 """
 

@@ -173,7 +173,7 @@ def _meaning_problems(schema: Any, features: Features, table: TableFile) -> Iter
     from datasets import Features
 
     if b"huggingface" not in (schema.metadata or {}):
-        yield Problem(table.name, None, "metadata", "must tell the names of the codes (key huggingface)", "none")
+        yield Problem(table.name, None, "metadata", "must have the names of the codes (key huggingface)", "none")
         return
     written = Features.from_arrow_schema(schema)
     for name in features:
@@ -242,7 +242,7 @@ def file_problems(
 
 
 def metadata_problems(table: TableFile) -> Iterator[Problem]:
-    """Metadata of a Parquet file other than what tells its columns' types; of a damaged file nothing."""
+    """Yield metadata of a Parquet file besides its columns' types; nothing if the file is damaged."""
     for place, key, value in _metadata(table.path):
         if key not in (FIELD_METADATA if place else METADATA):
             got = f"{place}: {key[:60]}" if place else key[:60]

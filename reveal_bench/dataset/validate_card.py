@@ -71,9 +71,7 @@ def read_promise(folder: Path) -> tuple[Promise, list[Problem]]:
         for name, info in DatasetInfosDict.from_dataset_card_data(DatasetCardData(**block)).items():
             promise.features[name] = info.features
             promise.rows[name] = {split: entry.num_examples for split, entry in info.splits.items()}
-    except (
-        Exception
-    ) as error:  # a card written by hand can be wrong in any way; what `datasets` says of it is the value
+    except Exception as error:  # a card written by hand can be wrong in any way; the message of `datasets` is the value
         rule = "must list every config under `configs` and `dataset_info`"
         return promise, [Problem(CARD, None, "YAML", rule, f"{type(error).__name__}: {error}")]
     return promise, []
@@ -212,7 +210,7 @@ def required_problems(folder: DatasetFolder, warnings: list[Problem]) -> Iterato
 
     Parameters
     ----------
-    warnings : gets the fields that only the makers of the dataset know, and that no card of ours can have
+    warnings : gets the fields that only the makers of the dataset know, and that no bundled card can have
     """
     if not _is_json(folder.path / CROISSANT):
         return  # croissant_problems says so

@@ -42,7 +42,7 @@ def value_faults(row: Row, features: Mapping[str, Any], *, is_input: bool = Fals
     Parameters
     ----------
     features : Features of the table; columns that are not in it are passed over
-    is_input : whether the row may lack what tells something of the references
+    is_input : the row may lack columns that reveal something of the references
     """
     for name, feature in features.items():
         if name in row:
@@ -270,7 +270,7 @@ def picture_hash(data: bytes) -> tuple[tuple[int, int], str]:
     try:
         with Image.open(io.BytesIO(data), formats=DECODED) as image:
             return (image.width, image.height), hashlib.sha256(image.convert("L").tobytes()).hexdigest()
-    except UnidentifiedImageError:  # which tells an address in memory
+    except UnidentifiedImageError:  # whose message has an address in memory
         raise ValueError(UNKNOWN_FORM) from None
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise ValueError(str(error) or type(error).__name__) from None
@@ -293,7 +293,7 @@ def inspect_mask(picture: Row) -> MaskFacts:
         with Image.open(io.BytesIO(picture["bytes"]), formats=DECODED) as image:
             # One bit a pixel, or eight in folders of earlier versions: black and white alone
             values = np.asarray(image.convert("L") if image.mode == "1" else image)
-    except UnidentifiedImageError:  # which tells an address in memory
+    except UnidentifiedImageError:  # whose message has an address in memory
         return MaskFacts(fault=("must be a picture", UNKNOWN_FORM))
     except (OSError, TypeError, SyntaxError, Image.DecompressionBombError) as error:
         return MaskFacts(fault=("must be a picture", str(error)))

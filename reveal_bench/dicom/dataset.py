@@ -87,7 +87,7 @@ def read_dataset(stream: BinaryIO, keywords: Iterable[str], *, pixels: bool) -> 
     -------
     dataset : pydicom Dataset
     has_pixels : bool
-        Whether the file holds a pixel data element that is not empty; told without reading it.
+        True if the file has a non-empty pixel data element, which is not read.
 
     Raises
     ------

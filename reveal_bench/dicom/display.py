@@ -7,7 +7,7 @@ Bits above BitsStored (old files keep overlays there) are ignored.
 
 Choices, where DICOM leaves one or files break its rules
 --------------------------------------------------------
-- A modality table goes before slope and intercept; of these, one without the other is not applied (and said).
+- A modality table goes before slope and intercept; one of these without the other is not applied (with a warning).
 - A VOI table goes before windows; of several tables or windows the first is taken.
 - Without either: the full range of the stored bits.
 - Inverted if and only if the photometric interpretation is MONOCHROME1, after VOI. PresentationLUTShape never inverts:
@@ -292,7 +292,7 @@ def _lut(item: Dataset, sequence: str, is_signed: bool) -> Lut:
     """A table (PS3.3 C.11.1.1): descriptor (entries, first value, bits), then data in words, or in bytes if 8 bits.
 
     Whether the first value is signed follows from the values that enter the table, not from the representation
-    written: files without explicit representations do not tell.
+    written: files without explicit representations leave it open.
     """
     descriptor, data = _words(item, "LUTDescriptor", sequence), _words(item, "LUTData", sequence)
     if len(descriptor) != 3:

@@ -2,17 +2,17 @@
 
 Only the elements named in :data:`WHITELIST` are ever parsed; names, dates, free text, private elements and everything
 else are skipped unread. Four fields of :class:`Header` (`study_uid`, `series_uid`, `sop_uid`, `patient_key`) and two
-that serve to find doubles (`exposure_key`, `source_uids`) still point at a person: they are for grouping and keyed
+that serve to find duplicates (`exposure_key`, `source_uids`) still identify a person: they are for grouping and keyed
 hashing, must never be published, and do not appear in the `repr` of a header.
 
 Headers of real collections are wrong in many ways. A value that cannot be what its field needs is None; nothing is
 guessed, and a bad value never stops the reading. Met in real collections: spacings of zero, five spellings of one
 vendor, distances of 12.4 and 18.4 beside 1800.
 
-Texts that may be published are held to what they are for. Maker and model go on only where they hold nothing that looks
-like an identifier, a view only in a known spelling: views are matched against exact lists, never by parts of words (a
-lateral decubitus film is not a lateral view, an oblique one is neither AP nor PA). Codes of views come from DICOM
-PS3.16 CID 4010, in SNOMED CT and in its older SRT form.
+Texts that may be published must fit their purpose. Manufacturer and model are passed on only without anything that
+looks like an identifier, a view only in a known spelling: views are matched against exact lists, never by parts of
+words (a lateral decubitus image is not a lateral view, an oblique one is neither AP nor PA). Codes of views come from
+DICOM PS3.16 CID 4010, in SNOMED CT and in its older SRT form.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def canonical_view(position: str | None, codes: Sequence[str] = (), orientation:
     orientation : sequence of str
         PatientOrientation, (direction of rows, direction of columns). It decides last and only for a lateral view, and
         only where the position is empty: rows that run from back to front (``A``, ``P``) and columns that run along
-        the body. Of a frontal film it cannot tell AP from PA.
+        the body. It cannot distinguish AP from PA.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Walk a folder and account for every file in it: headers, set aside, unreadable, or no DICOM.
+"""Walk a folder and account for every file in it: DICOM with a header, set aside, unreadable, or not DICOM.
 
 Files are recognised by content, never by suffix. Paths are sorted, whatever the number of workers.
 
@@ -6,9 +6,9 @@ Zip archives (suffix ``.zip``) are looked into, archives within archives are not
 are passed over. Links are followed as long as they stay within the folder, and each folder is visited once. Only
 regular files are ever opened: reading from a pipe would wait for ever, reading from a device never end.
 
-Which files are original projection radiographs, which are doubles, and what says that they were de-identified, is told
-from headers. Nothing is dropped in silence: every file that is set aside carries its reason. BodyPartExamined is not
-looked at (chest films are labelled EXTREMETY, sic).
+Headers decide which files are original projection radiographs, which are duplicates, and whether they were
+de-identified. Nothing is dropped silently: every file that is set aside carries its reason. BodyPartExamined is ignored
+(chest radiographs are labelled EXTREMETY, sic).
 """
 
 from __future__ import annotations

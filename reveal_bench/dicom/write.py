@@ -113,7 +113,7 @@ def _check(pixels: npt.NDArray[Any], bits_stored: int, transfer_syntax: str, met
     if transfer_syntax == "jpeg2000-lossless" and min(pixels.shape) < _SMALLEST_J2K:
         raise ArgumentError("pixels", f"must have sides of at least {_SMALLEST_J2K} for JPEG 2000", pixels.shape)
     if not meta_header and transfer_syntax not in ("implicit", "explicit"):
-        raise ValueError(f"`transfer_syntax` {transfer_syntax!r} cannot be told without a meta header")
+        raise ValueError(f"`transfer_syntax` {transfer_syntax!r} cannot be named without a meta header")
     signed = pixels.dtype.kind == "i"
     low, high = (-(1 << bits_stored - 1), (1 << bits_stored - 1) - 1) if signed else (0, (1 << bits_stored) - 1)
     if pixels.min() < low or pixels.max() > high:

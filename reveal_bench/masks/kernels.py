@@ -169,7 +169,7 @@ def decode_strings(
 def measure_strings(
     text: Bytes, offsets: IntArray, n_pixels: IntArray, max_runs: int
 ) -> tuple[IntArray, Bytes, IntArray]:
-    """Foreground pixels of COCO strings whose ends nobody needs: (areas, status, place) as of :func:`decode_strings`.
+    """Return the areas of COCO strings without their ends: (areas, status, place) as of :func:`decode_strings`.
 
     A bad string has the area 0. The place of TOO_MANY_RUNS is the first number that is one too many.
     """

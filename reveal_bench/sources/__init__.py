@@ -6,7 +6,7 @@ into records, and :func:`reveal_bench.dataset.build.build_folder` writes those.
 
 To add a source: its module here, its row in :data:`reveal_bench.benchmarks.BENCHMARKS`, for a new benchmark its card
 ``dataset_cards/<benchmark>.md``, a function of :mod:`reveal_bench.phantom` that writes its layout, and a section of
-``docs/sources.md``. Whatever lists sources is made of the rows.
+``docs/sources.md``. All lists of sources are made from the rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from reveal_bench.sources.source import BuildError, Inspection, Problem, SourceD
 __all__ = ["SOURCE_MODULES", "BuildError", "SourceModule", "Inspection", "Problem", "SourceData", "detect_source"]
 
 _LOOKED_AT = 200  # files of a folder that no source recognises
-_DICOM_START = 140  # bytes that tell
+_DICOM_START = 140  # bytes that show whether a file is DICOM
 
 
 def _source_module(name: str) -> SourceModule:

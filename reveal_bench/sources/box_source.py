@@ -1,6 +1,5 @@
-"""The skeleton of a source of boxes: its module fills a :class:`BoxSource` with what differs.
-
-That is which files there are, what they say, and what becomes of it once the pictures are found. The order is the same
+"""The skeleton of a source of boxes: its module fills a :class:`BoxSource` with the parts that differ. These are the
+files of the download, their contents, and the records made from them once the pictures are found. The order is the same
 for all: all tables are read, their counts compared with the published ones, then pictures are looked for, and every
 problem is raised together.
 """
@@ -120,7 +119,7 @@ class BoxSource(Generic[Parsed]):
         Parameters
         ----------
         root : folder of the download, or its main file
-        pixels : "withhold" needs no pictures but where no table tells their size, and hashes those that are there
+        pixels : "withhold" needs pictures only if no table has their size, and hashes those that are there
         keep_going : leave out images with a problem instead of raising
         pictures : folder with the pictures at any depth, `root` by default
         workers : processes that read headers of DICOM files

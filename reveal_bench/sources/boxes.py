@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 NO_PATIENTS = "the source does not identify patients: every image counts as one, also in a holdout"
-"""Warning of a source in which two images of one patient cannot be told."""
+"""Warning of a source without patients, where two images of one patient look like two patients."""
 SLACK = 1.0
 """Pixels that a box may stick out of its image."""
 NIH_SIDE = 1024

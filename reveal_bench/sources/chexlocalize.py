@@ -12,15 +12,15 @@ What becomes what
   each other nothing is dropped: a finding that is labelled present and has no mask is `missing`; a mask of a finding
   that is labelled absent stays; both are counted in the warnings, and so are contours that do not fill to their mask.
   A ``groundtruth.csv`` (labels of the test studies, published apart) is compared, and differences are counted.
-* The human benchmark's masks, contours and points are of the reader "human_benchmark". A reader's annotation whose
+* The human benchmark's masks, contours and points belong to the reader "human_benchmark". A reader's annotation whose
   segmentation is missing keeps its contours and the box around them, without a mask.
 * JPEG bytes pass unchanged. A picture whose size differs from its masks' is an error; CheXpert-small is refused.
 * Heat maps and masks of models are not references: they are set aside, and pickles are never opened.
 
-A split's files are held against each other without decoding a picture: every id has a label row, every file one size
-per image, every picture the size of its masks. A reader's point on or past the edge of its picture is left out and
-told; its image stays. Where labels, masks, readers and study-level labels disagree about findings nothing is dropped:
-:func:`contradictions` and a ``groundtruth.csv`` only count.
+A split's files are compared with each other without decoding a picture: every id has a label row, every file one size
+per image, every picture the size of its masks. A reader's point on or past the edge of its picture is left out with a
+warning; its image stays. Where labels, masks, readers and study-level labels disagree about findings nothing is
+dropped: :func:`contradictions` and a ``groundtruth.csv`` only count.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The files of the CheXlocalize download: their places and contents, each file read by itself.
 
-Every parser appends to a list of :class:`Problem` instead of stopping, and returns what is good. Traps handled here:
+Every parser appends to a list of :class:`Problem` instead of stopping, and returns the sound entries. Traps handled
+here:
 
 * label columns are read by name, never by position; "Lung Opacity" is Airspace Opacity;
 * `Path` begins ``CheXpert-v1.0/valid/`` or ``test/``: only its tail ``patient*/study*/view*_*.jpg`` is used;

@@ -1,15 +1,16 @@
-"""CheXpert's tables of labels: references of studies, and what single readers said, without any picture.
+"""CheXpert's tables of labels: references of studies, and labels of single readers, without any picture.
 
 Source: Irvin et al. 2019; ``groundtruth.csv`` and the readers' tables of rajpurkarlab/cheXpert-test-set-labels, and
-``test_labels.csv``, ``val_labels.csv`` and ``valid.csv`` as Stanford AIMI hands them out.
+``test_labels.csv``, ``val_labels.csv`` and ``valid.csv`` as Stanford AIMI distributes them.
 
 Conventions
 -----------
 * A table has a column ``Study`` or ``Path``, such as ``CheXpert-v1.0/test/patient64741/study1`` or
   ``test/patient64741/study1/view1_frontal.jpg``, and the fourteen observations, in any order, as 0 or 1.
-* What is named like a table of references (:data:`REFERENCES`) is one, and so is a table that is given by itself. Any
-  other table with the fourteen columns is a reader's: it becomes rows of the config ``readers``, under its file's name.
-* A study is ``patient64741_study1``. Where a table has a row per radiograph, all rows of a study must say the same.
+* A table with the name of a table of references (:data:`REFERENCES`) is one, and so is a table that is given by itself.
+  Any other table with the fourteen columns is a reader's: it becomes rows of the config ``readers``, under its file's
+  name.
+* A study is ``patient64741_study1``. If a table has a row per radiograph, all rows of a study must agree.
 * The split is the folder before the patient's: "valid" and "val" are "validation".
 * An uncertain (-1) or blank label is not a reference: such a row is a problem. CheXpert's ``train.csv`` is full of
   them.

@@ -20,11 +20,11 @@
       - {name: Pneumothorax, synonyms: [PTX]}
       - {name: No finding, stands_alone: true}
 
-Further keys: `patient_key: {column: ...}` where the headers do not tell patients apart; `ids: {study: COLUMN, patient:
+Further keys: `patient_key: {column: ...}` where the headers do not identify patients; `ids: {study: COLUMN, patient:
 COLUMN}` for ids that are public already; `source: REVEAL-CXR` if the download claims to be that release;
-`require_deidentified: true`; `other_studies: left out` if the images hold studies that shall not be in the set, which
-are a problem otherwise; `pictures: true` if they are PNG or JPEG files, each `file` or each `folder` a study, whichever
-the key matches. Under `labels`, `cells: {"": absent, "x": present}` adds texts of `wide` cells.
+`require_deidentified: true`; `other_studies: left out` if the images hold studies that do not belong to the dataset,
+which are a problem otherwise; `pictures: true` if they are PNG or JPEG files, each `file` or each `folder` a study,
+whichever the key matches. Under `labels`, `cells: {"": absent, "x": present}` adds texts of `wide` cells.
 
 A text on the left of `values` is a cell's (case does not matter); on the right is a word of this package, or null for
 unknown. Without `values` the cells themselves must be words of this package. A blank cell means unknown, but never for

@@ -15,7 +15,7 @@ What becomes what
 
 The files beside the images
 ---------------------------
-* The manifest is a JSON list; only `object_id` is sure to be there, `file_name`, `file_size` and `md5sum` may be. The
+* The manifest is a JSON list; only `object_id` is always there, `file_name`, `file_size` and `md5sum` are optional. The
   tables of series files repeat them.
 * Tables are tab separated; names of required columns have a leading ``*``; arrays are Python literals
   (``['419639-002973']``) and read as such, never run.

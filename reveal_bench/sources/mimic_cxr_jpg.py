@@ -1,4 +1,4 @@
-"""The MIMIC-CXR-JPG tree: looks up the images of given studies, and nothing else of its 377,110.
+"""The MIMIC-CXR-JPG tree: lookup of the images of given studies, and of nothing else of its 377,110.
 
 Source: MIMIC-CXR-JPG 2.0.0 and 2.1.0 on PhysioNet (credentialed access). ::
 
@@ -13,9 +13,9 @@ Conventions
 * The tree may be below ``physionet.org/files/mimic-cxr-jpg/2.1.0/``, as `wget -r` leaves it, with its ``index.html``
   files, and may hold a part of the pictures only.
 * Without metadata the ids come from ``IMAGE_FILENAMES``, sizes from the pictures' headers, and views are unknown.
-* Rows and Columns are the height and width of the original; a picture of another size was scaled by somebody and is
-  refused, for no box would fit it.
-* Study dates (shifted by the source) only tell which of two studies is earlier. They are not kept.
+* Rows and Columns are the height and width of the original; a picture of another size was rescaled and is refused,
+  because no box would fit it.
+* Study dates (shifted by the source) only decide which of two studies is earlier. They are not stored.
 """
 
 from __future__ import annotations

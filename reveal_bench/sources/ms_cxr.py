@@ -5,14 +5,14 @@ Source: PhysioNet (Boecking et al. 2022), ``MS_CXR_Local_Alignment_v1.1.0.csv`` 
 
 Conventions
 -----------
-* Either file will do. Where both are there the CSV is used, and every box of the one must be in the other.
+* Either file suffices. If both are there the CSV is used, and every box of the one must be in the other.
 * Boxes are pixels of the full-size JPEG, whose size is in every row; a picture of another size is an error.
 * A phrase may have several boxes, one per row. Boxes of one category and picture become one annotation; the phrases,
   each with its box, are the config ``phrases``.
 * Phrases of reports were marked, not every finding: a category without a box is unlabelled, not absent.
 * Patient and study are read from ``path``, ``files/p10/p<subject>/s<study>/<dicom>.jpg``. The view comes from the
-  metadata of MIMIC-CXR-JPG if it is there: ``view_raw`` is its text, ``view`` what it means. All pictures are said to
-  be frontal, so a picture whose view is not told is FRONTAL, and one that the metadata call lateral or oblique is kept
+  metadata of MIMIC-CXR-JPG if it is there: ``view_raw`` is its text, ``view`` its meaning. The source calls all
+  pictures frontal, so a picture without a view is FRONTAL, and one that the metadata call lateral or oblique is kept
   with that view (LATERAL, UNKNOWN) and counted in the warnings.
 * The pictures come from MIMIC-CXR-JPG: `pictures` is its root, the folder that holds ``files``, and must be named
   when pixels are embedded. Where they are withheld, it is looked for in the download.

@@ -6,9 +6,9 @@ JPEG and 8-bit PNG pass unchanged except for their metadata, DICOM goes through 
 8-bit grey values, row by row, as Pillow decodes them.
 
 Metadata are EXIF, comments, text chunks, thumbnails, and whatever follows the end: they can hold names, dates and
-paths. They are cut out without touching the coded pixels: a file that has none
-comes back byte for byte. Of a JPEG stay the segments that decoding needs (JFIF and Adobe headers, ICC profile, tables,
-scans); of a PNG the critical chunks and those that change how pixels are shown.
+paths. They are cut out without touching the coded pixels: a file that has none comes back byte for byte. A JPEG keeps
+the segments that decoding needs (JFIF and Adobe headers, ICC profile, tables, scans); a PNG keeps the critical chunks
+and those that change how pixels are shown.
 
 Sources: ITU T.81 (JPEG markers), W3C PNG third edition (chunks).
 """

@@ -1,22 +1,22 @@
-"""REVEAL-CXR and sets made like it: a tree of DICOM files, one table of labels, and a mapping of its columns.
+"""REVEAL-CXR and datasets made like it: a tree of DICOM files, one table of labels, and a mapping of its columns.
 
-Source: arXiv 2601.15129 (paper 004); RSNA hands the released half to those who sign its agreement. The layout of that
+Source: arXiv 2601.15129 (paper 004); RSNA gives the released half to anyone who signs its agreement. The layout of that
 release is not public, so nothing is assumed: images are grouped into studies by their headers
 (:mod:`reveal_bench.sources.study_tree`), the table is read in any usual form (:mod:`reveal_bench.tables`), and a YAML
 file says what its columns mean (:mod:`reveal_bench.sources.mapping`): ``mapping.yaml`` at the root of the download, or
 the one that is given.
 
-Without a mapping, `inspect` suggests one and `read` refuses: a guess is never used by itself.
+Without a mapping, `inspect` suggests one and `read` refuses: a guess is never used without confirmation.
 
 What becomes what
 -----------------
-* One record per row of the table, or per study where the table has a row per reader; they and the studies of the
-  images must fit one to one: what does not is a problem of the row, or of the first file of the study.
+* One record per row of the table, or per study where the table has a row per reader; rows and the studies of the images
+  must match one to one: a mismatch is a problem of the row, or of the first file of the study.
 * Splits come from the mapping; without them there is one, "test".
 * Files that are not original radiographs, and duplicates, are set aside and listed with the reason.
-* Ids are keyed hashes (:mod:`reveal_bench.sources.ids`), unless the mapping names columns with public ids. Nothing else
-  of a header, table or path goes into a record but view, size, spacing, manufacturer, model, detector type, kVp and
-  mAs, and, where the mapping says so, age (as a band) and sex.
+* Ids are keyed hashes (:mod:`reveal_bench.sources.ids`), unless the mapping names columns with public ids. Of headers,
+  tables and paths a record contains only view, size, spacing, manufacturer, model, detector type, kVp and mAs, and,
+  where the mapping says so, age (as a band) and sex.
 """
 
 from __future__ import annotations
@@ -367,7 +367,7 @@ def read(
     mapping : YAML file; by default ``mapping.yaml`` in `root`
     id_key : secret of the ids, see :func:`reveal_bench.sources.ids.read_id_key`; not needed if all ids are public
     workers : processes that read headers
-    include_secondary : take secondary captures too, where their modality is CR or DX, or is not told
+    include_secondary : accept secondary captures too, if their modality is CR, DX or missing
 
     Raises
     ------

@@ -1,8 +1,9 @@
 """Tasks in the manner of ReXecution: a user's own task file and ratings on studies of MIMIC-CXR-JPG.
 
-Source: paper 001. Of its 100 tasks neither text nor study ids nor ratings are public, only the rubric and the prompts
-that made the candidates, so nothing here reproduces that set: the tasks are the user's. The files' columns are in
-:mod:`reveal_bench.sources.rexecution_files`, the tree of pictures in :mod:`reveal_bench.sources.mimic_cxr_jpg`.
+Source: paper 001. Neither the texts nor the study ids nor the ratings of its 100 tasks are public, only the rubric and
+the prompts that made the candidates. So nothing here reproduces that dataset: the tasks are the user's. The files'
+columns are in :mod:`reveal_bench.sources.rexecution_files`, the tree of pictures in
+:mod:`reveal_bench.sources.mimic_cxr_jpg`.
 
 What becomes what
 -----------------
@@ -11,7 +12,7 @@ What becomes what
 * One record per task, in the split "test". Its images are all of the study's, in the order of the metadata; ids are
   the source's own public pseudonyms: subject, study and DICOM id.
 * A task has a prior study if ``prior_study_id`` is given: of the same patient, and taken earlier as far as the dates
-  tell. A task of measurement_temporal without one is allowed (a cardiothoracic ratio needs none), and counted.
+  show. A task of measurement_temporal without one is allowed (a cardiothoracic ratio needs none), and counted.
 * Reference boxes are inside an image of the task; the image may go unnamed only where the task has a single one.
 * Ratings become the config `ratings`, which follows the tasks into a private holdout; the rubric the config `rubric`.
 
@@ -91,7 +92,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
     Parameters
     ----------
     root : folder of the task file, or that file
-    pixels : "withhold" needs no pictures where the metadata tells their sizes
+    pixels : "withhold" needs no pictures if the metadata has their sizes
     keep_going : leave out tasks and ratings with a problem instead of raising
     pictures : the MIMIC-CXR-JPG tree, or a folder around it; by default it is looked for in `root`
 
@@ -213,7 +214,7 @@ def _check_rated_tasks(parsed: _ParsedFiles) -> None:
 
 
 def _check_studies(parsed: _ParsedFiles, *, need_pictures: bool) -> None:
-    """Look at the pictures of every study that was found, then at what each task says of its studies."""
+    """Check the pictures of every study, then the statements of each task about its studies."""
     faults: dict[str, list[ImageFault]] = {}
     for study_id, study in parsed.studies.items():
         parsed.images[study_id], faults[study_id] = study_images(study, need_pictures=need_pictures)

@@ -23,7 +23,7 @@ clinical_relevance     scores of the question, whole numbers from 1 to 5; answer
 risk_flag              Yes or No
 total                  the four scores together. Not stored. The source does not say how its "Conclusion" is formed;
                        where it is not the sum of the four scores, a warning says so
-requires_boxes Yes or No (No without this column): the answer must localize
+requires_boxes         Yes or No (No without this column): the answer must localize
 reference_answer       text
 reference_boxes        JSON: [{"label": "...", "bbox_xywh": [x, y, width, height], "image_id": "<dicom_id>"}, ...], in
                        pixels of that image; image_id may be left out if the task has one image only
@@ -33,7 +33,7 @@ reference_boxes        JSON: [{"label": "...", "bbox_xywh": [x, y, width, height
 language, image_content, image_style, whole numbers from 1 to 5 or blank. A column content is checked to be the smallest
 of process, execution and synthesis, and never stored.
 
-Files are found by their names. How each form is read is said in :mod:`reveal_bench.tables`. In a column name case,
+Files are found by their names. :mod:`reveal_bench.tables` describes how each format is read. In a column name case,
 blanks, underscores, hyphens and slashes do not matter, and a table of aliases applies. A blank cell, ``null`` and a
 missing key are the same: the cell is left out of its row. A warning lists unknown columns, each with the nearest known
 one.

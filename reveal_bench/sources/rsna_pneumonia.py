@@ -8,10 +8,10 @@ Conventions
 * Every picture is 1024 x 1024 pixels. An image has one row per box (Target 1), or one row without a box (Target 0).
 * One finding, "Lung Opacity": present with boxes, else absent. The three classes ("Normal", "No Lung Opacity / Not
   Normal", "Lung Opacity") are the config ``classes``; the first two are not the same kind of absence.
-* A "patientId" names an image. Whose it is tells the mapping that RSNA published beside the challenge
-  (``pneumonia-challenge-dataset-mappings_2018.json``: patients of ChestX-ray14); where it is not there, `patient_id`
-  repeats the image id and patients with several images count as several.
-* The view is read from the DICOM header. The spacing in it belongs to the original before it was made smaller: none is
+* A "patientId" names an image. Its patient is in the mapping that RSNA published beside the challenge
+  (``pneumonia-challenge-dataset-mappings_2018.json``: patients of ChestX-ray14); without it, `patient_id` repeats the
+  image id and patients with several images count as several.
+* The view is read from the DICOM header. The spacing in it belongs to the original before downscaling, so none is
   given. The images of the challenge's test set have no public labels and are not part of the dataset.
 """
 

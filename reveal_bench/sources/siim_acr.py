@@ -6,13 +6,13 @@ Source: Kaggle, SIIM-ACR Pneumothorax Segmentation: ``train-rle.csv`` (or ``stag
 
 Conventions
 -----------
-* Every picture is 1024 x 1024 pixels. A mask is a list of pairs *gap length*: so many pixels are passed over since the
-  end of the last run, so many are foreground, column by column from the top left. ``-1`` means no pneumothorax.
+* Every picture is 1024 x 1024 pixels. A mask is a list of pairs *gap length*: the pixels to skip after the last run,
+  and the pixels of foreground, column by column from the top left. ``-1`` means no pneumothorax.
 * An image may have several rows, one per region drawn; its mask is their union, and `n_instances` counts them.
 * One finding, "Pneumothorax": present with a mask, else absent.
 * Images are named by UIDs that the challenge published. Where their pictures are there, embedded or not, images with
   one PatientID share the `patient_id` of the first; else `patient_id` repeats the image id.
-* The view is read from the header. The spacing in it belongs to the original before it was made smaller: none is given.
+* The view is read from the header. The spacing in it belongs to the original before downscaling, so none is given.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ The module of a source has three functions:
 * ``inspect(root) -> Inspection``: files, counts and mismatches, without reading pixels;
 * ``read(root, *, pixels, keep_going, **options) -> SourceData``: the records of every split. Whatever can be checked
   without pixels is checked before the first record; all of it is raised together as one :class:`BuildError`.
-  Records carry no pixels but a :class:`reveal_bench.kinds.images.PictureFile`: the folder writer reads
+  Records carry a :class:`reveal_bench.kinds.images.PictureFile` instead of pixels: the folder writer reads
   the pictures, on all cores, and reports those that it cannot read.
 
 With ``keep_going=True`` an entry with a problem is left out, and the warnings say which and why.

@@ -6,7 +6,8 @@ a problem, and so is a blank cell of labels: a study without labels must say so.
 own, one of these texts may be among them, and is then a label.
 
 Where the mapping names the column of readers, the rows of a study make one: a label is present if more than half of the
-study's readers gave it. Of three readers it is counted how many gave exactly these labels (paper 004, section 2.4).
+study's readers gave it. With three readers, the number who gave exactly these labels is counted (paper 004, section
+2.4).
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ def read_pictures(root: Path, *, one_per_study: bool) -> StudyTree:
     tree.set_aside = [(file.path_text(root), reason) for file, reason in aside]
     rule = "must be a file that can be read"
     tree.problems += [Problem(file.path_text(root), None, "file", rule, reason) for file, reason in unreadable]
-    tree.warnings.append("pictures have no header that tells of names in the pixels: look at them before publishing")
+    tree.warnings.append("pictures have no header that warns of names in the pixels: look at them before publishing")
     return tree
 
 

@@ -9,12 +9,12 @@ Conventions
   are never merged, so no finding of "train" has a reference and none is asked. `label_status` is 1 if at least two of
   the readers of the image found it, 0 if none did, and unlabelled between; a finding with 1 is `missing` a reference.
 * In "test" the consensus of five readers is the ground truth; a finding without it is absent.
-* What a reader found is read from ``image_labels_*.csv``, or from the boxes where that file is not there.
+* A reader's findings come from ``image_labels_*.csv``, or from the boxes without that file.
   Contradictions between the two are counted in the warnings.
-* Which readers read which images of "train", drawn on or not, is in the config ``readers``.
+* The config ``readers`` lists the readers of every image of "train", with or without a box.
 * The six labels of the whole image ("No finding", "Tuberculosis", ...) have no place: they are in the config
   ``image_labels``, with all labels that are 1 per image and reader.
-* In the Kaggle edition the eight findings that it left out are unlabelled; its "Other lesion" takes them in.
+* In the Kaggle edition the eight findings that it left out are unlabelled; its "Other lesion" includes them.
 * Pictures are ``<image_id>.dicom``. Their headers give the size, which no table does, so they are needed even where
   pixels are withheld. A file without pixel data is a problem of its image. Headers name no patient: `patient_id` and
   `study_id` repeat the image id. The collection holds postero-anterior views only.
