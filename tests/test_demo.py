@@ -68,7 +68,7 @@ def test_the_demo_shows_a_board_is_made_once_and_ctrl_c_ends_everything(tmp_path
 @pytest.mark.parametrize(
     ("option", "text"), [("--stay", "use --fresh to replace it"), ("--fresh", "does not look like a demo")]
 )
-def test_a_folder_that_is_no_demo_is_left_alone(
+def test_folder_without_a_demo_is_left_alone(
     option: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = import_module("reveal_leaderboard.cli.demo")  # the command of this name hides it
@@ -92,7 +92,7 @@ def wait_after_a_drop() -> None:
     threading.Event().wait(20)
 
 
-def test_a_signal_that_came_where_python_drops_exceptions_is_heeded_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signal_during_a_destructor_ends_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
     module = import_module("reveal_leaderboard.cli.demo")
     dropped: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda one: dropped.append(one.exc_type))

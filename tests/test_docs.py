@@ -294,7 +294,7 @@ def test_blocks_of_every_page_are_found() -> None:
         ("", "anything", "must say what it is in"),
     ],
 )
-def test_what_is_wrong_in_a_block_is_found(language: str, text: str, problem: str | None) -> None:
+def test_problem_of_a_block_is_found(language: str, text: str, problem: str | None) -> None:
     problems = "; ".join(problems_of_block(Block(ROOT / "page.md", 1, language, text)))
     assert (problem or "") in problems
     assert bool(problems) == (problem is not None)
@@ -414,7 +414,7 @@ def test_what_pages_name_in_backticks_exists(page: Path) -> None:
         ("reveal_bench.metrics.ordinal", None),
     ],
 )
-def test_what_is_wrong_in_backticks_is_found(code: str, problem: str | None) -> None:
+def test_problem_in_backticks_is_found(code: str, problem: str | None) -> None:
     assert problem_of_code(code, ROOT / "docs" / "page.md") == problem
 
 

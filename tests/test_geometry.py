@@ -43,7 +43,7 @@ def test_exact_edges_agree_with_boxes() -> None:
 
 
 @pytest.mark.parametrize("cell", ["", "A", "1", "a1", "A0", "A01", "I1", "A9", "AA1", "A1 ", "D-5", "Ａ1", "A١"])
-def test_what_is_no_cell_is_refused(cell: str) -> None:
+def test_invalid_cell_is_refused(cell: str) -> None:
     with pytest.raises(ValueError, match=re.escape(repr(cell))):
         Grid(8).parse(cell)
 

@@ -226,6 +226,6 @@ def test_polygon_of_one_vertex_is_refused() -> None:
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3,), (2, 2, 2)])
-def test_encoding_refuses_what_is_no_mask(shape: tuple[int, ...]) -> None:
+def test_encoding_refuses_invalid_masks(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="`mask` must have shape"):
         encode_mask(np.zeros(shape))

@@ -191,7 +191,7 @@ def test_pictures_in_an_archive(tmp_path):
     assert np.array_equal(np.asarray(splits["test"][1]["prior_images"][0]), pixels(101))
 
 
-def test_a_picture_that_is_no_picture(tmp_path):
+def test_broken_picture_is_reported(tmp_path):
     folder = localization_folder(tmp_path, n=1, pixels="withhold")
     root = tmp_path / "download"
     root.mkdir()

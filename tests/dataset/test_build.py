@@ -56,7 +56,7 @@ def test_records_come_back_as_they_went_in(tmp_path, benchmark, record):
     assert validate_folder(tmp_path / "out") == []
 
 
-def test_manifest_says_what_is_asked(tmp_path, benchmark, record):
+def test_manifest_lists_the_questions(tmp_path, benchmark, record):
     empty = record(1, annotations=(), label_status=dict.fromkeys(benchmark.findings, 0))
     build_folder({"test": [record(0), empty]}, tmp_path / "present", benchmark, pixels="withhold")
     build_folder({"test": [record(0), empty]}, tmp_path / "all", benchmark, pixels="withhold", asks="all")
@@ -185,7 +185,7 @@ def test_a_full_target_is_refused(tmp_path, benchmark, record):
         build_folder({"test": [record(0)]}, tmp_path, benchmark, pixels="withhold")
 
 
-def test_progress_is_told_per_image(tmp_path, benchmark, record):
+def test_progress_is_reported_per_image(tmp_path, benchmark, record):
     seen = []
     build_folder(
         {"a": [record(0)], "b": [record(1), record(2)]},

@@ -60,7 +60,7 @@ def test_no_two_templates_say_the_same(heading):
     assert len(set(texts)) == len(TEMPLATES)
 
 
-def test_a_template_types_no_count_of_what_is_built(template):
+def test_template_contains_no_count_of_the_data(template):
     """A number of images or studies in prose would be wrong after the next refresh."""
     _, body = front_matter(template.read_text())
     summary = sections(body)["Summary"]
@@ -134,7 +134,7 @@ def test_configs_keep_their_own_features_through_the_card():
     assert listed["ratings"]["data_files"] == [{"split": "test", "path": "ratings/test-*.parquet"}]
 
 
-def test_a_broken_yaml_block_is_told():
+def test_broken_yaml_block_is_reported():
     with pytest.raises(ValueError, match="must begin with a YAML block"):
         front_matter("# no block\n")
     with pytest.raises(ValueError, match="must be YAML"):

@@ -129,7 +129,7 @@ def test_ratings_are_means_over_readers_and_tasks(tmp_path):
     assert "| b | 2.50 (n = 4) |" in text
 
 
-def test_many_values_are_told_together():
+def test_many_values_are_reported_together():
     tally = KINDS["findings"].table.tally()
     tally.acquisition["model"] = Counter({f"m{i:02d}": 1 for i in range(15)} | {None: 4})
     rows = [line for line in card_tables.acquisition_table({"test": tally}).splitlines() if line.startswith("| model")]

@@ -55,7 +55,7 @@ def test_a_source_is_cited_as_its_card_has_it() -> None:
     assert document["references"][0]["authors"][-1] == {"name": "others"}, "a list that ends in `and others`"
 
 
-def test_zenodo_is_told_whose_it_is_and_who_may_have_it() -> None:
+def test_zenodo_gets_creators_and_access_rights() -> None:
     metadata = json.loads(render_zenodo(BENCHMARKS["chexlocalize"], version="1.1.0", synthetic=False) or "")
     assert (metadata["upload_type"], metadata["version"], metadata["access_right"]) == (
         "dataset",

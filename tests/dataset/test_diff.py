@@ -131,7 +131,7 @@ def test_drawings_that_came_and_went(before, after):
     assert back.redrawn == [Redrawn("img0", "Edema", "ground_truth", "added")]
 
 
-def test_individual_readers_are_told_apart(before, after):
+def test_individual_readers_are_distinguished(before, after):
     def change(row):
         drawing = row["annotations"][0]
         row["annotations"] = [{**drawing, "reader": 2, "reader_id": name} for name in ("R1", "R2")]
@@ -225,7 +225,7 @@ def test_hashes_of_a_study_with_several_pictures(tmp_path):
     assert (diff.repictured, diff.unhashed) == (["study-1"], ["study-1"])
 
 
-def test_one_row_is_no_plural(tmp_path, benchmark):
+def test_one_row_is_singular(tmp_path, benchmark):
     records = [localized(tmp_path / "pictures", i) for i in range(3)]
     build_folder({"a": records[:2]}, tmp_path / "old", benchmark, pixels="withhold")
     build_folder({"a": records[:1], "b": records[2:]}, tmp_path / "new", benchmark, pixels="withhold")

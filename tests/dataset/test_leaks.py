@@ -176,7 +176,7 @@ def test_answers_and_ratings_of_the_holdout(tmp_path):
     assert ("ratings", "task_id") in leaks(folder, private)
 
 
-def test_a_short_answer_is_no_leak(tmp_path):
+def test_short_answer_is_not_a_leak(tmp_path):
     folder = tasks_folder(tmp_path, holdout=True)
     for place in (folder, tmp_path / "private"):
         edit(place, "tasks/", lambda row: row.update(reference_answer="No."))

@@ -201,7 +201,7 @@ def test_damaged_parts_are_made_again(tmp_path, damage):
     assert tree(tmp_path / "out") == tree(tmp_path / "whole")
 
 
-def test_a_part_that_is_being_replaced_stands_for_nothing(tmp_path, monkeypatch):
+def test_part_that_is_being_replaced_is_not_resumed(tmp_path, monkeypatch):
     """Killed between the rows of other labels and their index, then the labels are changed back."""
     pictures = write_pictures(tmp_path / "pictures", 40)
     build(pictures, tmp_path / "whole")
@@ -330,7 +330,7 @@ def test_killed_while_clearing_up_the_finished_folders_stand(tmp_path, monkeypat
     assert {name: tree(tmp_path / name) for name in done} == done
 
 
-def test_a_link_is_no_working_folder(tmp_path):
+def test_link_is_not_a_working_folder(tmp_path):
     pictures = write_pictures(tmp_path / "pictures", 4)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / ".out-private.building").symlink_to(tmp_path / "elsewhere")

@@ -72,7 +72,7 @@ def test_changed_lost_and_added_files(tmp_path):
     assert ("CHECKSUMS.json", "None", "file") in faults_of(folder)
 
 
-def test_a_file_that_is_no_parquet(tmp_path):
+def test_file_other_than_parquet_is_reported(tmp_path):
     folder = findings_folder(tmp_path)
     (path,) = (folder / "multilabel").iterdir()
     path.write_bytes(b"PAR1 no more")

@@ -32,7 +32,7 @@ def first(change):
         ({"rle": {"size": [20, 30], "counts": "not a mask!"}}, ["rle"]),
     ],
 )
-def test_masks_agree_with_what_is_said_of_them(folder, change, expected):
+def test_masks_agree_with_their_area_and_box(folder, change, expected):
     edit(folder, "localization/test", first(lambda row: row["annotations"][0].update(change)))
     fields = [field for place, _, field in faults_of(folder) if place == "localization"]
     assert fields == [f"annotations[Edema, ground_truth].{name}" for name in expected]

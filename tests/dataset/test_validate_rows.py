@@ -139,7 +139,7 @@ def test_ratings():
     assert [(field, value) for field, _, value in rating_faults(row)] == [("process", "0"), ("language", "6")]
 
 
-def test_what_is_asked(image, a_study, a_task, benchmark):
+def test_questions_asked_of_each_kind(image, a_study, a_task, benchmark):
     assert KINDS["localization"].questions.asked_of(image, benchmark.findings, "present") == ["Edema"]
     assert KINDS["localization"].questions.asked_of(image, benchmark.findings, "all") == list(benchmark.findings)
     image["annotations"][0]["area_px"] = 0

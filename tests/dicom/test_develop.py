@@ -138,7 +138,7 @@ def test_a_file_without_preamble_and_meta_header(write: Write) -> None:
         ),
     ],
 )
-def test_what_a_maintainer_should_look_at_is_said(
+def test_facts_for_the_maintainer_are_warnings(
     write: Write, attributes: dict[str, Any], options: dict[str, Any], warning: str
 ) -> None:
     assert any(warning in text for text in develop_dicom(write(attributes, **options)).warnings)

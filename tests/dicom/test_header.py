@@ -176,7 +176,7 @@ def test_the_whitelist_names_no_element_that_identifies() -> None:
         assert [k for k in WHITELIST if word in k and k != "ManufacturerModelName"] == []
 
 
-def test_pixels_are_told_without_being_read(write: Write) -> None:
+def test_pixels_are_detected_without_being_read(write: Write) -> None:
     """A header of a file whose pixels are cut off still reads."""
     path = write(FULL)
     path.write_bytes(path.read_bytes()[:-10])
@@ -194,7 +194,7 @@ def test_pixels_are_told_without_being_read(write: Write) -> None:
         (bytes(500), "not DICOM"),
     ],
 )
-def test_what_is_no_dicom(tmp_path: Path, data: bytes, reason: str) -> None:
+def test_files_other_than_dicom(tmp_path: Path, data: bytes, reason: str) -> None:
     (tmp_path / "x").write_bytes(data)
     with pytest.raises(DicomError, match=f"^{reason}$"):
         read_header(tmp_path / "x")

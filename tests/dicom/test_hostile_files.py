@@ -37,7 +37,7 @@ def reasons_by_path(entries: list[tuple[DicomFile, str]], root: Path) -> dict[st
 
 
 @NO_PIPES
-def test_what_is_no_regular_file_is_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_anything_but_a_regular_file_is_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     film(tmp_path / "good.dcm")
     for name in ("pipe.dcm", "pipe.zip", "pipe"):
         os.mkfifo(tmp_path / name)

@@ -112,7 +112,7 @@ def test_unsound_streams(stream: bytes, reason: str) -> None:
         check_jpeg(stream, LOSSLESS)
 
 
-def test_a_baseline_stream_under_a_lossless_syntax_and_the_other_way_round(tmp_path: Path) -> None:
+def test_mismatch_of_stream_and_transfer_syntax_is_refused(tmp_path: Path) -> None:
     eight = (RANDOM >> 4).astype(np.uint8)
     path = write_stream(tmp_path / "x.dcm", baseline(eight), eight, 8, LOSSLESS_70)
     with pytest.raises(DicomError, match="not a valid JPEG: marker C0 is not allowed here"):

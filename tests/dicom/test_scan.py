@@ -173,5 +173,5 @@ def test_a_damaged_member(tmp_path: Path) -> None:
         (bytes(200), False),
     ],
 )
-def test_dicom_is_told_by_content(start: bytes, expected: bool) -> None:
+def test_dicom_is_recognised_by_content(start: bytes, expected: bool) -> None:
     assert is_dicom(start) is expected

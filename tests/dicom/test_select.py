@@ -87,7 +87,7 @@ def test_copies_by_uid(header: Header) -> None:
     assert double.reason == "the same SOPInstanceUID and header facts"
 
 
-def test_one_uid_on_different_pictures_is_a_conflict_not_a_double(header: Header) -> None:
+def test_one_uid_on_different_pictures_is_a_conflict(header: Header) -> None:
     a, b = files("a", "b")
     (by_header,) = find_duplicates([(a, header), (b, replace(header, rows=9))])
     assert by_header.is_conflict

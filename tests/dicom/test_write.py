@@ -57,7 +57,7 @@ def test_attributes_have_the_last_word(write: Write) -> None:
     assert dataset[0x00191010].value == 1.5
 
 
-def test_text_stands_as_given_where_a_number_belongs(write: Write) -> None:
+def test_text_is_written_unchanged_where_a_number_belongs(write: Write) -> None:
     assert b"KVP?" not in write({}).read_bytes()
     assert b"DS\x04\x00KVP?" in write({"KVP": "KVP?"}).read_bytes()
 

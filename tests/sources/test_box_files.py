@@ -120,7 +120,7 @@ def test_problems_of_images_become_warnings(tmp_path: Path) -> None:
         ((10, 0, 0.9, 5), "must cover the centre of a pixel"),
     ],
 )
-def test_boxes_lie_in_their_image(box: tuple[float, float, float, float], rule: str | None) -> None:
+def test_boxes_are_inside_their_image(box: tuple[float, float, float, float], rule: str | None) -> None:
     assert box_problem(box, (20, 10)) == rule
 
 

@@ -245,7 +245,7 @@ def test_a_whole_build_is_valid_and_says_synthetic(download, tmp_path):
     assert "contains the heart" in card
 
 
-def test_a_folder_that_is_no_download(tmp_path):
+def test_folder_without_a_download_is_refused(tmp_path):
     for function in (chexlocalize.inspect, chexlocalize.read):
         with pytest.raises(ValueError, match="`root` must hold CheXlocalize/gt_segmentations"):
             function(tmp_path)

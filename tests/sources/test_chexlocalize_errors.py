@@ -117,7 +117,7 @@ def test_broken_annotation_files(copy, file, edit, message):
     assert {problem.file for problem in problems} <= {f"{file}.json", "gt_annotations_test.json"}
 
 
-def test_points_beside_the_picture_are_left_out_and_told(copy):
+def test_points_outside_the_picture_are_left_out_with_a_warning(copy):
     """A click on the edge is nobody's fault: the image stays, and so do its points inside."""
     before = {record.image_id: record for record in chexlocalize.read(copy).splits["test"]}
     image_id = next(iter(load(copy, POINTS)))

@@ -117,7 +117,7 @@ def test_a_folder_that_only_sounds_small(copy: Path, tmp_path: Path) -> None:
     assert ids(tmp_path / "my-small" / "data", "validation") == before
 
 
-def test_what_lies_in_two_places_is_taken_from_the_first(copy: Path) -> None:
+def test_file_in_two_places_is_taken_from_the_first(copy: Path) -> None:
     shutil.copytree(copy / "CheXpert" / "val", copy / "CheXpert-v1.0" / "valid")
     only = sorted((copy / "CheXpert" / "val").rglob("view*.jpg"))[0]
     only.unlink()
@@ -210,7 +210,7 @@ def test_study_labels_need_their_columns(copy: Path) -> None:
         chexlocalize.read(copy)
 
 
-def test_what_is_no_reference_is_set_aside(copy: Path) -> None:
+def test_files_other_than_references_are_set_aside(copy: Path) -> None:
     maps = copy / "CheXlocalize" / "gradcam_maps_val"
     np.save(maps / "a_map.npy", np.zeros(3))
     Image.new("L", (4, 4)).save(maps / "b_map.png")

@@ -109,7 +109,7 @@ def test_rows_of_radiographs_are_united_and_columns_may_be_in_any_order(tmp_path
     ]
 
 
-def test_every_row_that_does_not_fit_is_told(tmp_path: Path) -> None:
+def test_every_mismatched_row_is_reported(tmp_path: Path) -> None:
     good = table(tmp_path / "groundtruth.csv", [(place(n), {"Edema"}) for n in (1, 2, 3, 4, 5, 6)])
     lines = good.read_text(encoding="utf-8").splitlines()
     lines[1] = lines[1].replace("1.0", "-1.0")

@@ -53,7 +53,7 @@ def workbook(path, changed=None, *, method=zipfile.ZIP_DEFLATED):
 
 @NO_PIPES
 @pytest.mark.parametrize("suffix", TABLE_SUFFIXES)
-def test_a_table_that_is_no_regular_file(tmp_path, suffix):
+def test_table_must_be_a_regular_file(tmp_path, suffix):
     path = tmp_path / f"t{suffix}"
     os.mkfifo(path)
     expected = [f"t{suffix}: `file` must be a regular file, got something else"]
@@ -67,7 +67,7 @@ def test_a_table_that_is_no_regular_file(tmp_path, suffix):
 
 
 @NO_PIPES
-def test_a_mapping_that_is_no_regular_file(tmp_path):
+def test_mapping_must_be_a_regular_file(tmp_path):
     os.mkfifo(tmp_path / "m.yaml")
     for path in (tmp_path / "m.yaml", tmp_path):
         with pytest.raises(BuildError, match="`file` must be a regular file, got something else"):

@@ -86,7 +86,7 @@ def test_a_secret_that_others_may_read(tmp_path, mode):
         ("0" * 65, "must be written in hexadecimal digits"),
     ],
 )
-def test_a_secret_that_is_none(tmp_path, content, message):
+def test_invalid_secret_is_refused(tmp_path, content, message):
     path = tmp_path / "key"
     path.write_text(content, encoding="ascii")
     path.chmod(0o600)

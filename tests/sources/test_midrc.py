@@ -179,7 +179,7 @@ SPOILT = [
 
 
 @pytest.mark.parametrize(("spoil", "message"), SPOILT)
-def test_what_is_wrong(download, spoil, message):
+def test_problem_is_named_with_its_place(download, spoil, message):
     spoil(download)
     with pytest.raises(BuildError, match=message):
         read(download, id_key=KEY)

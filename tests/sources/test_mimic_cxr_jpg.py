@@ -135,7 +135,7 @@ def test_tables_packed_or_not_whatever_they_are_called(tmp_path: Path) -> None:
     assert problems[0].startswith(f"{METADATA}: `file` must be readable as csv")
 
 
-def test_splits_other_than_test_are_told(tmp_path: Path) -> None:
+def test_splits_other_than_test_are_a_warning(tmp_path: Path) -> None:
     tree = write_tree(tmp_path, [row(A, "1"), row(B, "2"), row(C, "3")])
     splits = [{"dicom_id": d, "study_id": s, "subject_id": 9, "split": t}
               for d, s, t in ((A, "1", "train"), (B, "2", "test"), (C, "3", "train"))]  # fmt: skip

@@ -98,7 +98,7 @@ def test_the_json_file_will_do_and_a_picture_may_have_several_entries(tmp_path: 
     assert record.reference("Pneumonia").n_instances == 2  # type: ignore[union-attr]
 
 
-def test_where_both_are_there_the_table_is_the_json_cut_to_whole_pixels(tmp_path: Path) -> None:
+def test_table_equals_the_json_cut_to_whole_pixels(tmp_path: Path) -> None:
     write(tmp_path, HEADS + line())
     write(tmp_path, coco([100.7, 200.2, 300, 400.9]), "MS_CXR_Local_Alignment_v1.1.0.json")
     (record,) = ms_cxr.read(tmp_path, pixels="withhold").splits["test"]
@@ -221,7 +221,7 @@ def test_pictures_are_hashed_although_withheld(twin: Path) -> None:
     assert bare.endswith("images have no picture here: no hash to verify a copy against")
 
 
-def test_a_broken_metadata_table_is_no_table_without_views(tmp_path: Path) -> None:
+def test_broken_metadata_table_is_not_taken_for_one_without_views(tmp_path: Path) -> None:
     write(tmp_path, HEADS + line())
     (tmp_path / "mimic-cxr-2.0.0-metadata.csv").write_text("dicom_id,view\n", encoding="utf-8")
     with pytest.raises(BuildError, match="`ViewPosition` must be columns, got dicom_id, view"):

@@ -174,7 +174,7 @@ def test_an_image_with_a_problem_is_left_out_with_all_its_boxes(tmp_path: Path) 
         nih_boxes.read(write(tmp_path, HEADER + "x,Mass,1,1,2,2\n"), pixels="withhold", keep_going=True)
 
 
-def test_an_unknown_column_is_told(tmp_path: Path) -> None:
+def test_unknown_column_is_a_warning(tmp_path: Path) -> None:
     text = HEADER.replace("h],,,", "h],Reader,,") + GOOD.replace("\n", ",7\n")
     warnings = nih_boxes.read(write(tmp_path, text), pixels="withhold").warnings
     assert "BBox_List_2017.csv: the column 'Reader' is unknown and is ignored" in warnings

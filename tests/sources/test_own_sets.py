@@ -114,7 +114,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("change", "problem"), FAULTS.items())
-def test_what_is_wrong_with_own_findings_is_named(tmp_path, change, problem):
+def test_problem_of_own_findings_is_named(tmp_path, change, problem):
     root = write_tree(tmp_path, table=TABLE.replace(*change), mapping=MAPPING.replace(*change), name="labels.csv")
     with pytest.raises(BuildError, match=re.escape(problem)):
         read(root, id_key=KEY)
@@ -166,7 +166,7 @@ def test_labels_and_agreement_are_counted(tmp_path, rows, labels, n, agreement):
         ("1.2.1,B", "split: {column: reader}", "labels.csv:3: `split` must be the same in every row of '1.2.1', got B"),
     ],
 )
-def test_what_is_wrong_with_rows_of_readers_is_named(tmp_path, change, more, problem):
+def test_problem_of_rows_of_readers_is_named(tmp_path, change, more, problem):
     write_tree(tmp_path, table=READERS.replace("1.2.1,B", change), mapping=READERS_MAPPING + more, name="labels.csv")
     with pytest.raises(BuildError, match=re.escape(problem)):
         read(tmp_path, id_key=KEY)
@@ -219,7 +219,7 @@ PICTURE_FAULTS = {
 
 
 @pytest.mark.parametrize(("change", "problem"), PICTURE_FAULTS.items())
-def test_what_is_wrong_with_studies_of_pictures_is_named(tmp_path, change, problem):
+def test_problem_of_studies_of_pictures_is_named(tmp_path, change, problem):
     root = write_pictures(tmp_path, "file", "1,P,1,0\n2,P,0,1\n")
     (root / "mapping.yaml").write_text(PICTURES_MAPPING.replace("MATCHES", "file").replace(*change))
     with pytest.raises(BuildError, match=re.escape(problem)):
@@ -420,7 +420,7 @@ BOX_FAULTS = {
 
 
 @pytest.mark.parametrize(("change", "problem"), BOX_FAULTS.items())
-def test_what_is_wrong_with_own_boxes_is_named(tmp_path, change, problem):
+def test_problem_of_own_boxes_is_named(tmp_path, change, problem):
     root = write_boxes(tmp_path, BOXES.replace(*change), BOX_MAPPING.replace(*change))
     with pytest.raises(BuildError, match=re.escape(problem)):
         own_boxes.read(root)
@@ -444,7 +444,7 @@ def test_readers_names_are_checked(tmp_path, change, reader, problem):
         own_boxes.read(write_boxes(tmp_path, BOXES.replace(*change), mapping))
 
 
-def test_boxes_that_no_reader_is_the_reference_of_are_told_unless_fused(tmp_path):
+def test_boxes_without_a_reference_reader_are_a_warning_unless_fused(tmp_path):
     root = write_boxes(tmp_path / "set", mapping=BOX_MAPPING + "reader: {column: who}\n")
     build = "build", root, "--overwrite", "--out", tmp_path / "out", "--task", "detection"
     assert "no reader is the reference" in run(*build).output
@@ -453,7 +453,7 @@ def test_boxes_that_no_reader_is_the_reference_of_are_told_unless_fused(tmp_path
     assert "no row says that a reader drew nothing" in run(*build).output
 
 
-def test_films_that_may_show_a_name_are_refused_and_missing_markers_are_told(tmp_path):
+def test_images_that_may_show_a_name_are_refused(tmp_path):
     root = write_boxes(tmp_path, suffix=".dcm")
     write_film(root / "film1.dcm", "1.2.1", shape=(80, 64), PatientIdentityRemoved="NO")
     assert any("1 image: PatientIdentityRemoved is NO" in text for text in own_boxes.read(root).warnings)
@@ -514,7 +514,7 @@ COCO_FAULTS = {
 
 
 @pytest.mark.parametrize(("place", "change"), COCO_FAULTS.items())
-def test_what_is_wrong_with_a_coco_file_is_named(tmp_path, place, change):
+def test_problem_of_a_coco_file_is_named(tmp_path, place, change):
     (key, i, name), (value, problem) = place, change
     content = json.loads(json.dumps(COCO))
     content["images"][0] |= {"width": 64, "height": 80}
@@ -528,7 +528,7 @@ def test_what_is_wrong_with_a_coco_file_is_named(tmp_path, place, change):
         own_boxes.read(root)
 
 
-def test_numbers_that_may_be_percentages_are_told(tmp_path):
+def test_numbers_that_may_be_percentages_are_a_warning(tmp_path):
     root = write_boxes(tmp_path)
     for i in (1, 2, 3):
         Image.new("L", (200, 220), 40 * i).save(root / f"film{i}.png")

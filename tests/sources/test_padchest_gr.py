@@ -122,7 +122,7 @@ def test_the_master_table_may_be_zipped(tmp_path: Path) -> None:
     assert list(padchest_gr.read(tmp_path).splits) == ["validation"]
 
 
-def test_pictures_may_lie_in_an_archive_but_not_in_parts_of_one(tmp_path: Path) -> None:
+def test_pictures_in_an_archive_are_read_but_not_in_parts_of_one(tmp_path: Path) -> None:
     write(tmp_path, sentence())
     folder = tmp_path / "Padchest_GR_files"
     with zipfile.ZipFile(folder / "PadChest_GR.zip", "w") as archive:

@@ -93,7 +93,7 @@ def test_broken_files(data: bytes, message: str) -> None:
         without_metadata(data)
 
 
-def test_what_is_published_of_a_file_with_metadata(tmp_path: Path) -> None:
+def test_published_file_has_no_metadata(tmp_path: Path) -> None:
     for name, data in {"clean": encoded("JPEG"), "dirty": DIRTY["exif"]}.items():
         (tmp_path / name).write_bytes(data)
     clean, dirty = (develop(PictureFile(tmp_path / name, f"{name}.jpg", name)) for name in ("clean", "dirty"))

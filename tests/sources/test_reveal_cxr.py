@@ -88,7 +88,7 @@ def test_facts_of_images_are_those_that_pydicom_reads(reveal_download, truth):
             assert image.spacing_source == "imager_pixel_spacing"
 
 
-def test_what_is_no_film_is_set_aside_with_its_reason(reveal_download):
+def test_files_other_than_radiographs_are_set_aside_with_a_reason(reveal_download):
     reasons = dict(read(reveal_download, id_key=KEY).set_aside)
     assert {path.split("/")[-1]: reason.split(":")[-1].strip() for path, reason in reasons.items()} == {
         "film9.dcm": reasons["images/batch001/11/film9.dcm"],
@@ -135,7 +135,7 @@ def test_frontal_images_come_first(tmp_path):
     assert [image.picture.source_path for image in record.images] == ["a/2.dcm", "9.dcm", "0.dcm", "b/3"]
 
 
-def test_what_is_no_view_and_no_detector_is_not_passed_on(tmp_path):
+def test_unknown_views_and_detectors_are_not_passed_on(tmp_path):
     write_tree(tmp_path)
     write_film(tmp_path / "a" / "1.dcm", "1.2.1", view="MRS SMITH", DetectorType="ROOM 7")
     image = read(tmp_path, id_key=KEY).splits["test"][0].images[0]
@@ -298,7 +298,7 @@ def test_guess_of_columns_per_label(tmp_path):
     assert "demographics:\n  age:\n    from: header\n  sex:\n    from: header\n" in text
 
 
-def test_a_table_of_readers_labels_is_guessed_before_one_of_their_boxes(tmp_path):
+def test_table_of_labels_is_guessed_before_table_of_boxes(tmp_path):
     readers = "study_uid,reader,COPD,Aneurysm\n" + "".join(f"1.2.{i},{r},1,0\n" for i in (1, 2, 3) for r in "ABC")
     write_tree(tmp_path, table=readers, mapping=None)
     boxes = "study_uid,finding,x\n" + "1.2.1,COPD,3\n1.2.1,Aneurysm,4\n1.2.2,COPD,3\n1.2.3,COPD,3\n"
@@ -354,7 +354,7 @@ def test_a_pool_has_studies_without_labels_and_without_agreement(tmp_path):
     assert not all(record.labels for record in records)
 
 
-def test_a_wrong_key_column_is_told_at_once(tmp_path):
+def test_wrong_key_column_is_one_problem(tmp_path):
     """The nearest spelling is looked up for a few rows, not for thousands."""
     rows = "".join(f"file{i},COPD,3 of 3,\n" for i in range(300))
     mapping = MAPPING.replace("StudyInstanceUID", "folder")

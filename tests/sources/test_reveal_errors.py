@@ -44,7 +44,7 @@ TABLES = [
 
 
 @pytest.mark.parametrize(("old", "new", "message"), TABLES)
-def test_what_is_wrong_with_a_table(tmp_path, old, new, message):
+def test_problem_of_a_table_is_named(tmp_path, old, new, message):
     assert old in TABLE
     write_tree(tmp_path, table=TABLE.replace(old, new, 1))
     with pytest.raises(BuildError, match=message):
@@ -125,7 +125,7 @@ MAPPINGS = [
 
 
 @pytest.mark.parametrize(("old", "new", "message"), MAPPINGS)
-def test_what_is_wrong_with_a_mapping(tmp_path, old, new, message):
+def test_problem_of_a_mapping_is_named(tmp_path, old, new, message):
     assert old in MAPPING
     table = TABLE if "ids" not in new else TABLE.replace("1.2.1", "1.2.840.1").replace("1.2.2", "1.2.840.2")
     write_tree(tmp_path, mapping=MAPPING.replace(old, new, 1), table=table)
@@ -171,7 +171,7 @@ FILES = [
 
 
 @pytest.mark.parametrize(("spoil", "message"), FILES)
-def test_what_is_wrong_with_a_tree(tmp_path, spoil, message):
+def test_problem_of_a_tree_is_named(tmp_path, spoil, message):
     spoil(write_tree(tmp_path))
     with pytest.raises(BuildError, match=message):
         read(tmp_path, id_key=KEY)
@@ -198,7 +198,7 @@ def test_markers_of_deidentification_warn_or_are_required(tmp_path):
         read(tmp_path, id_key=KEY)
 
 
-def test_keep_going_leaves_out_what_is_wrong_and_says_so(tmp_path):
+def test_keep_going_leaves_out_problems_with_a_warning(tmp_path):
     write_tree(tmp_path, table=TABLE.replace("COPD", "COPDs"))
     write_film(tmp_path / "5.dcm", "1.2.2", 5, BurnedInAnnotation="YES")
     (tmp_path / "broken.dcm").write_bytes(b"")
@@ -224,7 +224,7 @@ def test_without_mapping_or_key(tmp_path):
         read(tmp_path)
 
 
-def test_a_folder_without_radiographs_is_no_download(tmp_path):
+def test_folder_without_radiographs_is_not_a_download(tmp_path):
     (tmp_path / "table.csv").write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match="`root` must hold DICOM radiographs and a table of labels, got "):
         inspect(tmp_path)

@@ -43,7 +43,7 @@ def test_studies_without_a_row_are_a_problem_unless_the_mapping_leaves_them_out(
         read(images, mapping=path, id_key=KEY)
 
 
-def test_what_is_wrong_with_a_study_that_is_left_out_does_not_matter(subset, truth):
+def test_problems_of_an_omitted_study_do_not_matter(subset, truth):
     import pydicom
 
     folder, images = subset

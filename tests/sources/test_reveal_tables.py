@@ -138,7 +138,7 @@ def test_two_rows_must_not_mean_one_study(tmp_path):
         read(tmp_path, id_key=KEY)
 
 
-def test_a_folder_of_two_studies_is_no_key(tmp_path):
+def test_folder_of_two_studies_is_not_a_key(tmp_path):
     table = TABLE.replace("1.2.1,", "a,").replace("1.2.2,", "b,").replace("1.2.3,", "c,")
     write_tree(tmp_path, table=table, mapping=MAPPING.replace("StudyInstanceUID", "folder"))
     with pytest.raises(
@@ -206,7 +206,7 @@ def test_a_row_with_a_line_break_keeps_its_line(tmp_path):
         ("t.csv", "", "`file` must have a row of column names, got an empty table"),
     ],
 )
-def test_what_is_no_table(tmp_path, name, content, message):
+def test_folder_without_a_table_is_refused(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content.encode("latin-1"))
     problems = []
     scan_table(tmp_path / name, name, problems)
@@ -334,7 +334,7 @@ def test_scalars_of_a_mapping_are_text(tmp_path):
         ("t.jsonl", '{"study": "a"}\n{"study": "b", "study": "c"}\n', "the key 'study' is repeated in one object"),
     ],
 )
-def test_a_repeated_key_is_no_silent_loss(tmp_path, name, text, message):
+def test_repeated_key_is_an_error(tmp_path, name, text, message):
     (tmp_path / name).write_text(text)
     problems = []
     scan_table(tmp_path / name, name, problems)

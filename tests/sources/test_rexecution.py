@@ -159,7 +159,7 @@ def test_detection(twin: Path, tmp_path: Path) -> None:
     assert rexecution.detect(tmp_path / "nowhere") == 0
 
 
-def test_the_tree_may_lie_elsewhere(copy: Path, tmp_path: Path) -> None:
+def test_the_tree_may_be_elsewhere(copy: Path, tmp_path: Path) -> None:
     before = records(copy)
     (copy / "physionet.org").rename(tmp_path / "data")
     (problem,) = refused(copy)

@@ -239,7 +239,7 @@ def test_broken_files(tmp_path: Path, name: str, content: str | bytes, message: 
     assert [task for task in tasks if task.task_id == "t1"] == []
 
 
-def test_unknown_columns_are_told_with_the_nearest(tmp_path: Path) -> None:
+def test_unknown_columns_are_reported_with_the_nearest(tmp_path: Path) -> None:
     path = tmp_path / "tasks.csv"
     path.write_text(",task_id,study_id,prompt,category,Risk flagg,\n0,t1,5,p,broad_abnormality,No,\n")
     (task,), problems, warnings = tasks_of(path)
@@ -264,7 +264,7 @@ def test_totals_are_compared_and_not_stored(tmp_path: Path) -> None:
     ]
 
 
-def test_ratings_without_a_score_are_kept_and_told(tmp_path: Path) -> None:
+def test_ratings_without_a_score_are_kept_with_a_warning(tmp_path: Path) -> None:
     row = {"task_id": "t1", "model": "m", "reader": "r", "process": None, "language": None}
     ratings, problems, warnings = ratings_of(write(tmp_path / "ratings.csv", [row]))
     assert ([line.rating for line in ratings], problems) == ([Rating("t1", "m", "r")], [])

@@ -99,9 +99,7 @@ def test_publish_both_then_again(hub: FakeHub, publisher: Client, folders: Folde
     assert list(hub.repo("vault/cli").tags) == ["v1.0.0"]  # nothing of the refused version is there
 
 
-def test_it_asks_and_is_private_unless_told_otherwise(
-    hub: FakeHub, publisher: Client, folders: Folders, tmp_path: Path
-) -> None:
+def test_it_asks_and_is_private_by_default(hub: FakeHub, publisher: Client, folders: Folders, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text(f"{MAINTAINER}\n")
     words = (folders.public, "org/asked", "--token-file", token)
@@ -123,13 +121,13 @@ class Keyboard(io.StringIO):
 
 
 @pytest.mark.parametrize(("answer", "ends"), [("n", True), ("y", False), ("", True)])
-def test_what_is_answered(monkeypatch: pytest.MonkeyPatch, answer: str, ends: bool) -> None:
+def test_only_yes_confirms_publishing(monkeypatch: pytest.MonkeyPatch, answer: str, ends: bool) -> None:
     monkeypatch.setattr("sys.stdin", Keyboard(f"{answer}\n"))
     with pytest.raises(typer.Abort) if ends else nullcontext():
         cli_publish._ask(yes=False)
 
 
-def test_every_reason_is_told_and_nothing_is_sent(hub: FakeHub, publisher: Client, tmp_path: Path) -> None:
+def test_every_reason_is_reported_and_nothing_is_sent(hub: FakeHub, publisher: Client, tmp_path: Path) -> None:
     real = build(tmp_path, synthetic=False)
     (real.public / "notes.txt").write_text("x")
     before = len(hub.log)

@@ -64,7 +64,7 @@ def built(kind: str, tmp_path: Path) -> Folders:
     return Folders(tmp_path / "public", tmp_path / "vault")
 
 
-def test_what_is_built_passes(built: Folders) -> None:
+def test_built_folder_passes(built: Folders) -> None:
     publication = prepare(built.public, "org/name", private=False, holdout=built.vault)
     assert "holdout_inputs/holdout-00000-of-00001.parquet" in publication.files
     assert prepare_holdout(built.vault, "vault/name").is_holdout
