@@ -32,7 +32,7 @@ from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.kinds.findings.lint import lint_findings
 from reveal_bench.kinds.findings.records import StudyManifest
 from reveal_bench.kinds.localization.lint import lint_predictions
-from reveal_bench.kinds.localization.records import Manifest, ManifestRow
+from reveal_bench.kinds.localization.records import ImageManifest, ManifestRow
 from reveal_bench.reports.curves import read_curves
 from reveal_bench.reports.misses import read_reviews
 from reveal_bench.sources.boxes import Faults, read_table
@@ -46,7 +46,9 @@ from tests.curation.test_votes import curation
 from tests.sources.reveal_trees import KEY, MAPPING, write_tree
 
 STUDIES = StudyManifest("b", "1.0.0", "released", ("COPD",), ("s1", "s2"))
-IMAGES = Manifest("b", "1.0.0", "released", 8, ("Edema",), {"p1": ManifestRow("p1", "p", "AP", 64, 48, ("Edema",))})
+IMAGES = ImageManifest(
+    "b", "1.0.0", "released", 8, ("Edema",), {"p1": ManifestRow("p1", "p", "AP", 64, 48, ("Edema",))}
+)
 
 
 class RefusedError(Exception):

@@ -53,7 +53,11 @@ class Confidence(TablesResult):
         """What was judged on what, and how."""
         given = self.judged.confidences
         bins = f"{self.n_bins} bins of equal {self.binning}"
-        unsaid = f"; {given.n_unsaid:,} cases without a confidence are left out" if given.n_unsaid else ""
+        unsaid = (
+            f"; {given.n_without_confidence:,} cases without a confidence are left out"
+            if given.n_without_confidence
+            else ""
+        )
         return (
             f"{self.scored.report.file} on {self.scored.place}: "
             f"calibration of the probability of {given.event}: Brier score, mean probability less the rate (excess, in "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from reveal_bench.api.bench import AnyBench, Bench, as_bench
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.kinds.localization.records import Manifest
+from reveal_bench.kinds.localization.records import ImageManifest
 from reveal_bench.saliency_maps.cutoffs import GATES, GateRule
 from reveal_bench.saliency_maps.cutoffs import tune_gates as gates_of
 from reveal_bench.saliency_maps.maps import FoundMaps, find_maps, given_maps
@@ -157,11 +157,11 @@ def tune_gates(
     return gates_of(found, records, split, rule=rule, fill=fill, grid=grid, progress=progress)
 
 
-def asked_of(bench: Bench) -> Manifest:
+def asked_of(bench: Bench) -> ImageManifest:
     """What a benchmark of localization asks; raises ArgumentError for another."""
     if not bench.kind.questions.uses_grid:
         raise ArgumentError("bench", "must ask for places on images", f"one of {bench.kind.name}")
-    return cast(Manifest, bench.manifest)
+    return cast(ImageManifest, bench.manifest)
 
 
 def _is_one(maps: Maps | Sequence[Maps]) -> bool:
@@ -171,7 +171,7 @@ def _is_one(maps: Maps | Sequence[Maps]) -> bool:
     )
 
 
-def found_maps(maps: Maps, manifest: Manifest, names: Sequence[str]) -> FoundMaps:
+def found_maps(maps: Maps, manifest: ImageManifest, names: Sequence[str]) -> FoundMaps:
     """The maps that fit a split; raises ArgumentError if there are none, or no such folder."""
     if isinstance(maps, Mapping):
         return given_maps(maps, manifest.rows.keys(), manifest.findings)

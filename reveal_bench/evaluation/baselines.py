@@ -21,7 +21,12 @@ import numpy.typing as npt
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
 from reveal_bench.geometry import Grid
-from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord, Manifest
+from reveal_bench.kinds.localization.records import (
+    Annotation,
+    ImageManifest,
+    LocalizationPrediction,
+    LocalizationRecord,
+)
 from reveal_bench.masks import Box, PackedMasks, Rle, encode_mask, pack_masks, pack_regions
 from reveal_bench.metrics.localization import box_iou, cell_coverage, hit_cells
 
@@ -29,7 +34,7 @@ _BINS = 128
 """Side of the raster, relative to the image, on which masks are averaged."""
 
 
-def chance_baseline(manifest: Manifest, *, seed: int = 0) -> list[LocalizationPrediction]:
+def chance_baseline(manifest: ImageManifest, *, seed: int = 0) -> list[LocalizationPrediction]:
     """Return one uniformly drawn cell per question of `manifest`."""
     cells = Grid(manifest.grid).cells
     pairs = manifest.asked_pairs()
@@ -40,7 +45,7 @@ def chance_baseline(manifest: Manifest, *, seed: int = 0) -> list[LocalizationPr
     ]
 
 
-def human_baseline(manifest: Manifest, records: Sequence[LocalizationRecord]) -> list[LocalizationPrediction]:
+def human_baseline(manifest: ImageManifest, records: Sequence[LocalizationRecord]) -> list[LocalizationPrediction]:
     """Return mask and points of the benchmark readers, for the questions of `manifest` that they answered.
 
     Where contours are released without their mask, the mask is missing, as it is for the published code. Readers who
@@ -208,7 +213,7 @@ def _best_box(mean: FloatArray, boxes: Sequence[Box]) -> Box:
     return x, y, width, height
 
 
-def location_prior_baseline(manifest: Manifest, priors: dict[str, LocationPrior]) -> list[LocalizationPrediction]:
+def location_prior_baseline(manifest: ImageManifest, priors: dict[str, LocationPrior]) -> list[LocalizationPrediction]:
     """Return point, cell and mask (a box if references are boxes) of the prior for every question."""
     masks: dict[tuple[str, tuple[int, int]], Rle] = {}
     predictions = []

@@ -28,7 +28,7 @@ from reveal_bench.exchange.shapes import (
     word,
 )
 from reveal_bench.files import write_whole
-from reveal_bench.kinds.cases import PREDICTION, Annotations, Drawing, Film
+from reveal_bench.kinds.cases import PREDICTION, AnnotatedImage, Annotations, Drawing
 from reveal_bench.masks import Box, Rle, encode_mask, pack_masks
 
 FILE, IMAGES, RESULTS = "annotations.json", "images", "results.json"
@@ -68,7 +68,7 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
     return [f"{n_without} predictions have no score: {RESULTS} says 1 for them"] if n_without else []
 
 
-def _image(film: Film, number: int, pictures: Mapping[str, str]) -> dict[str, Any]:
+def _image(film: AnnotatedImage, number: int, pictures: Mapping[str, str]) -> dict[str, Any]:
     return {
         "id": number,
         "file_name": pictures[film.image_id],
@@ -160,13 +160,13 @@ def _check_ids(rows: list[Any]) -> None:
         raise ArgumentError("file", "must have every `id` of images and of categories once", repr(repeated)[:100])
 
 
-def _film(row: dict[str, Any], known: Annotations) -> Film:
+def _film(row: dict[str, Any], known: Annotations) -> AnnotatedImage:
     film = known.film_of(str(_field(row, "file_name")))
     same_size(film, row.get("width"), row.get("height"))
     return film
 
 
-def _drawing(row: dict[str, Any], film: Film, finding: str) -> Drawing:
+def _drawing(row: dict[str, Any], film: AnnotatedImage, finding: str) -> Drawing:
     segmentation = row.get("segmentation") or None
     is_contours = isinstance(segmentation, list)
     contours = listed(row.get("contours"), "contours") or (segmentation if isinstance(segmentation, list) else [])
@@ -204,14 +204,14 @@ def _contour(flat: Any) -> tuple[tuple[float, float], ...]:
     return tuple(zip(sides[0::2], sides[1::2], strict=True))
 
 
-def _mask(segmentation: Any, film: Film) -> Rle:
+def _mask(segmentation: Any, film: AnnotatedImage) -> Rle:
     segmentation = mapped(segmentation, "segmentation")
     size, counts = segmentation.get("size"), segmentation.get("counts")
     if size != [film.height, film.width]:
         rule = f"must have masks of the size of their image, {film.image_id} has [{film.height}, {film.width}]"
         raise ArgumentError("file", rule, size)
     if isinstance(counts, list):  # runs along columns: those along the rows of the transposed mask
-        turned = Film(film.image_id, film.study_id, film.patient_id, film.height, film.width)
+        turned = AnnotatedImage(film.image_id, film.study_id, film.patient_id, film.height, film.width)
         runs = [whole(run, "counts") for run in counts]
         return encode_mask(pack_masks([mask_of_runs(runs, (0, 0, film.height, film.width), turned)]).dense(0).T)
     rle = Rle((film.height, film.width), str(counts))

@@ -25,7 +25,7 @@ from reveal_bench.exchange.shapes import (
     whole,
 )
 from reveal_bench.files import write_whole
-from reveal_bench.kinds.cases import PREDICTION, Annotations, Drawing, Film, StudyLabels
+from reveal_bench.kinds.cases import PREDICTION, AnnotatedImage, Annotations, Drawing, StudyLabels
 from reveal_bench.masks import Rle
 
 FILE, IMAGES = "annotations.xml", "images"
@@ -157,7 +157,7 @@ def _attributes(element: ET.Element) -> dict[str, str]:
     return {one.get("name", ""): (one.text or "").strip() for one in element.iter("attribute")}
 
 
-def _drawing(element: ET.Element, film: Film, known: Annotations) -> tuple[Drawing, float | None]:
+def _drawing(element: ET.Element, film: AnnotatedImage, known: Annotations) -> tuple[Drawing, float | None]:
     """A shape, and the value of a tag that is a label of its study."""
     attributes = _attributes(element)
     finding = known.finding_of(element.get("label"))
@@ -177,7 +177,7 @@ def _drawing(element: ET.Element, film: Film, known: Annotations) -> tuple[Drawi
     return drawing, finite(attributes.get("value") or 1, "value") if is_label else None
 
 
-def _mask(element: ET.Element, film: Film) -> Rle:
+def _mask(element: ET.Element, film: AnnotatedImage) -> Rle:
     runs = [whole(run, "rle") for run in element.get("rle", "").split(",")]
     left, top, width, height = (whole(element.get(name), name) for name in ("left", "top", "width", "height"))
     return mask_of_runs(runs, (left, top, width, height), film)

@@ -22,7 +22,7 @@ from PIL import Image
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.files import write_whole
-from reveal_bench.kinds.cases import Annotations, Drawing, Film
+from reveal_bench.kinds.cases import AnnotatedImage, Annotations, Drawing
 from reveal_bench.predictions.limits import Limits
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Identifiers:
         """An identifier under 2.25, the root for UUIDs."""
         return f"2.25.{uuid5(_NAMESPACE, chr(0).join((self._of, *of))).int}"
 
-    def films(self, annotations: Annotations) -> dict[str, Film]:
+    def films(self, annotations: Annotations) -> dict[str, AnnotatedImage]:
         """SOP instance UID -> the image that has it."""
         return {self.uid("image", film.image_id): film for film in annotations.films.values()}
 
@@ -83,7 +83,7 @@ def in_order(drawings: Iterable[Drawing], known: Annotations) -> tuple[Drawing, 
 
 def source_images(
     annotations: Annotations, out: Path, folder: str, pictures: Mapping[str, str]
-) -> Iterator[tuple[Film, Dataset]]:
+) -> Iterator[tuple[AnnotatedImage, Dataset]]:
     """Every image as a secondary capture; a picture in `folder` is replaced by its secondary capture there."""
     ids = Identifiers(annotations)
     for film in annotations.films.values():
@@ -103,7 +103,7 @@ def _grey(data: bytes) -> np.ndarray[Any, Any]:
         return np.asarray(image.convert("L"))
 
 
-def _secondary_capture(film: Film, ids: Identifiers, pixels: np.ndarray[Any, Any] | None) -> Dataset:
+def _secondary_capture(film: AnnotatedImage, ids: Identifiers, pixels: np.ndarray[Any, Any] | None) -> Dataset:
     from highdicom.sc import SCImage
 
     if pixels is None:  # it is referred to, and not written

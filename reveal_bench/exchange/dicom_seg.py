@@ -32,7 +32,7 @@ from reveal_bench.exchange.dicom_objects import (
     write_object,
 )
 from reveal_bench.exchange.shapes import finite
-from reveal_bench.kinds.cases import PREDICTION, Annotations, Drawing, Film
+from reveal_bench.kinds.cases import PREDICTION, AnnotatedImage, Annotations, Drawing
 from reveal_bench.masks import Rle, decode_mask, encode_mask, pack_masks
 from reveal_bench.version import __version__
 
@@ -67,7 +67,7 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
 
 
 def _segmentation(
-    annotations: Annotations, film: Film, image: Dataset, reader: str, drawings: list[tuple[Drawing, Rle]]
+    annotations: Annotations, film: AnnotatedImage, image: Dataset, reader: str, drawings: list[tuple[Drawing, Rle]]
 ) -> Dataset:
     import highdicom as hd
     from pydicom.sr.codedict import codes
@@ -132,7 +132,7 @@ def read(path: Path, known: Annotations) -> Annotations:
     return replace(known, drawings=in_order(drawings, known), studies=())
 
 
-def _drawings(dataset: Dataset, file: Path, films: Mapping[str, Film], known: Annotations) -> list[Drawing]:
+def _drawings(dataset: Dataset, file: Path, films: Mapping[str, AnnotatedImage], known: Annotations) -> list[Drawing]:
     """One per segment that has a frame."""
     from pydicom.pixels.utils import iter_pixels
 
@@ -191,7 +191,9 @@ def _shared_or_own(dataset: Dataset, groups: Dataset, name: str) -> Any:
     return own[0]
 
 
-def _film(dataset: Dataset, groups: Dataset, file: Path, films: Mapping[str, Film], known: Annotations) -> Film:
+def _film(
+    dataset: Dataset, groups: Dataset, file: Path, films: Mapping[str, AnnotatedImage], known: Annotations
+) -> AnnotatedImage:
     """The image of a frame: the one that it was derived from, or the only one that the file refers to."""
     derived = groups.get("DerivationImageSequence") or []
     uids = [str(source.ReferencedSOPInstanceUID) for one in derived for source in one.get("SourceImageSequence", [])]

@@ -32,7 +32,7 @@ from reveal_bench.exchange.dicom_objects import (
     write_object,
 )
 from reveal_bench.exchange.shapes import joined, pixels
-from reveal_bench.kinds.cases import PREDICTION, Annotations, Drawing, Film, StudyLabels
+from reveal_bench.kinds.cases import PREDICTION, AnnotatedImage, Annotations, Drawing, StudyLabels
 
 if TYPE_CHECKING:
     from highdicom.sr import CodedConcept
@@ -139,7 +139,7 @@ def _code(value: str, meaning: str) -> CodedConcept:
 
 
 def _write_report(
-    annotations: Annotations, film: Film, image: Dataset, reader: str, groups: Sequence[Any], out: Path
+    annotations: Annotations, film: AnnotatedImage, image: Dataset, reader: str, groups: Sequence[Any], out: Path
 ) -> None:
     from highdicom import sr
     from pydicom.sr.codedict import codes
@@ -208,7 +208,7 @@ def read(path: Path, known: Annotations) -> Annotations:
     return replace(known, drawings=in_order(drawings.values(), known), studies=content)
 
 
-def _film(dataset: Dataset, file: Path, films: Mapping[str, Film], known: Annotations) -> Film:
+def _film(dataset: Dataset, file: Path, films: Mapping[str, AnnotatedImage], known: Annotations) -> AnnotatedImage:
     evidence = dataset.get("CurrentRequestedProcedureEvidenceSequence") or []
     uids = [
         str(one.ReferencedSOPInstanceUID)
@@ -226,7 +226,7 @@ def _reader(report: Any) -> str:
     return str(next((name for name in names if name), "individual")).rstrip("^")
 
 
-def _region(group: Any, film: Film, reader: str, known: Annotations) -> tuple[Drawing, str]:
+def _region(group: Any, film: AnnotatedImage, reader: str, known: Annotations) -> tuple[Drawing, str]:
     """The drawing of a group, and the number that this package gave it."""
     words = str(group.tracking_identifier or "").split()
     is_ours = len(words) >= 2 and words[0].isdigit() and words[1] in (POINT, BOX, CONTOUR)

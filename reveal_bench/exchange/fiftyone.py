@@ -26,7 +26,7 @@ import numpy.typing as npt
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.exchange.shapes import finite, joined, listed, mapped, mask_in_box, pairs, pixels, read_json, word
 from reveal_bench.files import write_whole
-from reveal_bench.kinds.cases import Annotations, Drawing, Film, StudyLabels
+from reveal_bench.kinds.cases import AnnotatedImage, Annotations, Drawing, StudyLabels
 from reveal_bench.masks import Rle, encode_mask
 
 FILE, IMAGES, METADATA = "samples.json", "data", "metadata.json"
@@ -71,7 +71,7 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
     return [told for told, n in lost.items() if n]
 
 
-def _parts(drawing: Drawing, film: Film, group: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def _parts(drawing: Drawing, film: AnnotatedImage, group: int) -> Iterator[tuple[str, dict[str, Any]]]:
     """The kind of list and the label of each mask, box, set of points, and of a cell without any of these."""
     more: dict[str, Any] = {"label": drawing.finding, "reader": drawing.reader, "group": group, "tags": []}
     if drawing.score is not None:
@@ -94,7 +94,7 @@ def _parts(drawing: Drawing, film: Film, group: int) -> Iterator[tuple[str, dict
         yield "Classifications", more
 
 
-def _shares(box: Sequence[float], film: Film) -> list[float]:
+def _shares(box: Sequence[float], film: AnnotatedImage) -> list[float]:
     x, y, width, height = box
     return [x / film.width, y / film.height, width / film.width, height / film.height]
 
@@ -114,7 +114,7 @@ def _label(label: str, value: float, study: StudyLabels) -> dict[str, Any]:
 
 
 def _sample(
-    film: Film, picture: str, of: Mapping[tuple[str, str], list[dict[str, Any]]], names: Mapping[str, str]
+    film: AnnotatedImage, picture: str, of: Mapping[tuple[str, str], list[dict[str, Any]]], names: Mapping[str, str]
 ) -> dict[str, Any]:
     sample: dict[str, Any] = {
         "_id": _object_id(film.image_id),
@@ -222,7 +222,7 @@ def _labels_of(sample: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
             yield from ((name, kind, mapped(part, "label")) for part in listed(value.get(LISTS[kind]), LISTS[kind]))
 
 
-def _drawing(part: dict[str, Any], film: Film, finding: str, reader: str, *, is_contour: bool) -> Drawing:
+def _drawing(part: dict[str, Any], film: AnnotatedImage, finding: str, reader: str, *, is_contour: bool) -> Drawing:
     sides = (film.width, film.height, film.width, film.height)
     shares = listed(part.get("bounding_box"), "bounding_box")
     mask_of = part.get("mask") or None
@@ -251,11 +251,11 @@ def _drawing(part: dict[str, Any], film: Film, finding: str, reader: str, *, is_
     )
 
 
-def _points(shares: Any, film: Film) -> tuple[tuple[float, float], ...]:
+def _points(shares: Any, film: AnnotatedImage) -> tuple[tuple[float, float], ...]:
     return tuple((pixels(x * film.width), pixels(y * film.height)) for x, y in pairs(shares, "points"))
 
 
-def _mask(binary: Any, box: Sequence[float], film: Film) -> Rle:
+def _mask(binary: Any, box: Sequence[float], film: AnnotatedImage) -> Rle:
     left, top, width, height = (round(side) for side in box)
     is_inside = min(left, top, width, height) >= 0 and left + width <= film.width and top + height <= film.height
     if not is_inside:

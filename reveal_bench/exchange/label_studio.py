@@ -24,7 +24,7 @@ import numpy.typing as npt
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.exchange.shapes import finite, joined, listed, mapped, pairs, pixels, read_json, word
 from reveal_bench.files import write_whole
-from reveal_bench.kinds.cases import PREDICTION, Annotations, Drawing, Film, StudyLabels
+from reveal_bench.kinds.cases import PREDICTION, AnnotatedImage, Annotations, Drawing, StudyLabels
 from reveal_bench.masks import Box, Rle, decode_mask, encode_mask
 
 FILE, IMAGES, CONFIG = "tasks.json", "images", "config.xml"
@@ -39,7 +39,7 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
         film = annotations.films[drawing.image_id]
         results[film.image_id][drawing.reader] += _regions(drawing, film, group)
     tasks = []
-    by_study: dict[str, list[Film]] = defaultdict(list)
+    by_study: dict[str, list[AnnotatedImage]] = defaultdict(list)
     for film in annotations.films.values():
         by_study[film.study_id].append(film)
     if annotations.studies:
@@ -69,7 +69,7 @@ def _task(data: dict[str, Any], by_reader: Mapping[str, list[dict[str, Any]]]) -
     return task
 
 
-def _regions(drawing: Drawing, film: Film, group: int) -> Iterator[dict[str, Any]]:
+def _regions(drawing: Drawing, film: AnnotatedImage, group: int) -> Iterator[dict[str, Any]]:
     """Return the regions of a drawing: mask, boxes, points, and a cell without any of these."""
     mark = {
         key: value for key, value in (("reader", drawing.reader), ("cell", drawing.cell), ("group", group)) if value
@@ -102,7 +102,7 @@ def _regions(drawing: Drawing, film: Film, group: int) -> Iterator[dict[str, Any
         yield region if drawing.score is None else {**region, "score": drawing.score}
 
 
-def _shares(contour: Sequence[tuple[float, float]], film: Film) -> list[list[float]]:
+def _shares(contour: Sequence[tuple[float, float]], film: AnnotatedImage) -> list[list[float]]:
     return [[100 * x / film.width, 100 * y / film.height] for x, y in contour]
 
 
@@ -178,7 +178,7 @@ def _regions_of(task: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from ((reader, mapped(region, "region")) for region in listed(one.get("result"), "result"))
 
 
-def _film(data: dict[str, Any], known: Annotations) -> Film:
+def _film(data: dict[str, Any], known: Annotations) -> AnnotatedImage:
     image_id = data.get("image_id")
     return known.films.get(str(image_id)) or known.film_of(str(image_id or data.get("image") or ""))
 
@@ -199,7 +199,9 @@ def _labels(
     return StudyLabels(study, reader, {name: float(name in present) for name in known.names})
 
 
-def _drawing(region: dict[str, Any], meta: dict[str, Any], reader: str, film: Film, known: Annotations) -> Drawing:
+def _drawing(
+    region: dict[str, Any], meta: dict[str, Any], reader: str, film: AnnotatedImage, known: Annotations
+) -> Drawing:
     kind, value = str(region.get("type")), region.get("value")
     names = value.get(kind) if isinstance(value, dict) else None
     if not isinstance(value, dict) or not isinstance(names, list) or len(names) != 1:
@@ -236,11 +238,11 @@ def _drawing(region: dict[str, Any], meta: dict[str, Any], reader: str, film: Fi
     )
 
 
-def _points(percents: Any, film: Film) -> tuple[tuple[float, float], ...]:
+def _points(percents: Any, film: AnnotatedImage) -> tuple[tuple[float, float], ...]:
     return tuple((pixels(x / 100 * film.width), pixels(y / 100 * film.height)) for x, y in pairs(percents, "points"))
 
 
-def _mask(value: dict[str, Any], region: dict[str, Any], film: Film) -> Rle:
+def _mask(value: dict[str, Any], region: dict[str, Any], film: AnnotatedImage) -> Rle:
     size = (region.get("original_height", film.height), region.get("original_width", film.width))
     if size != (film.height, film.width):
         rule = f"must have masks of the size of their image, {film.image_id} has {film.width} x {film.height} pixels"

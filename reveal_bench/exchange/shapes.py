@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.kinds.cases import Drawing, Film
+from reveal_bench.kinds.cases import AnnotatedImage, Drawing
 from reveal_bench.masks import Rle, encode_mask, pack_masks
 from reveal_bench.predictions.jsonl import JsonError, parse_json
 from reveal_bench.predictions.limits import Limits, open_source
@@ -117,7 +117,7 @@ def word(value: object, what: str) -> str | None:
     return str(value) if value or value == 0 else None
 
 
-def same_size(film: Film, width: object, height: object) -> None:
+def same_size(film: AnnotatedImage, width: object, height: object) -> None:
     """Raise an ArgumentError if a file says that an image has another size, as when its picture was scaled down."""
     sides = [side if side is None else whole(side, "width and height") for side in (width, height)]
     if sides not in ([film.width, film.height], [None, None]):
@@ -150,7 +150,7 @@ def runs_of_mask(mask: npt.NDArray[np.bool_]) -> list[int]:
     return [0, *lengths] if flat.size and flat[0] else lengths
 
 
-def mask_of_runs(runs: Sequence[int], box: tuple[int, int, int, int], film: Film) -> Rle:
+def mask_of_runs(runs: Sequence[int], box: tuple[int, int, int, int], film: AnnotatedImage) -> Rle:
     """The mask of a film whose rows within `box` (left, top, width, height) have these runs.
 
     Raises

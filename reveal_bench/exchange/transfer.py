@@ -16,7 +16,7 @@ from reveal_bench.kinds import kind_of
 from reveal_bench.kinds.cases import Annotations
 from reveal_bench.kinds.folder import check_split, read_folder_info, read_rows, split_shards
 from reveal_bench.kinds.kind import AnyKind
-from reveal_bench.kinds.parts import Exchange
+from reveal_bench.kinds.parts import AnnotationExchange
 from reveal_bench.kinds.pictures import StoredPictures
 from reveal_bench.predictions.limits import LintOptions
 
@@ -149,7 +149,7 @@ def _kind(folder: Path, split: str) -> AnyKind:
     return kind_of(info)
 
 
-def _exchange(kind: AnyKind) -> Exchange[Any, Any, Any]:
+def _exchange(kind: AnyKind) -> AnnotationExchange[Any, Any, Any]:
     if kind.exchange is None:
         raise ArgumentError("folder", "must be a benchmark of localization or findings", f"one of {kind.name}")
     return kind.exchange

@@ -117,7 +117,7 @@ Polygons = tuple[tuple[Point, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Film:
+class AnnotatedImage:
     """An image that is annotated; `patient_id` is empty where it is not told."""
 
     image_id: str
@@ -177,7 +177,7 @@ class Annotations:
     benchmark: str
     version: str
     split: str
-    films: Mapping[str, Film]
+    films: Mapping[str, AnnotatedImage]
     names: tuple[str, ...]
     drawings: tuple[Drawing, ...] = ()
     studies: tuple[StudyLabels, ...] = ()
@@ -214,10 +214,10 @@ class Annotations:
         return stems
 
     @cached_property
-    def _films_by_stem(self) -> dict[str, Film]:
+    def _films_by_stem(self) -> dict[str, AnnotatedImage]:
         return {stem: self.films[image_id] for image_id, stem in self.stems.items()}
 
-    def film_of(self, file_name: str) -> Film:
+    def film_of(self, file_name: str) -> AnnotatedImage:
         """The image that a file's name stands for: with or without folders, ending, and characters that were replaced.
 
         Raises

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.geometry import MAX_CELLS
 from reveal_bench.kinds.parts import (
+    AnnotationExchange,
     Data,
     Display,
-    Exchange,
     ManifestT,
     Predictions,
     PredictionT,
@@ -73,7 +73,7 @@ class Kind(Generic[RecordT, PredictionT, ManifestT, RowsT, ReadingT]):
     release: Release[PredictionT, ManifestT, RowsT]
     display: Display[RecordT, PredictionT, RowsT]
     readers: Readers[RecordT, PredictionT, ReadingT] | None = None
-    exchange: Exchange[RecordT, PredictionT, ManifestT] | None = None
+    exchange: AnnotationExchange[RecordT, PredictionT, ManifestT] | None = None
 
     def resolve(self, options: ScoringOptions, info: FolderInfo) -> ScoringOptions:
         """Return scoring options as they apply to a dataset folder of this kind, with nothing left open.

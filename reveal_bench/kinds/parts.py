@@ -366,7 +366,7 @@ class Readers(Protocol[RecordT, PredictionT, ReadingT]):
         """Return a reading as predictions."""
 
 
-class Exchange(Protocol[RecordT_contra, PredictionT, ManifestT_contra]):
+class AnnotationExchange(Protocol[RecordT_contra, PredictionT, ManifestT_contra]):
     """How references and predictions travel to annotation tools and back."""
 
     @abstractmethod

@@ -219,7 +219,7 @@ class Confidences:
     happened : bool array (n_cases,)
     sureness : float array (n_cases,) in [0, 1], how sure the system was that its own answer is right
     right : bool array (n_cases,), whether it was
-    n_unsaid : cases of the split without a confidence, which have no part
+    n_without_confidence : cases of the split without a confidence, which have no part
     """
 
     event: str
@@ -232,7 +232,7 @@ class Confidences:
     happened: BoolArray
     sureness: FloatArray
     right: BoolArray
-    n_unsaid: int
+    n_without_confidence: int
 
     def __len__(self) -> int:
         return len(self.probabilities)
@@ -252,7 +252,7 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True)
-class OfSize:
+class SizeStratum:
     """Share of the lesions of a size that are found at the threshold fixed beforehand."""
 
     finding: str
@@ -279,5 +279,5 @@ class Curves:
     bands: Sequence[Band]
     precision: Mapping[str, Curve]
     average_precision: Mapping[str, float]
-    sizes: Sequence[OfSize]
+    sizes: Sequence[SizeStratum]
     threshold: float

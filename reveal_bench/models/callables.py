@@ -46,7 +46,7 @@ from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.findings.records import FindingsPrediction
 from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.kinds.localization.checks import EntryChecker
-from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, read_manifest
+from reveal_bench.kinds.localization.records import ImageManifest, LocalizationPrediction, read_manifest
 from reveal_bench.kinds.questions import Question, ViewedImage
 from reveal_bench.masks import Rle, encode_mask
 from reveal_bench.metrics.heat_maps import largest_point, mask_above, otsu_mask
@@ -62,7 +62,7 @@ from reveal_bench.models.run_folder import (
     write_outputs,
     write_run_info,
 )
-from reveal_bench.predictions.jsonl import Entry
+from reveal_bench.predictions.jsonl import RawPrediction
 from reveal_bench.predictions.limits import Limits
 from reveal_bench.predictions.report import ProblemLog
 
@@ -414,7 +414,7 @@ class PlaceReader:
     threshold : of heat maps, or None if they give only points
     """
 
-    def __init__(self, manifest: Manifest, grid: int, threshold: Threshold) -> None:
+    def __init__(self, manifest: ImageManifest, grid: int, threshold: Threshold) -> None:
         self._threshold = threshold
         self._log = ProblemLog("answer", 1000)
         self._checker = EntryChecker(manifest, grid, "jsonl", Limits(), self._log)
@@ -448,7 +448,9 @@ class PlaceReader:
         return fields
 
     def _check(self, question: Question, fields: Mapping[str, Any]) -> None:
-        self._checker.check(Entry(1, {"image_id": question.image.image_id, "finding": question.finding, **fields}))
+        self._checker.check(
+            RawPrediction(1, {"image_id": question.image.image_id, "finding": question.finding, **fields})
+        )
         errors = [problem for problem in self._log.problems if problem.severity == "error"]
         self._log.problems.clear()
         if errors:

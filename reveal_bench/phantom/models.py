@@ -15,7 +15,12 @@ import numpy as np
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
-from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord, Manifest
+from reveal_bench.kinds.localization.records import (
+    Annotation,
+    ImageManifest,
+    LocalizationPrediction,
+    LocalizationRecord,
+)
 from reveal_bench.masks import Rle, pack_masks, rasterize_polygons
 from reveal_bench.phantom.curves import Points, blob
 from reveal_bench.phantom.readers import perturb
@@ -30,7 +35,7 @@ Kind = Literal["cell", "point", "mask", "all"]
 
 def model_predictions(
     records: Iterable[LocalizationRecord],
-    manifest: Manifest,
+    manifest: ImageManifest,
     *,
     quality: float,
     kind: Kind = "cell",

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from reveal_bench.findings import canonical_finding
-from reveal_bench.predictions.jsonl import Entry
+from reveal_bench.predictions.jsonl import RawPrediction
 from reveal_bench.predictions.report import ProblemLog
 
 ABSTAIN = "abstain"
@@ -44,7 +44,7 @@ class Abstentions:
         """The questions declined, and how many the split asks."""
         return tuple(self.lines), len(self._asked)
 
-    def answers(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+    def answers(self, entries: Iterable[RawPrediction]) -> Iterator[RawPrediction]:
         """The entries that answer, without the field."""
         for entry in entries:
             said = entry.fields.get(ABSTAIN, False)
@@ -64,7 +64,7 @@ class Abstentions:
                 "abstain-and-answer", message, line=self.lines[question], field=ABSTAIN, value=list(question)
             )
 
-    def _note(self, entry: Entry) -> None:
+    def _note(self, entry: RawPrediction) -> None:
         given = [entry.fields.get(key) for key in self._keys]
         further = sorted(set(entry.fields) - {*self._keys, ABSTAIN})
         told = given[0] if len(given) == 1 else given
@@ -85,5 +85,5 @@ class Abstentions:
         else:
             self.lines[question] = entry.line
 
-    def _error(self, entry: Entry, rule: str, message: str, value: object) -> None:
+    def _error(self, entry: RawPrediction, rule: str, message: str, value: object) -> None:
         self._log.error(rule, message, line=entry.line, field=ABSTAIN, value=value)

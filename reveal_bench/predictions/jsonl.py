@@ -2,8 +2,8 @@ r"""JSON lines, one entry per line: as strict as predictions need it, at the spe
 
 Conventions
 -----------
-A reader of any format yields :class:`Entry` objects whose `fields` have the names and shapes of the canonical form, so
-that one set of checks serves all formats. What a reader cannot turn into them it reports to the log.
+The parser of every format yields :class:`RawPrediction` objects, whose `fields` have the names and shapes of the
+canonical form, so that one set of checks serves all formats. It reports what it cannot convert to the log.
 
 orjson refuses NaN, Infinity, bad UTF-8 and raw control characters, but keeps the last of duplicate keys in silence.
 Whether a key was dropped is found by counting quotation marks: every string of the text has two, plus one for each
@@ -127,7 +127,7 @@ Checked = TypeVar("Checked")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RawPrediction:
     """One prediction as read, unchecked.
 
     Attributes
@@ -142,7 +142,9 @@ class Entry:
     path: str = ""
 
 
-def check_entries(entries: Iterable[Entry], check: Callable[[Entry], Checked], log: ProblemLog) -> list[Checked]:
+def check_entries(
+    entries: Iterable[RawPrediction], check: Callable[[RawPrediction], Checked], log: ProblemLog
+) -> list[Checked]:
     """What `check` makes of each entry, until reading is given up."""
     checked = []
     for entry in entries:
@@ -152,7 +154,7 @@ def check_entries(entries: Iterable[Entry], check: Callable[[Entry], Checked], l
     return checked
 
 
-def read_jsonl(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[Entry]:
+def read_jsonl(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[RawPrediction]:
     """Yield the predictions of a JSONL file; lines that are none are reported. Blank lines are skipped."""
     if data.count(b"\n") > limits.entries:
         log.refuse("entries", f"a file may have at most {limits.entries} lines", value=data.count(b"\n"))
@@ -171,7 +173,7 @@ def read_jsonl(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[Entry]:
             return
 
 
-def _entry_of_line(line: bytes, number: int, log: ProblemLog) -> Entry | None:
+def _entry_of_line(line: bytes, number: int, log: ProblemLog) -> RawPrediction | None:
     try:
         value, duplicate_keys = parse_json(line)
     except JsonError as fault:
@@ -183,4 +185,4 @@ def _entry_of_line(line: bytes, number: int, log: ProblemLog) -> Entry | None:
         return None
     for key in duplicate_keys:
         log.error("duplicate-key", "a key may stand only once in an object", line=number, field=key, value=key)
-    return Entry(number, value)
+    return RawPrediction(number, value)

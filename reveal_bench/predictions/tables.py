@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 from reveal_bench.arguments import Problem
 from reveal_bench.predictions.hints import name_hint
-from reveal_bench.predictions.jsonl import Entry
+from reveal_bench.predictions.jsonl import RawPrediction
 from reveal_bench.predictions.limits import Limits
 from reveal_bench.predictions.report import ProblemLog
 from reveal_bench.table_formats import expanded_bytes, values_of
@@ -38,7 +38,7 @@ _NUMBER_CHARACTERS = 40
 _BATCH_ROWS = 1024
 
 
-def read_csv(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[Entry]:
+def read_csv(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[RawPrediction]:
     """Yield the rows of a CSV or TSV file; `line` is the line in which a row begins."""
     with open_rows(data, limits, log, most_columns=limits.columns) as table:
         names = [name.casefold() if name.casefold() in _COLUMNS else name for name in table.columns]
@@ -47,7 +47,7 @@ def read_csv(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[Entry]:
         for row in table:
             values = row_values(row, names, _NUMBER_COLUMNS, log)
             if values is not None:
-                yield Entry(row.number, _fields(values))
+                yield RawPrediction(row.number, _fields(values))
 
 
 @contextmanager
@@ -166,7 +166,7 @@ def _check_columns(names: Sequence[str], limits: Limits, log: ProblemLog) -> boo
     return not log.stopped
 
 
-def read_parquet(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[Entry]:
+def read_parquet(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[RawPrediction]:
     """Yield the rows of a Parquet file; `line` is the 1-based row."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -211,7 +211,7 @@ def _check_footer(file: Any, limits: Limits, log: ProblemLog) -> bool:
     return not log.stopped
 
 
-def _parquet_rows(file: Any, limits: Limits, log: ProblemLog) -> Iterator[Entry]:
+def _parquet_rows(file: Any, limits: Limits, log: ProblemLog) -> Iterator[RawPrediction]:
     n_rows = n_bytes = 0
     for batch in file.iter_batches(batch_size=_BATCH_ROWS, use_threads=False):
         n_bytes += sum(map(expanded_bytes, batch.columns))
@@ -222,4 +222,4 @@ def _parquet_rows(file: Any, limits: Limits, log: ProblemLog) -> Iterator[Entry]
         for row in zip(*map(values_of, batch.columns), strict=True):
             n_rows += 1
             values = {name: value for name, value in zip(batch.schema.names, row, strict=True) if value is not None}
-            yield Entry(n_rows, _fields(values))
+            yield RawPrediction(n_rows, _fields(values))

@@ -22,7 +22,7 @@ import numpy as np
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.files import write_whole
-from reveal_bench.kinds.localization.records import Manifest
+from reveal_bench.kinds.localization.records import ImageManifest
 from reveal_bench.masks import PackedMasks, empty_rle
 from reveal_bench.metrics.heat_maps import LaidMap, laid_over, smoothed
 from reveal_bench.saliency_maps.maps import FoundMaps, HeatMap, MapFile, read_map
@@ -127,7 +127,7 @@ class Written:
 
 def predict_maps(
     folders: Sequence[FoundMaps],
-    manifest: Manifest,
+    manifest: ImageManifest,
     out: Path,
     options: MapOptions,
     *,

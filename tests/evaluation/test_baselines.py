@@ -7,7 +7,7 @@ import pytest
 
 from reveal_bench.evaluation.baselines import chance_baseline, fit_location_prior, location_prior_baseline
 from reveal_bench.geometry import Grid
-from reveal_bench.kinds.localization.records import Manifest, ManifestRow
+from reveal_bench.kinds.localization.records import ImageManifest, ManifestRow
 from reveal_bench.kinds.localization.scoring import score_localization, summarize
 from reveal_bench.masks import decode_mask
 from reveal_bench.metrics.bootstrap import MACRO
@@ -15,9 +15,9 @@ from reveal_bench.metrics.intervals import Resampling
 from tests.kinds.test_scoring import FINDINGS, record, square
 
 
-def manifest(n: int, size: tuple[int, int] = (16, 16)) -> Manifest:
+def manifest(n: int, size: tuple[int, int] = (16, 16)) -> ImageManifest:
     rows = {f"i{k}": ManifestRow(f"i{k}", f"i{k}", "PA", size[1], size[0], ("Edema",)) for k in range(n)}
-    return Manifest("chexlocalize", "1.0.0", "released", 8, FINDINGS, rows)
+    return ImageManifest("chexlocalize", "1.0.0", "released", 8, FINDINGS, rows)
 
 
 def test_chance_answers_every_question_evenly_and_scores_what_grid_chance_says() -> None:

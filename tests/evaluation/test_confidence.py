@@ -108,7 +108,7 @@ def test_confidences_of_places_are_judged_by_hits(world, tmp_path) -> None:
     (whole,) = [row for row in result.coverage.records if row["finding"] == "all" and row["wanted"] == 1]
     assert whole["risk"] == pytest.approx(1 - np.nanmean(hits))
     assert "net_benefit" not in result.tables  # a case is there because its finding is
-    assert rb.confidence(scored[:-1] + rows[-1:], world.folder).judged.confidences.n_unsaid == 1
+    assert rb.confidence(scored[:-1] + rows[-1:], world.folder).judged.confidences.n_without_confidence == 1
     with pytest.raises(ArgumentError, match="must say how sure they are, in the field `score`, got predictions, which"):
         rb.confidence(rows, world.folder)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from reveal_bench.kinds.cases import PREDICTION, Annotations, Drawing, Film, StudyLabels
+from reveal_bench.kinds.cases import PREDICTION, AnnotatedImage, Annotations, Drawing, StudyLabels
 from reveal_bench.masks import encode_mask
 
 NAMES = ("Edema", "Pleural Effusion")
-WIDE = Film("p1/s1/é 1", "s1", "p1", 7, 5)
-TALL = Film("b", "s2", "p2", 4, 6)
+WIDE = AnnotatedImage("p1/s1/é 1", "s1", "p1", 7, 5)
+TALL = AnnotatedImage("b", "s2", "p2", 4, 6)
 FILMS = {film.image_id: film for film in (WIDE, TALL)}
 RING = np.zeros((5, 7), dtype=bool)
 RING[1:4, 2:5] = True

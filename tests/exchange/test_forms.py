@@ -19,7 +19,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli.convert import ExchangeForm
 from reveal_bench.exchange import FORMS, coco, cvat, fiftyone, form_named, label_studio
 from reveal_bench.exchange.shapes import mask_of_runs, runs_of_mask
-from reveal_bench.kinds.cases import Annotations, Drawing, Film
+from reveal_bench.kinds.cases import AnnotatedImage, Annotations, Drawing
 from reveal_bench.masks import encode_mask
 from tests.exchange.drawn import (
     BOXED,
@@ -123,7 +123,7 @@ def test_contours_from_which_a_mask_was_filled_stay_behind_and_are_counted(name:
 @given(MASKS)
 def test_masks_as_runs_and_as_brushes(mask: Any) -> None:
     height, width = mask.shape
-    film = Film("i", "s", "p", width, height)
+    film = AnnotatedImage("i", "s", "p", width, height)
     assert mask_of_runs(runs_of_mask(mask), (0, 0, width, height), film) == encode_mask(mask)
     assert np.array_equal(label_studio.decode_brush(label_studio.encode_brush(mask), mask.shape), mask)
 
@@ -215,7 +215,7 @@ def test_a_label_studio_export_of_another_person(tmp_path: Path) -> None:
         ],
     }
     (tmp_path / "export.json").write_text(json.dumps([task]))
-    tiny = replace(known(), films={"tiny": Film("tiny", "s", "p", 2, 1)})
+    tiny = replace(known(), films={"tiny": AnnotatedImage("tiny", "s", "p", 2, 1)})
     mask, box, point = label_studio.read(tmp_path / "export.json", tiny).drawings
     assert mask.mask == encode_mask(np.array([[False, True]]))
     assert mask.reader == "individual:r@example.org"
@@ -396,7 +396,7 @@ def test_an_image_is_found_by_its_files_name(name: str, image_id: str) -> None:
 
 def test_file_names_are_ones_that_every_file_system_takes_and_stand_for_one_image() -> None:
     ids = ("A", "a", "con", "a b", "a%20b", "scan", "scan.png", "\u00e9", "e\u0301", "../x", "é" * 100)
-    several = replace(known(), films={image_id: Film(image_id, image_id, "p", 4, 6) for image_id in ids})
+    several = replace(known(), films={image_id: AnnotatedImage(image_id, image_id, "p", 4, 6) for image_id in ids})
     names = [f"{stem}.png" for stem in several.stems.values()]
     assert len({name.casefold() for name in names}) == len(ids)
     assert names[0] == "A.png"

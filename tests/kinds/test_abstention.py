@@ -11,7 +11,7 @@ import pytest
 import reveal_bench as rb
 from reveal_bench.kinds.detection.lint import lint_detections
 from reveal_bench.kinds.detection.scoring import score_detections
-from reveal_bench.kinds.localization.records import Manifest, ManifestRow, read_manifest
+from reveal_bench.kinds.localization.records import ImageManifest, ManifestRow, read_manifest
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.predictions.report import LintReport
 from tests.cli.test_score import call
@@ -117,7 +117,7 @@ def test_declined_places_are_misses(world: World, tmp_path: Path) -> None:
 
 def lint_boxes(tmp_path: Path, *lines: dict[str, Any]) -> LintReport:
     rows = {name: ManifestRow(name, name, "PA", 100, 100, ("Nodule",)) for name in ("i1", "i2")}
-    manifest = Manifest("boxes", "1.0", "test", 8, ("Nodule",), rows)
+    manifest = ImageManifest("boxes", "1.0", "test", 8, ("Nodule",), rows)
     return lint_detections(written(tmp_path / "boxes.jsonl", list(lines)), manifest)
 
 

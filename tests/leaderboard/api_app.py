@@ -37,7 +37,7 @@ from starlette.testclient import TestClient
 
 from reveal_bench.kinds.findings.records import StudyManifest
 from reveal_bench.kinds.localization.lint import lint_predictions
-from reveal_bench.kinds.localization.records import Manifest
+from reveal_bench.kinds.localization.records import ImageManifest
 from reveal_bench.predictions import LintReport
 from reveal_bench.predictions.limits import LintOptions
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board
@@ -47,7 +47,7 @@ SUBMISSIONS = "/api/v1/submissions"
 NOBODY = "0" * 32
 
 
-AnyManifest = Manifest | StudyManifest
+AnyManifest = ImageManifest | StudyManifest
 
 
 def shown(report: LintReport) -> Lint:

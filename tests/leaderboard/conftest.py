@@ -30,9 +30,9 @@ from reveal_bench.dataset.build import build_folder
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.records import (
+    ImageManifest,
     LocalizationPrediction,
     LocalizationRecord,
-    Manifest,
     read_localization,
 )
 from reveal_bench.masks import encode_mask
@@ -68,9 +68,9 @@ class Board:
         return read_published(self.folder, "holdout")
 
     @property
-    def manifest(self) -> Manifest:
+    def manifest(self) -> ImageManifest:
         manifest = self.published.manifest
-        assert isinstance(manifest, Manifest)
+        assert isinstance(manifest, ImageManifest)
         return manifest
 
     @property
@@ -146,7 +146,7 @@ def custody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Custody]:
         yield custody
 
 
-def guesses(manifest: Manifest, *, seed: int = 0, masks: bool = True) -> list[LocalizationPrediction]:
+def guesses(manifest: ImageManifest, *, seed: int = 0, masks: bool = True) -> list[LocalizationPrediction]:
     """A square somewhere for every pair that is asked; only its centre without `masks`."""
     rng = np.random.default_rng(seed)
     predictions = []

@@ -17,13 +17,13 @@ from reveal_leaderboard.release.fingerprints import (
 
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest
-from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, ManifestRow
+from reveal_bench.kinds.localization.records import ImageManifest, LocalizationPrediction, ManifestRow
 from reveal_bench.masks import encode_mask
 
 KEY = b"0123456789abcdef"
 LABELS = ("Edema", "Mass", "Nodule")
 STUDIES = StudyManifest("reveal-cxr", "1", "holdout", LABELS, tuple(f"s{i}" for i in range(400)))
-IMAGES = Manifest(
+IMAGES = ImageManifest(
     "chexlocalize",
     "1",
     "holdout",
@@ -185,7 +185,7 @@ def test_nothing_predicted_has_no_sketch() -> None:
     assert not is_near(nothing, marked(of_labels()))
 
 
-SIGNS: dict[str, tuple[Sequence[Any], Manifest | StudyManifest, str | None]] = {
+SIGNS: dict[str, tuple[Sequence[Any], ImageManifest | StudyManifest, str | None]] = {
     "a model's labels": (of_labels(), STUDIES, None),
     "a model's probabilities": (of_probabilities(), STUDIES, None),
     "a model's points": (of_points(), IMAGES, None),

@@ -11,12 +11,12 @@ from reveal_leaderboard.custody import Custody
 from reveal_leaderboard.custody.arrays import read_canonical
 from reveal_leaderboard.worker.worker import _with_coverage
 
-from reveal_bench.kinds.localization.records import Manifest
+from reveal_bench.kinds.localization.records import ImageManifest
 from tests.leaderboard.conftest import Board
 from tests.leaderboard.worlds import outcome
 
 
-def later(manifest: Manifest) -> tuple[Manifest, int]:
+def later(manifest: ImageManifest) -> tuple[ImageManifest, int]:
     """The next version: the first image is gone, another is new; and the number of questions on the new one."""
     names = list(manifest.rows)
     rows = {name: manifest.rows[name] for name in names[1:]}

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from reveal_bench.geometry import Grid
-from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord, Manifest, ManifestRow
+from reveal_bench.kinds.localization.records import Annotation, ImageManifest, LocalizationRecord, ManifestRow
 from reveal_bench.masks import decode_mask, encode_mask
 from reveal_bench.phantom import model_predictions, write_chexlocalize
 from reveal_bench.phantom.patients import N_NORMAL, N_TEST, PREVALENCE, draw_film, films
@@ -199,7 +199,7 @@ def world():
         name = f"i{i}"
         records.append(LocalizationRecord(name, name, name, "AP", 100, 80, {"Edema": 1}, (annotation,)))
         rows[name] = ManifestRow(name, name, "AP", 100, 80, ("Edema",))
-    return records, Manifest("chexlocalize", "1.0.0", "test", 8, ("Edema",), rows)
+    return records, ImageManifest("chexlocalize", "1.0.0", "test", 8, ("Edema",), rows)
 
 
 def few(world, n):

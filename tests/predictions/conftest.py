@@ -17,7 +17,7 @@ import pytest
 
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.kinds.localization.lint import lint_predictions
-from reveal_bench.kinds.localization.records import Manifest, ManifestRow
+from reveal_bench.kinds.localization.records import ImageManifest, ManifestRow
 from reveal_bench.predictions import RULES, LintReport
 from reveal_bench.predictions.limits import LintOptions
 
@@ -25,30 +25,32 @@ WIDE, TALL, SMALL = (f"patient{i}_study1_view1_frontal" for i in (1, 2, 3))
 
 
 @pytest.fixture
-def manifest() -> Manifest:
+def manifest() -> ImageManifest:
     rows = (
         ManifestRow(WIDE, "patient1_study1", "AP", 2828, 2320, ("Cardiomegaly", "Edema")),
         ManifestRow(TALL, "patient2_study1", "PA", 2320, 2828, ("Pleural Effusion",)),
         ManifestRow(SMALL, "patient3_study1", "AP", 80, 96, ("Airspace Opacity",)),
     )
-    return Manifest("chexlocalize", "1.0", "test", 8, CHEXLOCALIZE_FINDINGS, {row.image_id: row for row in rows})
+    return ImageManifest("chexlocalize", "1.0", "test", 8, CHEXLOCALIZE_FINDINGS, {row.image_id: row for row in rows})
 
 
 @pytest.fixture
-def large_manifest() -> Manifest:
+def large_manifest() -> ImageManifest:
     """Forty images of 2320 x 2828, each asked for Edema."""
     rows = (ManifestRow(f"p{i:02}", f"p{i:02}", "AP", 2828, 2320, ("Edema",)) for i in range(40))
-    return Manifest("chexlocalize", "1.0", "test", 8, CHEXLOCALIZE_FINDINGS, {row.image_id: row for row in rows})
+    return ImageManifest("chexlocalize", "1.0", "test", 8, CHEXLOCALIZE_FINDINGS, {row.image_id: row for row in rows})
 
 
 Lint = Callable[..., LintReport]
 
 
 @pytest.fixture
-def lint(manifest: Manifest, tmp_path: Path) -> Lint:
+def lint(manifest: ImageManifest, tmp_path: Path) -> Lint:
     """Lint text, bytes, one object or a list of objects (JSONL) as a file that allows missing pairs."""
 
-    def run(content: Any, *, allow_missing: bool = True, against: Manifest = manifest, **options: Any) -> LintReport:
+    def run(
+        content: Any, *, allow_missing: bool = True, against: ImageManifest = manifest, **options: Any
+    ) -> LintReport:
         if isinstance(content, dict):
             content = [content]
         if isinstance(content, list):

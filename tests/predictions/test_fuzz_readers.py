@@ -23,7 +23,7 @@ from reveal_bench.kinds.findings.lint import findings_to_jsonl, lint_findings
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest
 from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.lint import lint_predictions
-from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, ManifestRow
+from reveal_bench.kinds.localization.records import ImageManifest, LocalizationPrediction, ManifestRow
 from reveal_bench.predictions import RULES, LintReport
 from reveal_bench.predictions.limits import LintOptions
 from tests.predictions.conftest import parquet
@@ -31,7 +31,7 @@ from tests.predictions.conftest import parquet
 HEIGHT, WIDTH = 48, 64
 IMAGES = tuple(f"p{i:03}" for i in range(8))
 ROWS = {name: ManifestRow(name, name, "AP", WIDTH, HEIGHT, CHEXLOCALIZE_FINDINGS[:3]) for name in IMAGES}
-MANIFEST = Manifest("chexlocalize", "1.0", "test", 8, CHEXLOCALIZE_FINDINGS, ROWS)
+MANIFEST = ImageManifest("chexlocalize", "1.0", "test", 8, CHEXLOCALIZE_FINDINGS, ROWS)
 LABELS = ("Edema", "COPD", "Fracture")
 STUDIES = StudyManifest("reveal-cxr", "1.0", "test", LABELS, tuple(f"s{i}" for i in range(8)))
 
@@ -73,7 +73,7 @@ fields = st.fixed_dictionaries(
 )
 
 
-def lint(data: bytes, manifest: Manifest | StudyManifest = MANIFEST, **options: Any) -> LintReport:
+def lint(data: bytes, manifest: ImageManifest | StudyManifest = MANIFEST, **options: Any) -> LintReport:
     """The report, checked for what every report must be."""
     path = Path(FOLDER.name) / "file"
     path.write_bytes(data)

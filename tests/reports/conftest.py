@@ -14,7 +14,7 @@ from reveal_bench.curation.folder import CurationFolder
 from reveal_bench.evaluation.prices import Prices
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.localization.formats import predictions_to_jsonl
-from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, read_manifest
+from reveal_bench.kinds.localization.records import ImageManifest, LocalizationPrediction, read_manifest
 from reveal_bench.models.questions import AskSettings
 from reveal_bench.models.run_folder import QuestionOutcome, RunInfo, write_outputs
 from reveal_bench.reports import style
@@ -41,11 +41,11 @@ def small_pictures() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def manifest(world: World) -> Manifest:
+def manifest(world: World) -> ImageManifest:
     return read_manifest(world.folder, SPLIT)
 
 
-def guesses(manifest: Manifest, seed: int, *, grid: int = 8, every: int = 9) -> dict[tuple[str, str], str]:
+def guesses(manifest: ImageManifest, seed: int, *, grid: int = 8, every: int = 9) -> dict[tuple[str, str], str]:
     """Cells near the middle, where the random squares are; each `every`-th question stays without an answer."""
     rng = np.random.default_rng(seed)
     cells = [cell for cell in Grid(grid).cells if all(grid / 8 <= k < 5 * grid / 8 for k in Grid(grid).parse(cell))]
@@ -54,7 +54,12 @@ def guesses(manifest: Manifest, seed: int, *, grid: int = 8, every: int = 9) -> 
 
 
 def write_run(
-    out: Path, manifest: Manifest, answers: Sequence[dict[tuple[str, str], str]], *, grid: int = 8, **changes: object
+    out: Path,
+    manifest: ImageManifest,
+    answers: Sequence[dict[tuple[str, str], str]],
+    *,
+    grid: int = 8,
+    **changes: object,
 ) -> Path:
     """A run folder with the cells of each epoch; what is left out was refused."""
     n = len(manifest.asked_pairs())
@@ -81,7 +86,7 @@ def write_run(
     return out
 
 
-def write_points(path: Path, manifest: Manifest, seed: int) -> Path:
+def write_points(path: Path, manifest: ImageManifest, seed: int) -> Path:
     """A prediction file with a point per question."""
     rng = np.random.default_rng(seed)
     predictions = [
@@ -95,7 +100,7 @@ def write_points(path: Path, manifest: Manifest, seed: int) -> Path:
 
 
 @pytest.fixture(scope="session")
-def run_paths(tmp_path_factory: pytest.TempPathFactory, manifest: Manifest) -> dict[str, Path]:
+def run_paths(tmp_path_factory: pytest.TempPathFactory, manifest: ImageManifest) -> dict[str, Path]:
     """Runs by name: "one" epoch, "three" epochs, "fine" on 16 x 16 cells, "few"-shot, and a file of "points"."""
     root = tmp_path_factory.mktemp("runs")
     few = AskSettings(style="few-shot", shots=3)

@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
-from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Manifest, ManifestRow
+from reveal_bench.kinds.localization.records import (
+    ImageManifest,
+    LocalizationPrediction,
+    LocalizationRecord,
+    ManifestRow,
+)
 from reveal_bench.kinds.localization.scoring import score_localization, summarize
 from reveal_bench.masks import empty_rle, encode_mask
 from reveal_bench.metrics.intervals import Resampling
@@ -147,7 +152,7 @@ def test_bad_input_is_refused(options, message):
 def random_world():
     records = random_records(np.random.default_rng(1), 40)
     rows = {r.image_id: ManifestRow(r.image_id, r.study_id, r.view, *r.size[::-1], tuple(r.labels)) for r in records}
-    return records, Manifest("chexlocalize", "1", "test", 8, CHEXLOCALIZE_FINDINGS, rows)
+    return records, ImageManifest("chexlocalize", "1", "test", 8, CHEXLOCALIZE_FINDINGS, rows)
 
 
 @pytest.mark.parametrize("kind", ["cell", "point", "mask"])
@@ -155,7 +160,7 @@ def random_world():
 def test_full_hits_are_the_hits_that_scoring_counts(random_world, kind, grid):
     records, manifest = random_world
     if kind == "cell" and grid == 16:
-        manifest = Manifest("chexlocalize", "1", "test", 16, CHEXLOCALIZE_FINDINGS, manifest.rows)
+        manifest = ImageManifest("chexlocalize", "1", "test", 16, CHEXLOCALIZE_FINDINGS, manifest.rows)
     predictions = model_predictions(records, manifest, quality=0.6, kind=kind, seed=4, missing_rate=0.1)
     predictions += [says("patient00000_study1_view1_frontal", "no such finding", cell="A1")]
     found = categorize(predictions, records, grid=grid, frontal_only=False)

@@ -13,7 +13,7 @@ import pytest
 
 from reveal_bench.evaluation.published import OwnScores
 from reveal_bench.evaluation.score import score_file
-from reveal_bench.kinds.localization.records import Manifest, read_localization
+from reveal_bench.kinds.localization.records import ImageManifest, read_localization
 from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.reports import runs as reports
@@ -119,7 +119,7 @@ def test_differences_are_from_the_reference(report: Path) -> None:
     assert {key for key in rows if key[0] == "chance"} == {("chance", "8"), ("chance", "16")}
 
 
-def test_costs_and_failures_are_counted(report: Path, manifest: Manifest) -> None:
+def test_costs_and_failures_are_counted(report: Path, manifest: ImageManifest) -> None:
     n = len(manifest.asked_pairs())
     refused = math.ceil(n / 9)
     rows = {row["run"]: row for row in rows_of(report, "failures-and-costs")}
@@ -129,7 +129,7 @@ def test_costs_and_failures_are_counted(report: Path, manifest: Manifest) -> Non
     assert float(rows["few"]["cost"]) == pytest.approx(n * (100 * 2 + 5 * 10) / 1_000_000)
 
 
-def test_heat_maps_add_up_to_the_answers(report: Path, world: World, manifest: Manifest) -> None:
+def test_heat_maps_add_up_to_the_answers(report: Path, world: World, manifest: ImageManifest) -> None:
     rows = rows_of(report, "heat-maps")
     views = {record.image_id: record.view for record in read_localization(world.folder, SPLIT)}
     asked = [pair for pair in manifest.asked_pairs() if pair[1] == "Edema" and views[pair[0]] != "LATERAL"]
@@ -198,7 +198,7 @@ def test_the_same_runs_give_the_same_bytes_and_leftovers_go(world: World, run_pa
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_what_a_reader_must_know_is_said(world: World, manifest: Manifest, tmp_path: Path) -> None:
+def test_what_a_reader_must_know_is_said(world: World, manifest: ImageManifest, tmp_path: Path) -> None:
     cells = dict(list(guesses(manifest, 1).items())[:20])
     path = write_run(tmp_path / "short", manifest, [cells], n_asked=len(manifest.asked_pairs()), limit=None)
     info = (path / "run.json").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ import pytest
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.evaluation.score import LintError, score_file
-from reveal_bench.kinds.localization.records import Manifest, read_localization
+from reveal_bench.kinds.localization.records import ImageManifest, read_localization
 from reveal_bench.kinds.localization.scoring import resample_systems, score_localization
 from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.metrics.bootstrap import MACRO
@@ -96,7 +96,7 @@ def test_difference_is_paired(world: World, run_paths: Paths) -> None:
     assert other.low < other.high
 
 
-def test_a_run_without_any_answer_misses_everything(world: World, manifest: Manifest, tmp_path: Path) -> None:
+def test_a_run_without_any_answer_misses_everything(world: World, manifest: ImageManifest, tmp_path: Path) -> None:
     path = write_run(tmp_path / "none", manifest, [{}])
     opened = open_split(world.folder, named(path))
     (run,) = loaded_hits(named(path), opened)
@@ -149,7 +149,7 @@ def test_given_labels_stay_and_core_runs_leave_out_other_grids_and_styles(world:
     ids=["benchmark", "version", "split"],
 )
 def test_runs_of_something_else_are_refused(
-    world: World, manifest: Manifest, tmp_path: Path, changes: dict[str, Any], message: str
+    world: World, manifest: ImageManifest, tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     path = write_run(tmp_path / "run", manifest, [guesses(manifest, 1)], **changes)
     opened = open_split(world.folder, named(path), SPLIT)
@@ -183,7 +183,7 @@ def test_a_label_that_cannot_be_printed_is_refused(world: World, run_paths: Path
         load_runs([(label, run_paths["one"])], opened)
 
 
-def test_a_damaged_run_folder_is_refused(world: World, manifest: Manifest, tmp_path: Path) -> None:
+def test_a_damaged_run_folder_is_refused(world: World, manifest: ImageManifest, tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", manifest, [guesses(manifest, 1)])
     (run / "predictions.jsonl").unlink()
     opened = open_split(world.folder, named(run))
@@ -199,7 +199,7 @@ def test_a_private_holdout_without_references_is_refused(world: World, run_paths
 
 
 def test_runs_of_two_splits_need_the_split_named(
-    world: World, manifest: Manifest, run_paths: Paths, tmp_path: Path
+    world: World, manifest: ImageManifest, run_paths: Paths, tmp_path: Path
 ) -> None:
     other = write_run(tmp_path / "other", manifest, [guesses(manifest, 1)], split="holdout")
     with pytest.raises(ValueError, match="all runs of a report must answer one split, got holdout, released"):

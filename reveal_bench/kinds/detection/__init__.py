@@ -29,7 +29,12 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.detection.scoring import DetectionRows
     from reveal_bench.kinds.folder import AnyFolder
     from reveal_bench.kinds.localization.cases import Drawn
-    from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord, Manifest
+    from reveal_bench.kinds.localization.records import (
+        Annotation,
+        ImageManifest,
+        LocalizationPrediction,
+        LocalizationRecord,
+    )
     from reveal_bench.kinds.options import ScoringOptions, Thresholds
     from reveal_bench.kinds.questions import Answer
     from reveal_bench.kinds.rows import Row
@@ -97,7 +102,7 @@ class DetectionPredictions(ImagePredictions["DetectionManifest", "DetectionRows"
     """Prediction files of detection."""
 
     @override
-    def lint(self, path: Path, manifest: Manifest, options: LintOptions = LintOptions()) -> LintReport:
+    def lint(self, path: Path, manifest: ImageManifest, options: LintOptions = LintOptions()) -> LintReport:
         from reveal_bench.kinds.detection.lint import lint_detections
 
         return lint_detections(path, manifest, options)
@@ -106,7 +111,7 @@ class DetectionPredictions(ImagePredictions["DetectionManifest", "DetectionRows"
     def answers_at(
         self,
         places: Sequence[LocalizationPrediction],
-        manifest: Manifest,
+        manifest: ImageManifest,
         *,
         shares: Mapping[str, float] | None,
         seed: int,
@@ -229,7 +234,7 @@ class DetectionExchange(ImageExchange):
     """Exchange of detection."""
 
     @override
-    def drawn_references(self, records: Sequence[LocalizationRecord], manifest: Manifest) -> Annotations:
+    def drawn_references(self, records: Sequence[LocalizationRecord], manifest: ImageManifest) -> Annotations:
         from reveal_bench.kinds.detection.cases import drawn_instances
 
         return drawn_instances(records, manifest)
@@ -259,13 +264,15 @@ class DetectionRelease(Release["LocalizationPrediction", "DetectionManifest", "D
         return disclose_detections(rows, self.metrics, resampling, min_cell=min_cell)
 
     @override
-    def marks(self, predictions: Sequence[LocalizationPrediction], manifest: Manifest, thresholds: Thresholds) -> Marks:
+    def marks(
+        self, predictions: Sequence[LocalizationPrediction], manifest: ImageManifest, thresholds: Thresholds
+    ) -> Marks:
         from reveal_bench.kinds.detection.arrays import marks_of_detections
 
         return marks_of_detections(predictions, manifest, thresholds)
 
     @override
-    def signs(self, predictions: Sequence[LocalizationPrediction], manifest: Manifest) -> list[str]:
+    def signs(self, predictions: Sequence[LocalizationPrediction], manifest: ImageManifest) -> list[str]:
         from reveal_bench.kinds.detection.arrays import signs_of_detections
 
         return signs_of_detections(predictions, manifest)

@@ -25,7 +25,7 @@ from reveal_bench.kinds.localization.arrays import (
     signs_of,
 )
 from reveal_bench.kinds.localization.arrays import example_upload as localization_upload
-from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest
+from reveal_bench.kinds.localization.records import ImageManifest, LocalizationPrediction
 from reveal_bench.metrics.detection_matching import RULES
 
 
@@ -109,14 +109,14 @@ MANY = 20
 
 
 def marks_of_detections(
-    predictions: Sequence[LocalizationPrediction], manifest: Manifest, thresholds: float | Mapping[str, float]
+    predictions: Sequence[LocalizationPrediction], manifest: ImageManifest, thresholds: float | Mapping[str, float]
 ) -> Marks:
     """Place and score of each detection, in one order; items are coarse."""
     answers = sorted(([*case_answer(p), exact(p.score or 0.0)] for p in predictions), key=repr)
     return Marks([tuple(answer) for answer in answers], set(case_items(predictions, manifest)))
 
 
-def signs_of_detections(predictions: Sequence[LocalizationPrediction], manifest: Manifest) -> list[str]:
+def signs_of_detections(predictions: Sequence[LocalizationPrediction], manifest: ImageManifest) -> list[str]:
     """Those of localization; findings marked on every image or often on one; scores that hardly differ."""
     signs = signs_of(predictions, manifest)
     pairs = Counter((p.image_id, p.finding) for p in predictions)

@@ -17,8 +17,13 @@ from reveal_bench.kinds.detection.scoring import DetectionRows
 from reveal_bench.kinds.folder import AnyFolder
 from reveal_bench.kinds.localization import cases as of_images
 from reveal_bench.kinds.localization.cases import Drawn, drawn_by_reader, image_by_reading, images_read
-from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord, Manifest
-from reveal_bench.kinds.scored import Band, Curves, OfSize
+from reveal_bench.kinds.localization.records import (
+    Annotation,
+    ImageManifest,
+    LocalizationPrediction,
+    LocalizationRecord,
+)
+from reveal_bench.kinds.scored import Band, Curves, SizeStratum
 from reveal_bench.masks import rasterize_polygons
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.detection import FROC_RATES, froc_points, precision_recall
@@ -90,7 +95,7 @@ def curves_of_detections(rows: DetectionRows, resampling: Resampling) -> Curves:
         if kind == "size":
             of_size = rows.estimates(resampling.by("shifted"), stratum=name, groups=shown)
             sizes += [
-                OfSize(one.finding, size, one.n, one)
+                SizeStratum(one.finding, size, one.n, one)
                 for one in of_size
                 if one.metric == "lesion_sensitivity" and one.n and one.finding != MACRO
             ]
@@ -106,7 +111,7 @@ def curves_of_detections(rows: DetectionRows, resampling: Resampling) -> Curves:
     )
 
 
-def drawn_instances(records: Sequence[LocalizationRecord], manifest: Manifest) -> Annotations:
+def drawn_instances(records: Sequence[LocalizationRecord], manifest: ImageManifest) -> Annotations:
     """What every reader drew; each box is a lesion."""
     return replace(of_images.drawn_references(records, manifest), by_instance=True)
 
@@ -178,7 +183,7 @@ def _detections(drawing: Drawing, annotations: Annotations) -> Iterator[Localiza
 
 
 def detections_of_places(
-    places: Sequence[LocalizationPrediction], manifest: Manifest, *, shares: Mapping[str, float] | None, seed: int
+    places: Sequence[LocalizationPrediction], manifest: ImageManifest, *, shares: Mapping[str, float] | None, seed: int
 ) -> list[LocalizationPrediction]:
     """The box or mask of each place, of a cell its box.
 

@@ -25,10 +25,10 @@ from reveal_bench.kinds.localization.lint import (
     note_spellings,
     runs_problems,
 )
-from reveal_bench.kinds.localization.records import Manifest
+from reveal_bench.kinds.localization.records import ImageManifest
 from reveal_bench.masks import pack_masks, rasterize_polygons
 from reveal_bench.predictions.abstain import Abstentions
-from reveal_bench.predictions.jsonl import Entry, check_entries
+from reveal_bench.predictions.jsonl import RawPrediction, check_entries
 from reveal_bench.predictions.limits import Limits, LintOptions, open_source
 from reveal_bench.predictions.report import LintReport, ProblemLog
 
@@ -41,7 +41,7 @@ _PLACES = ("point", "box", "rle", "polygons")
 class DetectionChecker(EntryChecker):
     """Checks the entries of one file: also that each has a score and marks one thing."""
 
-    def check(self, entry: Entry) -> Draft:
+    def check(self, entry: RawPrediction) -> Draft:
         """Check `entry`, noting everything that is wrong with it."""
         draft = super().check(entry)
         if "score" not in entry.fields:
@@ -55,7 +55,7 @@ class DetectionChecker(EntryChecker):
         return draft
 
 
-def lint_detections(path: Path, manifest: Manifest, options: LintOptions = LintOptions()) -> LintReport:
+def lint_detections(path: Path, manifest: ImageManifest, options: LintOptions = LintOptions()) -> LintReport:
     """Check a file of detections against the public manifest of a split.
 
     Parameters
@@ -151,7 +151,7 @@ def _note_scores(drafts: Sequence[Draft], log: ProblemLog) -> None:
         log.warning("constant-score", message, field="score", value=scores.pop(), hint=hint)
 
 
-def _describe(drafts: Sequence[Draft], manifest: Manifest) -> dict[str, Any]:
+def _describe(drafts: Sequence[Draft], manifest: ImageManifest) -> dict[str, Any]:
     """Figures for a person's eye: as in localization, and ``images_without`` a detection, ``most_on_image``."""
     on_image: dict[str, int] = defaultdict(int)
     for draft in drafts:

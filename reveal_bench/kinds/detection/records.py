@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from reveal_bench.kinds.folder import AnyFolder
-from reveal_bench.kinds.localization.records import Box, LocalizationRecord, Manifest, read_manifest
+from reveal_bench.kinds.localization.records import Box, ImageManifest, LocalizationRecord, read_manifest
 from reveal_bench.masks import Rle, rasterize_polygons
 
 
 @dataclass(frozen=True)
-class DetectionManifest(Manifest):
+class DetectionManifest(ImageManifest):
     """What a split asks: every finding of every image."""
 
     kind: ClassVar[str] = "detection"

@@ -311,7 +311,7 @@ class DetectionRows(Rows):
             happened=happened,
             sureness=np.where(predicted, probabilities, 1 - probabilities),
             right=predicted == happened,
-            n_unsaid=0,
+            n_without_confidence=0,
         )
 
 

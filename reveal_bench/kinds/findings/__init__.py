@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from reveal_bench.kinds.kind import Kind
 from reveal_bench.kinds.parts import (
+    AnnotationExchange,
     Data,
     Display,
-    Exchange,
     Predictions,
     Questions,
     Readers,
@@ -297,7 +297,7 @@ class FindingsReaders(Readers["StudyRecord", "FindingsPrediction", "Sequence[str
         return predictions_of_reader(record, said)
 
 
-class FindingsExchange(Exchange["StudyRecord", "FindingsPrediction", "StudyManifest"]):
+class FindingsExchange(AnnotationExchange["StudyRecord", "FindingsPrediction", "StudyManifest"]):
     """Exchange of studies."""
 
     @override

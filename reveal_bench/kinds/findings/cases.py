@@ -8,7 +8,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from reveal_bench.kinds.cases import PREDICTION, Annotations, Case, CaseAnswer, Film, StudyLabels, films_of_study
+from reveal_bench.kinds.cases import (
+    PREDICTION,
+    AnnotatedImage,
+    Annotations,
+    Case,
+    CaseAnswer,
+    StudyLabels,
+    films_of_study,
+)
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest, StudyRecord
 from reveal_bench.kinds.findings.scoring import StudyRows
 from reveal_bench.kinds.folder import AnyFolder, read_rows, split_shards
@@ -70,7 +78,7 @@ def _annotations(
     records: Sequence[StudyRecord], manifest: StudyManifest, studies: tuple[StudyLabels, ...]
 ) -> Annotations:
     films = {
-        image.image_id: Film(
+        image.image_id: AnnotatedImage(
             image.image_id, record.study_id, record.patient_id, image.width, image.height, image.spacing_mm
         )
         for record in records

@@ -22,7 +22,7 @@ from reveal_bench.findings import canonical_finding, conflict
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest
 from reveal_bench.predictions.abstain import Abstentions
 from reveal_bench.predictions.hints import name_hint, study_hint
-from reveal_bench.predictions.jsonl import Entry, check_entries, read_jsonl
+from reveal_bench.predictions.jsonl import RawPrediction, check_entries, read_jsonl
 from reveal_bench.predictions.limits import Limits, LintOptions, open_source
 from reveal_bench.predictions.report import LintReport, ProblemLog
 from reveal_bench.predictions.tables import open_rows, row_values
@@ -80,7 +80,7 @@ def lint_findings(path: Path, manifest: StudyManifest, options: LintOptions = Li
     return LintReport(log.file, file_format, len(predictions), problems, kept, pairs, *told)
 
 
-def _entries(data: bytes, limits: Limits, log: ProblemLog) -> tuple[str, Iterator[Entry]]:
+def _entries(data: bytes, limits: Limits, log: ProblemLog) -> tuple[str, Iterator[RawPrediction]]:
     if data.lstrip()[:1] == b"{":
         return "jsonl", read_jsonl(data, limits, log)
     if data.startswith((b"PAR1", b"PK\x03\x04")) or data.lstrip()[:1] == b"[":
@@ -90,7 +90,7 @@ def _entries(data: bytes, limits: Limits, log: ProblemLog) -> tuple[str, Iterato
     return "tsv" if b"\t" in data.split(b"\n", 1)[0] else "csv", _table(data, limits, log)
 
 
-def _table(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[Entry]:
+def _table(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[RawPrediction]:
     with open_rows(data, limits, log, most_columns=_MOST_COLUMNS) as table:
         if "study_id" not in table:
             if not table.is_broken:
@@ -102,7 +102,7 @@ def _table(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[Entry]:
         for row in table:
             values = row_values(row, names, labels, log)
             if values is not None:
-                yield Entry(row.number, {"study_id": values.pop("study_id", ""), "probabilities": values})
+                yield RawPrediction(row.number, {"study_id": values.pop("study_id", ""), "probabilities": values})
 
 
 class StudyChecker:
@@ -116,7 +116,7 @@ class StudyChecker:
         self._canonical: dict[str, str | None] = {label: label for label in manifest.labels}
         self._n_searched = 0
 
-    def check(self, entry: Entry) -> FindingsPrediction | None:
+    def check(self, entry: RawPrediction) -> FindingsPrediction | None:
         """The checked prediction, or None after noting what is wrong."""
         before = len(self._log.problems)
         study_id = self._study(entry)
@@ -136,14 +136,14 @@ class StudyChecker:
             return None
         return FindingsPrediction(study_id, labels, probabilities, entry.line)
 
-    def _error(self, entry: Entry, rule: str, field: str, message: str, value: object, hint: str = "") -> None:
+    def _error(self, entry: RawPrediction, rule: str, field: str, message: str, value: object, hint: str = "") -> None:
         self._log.error(rule, message, line=entry.line, field=field, value=value, hint=hint)
 
     def _hint(self, search: Callable[[str, Sequence[str]], str], name: str, known: Sequence[str]) -> str:
         self._n_searched += 1
         return search(name, known) if self._n_searched <= _MOST_SEARCHED else ""
 
-    def _study(self, entry: Entry) -> str | None:
+    def _study(self, entry: RawPrediction) -> str | None:
         study_id = entry.fields.get("study_id")
         if not isinstance(study_id, str):
             self._error(entry, "missing-field", "study_id", "must be a text", study_id)
@@ -162,7 +162,7 @@ class StudyChecker:
         self.first_line[study_id] = entry.line
         return study_id
 
-    def _label(self, entry: Entry, field: str, name: Any) -> str | None:
+    def _label(self, entry: RawPrediction, field: str, name: Any) -> str | None:
         if not isinstance(name, str) or len(name) > self._limits.finding_characters:
             self._error(entry, "wrong-type", field, "a label must be a short text", name)
             return None
@@ -176,7 +176,7 @@ class StudyChecker:
             self.spellings[name, label] += 1
         return label
 
-    def _labels(self, entry: Entry) -> tuple[str, ...] | None:
+    def _labels(self, entry: RawPrediction) -> tuple[str, ...] | None:
         names = entry.fields["labels"]
         if not isinstance(names, list) or len(names) > len(self._manifest.labels):
             self._error(entry, "wrong-type", "labels", "must be a list of labels, each once", names)
@@ -189,7 +189,7 @@ class StudyChecker:
             self._error(entry, "label-not-alone", "labels", f"{lone} must not stand beside another label", names)
         return tuple(known)
 
-    def _probabilities(self, entry: Entry) -> dict[str, float] | None:
+    def _probabilities(self, entry: RawPrediction) -> dict[str, float] | None:
         given = entry.fields["probabilities"]
         if not isinstance(given, dict):
             self._error(entry, "wrong-type", "probabilities", "must be an object of label and number", given)

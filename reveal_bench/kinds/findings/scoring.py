@@ -157,7 +157,7 @@ class StudyRows(Rows):
             happened=present,
             sureness=np.where(predicted, probabilities, 1 - probabilities),
             right=predicted == present,
-            n_unsaid=n * (len(self) - len(kept)),
+            n_without_confidence=n * (len(self) - len(kept)),
         )
 
     def strata(self) -> dict[str, BoolArray]:

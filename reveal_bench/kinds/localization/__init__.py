@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.folder import AnyFolder
     from reveal_bench.kinds.localization.arrays import LocalizationCodec
     from reveal_bench.kinds.localization.cases import Drawn
-    from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Manifest
+    from reveal_bench.kinds.localization.records import ImageManifest, LocalizationPrediction, LocalizationRecord
     from reveal_bench.kinds.localization.scoring import CaseRows
     from reveal_bench.kinds.options import ScoringOptions, Thresholds
     from reveal_bench.kinds.questions import Answer
@@ -65,14 +65,14 @@ class LocalizationData(ImageData):
         return each_localization(folder, split, contours=False)
 
 
-class LocalizationQuestions(ImageQuestions["Manifest"]):
+class LocalizationQuestions(ImageQuestions["ImageManifest"]):
     """Questions about localization."""
 
     forms: ClassVar = ("cell", "point", "box")
     uses_grid: ClassVar = True
 
     @override
-    def read_manifest(self, folder: AnyFolder, split: str) -> Manifest:
+    def read_manifest(self, folder: AnyFolder, split: str) -> ImageManifest:
         from reveal_bench.kinds.localization.records import read_manifest
 
         return read_manifest(folder, split)
@@ -100,11 +100,11 @@ class LocalizationQuestions(ImageQuestions["Manifest"]):
         return "The manifest asks for every finding of every image, so that it tells nothing of what is present."
 
 
-class LocalizationPredictions(ImagePredictions["Manifest", "CaseRows"]):
+class LocalizationPredictions(ImagePredictions["ImageManifest", "CaseRows"]):
     """Prediction files of localization."""
 
     @override
-    def lint(self, path: Path, manifest: Manifest, options: LintOptions = LintOptions()) -> LintReport:
+    def lint(self, path: Path, manifest: ImageManifest, options: LintOptions = LintOptions()) -> LintReport:
         from reveal_bench.kinds.localization.lint import lint_predictions
 
         return lint_predictions(path, manifest, options)
@@ -116,7 +116,7 @@ class LocalizationPredictions(ImagePredictions["Manifest", "CaseRows"]):
         return LocalizationCodec()
 
     @override
-    def example_upload(self) -> tuple[Manifest, str]:
+    def example_upload(self) -> tuple[ImageManifest, str]:
         from reveal_bench.kinds.localization.arrays import example_upload
 
         return example_upload()
@@ -148,7 +148,7 @@ class LocalizationPredictions(ImagePredictions["Manifest", "CaseRows"]):
                 for finding, place in answer.items() if place is not None]  # fmt: skip
 
 
-class LocalizationScoring(Scoring["LocalizationRecord", "LocalizationPrediction", "Manifest", "CaseRows"]):
+class LocalizationScoring(Scoring["LocalizationRecord", "LocalizationPrediction", "ImageManifest", "CaseRows"]):
     """Scores of localization."""
 
     intervals: ClassVar = ("jackknife", "percentile", "bca", "chexlocalize")
@@ -164,7 +164,7 @@ class LocalizationScoring(Scoring["LocalizationRecord", "LocalizationPrediction"
         self,
         predictions: Sequence[LocalizationPrediction],
         records: Iterable[LocalizationRecord],
-        manifest: Manifest,
+        manifest: ImageManifest,
         options: ScoringOptions,
         ratings: Sequence[Rating] = (),
     ) -> CaseRows:
@@ -201,7 +201,7 @@ class LocalizationExchange(ImageExchange):
         return predictions_of(annotations)
 
 
-class LocalizationRelease(Release["LocalizationPrediction", "Manifest", "CaseRows"]):
+class LocalizationRelease(Release["LocalizationPrediction", "ImageManifest", "CaseRows"]):
     """What a board shows of localization."""
 
     primary: ClassVar = "point_hit"
@@ -217,19 +217,21 @@ class LocalizationRelease(Release["LocalizationPrediction", "Manifest", "CaseRow
         return disclose_cases(rows, self.metrics, resampling, min_cell=min_cell)
 
     @override
-    def marks(self, predictions: Sequence[LocalizationPrediction], manifest: Manifest, thresholds: Thresholds) -> Marks:
+    def marks(
+        self, predictions: Sequence[LocalizationPrediction], manifest: ImageManifest, thresholds: Thresholds
+    ) -> Marks:
         from reveal_bench.kinds.localization.arrays import marks_of
 
         return marks_of(predictions, manifest, thresholds)
 
     @override
-    def signs(self, predictions: Sequence[LocalizationPrediction], manifest: Manifest) -> list[str]:
+    def signs(self, predictions: Sequence[LocalizationPrediction], manifest: ImageManifest) -> list[str]:
         from reveal_bench.kinds.localization.arrays import signs_of
 
         return signs_of(predictions, manifest)
 
     @override
-    def largest_cell(self, manifest: Manifest) -> tuple[int, str]:
+    def largest_cell(self, manifest: ImageManifest) -> tuple[int, str]:
         """How often the finding is asked for that is asked for most."""
         [(finding, n)] = Counter(finding for _, finding in manifest.asked_pairs()).most_common(1) or [("a finding", 0)]
         return n, f"cases of {finding}, the most of any finding"
@@ -257,7 +259,7 @@ class LocalizationDisplay(ImageDisplay["CaseRows"]):
         return answers_of_images(predictions, records, rows, Grid(options.n_cells))
 
 
-LOCALIZATION: Kind[LocalizationRecord, LocalizationPrediction, Manifest, CaseRows, Drawn] = Kind(
+LOCALIZATION: Kind[LocalizationRecord, LocalizationPrediction, ImageManifest, CaseRows, Drawn] = Kind(
     name="localization",
     config="localization",
     key="image_id",

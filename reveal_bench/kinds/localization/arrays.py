@@ -26,9 +26,9 @@ from reveal_bench.geometry import Grid, box_centre, is_inside
 from reveal_bench.kinds.arrays import Arrays, Codec, Fields, Item, Marks, exact, names_from, require, text_of_names
 from reveal_bench.kinds.localization.records import (
     Annotation,
+    ImageManifest,
     LocalizationPrediction,
     LocalizationRecord,
-    Manifest,
     ManifestRow,
 )
 from reveal_bench.kinds.localization.scoring import SHARE, CaseRows, score_localization
@@ -43,7 +43,7 @@ _MOST_CHARACTERS = 7  # of one run
 Text = npt.NDArray[np.uint8]
 
 
-ImagesT = TypeVar("ImagesT", bound=Manifest)
+ImagesT = TypeVar("ImagesT", bound=ImageManifest)
 RowsT = TypeVar("RowsT", bound=Rows)
 
 
@@ -134,7 +134,7 @@ class ImageCodec(Codec[LocalizationPrediction, ImagesT, RowsT]):
         """Raise ValueError unless the file may predict each (image, finding) as often as it does."""
 
 
-class LocalizationCodec(ImageCodec[Manifest, CaseRows]):
+class LocalizationCodec(ImageCodec[ImageManifest, CaseRows]):
     """Points, cells, boxes and masks of findings that are asked for."""
 
     rows: ClassVar[Fields] = {
@@ -146,11 +146,11 @@ class LocalizationCodec(ImageCodec[Manifest, CaseRows]):
         "values": ("<f8", 2),
     }
 
-    def manifest_from(self, raw: dict[str, Any]) -> Manifest:
+    def manifest_from(self, raw: dict[str, Any]) -> ImageManifest:
         """Return the manifest; its rows are by image, in order."""
-        return Manifest(**manifest_fields(raw))
+        return ImageManifest(**manifest_fields(raw))
 
-    def check_pairs(self, arrays: Arrays, manifest: Manifest) -> None:
+    def check_pairs(self, arrays: Arrays, manifest: ImageManifest) -> None:
         """Raise ValueError unless each (image, finding) that is predicted is asked for, and predicted once."""
         n = len(manifest.findings)
         pairs = arrays["image"].astype(np.int64) * n + arrays["finding"]
@@ -326,14 +326,14 @@ _MASKS_AT_ONCE = 256
 
 
 def marks_of(
-    predictions: Sequence[LocalizationPrediction], manifest: Manifest, thresholds: float | Mapping[str, float]
+    predictions: Sequence[LocalizationPrediction], manifest: ImageManifest, thresholds: float | Mapping[str, float]
 ) -> Marks:
     """Point, cell, box and mask of each finding; items are their places."""
     cases = sorted(predictions, key=lambda p: (p.image_id, p.finding))
     return Marks([case_answer(p) for p in cases], set(case_items(cases, manifest)))
 
 
-def signs_of(cases: Sequence[LocalizationPrediction], manifest: Manifest) -> list[str]:
+def signs_of(cases: Sequence[LocalizationPrediction], manifest: ImageManifest) -> list[str]:
     """Points at one place, lattices of points, masks that are empty, whole images or rectangles."""
     if not cases:
         return ["Nothing is predicted."]
@@ -370,7 +370,7 @@ def case_answer(p: LocalizationPrediction) -> Item:
     )
 
 
-def case_items(cases: Sequence[LocalizationPrediction], manifest: Manifest) -> Iterator[Item]:
+def case_items(cases: Sequence[LocalizationPrediction], manifest: ImageManifest) -> Iterator[Item]:
     """Places of predictions, coarsely."""
     for p in cases:
         case, size = (p.image_id, p.finding), manifest.rows[p.image_id].size
@@ -407,11 +407,11 @@ def _corners(box: Sequence[float], size: tuple[int, int]) -> Item:
     return *_place((x, y), size), *_place((x + width, y + height), size)
 
 
-def example_upload() -> tuple[Manifest, str]:
+def example_upload() -> tuple[ImageManifest, str]:
     """A manifest, and a file with a mask as run lengths, one as a contour, and a point."""
     finding = CHEXLOCALIZE_FINDINGS[0]
     rows = {name: ManifestRow(name, name, "AP", 8, 8, (finding,)) for name in ("a", "b")}
-    manifest = Manifest("warm-up", "1", "test", 8, CHEXLOCALIZE_FINDINGS, rows)
+    manifest = ImageManifest("warm-up", "1", "test", 8, CHEXLOCALIZE_FINDINGS, rows)
     square = rasterize_polygons([[(1, 1), (5, 1), (5, 5)]], (8, 8))
     union_masks(pack_masks([square, empty_rle((8, 8))]))
     rle = json.dumps({"size": list(square.size), "counts": square.counts})

@@ -17,10 +17,25 @@ from functools import partial
 import numpy as np
 
 from reveal_bench.geometry import Grid
-from reveal_bench.kinds.cases import PREDICTION, REFERENCE, Annotations, Case, CaseAnswer, CaseFilm, Drawing, Film, Mark
+from reveal_bench.kinds.cases import (
+    PREDICTION,
+    REFERENCE,
+    AnnotatedImage,
+    Annotations,
+    Case,
+    CaseAnswer,
+    CaseFilm,
+    Drawing,
+    Mark,
+)
 from reveal_bench.kinds.folder import AnyFolder, read_rows, split_shards
 from reveal_bench.kinds.localization.points import points_of
-from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord, Manifest
+from reveal_bench.kinds.localization.records import (
+    Annotation,
+    ImageManifest,
+    LocalizationPrediction,
+    LocalizationRecord,
+)
 from reveal_bench.kinds.localization.scoring import CaseRows
 from reveal_bench.masks import Rle, encode_mask, pack_masks, pack_regions, rasterize_polygons, union_masks
 
@@ -97,10 +112,10 @@ def _words(prediction: LocalizationPrediction | None, is_hit: bool | None, value
     return ", ".join(words)
 
 
-def drawn_references(records: Sequence[LocalizationRecord], manifest: Manifest) -> Annotations:
+def drawn_references(records: Sequence[LocalizationRecord], manifest: ImageManifest) -> Annotations:
     """What every reader drew; a reader's points stand beside the masks and boxes of the same finding."""
     films = {
-        one.image_id: Film(one.image_id, one.study_id, one.patient_id, one.width, one.height, one.spacing_mm)
+        one.image_id: AnnotatedImage(one.image_id, one.study_id, one.patient_id, one.width, one.height, one.spacing_mm)
         for one in records
     }
     drawings: list[Drawing] = []
@@ -124,11 +139,12 @@ def _of_reader(image_id: str, one: Annotation, points: tuple[tuple[float, float]
 
 
 def drawn_predictions(
-    predictions: Iterable[LocalizationPrediction], records: Sequence[LocalizationRecord], manifest: Manifest
+    predictions: Iterable[LocalizationPrediction], records: Sequence[LocalizationRecord], manifest: ImageManifest
 ) -> Annotations:
     """What a model answered."""
     films = {
-        row.image_id: Film(row.image_id, row.study_id, "", row.width, row.height) for row in manifest.rows.values()
+        row.image_id: AnnotatedImage(row.image_id, row.study_id, "", row.width, row.height)
+        for row in manifest.rows.values()
     }
     drawings = tuple(
         Drawing(

@@ -18,10 +18,17 @@ from operator import attrgetter
 from reveal_bench.findings import canonical_finding
 from reveal_bench.geometry import Grid, box_centre, is_inside
 from reveal_bench.kinds.localization.formats import FIELDS, GEOMETRIES, OF_TORCHVISION, TORCHVISION
-from reveal_bench.kinds.localization.records import Box, LocalizationPrediction, Manifest, ManifestRow, Point, Polygons
+from reveal_bench.kinds.localization.records import (
+    Box,
+    ImageManifest,
+    LocalizationPrediction,
+    ManifestRow,
+    Point,
+    Polygons,
+)
 from reveal_bench.masks import Rle
 from reveal_bench.predictions.hints import id_hint, name_hint
-from reveal_bench.predictions.jsonl import Entry
+from reveal_bench.predictions.jsonl import RawPrediction
 from reveal_bench.predictions.limits import Limits
 from reveal_bench.predictions.report import ProblemLog
 
@@ -121,7 +128,7 @@ class EntryChecker:
         Tolerated spellings met, and how often.
     """
 
-    def __init__(self, manifest: Manifest, grid: int, file_format: str, limits: Limits, log: ProblemLog) -> None:
+    def __init__(self, manifest: ImageManifest, grid: int, file_format: str, limits: Limits, log: ProblemLog) -> None:
         self.spellings: Counter[tuple[str, str]] = Counter()
         self._manifest = manifest
         self._grid = Grid(grid)
@@ -135,7 +142,7 @@ class EntryChecker:
         self._unknown_ids: dict[str, str] = {}  # with the hint given
         self._name_hints: dict[str, str] = {}
 
-    def check(self, entry: Entry) -> Draft:
+    def check(self, entry: RawPrediction) -> Draft:
         """Check `entry`, noting everything that is wrong with it."""
         fields = entry.fields
         self._check_names(entry)
@@ -158,23 +165,23 @@ class EntryChecker:
         return draft
 
     def error(
-        self, entry: Entry | Draft, rule: str, field: str, message: str, value: object, *, hint: str = ""
+        self, entry: RawPrediction | Draft, rule: str, field: str, message: str, value: object, *, hint: str = ""
     ) -> None:
         """Note an error of one entry, its field named as the file names it."""
         self._log.error(rule, message, line=entry.line, field=self._place(entry, field), value=value, hint=hint)
 
-    def warning(self, entry: Entry | Draft, rule: str, field: str, message: str, *, hint: str = "") -> None:
+    def warning(self, entry: RawPrediction | Draft, rule: str, field: str, message: str, *, hint: str = "") -> None:
         """Note a warning of one entry, its field named as the file names it."""
         self._log.warning(rule, message, line=entry.line, field=self._place(entry, field), hint=hint)
 
-    def _place(self, entry: Entry | Draft, field: str) -> str:
+    def _place(self, entry: RawPrediction | Draft, field: str) -> str:
         name = self._names.get(field)
         if name is None:
             head = min((len(field), *(at for at in (field.find("["), field.find(".")) if at > 0)))
             name = self._names.get(field[:head], field[:head]) + field[head:]
         return entry.path + ("." if entry.path and name[:1].isalpha() else "") + name
 
-    def _check_names(self, entry: Entry) -> None:
+    def _check_names(self, entry: RawPrediction) -> None:
         fields = entry.fields
         unknown = () if fields.keys() <= _KNOWN else [key for key in fields if key not in FIELDS]
         is_of_torchvision = {"boxes", "scores"} <= set(unknown)
@@ -194,7 +201,7 @@ class EntryChecker:
             message = "`rle` and `polygons` are both given: the mask is taken from `rle`, `polygons` is only checked"
             self.warning(entry, "two-masks", "polygons", message)
 
-    def _text(self, entry: Entry, field: str, most: int) -> str | None:
+    def _text(self, entry: RawPrediction, field: str, most: int) -> str | None:
         value = entry.fields[field]
         if not isinstance(value, str):
             self.error(entry, "wrong-type", field, "must be text", value)
@@ -206,7 +213,7 @@ class EntryChecker:
             return value
         return None
 
-    def _row(self, entry: Entry) -> ManifestRow | None:
+    def _row(self, entry: RawPrediction) -> ManifestRow | None:
         image_id = entry.fields.get("image_id")
         row = self._manifest.rows.get(image_id) if isinstance(image_id, str) else None
         if row is not None or "image_id" not in entry.fields:
@@ -233,7 +240,7 @@ class EntryChecker:
             self._name_hints[name] = name_hint(name, known)
         return self._name_hints.get(name, "")
 
-    def _finding(self, entry: Entry) -> str | None:
+    def _finding(self, entry: RawPrediction) -> str | None:
         if "finding" not in entry.fields:
             return None
         if type(entry.fields["finding"]) is int:
@@ -258,7 +265,7 @@ class EntryChecker:
             self.spellings[spelling, finding] += 1
         return finding
 
-    def _numbers(self, entry: Entry, field: str, value: object, names: tuple[str, ...]) -> list[float] | None:
+    def _numbers(self, entry: RawPrediction, field: str, value: object, names: tuple[str, ...]) -> list[float] | None:
         """`value` as finite numbers, one per name."""
         if not isinstance(value, list) or len(value) != len(names):
             self.error(entry, "wrong-type", field, f"must be [{', '.join(names)}]", value)
@@ -269,7 +276,7 @@ class EntryChecker:
             self._is_number(entry, f"{field}[{i}]", item)
         return None
 
-    def _is_number(self, entry: Entry, field: str, value: object) -> bool:
+    def _is_number(self, entry: RawPrediction, field: str, value: object) -> bool:
         if _is_finite(value):
             return True
         if type(value) is float:
@@ -280,7 +287,7 @@ class EntryChecker:
             self.error(entry, "wrong-type", field, "must be a number", value)
         return False
 
-    def _point(self, entry: Entry, field: str, value: object, row: ManifestRow | None) -> Point | None:
+    def _point(self, entry: RawPrediction, field: str, value: object, row: ManifestRow | None) -> Point | None:
         numbers = self._numbers(entry, field, value, ("x", "y"))
         if numbers is None:
             return None
@@ -290,7 +297,7 @@ class EntryChecker:
             self.error(entry, "outside-image", field, _inside(row), value, hint=hint)
         return _as_float(x), _as_float(y)
 
-    def _points(self, entry: Entry, row: ManifestRow | None) -> tuple[Point, ...]:
+    def _points(self, entry: RawPrediction, row: ManifestRow | None) -> tuple[Point, ...]:
         value = entry.fields["points"]
         most = self._limits.points
         if not isinstance(value, list) or not 1 <= len(value) <= most:
@@ -300,7 +307,7 @@ class EntryChecker:
         points = [self._point(entry, f"points[{i}]", item, row) for i, item in enumerate(value)]
         return tuple(point for point in points if point is not None)
 
-    def _cell(self, entry: Entry) -> str | None:
+    def _cell(self, entry: RawPrediction) -> str | None:
         cell = self._text(entry, "cell", self._limits.finding_characters)
         if cell is None:
             return None
@@ -312,7 +319,7 @@ class EntryChecker:
             self.error(entry, "cell", "cell", message, cell, hint=cell_hint(cell, self._grid))
         return cell
 
-    def _box(self, entry: Entry, row: ManifestRow | None) -> Box | None:
+    def _box(self, entry: RawPrediction, row: ManifestRow | None) -> Box | None:
         value = entry.fields["box"]
         numbers = self._numbers(entry, "box", value, ("x", "y", "width", "height"))
         if numbers is None:
@@ -326,7 +333,7 @@ class EntryChecker:
             self.error(entry, "outside-image", "box", _inside(row), value, hint=hint)
         return x, y, width, height
 
-    def _rle(self, entry: Entry, row: ManifestRow | None) -> Rle | None:
+    def _rle(self, entry: RawPrediction, row: ManifestRow | None) -> Rle | None:
         value = entry.fields["rle"]
         if not isinstance(value, dict) or value.keys() != _RLE:
             message = 'must be {"size": [height, width], "counts": "..."}'
@@ -349,7 +356,7 @@ class EntryChecker:
             return Rle(size, counts)
         return None
 
-    def _size(self, entry: Entry, value: object, row: ManifestRow | None) -> tuple[int, int] | None:
+    def _size(self, entry: RawPrediction, value: object, row: ManifestRow | None) -> tuple[int, int] | None:
         numbers = self._numbers(entry, "rle.size", value, ("height", "width"))
         if numbers is None:
             return None
@@ -366,7 +373,7 @@ class EntryChecker:
             self.error(entry, "rle-size", "rle.size", message, value, hint=size_hint(size, row))
         return self._sizes.setdefault(size, size)
 
-    def _polygons(self, entry: Entry, row: ManifestRow | None) -> Polygons:
+    def _polygons(self, entry: RawPrediction, row: ManifestRow | None) -> Polygons:
         value = entry.fields["polygons"]
         limits = self._limits
         if not isinstance(value, list) or not 1 <= len(value) <= limits.contours:
@@ -381,7 +388,7 @@ class EntryChecker:
         contours = [self._contour(entry, f"polygons[{i}]", contour, row) for i, contour in enumerate(value)]
         return tuple(contour for contour in contours if contour)
 
-    def _contour(self, entry: Entry, field: str, value: object, row: ManifestRow | None) -> tuple[Point, ...]:
+    def _contour(self, entry: RawPrediction, field: str, value: object, row: ManifestRow | None) -> tuple[Point, ...]:
         if not isinstance(value, list) or len(value) < self._min_vertices:
             message = f"must be a list of at least {self._min_vertices} vertices [x, y]"
             self.error(entry, "wrong-type", field, message, value)
@@ -403,7 +410,7 @@ class EntryChecker:
                 break
         return tuple(contour)
 
-    def _score(self, entry: Entry) -> float | None:
+    def _score(self, entry: RawPrediction) -> float | None:
         value = entry.fields["score"]
         if not self._is_number(entry, "score", value):
             return None

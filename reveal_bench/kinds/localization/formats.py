@@ -25,8 +25,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest
-from reveal_bench.predictions.jsonl import Entry, JsonError, parse_json, read_jsonl, times_in
+from reveal_bench.kinds.localization.records import ImageManifest, LocalizationPrediction
+from reveal_bench.predictions.jsonl import JsonError, RawPrediction, parse_json, read_jsonl, times_in
 from reveal_bench.predictions.limits import Limits
 from reveal_bench.predictions.report import ProblemLog
 from reveal_bench.predictions.tables import read_csv, read_parquet
@@ -74,8 +74,8 @@ def chexlocalize_format(document: dict[str, Any]) -> str:
 
 
 def read_chexlocalize(
-    document: dict[str, Any], file_format: str, manifest: Manifest, limits: Limits, log: ProblemLog
-) -> Iterator[Entry]:
+    document: dict[str, Any], file_format: str, manifest: ImageManifest, limits: Limits, log: ProblemLog
+) -> Iterator[RawPrediction]:
     """Yield every (image, finding) of a CheXlocalize document; entries are numbered in file order from 1."""
     geometry = _GEOMETRY_OF[file_format]
     number = 0
@@ -94,10 +94,12 @@ def read_chexlocalize(
                 log.refuse("entries", f"a file may have at most {limits.entries} predictions")
                 return
             fields = {"image_id": image_id, "finding": finding, geometry: value}
-            yield Entry(number, fields, f"{image_id}.{finding}")
+            yield RawPrediction(number, fields, f"{image_id}.{finding}")
 
 
-def _check_img_size(image_id: str, findings: dict[str, Any], manifest: Manifest, number: int, log: ProblemLog) -> None:
+def _check_img_size(
+    image_id: str, findings: dict[str, Any], manifest: ImageManifest, number: int, log: ProblemLog
+) -> None:
     field = f"{image_id}.img_size"
     row = manifest.rows.get(image_id)
     if "img_size" not in findings:
@@ -110,7 +112,7 @@ def _check_img_size(image_id: str, findings: dict[str, Any], manifest: Manifest,
         log.error("image-size", message, line=number, field=field, value=findings["img_size"], hint=hint)
 
 
-def read_coco(document: list[Any], limits: Limits, log: ProblemLog) -> Iterator[Entry]:
+def read_coco(document: list[Any], limits: Limits, log: ProblemLog) -> Iterator[RawPrediction]:
     """Yield the entries of COCO results; entries are numbered from 1."""
     if len(document) > limits.entries:
         log.refuse("entries", f"a file may have at most {limits.entries} predictions", value=len(document))
@@ -122,7 +124,7 @@ def read_coco(document: list[Any], limits: Limits, log: ProblemLog) -> Iterator[
         for key in sorted(set(result) - {*_COCO_NAMES, *_COCO_KEPT, *_COCO_IGNORED})[:_MOST_NAMED]:
             hint = "in the canonical form, predictions are one per line, not in a list" if key in FIELDS else ""
             log.error("unknown-field", "is not a field of a COCO result", line=number, field=key, value=key, hint=hint)
-        yield Entry(number, _coco_fields(result), "")
+        yield RawPrediction(number, _coco_fields(result), "")
 
 
 def _coco_fields(result: dict[str, Any]) -> dict[str, Any]:
@@ -164,7 +166,9 @@ _FOREIGN = {
 }
 
 
-def read_entries(data: bytes, manifest: Manifest, limits: Limits, log: ProblemLog) -> tuple[str, Iterator[Entry]]:
+def read_entries(
+    data: bytes, manifest: ImageManifest, limits: Limits, log: ProblemLog
+) -> tuple[str, Iterator[RawPrediction]]:
     """Find the format of `data` and read it.
 
     Returns
@@ -195,7 +199,9 @@ def _is_document(head: bytes) -> bool:
     return member[2] == b"{" or member[1] in _COCO_DATASET or member[1].decode("utf-8", "replace") in TORCHVISION
 
 
-def _read_document(data: bytes, manifest: Manifest, limits: Limits, log: ProblemLog) -> tuple[str, Iterator[Entry]]:
+def _read_document(
+    data: bytes, manifest: ImageManifest, limits: Limits, log: ProblemLog
+) -> tuple[str, Iterator[RawPrediction]]:
     document = load_document(data, limits, log)
     if _is_of_torchvision(document):
         rule = "what a detector of torchvision returns, boxes, labels and scores, is not a file of predictions"

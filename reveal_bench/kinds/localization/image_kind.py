@@ -7,7 +7,17 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.kinds.parts import Data, Display, Exchange, Predictions, Questions, Readers, RowsT, Table, override
+from reveal_bench.kinds.parts import (
+    AnnotationExchange,
+    Data,
+    Display,
+    Predictions,
+    Questions,
+    Readers,
+    RowsT,
+    Table,
+    override,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,12 +28,12 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.folder import AnyFolder, FolderInfo
     from reveal_bench.kinds.images import PictureFile, PublishedPicture
     from reveal_bench.kinds.localization.cases import Drawn
-    from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Manifest
+    from reveal_bench.kinds.localization.records import ImageManifest, LocalizationPrediction, LocalizationRecord
     from reveal_bench.kinds.localization.rows import LocalizationTally
     from reveal_bench.kinds.questions import Question
     from reveal_bench.kinds.rows import Fault, Row
 
-ImagesT = TypeVar("ImagesT", bound="Manifest")
+ImagesT = TypeVar("ImagesT", bound="ImageManifest")
 """What a split of images asks."""
 
 
@@ -168,12 +178,12 @@ class ImageQuestions(Questions["LocalizationRecord", ImagesT]):
                 yield Question(f"{row.image_id}|{finding}", form, (image,), finding, info.asks == "present")
 
     @override
-    def scope(self, manifest: Manifest) -> tuple[tuple[str, ...], int]:
+    def scope(self, manifest: ImageManifest) -> tuple[tuple[str, ...], int]:
         """The findings; images."""
         return manifest.findings, len(manifest.rows)
 
     @override
-    def manifest_entries(self, manifest: Manifest) -> list[Row]:
+    def manifest_entries(self, manifest: ImageManifest) -> list[Row]:
         """The images, and the findings asked."""
         return [asdict(row) for row in manifest.rows.values()]
 
@@ -233,18 +243,21 @@ class ImageReaders(Readers["LocalizationRecord", "LocalizationPrediction", "Draw
         return agreed_regions(record, said, at_least)
 
 
-class ImageExchange(Exchange["LocalizationRecord", "LocalizationPrediction", "Manifest"]):
+class ImageExchange(AnnotationExchange["LocalizationRecord", "LocalizationPrediction", "ImageManifest"]):
     """Exchange of images."""
 
     @override
-    def drawn_references(self, records: Sequence[LocalizationRecord], manifest: Manifest) -> Annotations:
+    def drawn_references(self, records: Sequence[LocalizationRecord], manifest: ImageManifest) -> Annotations:
         from reveal_bench.kinds.localization.cases import drawn_references
 
         return drawn_references(records, manifest)
 
     @override
     def drawn_predictions(
-        self, predictions: Iterable[LocalizationPrediction], records: Sequence[LocalizationRecord], manifest: Manifest
+        self,
+        predictions: Iterable[LocalizationPrediction],
+        records: Sequence[LocalizationRecord],
+        manifest: ImageManifest,
     ) -> Annotations:
         from reveal_bench.kinds.localization.cases import drawn_predictions
 

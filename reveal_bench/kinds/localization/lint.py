@@ -26,7 +26,7 @@ import numpy as np
 
 from reveal_bench.kinds.localization.checks import Draft, EntryChecker
 from reveal_bench.kinds.localization.formats import read_entries
-from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, Point
+from reveal_bench.kinds.localization.records import ImageManifest, LocalizationPrediction, Point
 from reveal_bench.masks import MaskProblem, Rle, measure_masks, pack_masks, rasterize_polygons, union_masks
 from reveal_bench.predictions.abstain import Abstentions
 from reveal_bench.predictions.jsonl import check_entries
@@ -123,7 +123,7 @@ def _note_collapse(drafts: Sequence[Draft], log: ProblemLog) -> None:
             )
 
 
-def describe(drafts: Sequence[Draft], manifest: Manifest, n_missing: int) -> dict[str, Any]:
+def describe(drafts: Sequence[Draft], manifest: ImageManifest, n_missing: int) -> dict[str, Any]:
     """Figures for a person's eye.
 
     Returns
@@ -140,7 +140,7 @@ def describe(drafts: Sequence[Draft], manifest: Manifest, n_missing: int) -> dic
     }
 
 
-def describe_drafts(drafts: Sequence[Draft], manifest: Manifest) -> dict[str, Any]:
+def describe_drafts(drafts: Sequence[Draft], manifest: ImageManifest) -> dict[str, Any]:
     """Figures of single predictions.
 
     Returns
@@ -174,7 +174,7 @@ _MASK_TEXT_AT_ONCE = 2 << 20  # characters of run lengths decoded together: boun
 _PAIRS_NAMED = 5
 
 
-def lint_predictions(path: Path, manifest: Manifest, options: LintOptions = LintOptions()) -> LintReport:
+def lint_predictions(path: Path, manifest: ImageManifest, options: LintOptions = LintOptions()) -> LintReport:
     """Check a file of localization predictions against the public manifest of a split.
 
     Parameters
@@ -347,7 +347,7 @@ def _note_not_asked(drafts: Iterable[Draft], log: ProblemLog) -> None:
         )
 
 
-def _note_missing(missing: Sequence[Pair], manifest: Manifest, allow_missing: bool, log: ProblemLog) -> None:
+def _note_missing(missing: Sequence[Pair], manifest: ImageManifest, allow_missing: bool, log: ProblemLog) -> None:
     if not missing:
         return
     named = "; ".join(f"{image_id}, {finding}" for image_id, finding in missing[:_PAIRS_NAMED])

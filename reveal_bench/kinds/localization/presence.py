@@ -26,20 +26,22 @@ class Presence:
     image_ids, findings : lists (n_cases,)
     scores : float array (n_cases,)
     present : bool array (n_cases,)
-    n_unsaid : images and findings that are labelled and have no score
+    n_without_confidence : images and findings that are labelled and have no score
     """
 
     image_ids: list[str]
     findings: list[str]
     scores: FloatArray
     present: BoolArray
-    n_unsaid: int
+    n_without_confidence: int
 
     @property
     def notes(self) -> tuple[str, ...]:
         """How many questions have no part, if some have not."""
-        n = len(self.findings) + self.n_unsaid
-        return (f"{self.n_unsaid:,} of {n:,} questions have no score, and no part in AUROC",) * (self.n_unsaid > 0)
+        n = len(self.findings) + self.n_without_confidence
+        return (f"{self.n_without_confidence:,} of {n:,} questions have no score, and no part in AUROC",) * (
+            self.n_without_confidence > 0
+        )
 
     def of_images(self, image_ids: Collection[str]) -> Presence:
         """The cases of some images."""

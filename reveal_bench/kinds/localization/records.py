@@ -151,7 +151,7 @@ class ManifestRow:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class ImageManifest:
     """What a split asks; all that a linter may know."""
 
     kind: ClassVar[str] = "localization"
@@ -192,7 +192,7 @@ class LocalizationPrediction:
     line: int = 0
 
 
-def read_manifest(folder: AnyFolder, split: str) -> Manifest:
+def read_manifest(folder: AnyFolder, split: str) -> ImageManifest:
     """Read the public manifest of `split`.
 
     Raises
@@ -204,7 +204,9 @@ def read_manifest(folder: AnyFolder, split: str) -> Manifest:
     entries = read_rows(Path(folder) / "manifest" / f"{split}.parquet", at_once=4096)
     rows = [ManifestRow(**{**row, "view": intern(row["view"]), "asked": tuple(map(intern, row["asked"]))})
             for row in entries]  # fmt: skip
-    return Manifest(info.benchmark, info.version, split, info.grid, info.findings, {row.image_id: row for row in rows})
+    return ImageManifest(
+        info.benchmark, info.version, split, info.grid, info.findings, {row.image_id: row for row in rows}
+    )
 
 
 def read_localization(

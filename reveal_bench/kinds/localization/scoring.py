@@ -310,7 +310,7 @@ class CaseRows(Rows):
             happened=hits,
             sureness=self.scores[kept],
             right=hits,
-            n_unsaid=int(asked.sum()) - len(kept),
+            n_without_confidence=int(asked.sum()) - len(kept),
         )
 
     def n_defined(self, metric: str) -> dict[str, int]:

@@ -26,7 +26,7 @@ from reveal_bench.kinds.localization.records import Box
 from reveal_bench.kinds.tasks.records import AnswerBox, TaskAnswer, TaskManifest, TaskQuestion
 from reveal_bench.predictions.abstain import Abstentions
 from reveal_bench.predictions.hints import name_hint
-from reveal_bench.predictions.jsonl import Entry, check_entries, read_jsonl
+from reveal_bench.predictions.jsonl import RawPrediction, check_entries, read_jsonl
 from reveal_bench.predictions.limits import Limits, LintOptions, open_source
 from reveal_bench.predictions.report import LintReport, ProblemLog
 
@@ -108,7 +108,7 @@ def answers_to_jsonl(answers: Iterable[TaskAnswer]) -> str:
     return "".join(lines)
 
 
-def _entries(data: bytes, limits: Limits, log: ProblemLog) -> tuple[str, Iterator[Entry]]:
+def _entries(data: bytes, limits: Limits, log: ProblemLog) -> tuple[str, Iterator[RawPrediction]]:
     if data.lstrip()[:1] == b"{":
         return "jsonl", read_jsonl(data, limits, log)
     hint = "one object per line, not a list" if data.lstrip()[:1] == b"[" else ""
@@ -126,7 +126,7 @@ class AnswerChecker:
         self._tasks = {task.task_id: task for task in manifest.tasks}
         self._some_ids = [task.task_id for task in manifest.tasks[:1000]]
 
-    def check(self, entry: Entry) -> TaskAnswer | None:
+    def check(self, entry: RawPrediction) -> TaskAnswer | None:
         """The checked answer, or None after noting what is wrong."""
         before = len(self._log.problems)
         for name in sorted(set(entry.fields) - set(_FIELDS))[:10]:
@@ -144,10 +144,10 @@ class AnswerChecker:
             self.without_boxes.append(task.task_id)
         return TaskAnswer(task.task_id, answer, boxes, entry.line)
 
-    def _error(self, entry: Entry, rule: str, field: str, message: str, value: object, hint: str = "") -> None:
+    def _error(self, entry: RawPrediction, rule: str, field: str, message: str, value: object, hint: str = "") -> None:
         self._log.error(rule, message, line=entry.line, field=field, value=value, hint=hint)
 
-    def _task(self, entry: Entry) -> TaskQuestion | None:
+    def _task(self, entry: RawPrediction) -> TaskQuestion | None:
         task_id = entry.fields.get("task_id")
         if not isinstance(task_id, str):
             self._error(entry, "missing-field", "task_id", "must be a text", task_id)
@@ -165,7 +165,7 @@ class AnswerChecker:
         self.first_line[task_id] = entry.line
         return task
 
-    def _text(self, entry: Entry, field: str, value: Any, most: int, *, is_line: bool = False) -> str | None:
+    def _text(self, entry: RawPrediction, field: str, value: Any, most: int, *, is_line: bool = False) -> str | None:
         """`value` if it is a text that shows as it is written, on one line if it must be."""
         if not isinstance(value, str):
             rule = "missing-field" if value is None else "wrong-type"
@@ -182,7 +182,7 @@ class AnswerChecker:
             return None
         return value
 
-    def _boxes(self, entry: Entry, task: TaskQuestion | None) -> tuple[AnswerBox, ...]:
+    def _boxes(self, entry: RawPrediction, task: TaskQuestion | None) -> tuple[AnswerBox, ...]:
         given = entry.fields.get("boxes", [])
         if not isinstance(given, list):
             self._error(entry, "wrong-type", "boxes", "must be a list of boxes", given)
@@ -193,7 +193,7 @@ class AnswerChecker:
         found = [self._box(entry, f"boxes[{i}]", raw, task) for i, raw in enumerate(given)]
         return tuple(box for box in found if box is not None)
 
-    def _box(self, entry: Entry, place: str, raw: Any, task: TaskQuestion | None) -> AnswerBox | None:
+    def _box(self, entry: RawPrediction, place: str, raw: Any, task: TaskQuestion | None) -> AnswerBox | None:
         if not isinstance(raw, dict) or set(raw) != set(_BOX_FIELDS):
             self._error(entry, "wrong-type", place, f"must be an object of {', '.join(_BOX_FIELDS)}", raw)
             return None
@@ -217,14 +217,14 @@ class AnswerChecker:
             return None
         return AnswerBox(image_id, label, sides)
 
-    def _label(self, entry: Entry, place: str, raw: Any) -> str | None:
+    def _label(self, entry: RawPrediction, place: str, raw: Any) -> str | None:
         label = self._text(entry, place, raw, ANSWER_LIMITS.label_characters, is_line=True)
         if label is None or label.strip():
             return label
         self._error(entry, "missing-field", place, "must name what the box holds", raw)
         return None
 
-    def _sides(self, entry: Entry, place: str, raw: Any) -> Box | None:
+    def _sides(self, entry: RawPrediction, place: str, raw: Any) -> Box | None:
         if not isinstance(raw, list) or len(raw) != len(_SIDES):
             self._error(entry, "wrong-type", place, "must be [x, y, width, height]", raw)
             return None

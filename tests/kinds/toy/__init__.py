@@ -36,7 +36,7 @@ from reveal_bench.kinds.rows import Fault, Row, text_schema
 from reveal_bench.kinds.scored import Disclosure, disclosure_of_findings
 from reveal_bench.kinds.split_counts import Tally
 from reveal_bench.metrics.intervals import Resampling
-from reveal_bench.predictions.jsonl import Entry, check_entries, read_jsonl
+from reveal_bench.predictions.jsonl import RawPrediction, check_entries, read_jsonl
 from reveal_bench.predictions.limits import Limits, LintOptions, open_source
 from reveal_bench.predictions.report import LintReport
 
@@ -130,7 +130,7 @@ class TubePredictions(Predictions[Answer, TubeManifest, TubeRows]):
             return LintReport.of_unread(log, options.allow_missing)
         known = set(manifest.films)
 
-        def check(entry: Entry) -> Answer | None:
+        def check(entry: RawPrediction) -> Answer | None:
             film, answer = entry.fields.get("film_id"), entry.fields.get("is_right")
             if film not in known or not isinstance(answer, bool):
                 log.error("answer", "must be true or false of a film of the split", line=entry.line, field="is_right",

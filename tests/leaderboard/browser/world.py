@@ -29,7 +29,7 @@ from reveal_leaderboard.web.submissions import Intake
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.kinds.findings.records import StudyManifest
 from reveal_bench.kinds.folder import FolderInfo
-from reveal_bench.kinds.localization.records import Manifest, ManifestRow
+from reveal_bench.kinds.localization.records import ImageManifest, ManifestRow
 from reveal_bench.kinds.tasks.records import CATEGORIES, TaskManifest, TaskQuestion
 from tests.leaderboard.api_app import LintHere
 from tests.leaderboard.databases import DATABASE_SOURCE
@@ -51,7 +51,7 @@ def published(name: str, version: str = "1.0.0", *, synthetic: bool = True, fold
         asked = [TaskQuestion(f"t{i}", CATEGORIES[0], False, f"Task {i}.", None, {"a": (64, 48)}) for i in range(4)]
         return Published(folder, info, TaskManifest(name, version, "holdout", tuple(asked)), "tasks")
     rows = {f"image{i:03d}": ManifestRow(f"image{i:03d}", "s", "FRONTAL", 64, 48, findings[:3]) for i in range(20)}
-    manifest = Manifest(name, version, "holdout", 8, findings, rows)
+    manifest = ImageManifest(name, version, "holdout", 8, findings, rows)
     return Published(folder, info, manifest, "localization")
 
 

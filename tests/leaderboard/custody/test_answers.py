@@ -17,14 +17,14 @@ from reveal_leaderboard.custody.fork_client import TemplateService
 from reveal_leaderboard.custody.messages import ExitStatus
 from reveal_leaderboard.settings import ReleasePolicy
 
-from reveal_bench.kinds.localization.records import Manifest
+from reveal_bench.kinds.localization.records import ImageManifest
 from reveal_bench.predictions import LintProblem, LintReport
 from tests.leaderboard.conftest import Board
 from tests.leaderboard.custody.conftest import ROOT, SMALL
 
 pytestmark = pytest.mark.processes
 
-MANIFEST = Manifest("b", "1", "t", 8, (), {})
+MANIFEST = ImageManifest("b", "1", "t", 8, (), {})
 POLICY = ReleasePolicy()
 
 

@@ -25,18 +25,18 @@ from reveal_leaderboard.custody.arrays import (
 )
 
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest
-from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, ManifestRow
+from reveal_bench.kinds.localization.records import ImageManifest, LocalizationPrediction, ManifestRow
 from reveal_bench.masks import Rle, encode_mask
 
 FINDINGS = ("Edema", "Lung Lesion", "Fracture")
 SIZES = {"b": (7, 5), "a": (1, 1), "c": (40, 3)}
-MANIFEST = Manifest(
+MANIFEST = ImageManifest(
     "bench", "1", "test", 8, FINDINGS, {k: ManifestRow(k, k, "AP", w, h, FINDINGS) for k, (h, w) in SIZES.items()}
 )
 STUDIES = StudyManifest("bench", "1", "test", FINDINGS, ("s2", "s1", "s3"))
 
 
-def written(predictions: Any, manifest: Manifest | StudyManifest = MANIFEST) -> io.BytesIO:
+def written(predictions: Any, manifest: ImageManifest | StudyManifest = MANIFEST) -> io.BytesIO:
     file = io.BytesIO()
     write_canonical(file, predictions, manifest)
     return file
@@ -119,7 +119,7 @@ def test_the_bytes_depend_on_the_predictions_alone() -> None:
 
 
 @pytest.mark.parametrize("manifest", [MANIFEST, STUDIES], ids=["localization", "findings"])
-def test_a_manifest_passes_as_it_is(manifest: Manifest | StudyManifest) -> None:
+def test_a_manifest_passes_as_it_is(manifest: ImageManifest | StudyManifest) -> None:
     again = load_manifest(dump_manifest(manifest))
     assert again == manifest
     assert stamp_of(again) == stamp_of(manifest)

@@ -35,7 +35,7 @@ from reveal_bench.kinds.findings.records import (
 from reveal_bench.kinds.findings.scoring import score_studies
 from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.lint import lint_predictions
-from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, ManifestRow
+from reveal_bench.kinds.localization.records import ImageManifest, LocalizationPrediction, ManifestRow
 from reveal_bench.kinds.localization.scoring import CaseRows, score_localization
 from reveal_bench.masks import encode_mask
 from reveal_bench.predictions.limits import LintOptions
@@ -188,7 +188,9 @@ def test_a_file_with_errors_leaves_its_report_alone(
 
 def test_a_mask_of_too_many_runs_is_refused_with_its_line(custody: Custody, tmp_path: Path) -> None:
     height, width = 400, MOST_MASK_RUNS // 400 + 2
-    manifest = Manifest("b", "1", "t", 8, ("Edema",), {"a": ManifestRow("a", "a", "AP", width, height, ("Edema",))})
+    manifest = ImageManifest(
+        "b", "1", "t", 8, ("Edema",), {"a": ManifestRow("a", "a", "AP", width, height, ("Edema",))}
+    )
     stripes = np.zeros((height, width), bool)
     stripes[::2] = True
     upload = tmp_path / "noise.jsonl"

@@ -21,14 +21,14 @@ from reveal_leaderboard.store.metadata import KINDS, PROMPT_STYLES, MetadataErro
 from reveal_bench.evaluation.receipts import ReceiptError, read_receipt, verify_receipt
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.kinds.findings.records import StudyManifest
-from reveal_bench.kinds.localization.records import Manifest, ManifestRow
+from reveal_bench.kinds.localization.records import ImageManifest, ManifestRow
 from reveal_bench.predictions import LintReport
 from tests.leaderboard.conftest import METADATA
 
 FOLDER = tempfile.TemporaryDirectory(prefix="fuzz-")
 QUICK = settings(suppress_health_check=list(HealthCheck))
 ROWS = {f"p{i}": ManifestRow(f"p{i}", "s", "AP", 64, 48, CHEXLOCALIZE_FINDINGS[:3]) for i in range(4)}
-IMAGES = Manifest("chexlocalize", "1.0", "test", 8, CHEXLOCALIZE_FINDINGS, ROWS)
+IMAGES = ImageManifest("chexlocalize", "1.0", "test", 8, CHEXLOCALIZE_FINDINGS, ROWS)
 LABELS = ("COPD", "Edema")
 STUDIES = StudyManifest("reveal-cxr", "1.0", "test", LABELS, ("s0", "s1", "s2"))
 

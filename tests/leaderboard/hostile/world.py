@@ -31,7 +31,7 @@ from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.kinds.findings.records import StudyManifest, StudyRecord
-from reveal_bench.kinds.localization.records import Manifest
+from reveal_bench.kinds.localization.records import ImageManifest
 from tests.leaderboard.conftest import METADATA, Board
 from tests.leaderboard.hostile.corpus import BROKE_OFF, TOO_LARGE, Bad, Site
 from tests.leaderboard.hostile.understanding import SENTENCES, check_report
@@ -87,7 +87,7 @@ class TwoBoards:
         catalogue = Catalogue(self.store, published)
         self.intake = Intake(self.store, self.blobs, catalogue, self.custody, self.accounts)
         manifest, asked = published[0].manifest, published[1].manifest
-        assert isinstance(manifest, Manifest)
+        assert isinstance(manifest, ImageManifest)
         assert isinstance(asked, StudyManifest)
         image, finding = manifest.asked_pairs()[0]
         self.site = Site(image, finding, asked.studies[0], asked.studies[1], asked.labels)
