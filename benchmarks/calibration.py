@@ -50,14 +50,14 @@ METRIC_NAMES = ("point_hit", "mask_iou", "f1", "cohen_kappa")
 SIZES = (30, 50, 100, 300)
 N_SYSTEMS, BATCH, N_RESAMPLES = 6, 50, 1000
 INTERVAL_SEED = 6
-"""Of the trials that judge intervals: none that had a part in the choice between methods."""
+"""Seed of the trials that judge intervals; they had no part in the choice between methods."""
 LEAST_PRINTED = 200
 """Trials with an interval or p below which a cell is not judged."""
 
 
 @dataclass(frozen=True)
 class World:
-    """What a simulated world is like.
+    """A simulated world.
 
     Attributes
     ----------
@@ -131,13 +131,13 @@ def _uniform(normal: Array) -> Array:
 def figures_of(drawn: Drawn, system: int, counts: Array) -> dict[str, tuple[Figures, Array, Array | None]]:
     """Metric -> figures of every column, the units behind each, and the least that each kappa can be."""
     n_units, n_columns = counts.shape[1], drawn.present.shape[1]
-    found: dict[str, tuple[Figures, Array, Array | None]] = {}
+    measured: dict[str, tuple[Figures, Array, Array | None]] = {}
     for name, values in (("point_hit", drawn.hits[system]), ("mask_iou", drawn.ious[system])):
         units, groups = np.repeat(drawn.units, n_columns), np.tile(np.arange(n_columns), len(drawn.units))
         kept = ~np.isnan(values.ravel())
         means = bootstrap_means(values.ravel()[kept], groups[kept], units[kept], n_groups=n_columns, counts=counts)
         figures = Figures(means.values, means.replicates, means.n, means.left_out(), means.rows)
-        found[name] = figures, (means.rows > 0).sum(axis=0), None
+        measured[name] = figures, (means.rows > 0).sum(axis=0), None
     sums = label_sums(drawn.calls[system], drawn.present, units=drawn.units, n_units=n_units)
     total, resampled, without = sums.total(), sums.resample(counts), sums.left_out()
     statistics: dict[str, Callable[[Any], Array]] = {
@@ -150,8 +150,8 @@ def figures_of(drawn: Drawn, system: int, counts: Array) -> dict[str, tuple[Figu
         positive = units_behind("recall", sums)
         figures = Figures(values, statistic(resampled), n, statistic(without), sums.confusion.sum(axis=-1), positive)
         lowest = lowest_kappa(tables_from_sums(total)) if name == "cohen_kappa" else None
-        found[name] = figures, units_behind(name, sums), lowest
-    return found
+        measured[name] = figures, units_behind(name, sums), lowest
+    return measured
 
 
 def of_trial(figures: Figures, columns: slice) -> Figures:
@@ -187,7 +187,7 @@ def evidence_for(metric: str, figures: Figures, behind: Array, lowest: Array | N
 
 
 def truths(world: World, rng: np.random.Generator) -> dict[str, Array]:
-    """Metric -> what is true of each finding."""
+    """Return metric -> the true value of each finding."""
     parts = []
     one = np.ones((1, 20_000), np.float32)
     for _ in range(10):
@@ -260,16 +260,16 @@ def _tells_apart(own: list[Figures], signs: Array) -> bool:
     return bool((step_down_p(parts[0][:, :, 0], signs) <= 0.05).any())
 
 
-def _new_ends(metric: str, found: tuple[Figures, Array, Array | None], columns: slice, true: Array) -> Array:
+def _new_ends(metric: str, systems: tuple[Figures, Array, Array | None], columns: slice, true: Array) -> Array:
     """Ends of the macro and the findings of a trial, and what they are to cover, (3, 1 + n_findings)."""
-    own, behind, lowest = of_trial(found[0], columns), found[1][columns], found[2]
+    own, behind, lowest = of_trial(systems[0], columns), systems[1][columns], systems[2]
     evidence = evidence_for(metric, own, behind, None if lowest is None else lowest[columns])
     ends = find_intervals(macro_first(own.values), macro_first(own.replicates), interval="jackknife", evidence=evidence)
     return np.stack([ends.low, ends.high, _wanted(own, true)])
 
 
 def _wanted(own: Figures, true: Array) -> Array:
-    """What is true of the macro over the findings that are defined, and of each of them."""
+    """Return the true macro over the defined findings, and the true value of each."""
     return macro_first(np.where(np.isnan(own.values), np.nan, true))
 
 
@@ -305,13 +305,15 @@ _P_RATES = ("p_printed", "p_05", "p_01", "p_trials", "family", "family_again")
 
 
 def _p_rates(p: Array) -> dict[str, Any]:
-    told = p[~np.isnan(p)]
-    rates = {"p_printed": float(len(told) / len(p))}
-    return rates | ({"p_05": float((told <= 0.05).mean()), "p_01": float((told <= 0.01).mean())} if len(told) else {})
+    defined = p[~np.isnan(p)]
+    rates = {"p_printed": float(len(defined) / len(p))}
+    return rates | (
+        {"p_05": float((defined <= 0.05).mean()), "p_01": float((defined <= 0.01).mean())} if len(defined) else {}
+    )
 
 
 def renew_intervals(n_trials: int) -> None:
-    """Simulate the new intervals of the cells of calibration.json anew; what is done is written at once."""
+    """Simulate the new intervals of the cells of calibration.json again; each finished cell is written at once."""
     cells = json.loads(RESULTS.read_text(encoding="utf-8"))["cells"]
     worlds = {world.name: world for world in WORLDS}
     for cell in sorted(cells, key=lambda one: one["n_patients"]):
@@ -325,7 +327,7 @@ def renew_intervals(n_trials: int) -> None:
 
 
 def check_tiers() -> None:
-    """Of cells whose tiers miss the goal for sure, simulate other trials, not chosen for what they show."""
+    """Simulate other trials for cells whose tiers clearly miss the goal."""
     from calibration_page import misses_tiers  # the file beside this one
 
     cells = json.loads(RESULTS.read_text(encoding="utf-8"))["cells"]

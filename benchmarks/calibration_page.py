@@ -17,7 +17,7 @@ Cell = dict[str, Any]
 
 
 def write_page(cells: list[Cell]) -> None:
-    """Replace what stands between the marks of docs/statistics.md, and draw docs/coverage.svg."""
+    """Replace the part between the marks in docs/statistics.md, and draw docs/coverage.svg."""
     page = DOCS / "statistics.md"
     head, rest = page.read_text(encoding="utf-8").split(BEGIN)
     tail = rest.split(END)[1]
@@ -30,7 +30,7 @@ def write_page(cells: list[Cell]) -> None:
 
 
 def _judged(cells: Iterable[Cell], method: str, share: str = "printed") -> list[tuple[Cell, dict[str, Any], Any]]:
-    """Cell, figure and rates, where enough trials have what is judged."""
+    """Return cell, score and rates if enough trials print them."""
     return [
         (cell, figure, figure[method])
         for cell in cells
@@ -66,7 +66,7 @@ def _of_p_at_most(rates: Any) -> Bounds:
 
 
 def _of_tiers(rates: Any) -> Bounds:
-    """Of the second trials where there are any: the first chose the cell."""
+    """Return the bounds for the second trials, if any: the first trials chose the cell."""
     return [(rates.get("family_again", rates["family"]), 0.0, 0.05, 1.0)] if "family" in rates else []
 
 
@@ -84,7 +84,7 @@ def _is_kept(bounds: Bounds) -> bool:
 
 
 def _is_clearly_missed(bounds: Bounds, n_trials: float) -> bool:
-    """Whether a rate lies outside by more than twice its standard error."""
+    """Return True if a rate is outside by more than twice its standard error."""
     return any(
         max(low - rate, rate - high) > 2 * math.sqrt(rate * (1 - rate) / (n_trials * part))
         for rate, low, high, part in bounds
@@ -92,7 +92,7 @@ def _is_clearly_missed(bounds: Bounds, n_trials: float) -> bool:
 
 
 def misses_tiers(cell: Cell, rates: dict[str, Any]) -> bool:
-    """Whether tiers part equal systems too often, for sure, in the trials that were simulated first."""
+    """Return True if tiers clearly separate equal systems too often in the first trials."""
     return "family" in rates and _is_clearly_missed([(rates["family"], 0.0, 0.05, 1.0)], cell["n_trials"])
 
 
@@ -101,8 +101,10 @@ def _summary(cells: list[Cell]) -> str:
     for title, share, bounds_of in GOALS:
         row = [title]
         for method in ("new", "old"):
-            found = [(_n_trials(c, r, share) * r[share], bounds_of(r)) for c, _, r in _judged(cells, method, share)]
-            judged = [(n, bounds) for n, bounds in found if bounds]
+            cells_found = [
+                (_n_trials(c, r, share) * r[share], bounds_of(r)) for c, _, r in _judged(cells, method, share)
+            ]
+            judged = [(n, bounds) for n, bounds in cells_found if bounds]
             missed = sum(_is_clearly_missed(bounds, n) for n, bounds in judged)
             row += [f"{sum(_is_kept(bounds) for _, bounds in judged)} of {len(judged)}", str(missed)]
         rows.append(tuple(row))
@@ -117,11 +119,11 @@ def _coverage(cells: list[Cell]) -> str:
         for name in ("macro", *_singles(cells)):
             row = [title, name]
             for n in _sizes(cells):
-                found = [[], []]  # type: list[list[Any]]
-                for own, method in zip(found, ("new", "old"), strict=True):
+                columns = [[], []]  # type: list[list[Any]]
+                for own, method in zip(columns, ("new", "old"), strict=True):
                     at = [c for c in cells if c["n_patients"] == n]
                     own += [r for _, f, r in _judged(at, method) if (f["metric"], f["figure"]) == (metric, name)]
-                row += [_range([r["coverage"] for r in own]) for own in found]
+                row += [_range([r["coverage"] for r in own]) for own in columns]
             rows.append(tuple(row))
     heads = ("figure", "prevalence", *(f"{m}, {n}" for n in _sizes(cells) for m in ("new", "old")))
     return "Coverage, lowest to highest over the worlds, by number of patients:\n\n" + _table(heads, rows)

@@ -1,4 +1,4 @@
-"""What five colluding teams learn of a holdout, and what the protection costs honest ones (docs/operating.md).
+"""How much five colluding teams learn about a holdout, and what the protection costs honest ones (docs/operating.md).
 
     python -m benchmarks.colluding            # some minutes on four processors
 
@@ -72,8 +72,8 @@ def systems(name: str, seed: int) -> dict[str, StudyRows]:
 
 @dataclass(frozen=True)
 class Usefulness:
-    """Of one draw: pairs that an open board and a closed one tell apart, and intervals of F1 (n, 2), macro first, with
-    the exact F1 of each label shown."""
+    """One draw: pairs that differ significantly on an open and a closed board, and intervals of F1 (n, 2), macro first,
+    with the exact F1 of each shown label."""
 
     told_open: int
     told_closed: int
@@ -83,15 +83,15 @@ class Usefulness:
 
 def usefulness(name: str, seed: int) -> Usefulness:
     models, policy = systems(name, seed), ReleasePolicy()
-    told = []
+    n_pairs = []
     for paired in (False, True):
         places = rank_document(models, policy, paired=paired)["entries"].values()
-        told.append(sum(a["tier"] != b["tier"] for a, b in itertools.combinations(places, 2)))
+        n_pairs.append(sum(a["tier"] != b["tier"] for a, b in itertools.combinations(places, 2)))
     one = models["AUROC 0.86"]
     figures = [f for f in release(one, policy).figures if f.metric == "f1"]
-    shown = [one.labels.index(f.finding) for f in figures if f.finding != MACRO]
+    indices = [one.labels.index(f.finding) for f in figures if f.finding != MACRO]
     intervals = np.array([(f.low, f.high) for f in figures], float)
-    return Usefulness(*told, intervals, f1_score(one.present[:, shown], one.predicted[:, shown], average=None))
+    return Usefulness(*n_pairs, intervals, f1_score(one.present[:, indices], one.predicted[:, indices], average=None))
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -108,13 +108,13 @@ def main() -> None:
         print_table(["studies", *(f"{each} each" for each in EACH)], rows)
         rows = []
         for name in WORLDS:
-            found = list(pool.map(usefulness, [name] * DRAWS, range(DRAWS)))
-            intervals, exact = np.array([one.intervals for one in found]), np.array([one.exact for one in found])
+            outcomes = list(pool.map(usefulness, [name] * DRAWS, range(DRAWS)))
+            intervals, exact = np.array([one.intervals for one in outcomes]), np.array([one.exact for one in outcomes])
             holds = (intervals[:, 1:, 0] <= exact.mean(axis=0)) & (exact.mean(axis=0) <= intervals[:, 1:, 1])
             widths = (intervals[..., 1] - intervals[..., 0]).mean(axis=0)
-            told = [mean(one.told_open for one in found), mean(one.told_closed for one in found)]
+            mean_pairs = [mean(one.told_open for one in outcomes), mean(one.told_closed for one in outcomes)]
             rows.append(
-                [name, *(f"{n:.1f}" for n in told), f"{widths[0]:.2f}", f"{widths[1]:.2f}", f"{holds.mean():.3f}"]
+                [name, *(f"{n:.1f}" for n in mean_pairs), f"{widths[0]:.2f}", f"{widths[1]:.2f}", f"{holds.mean():.3f}"]
             )
         print()
         print_table(["studies", "open", "closed", "macro", "label with 30", "held"], rows)

@@ -56,7 +56,7 @@ class World:
 
 
 def world_of(phantom: Phantom) -> World:
-    """What each model would hit of each question under each control."""
+    """Return each model's hits on each question under each control."""
     names = list(phantom.findings)
     looking, guessing, rng = Looking(phantom, share=1.0), Guessing(phantom), np.random.default_rng(0)
     patients = {unit: i for i, unit in enumerate(dict.fromkeys(q.unit for q in phantom.questions))}
@@ -81,7 +81,7 @@ def world_of(phantom: Phantom) -> World:
 
 
 def is_hit(mask: Array, question: Question, control: str | None, at: tuple[int, int]) -> bool:
-    """Whether an answer, mirrored back where the film was, lies in the reference."""
+    """Return True if an answer, mirrored back if the image was, is in the reference."""
     reply = read_reply(f"Point: {at[0]}, {at[1]}", question, AskSettings("point", side=SIDE, control=control))
     if reply.point is None:
         return False

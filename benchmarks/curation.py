@@ -1,6 +1,6 @@
 """A curation at the size of paper 004: 13,735 studies, 1,000 sampled, 17 readers as in Table S4, 200 selected, 100/100.
 
-The pool has reports and facts, and no pixels. Suggested labels are those of a labeller that is right as often as the
+The pool has reports and facts, and no pixels. Suggested labels come from a labeller that is right as often as the
 paper's was (``suggested.csv``); the rules then read all reports besides, in a folder of their own. Printed are the
 counts of every step, seconds, and each estimated kappa with its interval beside the exact value that the readers' known
 error rates give; how many of them lie within must be as many as 95 % intervals promise.
@@ -46,9 +46,9 @@ def compare(folder: CurationFolder, truth: dict[str, list[str]]) -> None:
     """Estimated kappas beside the exact ones."""
     sampled = read_table(folder.path("sample.parquet"), Sampled)
     exact = expected_agreement([(one.labels, truth[one.study_id]) for one in sampled])
-    found = json.loads(folder.path("agreement.json").read_text(encoding="utf-8"))
-    rows = [("pooled", found["answers"]["two_categories"], exact.kappa)]
-    rows += [(one["label"], one["kappa"], exact.label_kappas[one["label"]]) for one in found["labels"]
+    agreement = json.loads(folder.path("agreement.json").read_text(encoding="utf-8"))
+    rows = [("pooled", agreement["answers"]["two_categories"], exact.kappa)]
+    rows += [(one["label"], one["kappa"], exact.label_kappas[one["label"]]) for one in agreement["labels"]
              if one["label"] in exact.label_kappas]  # fmt: skip
     within = 0
     for name, kappa, value in rows:
@@ -56,7 +56,7 @@ def compare(folder: CurationFolder, truth: dict[str, list[str]]) -> None:
         within += is_within
         interval = f"{kappa['low']:.3f} to {kappa['high']:.3f}"
         print(f"  {name:<22} {kappa['value']:.3f} ({interval})  exact {value:.3f}{'' if is_within else '  outside'}")
-    print(f"  {within} of {len(rows)} exact values lie within their 95 % intervals")
+    print(f"  {within} of {len(rows)} exact values are within their 95 % intervals")
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Case:
-    """Lesions and boxes of a detector, three in ten of which lie near a lesion."""
+    """Lesions and boxes of a detector, three in ten of which are near a lesion."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         n = N_IMAGES * EACH
@@ -52,7 +52,7 @@ class Case:
             for image, finding in ((self.image, self.finding), (self.lesion_image, self.lesion_finding))
         )
         hits = match_marks(self.boxes, centres, self.score, cases, self.lesions, lesion_cases)
-        found = []
+        results = []
         for code in range(N_FINDINGS):
             marks, own = self.finding == code, np.flatnonzero(self.lesion_finding == code)
             place = np.full(N_LESIONS + 1, -1, np.int32)
@@ -60,8 +60,8 @@ class Case:
             one = Matched(
                 np.arange(N_IMAGES), self.image[marks], self.score[marks], place[hits[:, marks]], self.lesion_image[own]
             )
-            found.append(detection_figures(one, METRICS, counts))
-        return found
+            results.append(detection_figures(one, METRICS, counts))
+        return results
 
     def peer(self) -> list[float]:
         """COCO's average precision at an IoU of a half, of every finding."""

@@ -40,14 +40,14 @@ def detector(rng: np.random.Generator, n: int, prevalence: float) -> Matched:
     hard = rng.normal(0, 0.5, n)
     lesion_image = np.repeat(np.arange(n), np.where(rng.random(n) < prevalence, 1 + rng.poisson(0.5, n), 0))
     is_marked = rng.random(len(lesion_image)) < logistic(np.log(3.0) + hard[lesion_image])
-    found = np.flatnonzero(is_marked)
-    overlap = rng.beta(6, 3, len(found))
-    by_overlap = [np.where(overlap >= iou, found, -1) for iou in IOUS]
-    hit = np.array([*by_overlap, *[found] * (len(RULES) - len(IOUS))], np.int32)
-    score = logistic(1 + hard[lesion_image[found]] + rng.normal(0, 1, len(found)))
+    indices = np.flatnonzero(is_marked)
+    overlap = rng.beta(6, 3, len(indices))
+    by_overlap = [np.where(overlap >= iou, indices, -1) for iou in IOUS]
+    hit = np.array([*by_overlap, *[indices] * (len(RULES) - len(IOUS))], np.int32)
+    score = logistic(1 + hard[lesion_image[indices]] + rng.normal(0, 1, len(indices)))
     alarms = np.repeat(np.arange(n), rng.poisson(np.exp(rng.normal(0, 0.5, n)), n))
     alarm_score = logistic(rng.normal(0, 1, len(alarms)) - 0.5 * hard[alarms])
-    image = np.concatenate([lesion_image[found], alarms])
+    image = np.concatenate([lesion_image[indices], alarms])
     order = np.argsort(image, kind="stable")
     none = np.full((len(RULES), len(alarms)), -1, np.int32)
     scores = np.concatenate([score, alarm_score])
@@ -57,24 +57,24 @@ def detector(rng: np.random.Generator, n: int, prevalence: float) -> Matched:
 
 
 def truths(prevalence: float) -> Array:
-    found = []
+    values = []
     for seed in range(8):
         one = detector(np.random.default_rng(10_000 + seed), 20_000, prevalence)
         figures = detection_figures(one, SHOWN, np.ones((0, 20_000), np.float32))
-        found.append([figures[name][0] for name in SHOWN])
-    return np.mean(found, axis=0)
+        values.append([figures[name][0] for name in SHOWN])
+    return np.mean(values, axis=0)
 
 
 def trial(seed: int, n: int, prevalence: float, n_findings: int, truth: Array) -> Array:
-    """Whether each interval holds the truth (0 or 1, NaN undefined): (2 kinds, figures)."""
+    """Return 1 where an interval covers the truth, else 0, NaN if undefined: (2 kinds, scores)."""
     rng = np.random.default_rng(seed)
     counts = resampling_counts(n, Resampling(RESAMPLES, seed))
     drawn = [detector(rng, n, prevalence) for _ in range(n_findings)]
-    found = [detection_figures(one, SHOWN, counts) for one in drawn]
+    results = [detection_figures(one, SHOWN, counts) for one in drawn]
     n_having = np.inf if n_findings > 1 else len(np.unique(drawn[0].lesion_image))
     behind = np.array([n if name == "false_alarms" else n_having for name in SHOWN], np.float64)
-    values = np.mean([[one[name][0] for name in SHOWN] for one in found], axis=0)
-    replicates = np.mean([[one[name][1] for name in SHOWN] for one in found], axis=0).T
+    values = np.mean([[one[name][0] for name in SHOWN] for one in results], axis=0)
+    replicates = np.mean([[one[name][1] for name in SHOWN] for one in results], axis=0).T
     held = []
     for interval in INTERVALS:
         ends = find_intervals(values, replicates, interval=interval, behind=behind)
@@ -91,8 +91,8 @@ def main() -> None:
             work = partial(trial, n=n, prevalence=prevalence, n_findings=n_findings, truth=truths(prevalence))
             shares = np.nanmean(list(pool.map(work, range(trials), chunksize=20)), axis=0)
             for interval, row in zip(("percentile", "shifted"), shares, strict=True):
-                told = " | ".join(f"{share:.3f}" for share in row)
-                print(f"| {n} | {prevalence:g} | {n_findings} | {interval} | {told} |", flush=True)
+                cells = " | ".join(f"{share:.3f}" for share in row)
+                print(f"| {n} | {prevalence:g} | {n_findings} | {interval} | {cells} |", flush=True)
 
 
 if __name__ == "__main__":

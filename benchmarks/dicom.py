@@ -33,9 +33,9 @@ N_FILES = 24
 
 def films(folder: Path) -> dict[str, Path]:
     """Name -> file, of one picture stored natively and as JPEG 2000."""
-    found = importlib.util.find_spec("data_store")
-    if found and found.submodule_search_locations:
-        data = Path(found.submodule_search_locations[0]) / "data"
+    spec = importlib.util.find_spec("data_store")
+    if spec and spec.submodule_search_locations:
+        data = Path(spec.submodule_search_locations[0]) / "data"
         return {"native": data / "RG1_UNCR.dcm", "JPEG 2000": data / "RG1_J2KR.dcm"}
     ramp = np.linspace(900, 26000, 1841)[None, :] + np.random.default_rng(0).normal(0, 40, (1955, 1841))
     paths = {"native": folder / "n.dcm", "JPEG 2000": folder / "j.dcm"}
@@ -48,8 +48,8 @@ def films(folder: Path) -> dict[str, Path]:
 
 def by_pydicom(path: Path) -> bytes:
     dataset = pydicom.dcmread(path)
-    shown = apply_voi_lut(apply_modality_lut(dataset.pixel_array, dataset), dataset)
-    levels = np.rint(255 - shown / (2**dataset.BitsStored - 1) * 255).astype(np.uint8)
+    pixels = apply_voi_lut(apply_modality_lut(dataset.pixel_array, dataset), dataset)
+    levels = np.rint(255 - pixels / (2**dataset.BitsStored - 1) * 255).astype(np.uint8)
     buffer = io.BytesIO()
     Image.fromarray(levels).save(buffer, "PNG")
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""What each row of the bench should reach, and the line that is printed of it; a missed goal is printed as such."""
+"""The goal of each row of the bench, and its printed line; a missed goal is printed as such."""
 
 from __future__ import annotations
 

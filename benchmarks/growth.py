@@ -2,7 +2,7 @@
 
 Images of 512 x 512 pixels with 10 findings, of which two are drawn on each, as masks of 20 to 200 columns that are all
 different. The file answers each question with a mask, a point and a score, about 700 characters. The work is per image,
-so a row says what the start-up and an image take; the peak is that of the whole process.
+so a row says what the start-up and an image take; the peak is the whole process's.
 
 ``python benchmarks/growth.py FOLDER [N ...]`` makes the cases in FOLDER, or uses those that are there.
 """
@@ -100,5 +100,5 @@ def measure() -> Iterator[dict[str, float | str]]:
 if __name__ == "__main__":
     place = Path(sys.argv[1])
     place.mkdir(parents=True, exist_ok=True)
-    for found in measure_in(place, [int(word) for word in sys.argv[2:]] or NUMBERS):
-        print(shown(found), flush=True)
+    for row in measure_in(place, [int(word) for word in sys.argv[2:]] or NUMBERS):
+        print(shown(row), flush=True)

@@ -34,13 +34,13 @@ Map = np.ndarray[Any, np.dtype[np.float32]]
 def maps(rng: np.random.Generator) -> list[Map]:
     """Two hills over low noise each."""
     y, x = np.mgrid[0:14, 0:14]
-    found = []
+    results = []
     for _ in range(N_MAPS):
         hills = sum(
             np.exp(-((y - a) ** 2 + (x - b) ** 2) / s) for a, b, s in rng.uniform([2, 2, 3], [12, 12, 12], (2, 3))
         )
-        found.append((hills + 0.1 * rng.random((14, 14))).astype(np.float32))
-    return found
+        results.append((hills + 0.1 * rng.random((14, 14))).astype(np.float32))
+    return results
 
 
 def fine_of_peer(heat: Map) -> Map:
@@ -93,9 +93,9 @@ def measure() -> list[dict[str, float | str]]:
     heats, references = maps(rng), [outline(rng, 0.01) for _ in range(N_MAPS)]
     agree = [peer_mask(heat) == our_mask(heat) for heat in heats[:6]]
     print(f"equal masks and points: {sum(agree)} of {len(agree)}")
-    found = np.array([our_sweep(h, r) for h, r in zip(heats[:4], references, strict=False)])
+    results = np.array([our_sweep(h, r) for h, r in zip(heats[:4], references, strict=False)])
     np.testing.assert_allclose(
-        found, [peer_sweep(h, r) for h, r in zip(heats[:4], references, strict=False)], atol=1e-3
+        results, [peer_sweep(h, r) for h, r in zip(heats[:4], references, strict=False)], atol=1e-3
     )
     return [
         compare("heat map to mask and point", lambda: [*map(peer_mask, heats)], lambda: [*map(our_mask, heats)]),

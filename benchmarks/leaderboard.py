@@ -53,7 +53,7 @@ class Board:
         self._asked = [(record.image_id, a.finding) for record in records for a in record.annotations]
 
     def write(self, number: int, *, with_masks: bool = True) -> Path:
-        """A prediction file that is like no other of another number: its points lie elsewhere."""
+        """Return a prediction file with its own points for each number."""
         lines = []
         for k, (image_id, finding) in enumerate(self._asked):
             rle = self._predictions[k % len(self._predictions)]

@@ -41,7 +41,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 @dataclass
 class Log:
-    """What was seen: seconds by kind of request, moments by submission, failures, memory."""
+    """Measurements: seconds by kind of request, times by submission, failures, memory."""
 
     seconds: dict[str, list[float]] = field(default_factory=dict)
     sent: dict[str, float] = field(default_factory=dict)
@@ -120,15 +120,15 @@ def descendants(root: int) -> list[int]:
             parents.setdefault(int(place.read_text().rpartition(")")[2].split()[1]), []).append(int(place.parent.name))
         except OSError:
             continue
-    found, new = [root], [root]
+    processes, new = [root], [root]
     while new:
         new = [child for parent in new for child in parents.get(parent, [])]
-        found += new
-    return found
+        processes += new
+    return processes
 
 
 def memory_mib(root: int) -> float:
-    """Memory of a tree, what is shared counted once (proportional set size)."""
+    """Return the memory of a process tree, shared memory counted once (proportional set size)."""
     total = 0
     for process in descendants(root):
         try:
@@ -140,7 +140,7 @@ def memory_mib(root: int) -> float:
 
 
 def processor_seconds(root: int) -> float:
-    """Of a tree, with the children that have ended."""
+    """Return the processor time of a process tree, ended children included."""
     total = 0
     for process in descendants(root):
         try:

@@ -1,8 +1,8 @@
-"""Whether the oldest libraries that are allowed build the same dataset folders as those at hand.
+"""Compare dataset folders built with the oldest allowed libraries and with the installed ones.
 
     python benchmarks/oldest.py PYTHON [STYLE ...]
 
-PYTHON is that of another environment, such as the one that `make test-oldest` makes. Both build the same phantom
+PYTHON is another environment's, such as the one that `make test-oldest` makes. Both build the same phantom
 downloads: of every style, or of those named. Two tables are the same if their schemas and rows are, with the bytes of
 their pictures; only versions in `pixel_pipeline` may differ. Parquet writers of different versions write different
 bytes, and so other sizes and hashes of tables in the card, in `croissant.json` and in `CHECKSUMS.json`. Prints a
@@ -26,7 +26,7 @@ from readers import COMMAND, HERE, build_download, build_phantom, dataset_folder
 
 VERSION = re.compile(r"\d+\.\d+\.\d+")
 SIZES_AND_HASHES = re.compile(r"\b[0-9a-f]{64}\b|(?<=num_bytes: )\d+|(?<=_size: )\d+|\b\d+(?= B\b)")
-FIELDS = ("same bytes", "same values", "same but for sizes and hashes of tables", "different")
+FIELDS = ("same bytes", "same values", "same except for sizes and hashes of tables", "different")
 
 
 def without_versions(value: Any) -> Any:
@@ -85,10 +85,10 @@ def main() -> int:
         for folder in dataset_folders(root):
             if folder.parent.name == "other":
                 continue
-            found = list(compare_folders(folder, folder.parent / "other" / folder.name))
-            counts = [sum(kind == field for _, kind in found) for field in FIELDS]
+            differences = list(compare_folders(folder, folder.parent / "other" / folder.name))
+            counts = [sum(kind == field for _, kind in differences) for field in FIELDS]
             print(f"| {folder.relative_to(root)} | {' | '.join(map(str, counts))} |")
-            different += [folder.relative_to(root) / file for file, kind in found if kind == FIELDS[3]]
+            different += [folder.relative_to(root) / file for file, kind in differences if kind == FIELDS[3]]
     print(*(f"different: {path}" for path in different), sep="\n")
     return int(bool(different))
 

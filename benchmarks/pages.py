@@ -35,14 +35,14 @@ COME_UNTIL = """moment => {
   return `${(moment / 1000).toFixed(2)} s (${come.length} requests, ${kB.toFixed(0)} kB)`;
 }"""
 SETTLED = 1500
-"""Milliseconds after the network is quiet, for what is still drawn."""
+"""Milliseconds for drawing after the network is quiet."""
 
 
 def first_entry(page: Any, address: str) -> str:
     """The id of an entry on the board."""
     board = page.request.get(f"{address}/api/v1/benchmarks").json()["benchmarks"][0]["name"]
-    found = page.request.get(f"{address}/api/v1/leaderboard?benchmark={board}").json()
-    return str(found["entries"][0]["submission_id"])
+    board_document = page.request.get(f"{address}/api/v1/leaderboard?benchmark={board}").json()
+    return str(board_document["entries"][0]["submission_id"])
 
 
 def walk(browser: Any, address: str, out: Path) -> None:
@@ -62,8 +62,8 @@ def walk(browser: Any, address: str, out: Path) -> None:
                 shift = page.evaluate("window.shift")
                 page.screenshot(path=out / f"{name}-{width}-{scheme}.png")
                 page.screenshot(path=out / f"{name}-{width}-{scheme}-whole.png", full_page=True)
-                told = "; ".join(faults(page)) or "nothing serious"
-                print(f"{name:<11} {width:>4} {scheme:<5} shift {shift:.3f} wider by {max(0, wide):>3} axe: {told}")
+                timings = "; ".join(faults(page)) or "nothing serious"
+                print(f"{name:<11} {width:>4} {scheme:<5} shift {shift:.3f} wider by {max(0, wide):>3} axe: {timings}")
             context.close()
 
 
@@ -84,9 +84,9 @@ def first_rows(browser: Any, address: str) -> tuple[str, str]:
     page.goto(address, wait_until="commit")
     page.locator("#board tbody tr").first.wait_for(timeout=PATIENCE_MS)
     drawn = page.evaluate("performance.now()")
-    told = [page.evaluate(COME_UNTIL, moment) for moment in (page.evaluate("window.read"), drawn)]
+    timings = [page.evaluate(COME_UNTIL, moment) for moment in (page.evaluate("window.read"), drawn)]
     context.close()
-    return told[0], told[1]
+    return timings[0], timings[1]
 
 
 def main(address: str, out: Path) -> None:

@@ -67,9 +67,9 @@ def measure_in(folder: Path, predictions: list[Rle], references: list[Rle]) -> l
             for _ in range(ragged.ROUNDS):
                 process.stdin.write(f"{name}\n")
                 process.stdin.flush()
-                seconds, found = map(float, process.stdout.readline().split())
+                seconds, value = map(float, process.stdout.readline().split())
                 times.append((seconds, ragged.cpu_seconds(ours)))
-                assert abs(found - total) < 1e-6, (name, found, total)
+                assert abs(value - total) < 1e-6, (name, value, total)
             results.append(ragged.row(f"IoU of ragged masks, against {name}", times))
         process.stdin.close()
     return results

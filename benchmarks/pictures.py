@@ -20,7 +20,7 @@ CASE = "/gallery?benchmark=chexlocalize&group=Airspace+Opacity&show=differ"
 RUNS = {"Phantom Net L": "phantom-net-l", "Phantom Net S": "phantom-net-s", "Phantom Chat": "phantom-chat",
         "Chance": "chance"}  # fmt: skip
 SETTLED = 1500
-"""Milliseconds for what is still drawn."""
+"""Milliseconds for drawing."""
 
 
 def of_board(browser: Any, address: str) -> None:

@@ -177,5 +177,5 @@ if __name__ == "__main__":
     place = Path(sys.argv[1])
     if not (place / "masks.json").exists():
         write(place)
-    for found in measure_in(place):
-        print(shown(found))
+    for row in measure_in(place):
+        print(shown(row))

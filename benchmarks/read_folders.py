@@ -47,12 +47,12 @@ def decode(data):
 
 def tables(folder):
     """(config, split, files) of every table but the manifest, which no card lists; then (manifest, split, files)."""
-    found = {}
+    paths_by_table = {}
     for path in sorted(glob.glob(os.path.join(folder, "*", "*.parquet"))):
         config, name = path.split(os.sep)[-2:]
         match = SHARD.fullmatch(name)
-        found.setdefault((config, match.group(1) if match else name[:-8]), []).append(path)
-    return found
+        paths_by_table.setdefault((config, match.group(1) if match else name[:-8]), []).append(path)
+    return paths_by_table
 
 
 def read_pyarrow(folder, config, split, files):
@@ -77,9 +77,9 @@ def read_duckdb(folder, config, split, files):
     import duckdb
 
     for path in files:
-        found = duckdb.sql(f"SELECT * FROM read_parquet('{path}')")
-        names = found.columns
-        yield from (dict(zip(names, row, strict=True)) for row in found.fetchall())
+        result = duckdb.sql(f"SELECT * FROM read_parquet('{path}')")
+        names = result.columns
+        yield from (dict(zip(names, row, strict=True)) for row in result.fetchall())
 
 
 def read_pandas(folder, config, split, files):
@@ -153,11 +153,11 @@ WAYS = {
 def main():
     way, folders = WAYS[sys.argv[1]], sys.argv[2:]
     names = ("pyarrow", "datasets", "polars", "duckdb", "pandas", "numpy")
-    said = []
+    lines = []
     for name in names:
         with contextlib.suppress(PackageNotFoundError):
-            said.append(f"{name} {version(name)}")
-    print(json.dumps({"versions": ", ".join(said)}), flush=True)
+            lines.append(f"{name} {version(name)}")
+    print(json.dumps({"versions": ", ".join(lines)}), flush=True)
     for folder in folders:
         digest = hashlib.sha256()
         name = os.sep.join(folder.split(os.sep)[-2:])

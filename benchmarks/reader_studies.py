@@ -29,7 +29,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 def ratings(rng: np.random.Generator, truth: npt.NDArray[np.int64], *, system: bool) -> FloatArray:
-    """Of two modalities (2, READERS, CASES) without a difference; the first is one system's where there is one."""
+    """Return ratings of two equal modalities (2, READERS, CASES); with a system, the first is its own."""
 
     def normal(variance: float, *shape: int) -> FloatArray:
         return math.sqrt(variance) * rng.standard_normal(shape)

@@ -4,7 +4,7 @@
 
 Builds a folder of every source and kind from phantom downloads (or takes those in `--folders`), makes a virtual
 environment for each reader from the package index (kept in `--venvs`), and lets each read every column of every table
-and decode every picture. A reader counts as reading a folder if its values have the same hash as those of the newest
+and decode every picture. A reader counts as reading a folder if its values have the same hash as with the newest
 pyarrow. Prints a Markdown table; exits with 1 if a reader fails.
 """
 
@@ -151,7 +151,7 @@ def environment(venvs: Path, reader: Reader) -> Path:
 
 
 def read(python: Path, way: str, folders: list[Path]) -> Iterator[dict[str, str]]:
-    """What a reader says of each folder: {"folder", "digest"} or {"folder", "error"}, and first its version."""
+    """Yield a reader's version, then {"folder", "digest"} or {"folder", "error"} per folder."""
     with tempfile.TemporaryDirectory() as cache:
         done = subprocess.run(
             [str(python), str(READ), way, *map(str, folders)],
@@ -179,13 +179,13 @@ def table(root: Path, venvs: Path, only: str) -> int:
         python = environment(venvs, reader)
         for way in reader.ways:
             versions, failed, n_read = "", [], 0
-            for said in read(python, way, folders):
-                if "versions" in said:
-                    versions = said["versions"]
-                elif "error" in said:
-                    failed.append(f"{said['folder']}: {said['error'][:90]}")
-                elif expected.setdefault(said["folder"], said["digest"]) != said["digest"]:
-                    failed.append(f"{said['folder']}: other values")
+            for answer in read(python, way, folders):
+                if "versions" in answer:
+                    versions = answer["versions"]
+                elif "error" in answer:
+                    failed.append(f"{answer['folder']}: {answer['error'][:90]}")
+                elif expected.setdefault(answer["folder"], answer["digest"]) != answer["digest"]:
+                    failed.append(f"{answer['folder']}: other values")
                 else:
                     n_read += 1
             n_failed += n_read != len(folders)

@@ -79,13 +79,13 @@ def rooms_of(package: str) -> dict[str, set[str]]:
         room = path.relative_to(folder).parts[0].removesuffix(".py")
         if room in {"__init__", *EVERYBODY}:
             continue
-        found = arrows.setdefault(room, set())
+        imports = arrows.setdefault(room, set())
         for node in statements(tree_of(path)):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.module:
                 names = [f"{node.module}.{alias.name}" for alias in node.names]
-            found |= {name.split(".")[1] for name in names if name.startswith(f"{package}.")}
-    return {room: {to for to in found if to in arrows and to != room} for room, found in arrows.items()}
+            imports |= {name.split(".")[1] for name in names if name.startswith(f"{package}.")}
+    return {room: {to for to in imports if to in arrows and to != room} for room, imports in arrows.items()}
 
 
 def shortest(arrows: dict[str, set[str]]) -> list[tuple[str, str]]:
@@ -99,9 +99,9 @@ def shortest(arrows: dict[str, set[str]]) -> list[tuple[str, str]]:
 
     return sorted(
         (room, to)
-        for room, found in arrows.items()
-        for to in found
-        if not any(to in reached(other, set()) for other in found - {to})
+        for room, imports in arrows.items()
+        for to in imports
+        if not any(to in reached(other, set()) for other in imports - {to})
     )
 
 

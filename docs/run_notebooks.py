@@ -92,14 +92,14 @@ def _command(line: str) -> str:
 def _figures() -> list[dict[str, Any]]:
     from matplotlib import pyplot
 
-    found = []
+    outputs = []
     for number in pyplot.get_fignums():
         image = io.BytesIO()
         pyplot.figure(number).savefig(image, format="png", dpi=80, bbox_inches="tight")
         data = {"image/png": base64.b64encode(image.getvalue()).decode(), "text/plain": ["<Figure>"]}
-        found.append({"output_type": "display_data", "data": data, "metadata": {}})
+        outputs.append({"output_type": "display_data", "data": data, "metadata": {}})
     pyplot.close("all")
-    return found
+    return outputs
 
 
 def _lines(text: str) -> list[str]:

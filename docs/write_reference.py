@@ -101,8 +101,8 @@ def _function(name: str, function: Any) -> str:
 
 def _call(name: str, function: Any) -> str:
     """The signature without types, over several lines."""
-    found = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in _parameters(function)]
-    text = str(inspect.Signature(found))
+    parameters = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in _parameters(function)]
+    text = str(inspect.Signature(parameters))
     if len(text) < 90:
         return f"rb.{name}{text}"
     lines = "".join(f"    {part},\n" for part in text[1:-1].split(", "))

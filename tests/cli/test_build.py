@@ -59,8 +59,8 @@ def test_studies_from_dicom_with_a_log_and_a_key(download: Path, tmp_path: Path)
     ],
 )
 def test_what_a_build_refuses(download: Path, tmp_path: Path, options: tuple[str, ...], message: str) -> None:
-    given = [option.format(tmp=tmp_path, download=download) for option in options]
-    done = build(download, "--out", tmp_path / "set", *given, expect=1)
+    formatted = [option.format(tmp=tmp_path, download=download) for option in options]
+    done = build(download, "--out", tmp_path / "set", *formatted, expect=1)
     assert message in done.stderr
     assert not (tmp_path / "set").exists()
     if "nih-boxes" in options:

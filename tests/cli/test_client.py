@@ -39,13 +39,15 @@ def script() -> Iterator[Callable[..., Script]]:
     running = []
 
     def start(*answers: Answer) -> Script:
-        told = Script(list(answers))
+        server_script = Script(list(answers))
 
         class Handler(BaseHTTPRequestHandler):
             def answer(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                told.requests.append((self.command, self.path, dict(self.headers), body))
-                status, headers, document = told.answers.pop(0) if len(told.answers) > 1 else told.answers[0]
+                server_script.requests.append((self.command, self.path, dict(self.headers), body))
+                status, headers, document = (
+                    server_script.answers.pop(0) if len(server_script.answers) > 1 else server_script.answers[0]
+                )
                 if status == 0:
                     self.close_connection = True
                     return
@@ -65,8 +67,8 @@ def script() -> Iterator[Callable[..., Script]]:
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         running.append(server)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        told.url = f"http://127.0.0.1:{server.server_port}"
-        return told
+        server_script.url = f"http://127.0.0.1:{server.server_port}"
+        return server_script
 
     yield start
     for server in running:
@@ -89,8 +91,8 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def send(told: Script, file: Path, **options: Any) -> dict[str, Any]:
-    return told.server("t0ken").submit(file, benchmark="chexlocalize", metadata=METADATA, **options)
+def send(server_script: Script, file: Path, **options: Any) -> dict[str, Any]:
+    return server_script.server("t0ken").submit(file, benchmark="chexlocalize", metadata=METADATA, **options)
 
 
 @pytest.mark.parametrize(
@@ -99,19 +101,19 @@ def send(told: Script, file: Path, **options: Any) -> dict[str, Any]:
 def test_what_passes_is_tried_again_under_the_same_key(
     script: Callable[..., Script], file: Path, failure: Answer
 ) -> None:
-    told = script(failure, failure, ok())
-    assert send(told, file)["id"] == ID
-    assert len(told.requests) == 3
-    assert len({headers["Idempotency-Key"] for _, _, headers, _ in told.requests}) == 1
-    assert all(body.count(b"x" * 200_000) == 1 for _, _, _, body in told.requests)
-    assert len(told.waited) == 2
-    assert 0.5 <= told.waited[0] <= 1 <= told.waited[1] <= 2
+    server_script = script(failure, failure, ok())
+    assert send(server_script, file)["id"] == ID
+    assert len(server_script.requests) == 3
+    assert len({headers["Idempotency-Key"] for _, _, headers, _ in server_script.requests}) == 1
+    assert all(body.count(b"x" * 200_000) == 1 for _, _, _, body in server_script.requests)
+    assert len(server_script.waited) == 2
+    assert 0.5 <= server_script.waited[0] <= 1 <= server_script.waited[1] <= 2
 
 
 def test_the_servers_pause_is_kept(script: Callable[..., Script]) -> None:
-    told = script(problem(429, "rate", **{"Retry-After": "17"}), ok())
-    told.server().submission(ID)
-    assert told.waited == [17]
+    server_script = script(problem(429, "rate", **{"Retry-After": "17"}), ok())
+    server_script.server().submission(ID)
+    assert server_script.waited == [17]
 
 
 @pytest.mark.parametrize(
@@ -126,18 +128,18 @@ def test_the_servers_pause_is_kept(script: Callable[..., Script]) -> None:
     ids=["quota", "tomorrow", "lint", "incident", "no problem document"],
 )
 def test_what_will_not_pass_is_told_at_once(script: Callable[..., Script], answer: Answer, status: int) -> None:
-    told = script(answer, ok())
+    server_script = script(answer, ok())
     with pytest.raises(LeaderboardError, match=str(status)) as caught:
-        told.server().submission(ID)
+        server_script.server().submission(ID)
     assert caught.value.kind == str(answer[2].get("type", "")).removeprefix("/problems/")
-    assert told.waited == []
+    assert server_script.waited == []
 
 
 def test_trying_ends(script: Callable[..., Script]) -> None:
-    told = script(BROKEN)
+    server_script = script(BROKEN)
     with pytest.raises(ConnectionError, match="no leaderboard answers"):
-        told.server().submission(ID)
-    assert len(told.requests) == 6
+        server_script.server().submission(ID)
+    assert len(server_script.requests) == 6
 
 
 def test_where_nobody_listens_nobody_is_asked_twice() -> None:
@@ -157,13 +159,13 @@ def test_progress_counts_the_bytes_of_the_file(script: Callable[..., Script], fi
 
 def test_what_ended_unscored_is_sent_again_under_a_new_key(script: Callable[..., Script], file: Path) -> None:
     for ended in ("withdrawn", "failed", "refused"):
-        told = script(ok(ended, is_new=False), ok())
-        assert send(told, file)["status"] == "queued"
-        keys = [headers["Idempotency-Key"] for _, _, headers, _ in told.requests]
+        server_script = script(ok(ended, is_new=False), ok())
+        assert send(server_script, file)["status"] == "queued"
+        keys = [headers["Idempotency-Key"] for _, _, headers, _ in server_script.requests]
         assert len(set(keys)) == 2
-    told = script(ok("scored", is_new=False))
-    assert send(told, file)["status"] == "scored"
-    assert len(told.requests) == 1
+    server_script = script(ok("scored", is_new=False))
+    assert send(server_script, file)["status"] == "scored"
+    assert len(server_script.requests) == 1
 
 
 def test_a_key_is_of_all_that_is_said(file: Path) -> None:
@@ -175,8 +177,10 @@ def test_a_key_is_of_all_that_is_said(file: Path) -> None:
 
 
 def test_following_ends_with_the_score(script: Callable[..., Script]) -> None:
-    told = script(ok(queue_position=2), ok(queue_position=2), BROKEN, ok(queue_position=1), ok("scoring"), ok("scored"))
-    states = [(d["status"], d.get("queue_position")) for d in told.server().follow(ID)]
+    server_script = script(
+        ok(queue_position=2), ok(queue_position=2), BROKEN, ok(queue_position=1), ok("scoring"), ok("scored")
+    )
+    states = [(d["status"], d.get("queue_position")) for d in server_script.server().follow(ID)]
     assert states == [("queued", 2), ("queued", 1), ("scoring", None), ("scored", None)]
 
 
@@ -187,9 +191,9 @@ def test_following_has_an_end(script: Callable[..., Script]) -> None:
 
 def test_a_redirect_is_not_followed_with_the_token(script: Callable[..., Script]) -> None:
     elsewhere = script(ok())
-    told = script((302, {"Location": elsewhere.url + "/api/v1/submissions/" + ID}, {"id": ID}))
+    server_script = script((302, {"Location": elsewhere.url + "/api/v1/submissions/" + ID}, {"id": ID}))
     with pytest.raises(ValueError, match="not a leaderboard"):
-        told.server("t0ken").submission(ID)
+        server_script.server("t0ken").submission(ID)
     assert elsewhere.requests == []
 
 

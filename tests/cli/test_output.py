@@ -26,18 +26,18 @@ def test_a_narrow_terminal_has_differences_whole(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verdict = Verdict("not equivalent", 0.5, "")
-    found = [
+    comparisons = [
         Comparison("f1", name, 0.5, 0.25, Estimate(0.25, -0.5, 1.0), 0.5, 60, 60, 0, "", Margin(0.05), verdict)
         for name in ("macro", "Enlarged Cardiomediastinum")
     ]
-    told = {}
+    lines_by_width = {}
     for width in (80, 200):
         monkeypatch.setattr(output, "_width", lambda *, wide=False, own=width: 10_000 if wide else own)
-        output.print_comparisons(found, "caption", what="A - B")
-        told[width] = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert " ".join(told[80][1]) == "finding A - B 95 % interval p verdict"
-    assert " ".join(told[80][-1]) == "Enlarged Cardiomediastinum 25.0 -50.0 to 100.0 0.500 not equivalent"
-    assert " ".join(told[200][-1]).startswith("Enlarged Cardiomediastinum 60 50.0 25.0 25.0 -50.0 to 100.0")
+        output.print_comparisons(comparisons, "caption", what="A - B")
+        lines_by_width[width] = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert " ".join(lines_by_width[80][1]) == "finding A - B 95 % interval p verdict"
+    assert " ".join(lines_by_width[80][-1]) == "Enlarged Cardiomediastinum 25.0 -50.0 to 100.0 0.500 not equivalent"
+    assert " ".join(lines_by_width[200][-1]).startswith("Enlarged Cardiomediastinum 60 50.0 25.0 25.0 -50.0 to 100.0")
 
 
 def test_short_work_is_silent_off_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -158,10 +158,10 @@ def test_lint_shows_every_problem_at_once_and_score_refuses_with_the_same(world:
     lines[1] = lines[1].replace("patient", "pateint")
     lines[4] = re.sub(r'"cell": ?"[A-H][1-8]"', '"cell": "Z9"', lines[4])
     file.write_text("\n".join(lines) + "\n")
-    shown = call("lint", file, world.folder, "--split", "holdout", expect=1).stdout
-    assert "chance.jsonl:2: error" in shown
-    assert "chance.jsonl:5: error" in shown
-    assert "Z9" in shown
+    printed = call("lint", file, world.folder, "--split", "holdout", expect=1).stdout
+    assert "chance.jsonl:2: error" in printed
+    assert "chance.jsonl:5: error" in printed
+    assert "Z9" in printed
     report = json.loads(call("lint", file, world.folder, "--split", "holdout", "--json", expect=1).stdout)
     assert {2, 5} <= {problem["line"] for problem in report["problems"]}
     refused = call("score", file, world.vault, "--split", "holdout", expect=1)

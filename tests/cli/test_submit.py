@@ -84,9 +84,9 @@ def test_submit_waits_and_prints_the_score_with_its_interval(live: Live, write_f
         result = live.run("submit", write_file(), "--benchmark", BENCHMARK)
     assert "47 (37 to 57)" in result.stdout
     assert "Fewer than 30 cases: Pneumothorax." in result.stdout
-    found = live.world.services.store.list_submissions()[0].id
-    assert f"{live.url}/entry?id={found}" in result.stdout
-    assert f"{found}: scored" in result.stderr
+    submission = live.world.services.store.list_submissions()[0].id
+    assert f"{live.url}/entry?id={submission}" in result.stdout
+    assert f"{submission}: scored" in result.stderr
     again = live.run("submit", write_file(), "--benchmark", BENCHMARK)
     assert "the same file was sent before" in again.stderr
 
@@ -103,11 +103,11 @@ def test_it_says_when_earlier_figures_are_shown(live: Live, write_file: WriteFil
 
 def test_without_waiting_it_tells_the_place_in_the_queue(live: Live, write_file: WriteFile) -> None:
     result = live.run("submit", write_file(), "--benchmark", BENCHMARK, "--no-wait")
-    found = live.world.services.store.list_submissions()[0].id
-    assert result.stdout.strip() == f"submission {found} is queued (position 1)"
-    assert live.run("status", found).stdout == result.stdout
-    document = json.loads(live.run("status", found, "--json").stdout)
-    assert (document["id"], document["queue_position"]) == (found, 1)
+    submission = live.world.services.store.list_submissions()[0].id
+    assert result.stdout.strip() == f"submission {submission} is queued (position 1)"
+    assert live.run("status", submission).stdout == result.stdout
+    document = json.loads(live.run("status", submission, "--json").stdout)
+    assert (document["id"], document["queue_position"]) == (submission, 1)
 
 
 def test_withdrawing(live: Live, write_file: WriteFile) -> None:
@@ -138,19 +138,19 @@ def test_a_receipt_is_checked_before_it_is_kept(live: Live, write_file: WriteFil
     with live.worker(0.47):
         live.run("submit", write_file(), "--benchmark", BENCHMARK)
     store = live.world.services.store
-    found = store.list_submissions()[0]
+    submission = store.list_submissions()[0]
     out = tmp_path / "receipt.json"
-    assert "404" in str(live.run("receipt", found.id, "--out", out, expect=1).exception)
+    assert "404" in str(live.run("receipt", submission.id, "--out", out, expect=1).exception)
     assert not out.exists()
     (tmp_path / "vault").mkdir(mode=0o700)
-    score = store.score_of(found.id)
+    score = store.score_of(submission.id)
     assert score is not None
     with store.write() as connection:
-        append(connection, Signer(tmp_path / "vault"), found, score)
-    assert "checked: that is the key that you trust" in live.run("receipt", found.id, "--out", out).stdout
-    assert json.loads(out.read_text())["receipt"]["submission"] == found.id
-    live.run("receipt", found.id, "--out", out, expect=2)
-    final = live.run("receipt", found.id, "--final", "--out", tmp_path / "final.json", expect=1)
+        append(connection, Signer(tmp_path / "vault"), submission, score)
+    assert "checked: that is the key that you trust" in live.run("receipt", submission.id, "--out", out).stdout
+    assert json.loads(out.read_text())["receipt"]["submission"] == submission.id
+    live.run("receipt", submission.id, "--out", out, expect=2)
+    final = live.run("receipt", submission.id, "--final", "--out", tmp_path / "final.json", expect=1)
     assert "404" in str(final.exception)  # there is no final part here
 
 

@@ -82,5 +82,5 @@ def open_fiftyone(folder: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     cvat, label_studio, fiftyone_folder = sys.argv[1:]
-    found = {"cvat": open_cvat(cvat), "label-studio": open_label_studio(label_studio)}
-    print(json.dumps({**found, "fiftyone": open_fiftyone(fiftyone_folder)}))  # noqa: T201
+    opened = {"cvat": open_cvat(cvat), "label-studio": open_label_studio(label_studio)}
+    print(json.dumps({**opened, "fiftyone": open_fiftyone(fiftyone_folder)}))  # noqa: T201

@@ -27,9 +27,9 @@ USAGE = {"served_models": ["model-a-2026"], "tokens_in": 10, "tokens_out": 4, "c
 def rows(table: str) -> dict[str, str]:
     """Item -> what is recorded, as Markdown."""
     cells = re.findall(r"^\| (\w+) \| [^|]+ \| (.+) \|$", table, re.MULTILINE)
-    found = {item: fact for item, fact in cells if item != "item"}
-    assert len(found) == len(cells) - 1, "an item twice"
-    return found
+    facts = {item: fact for item, fact in cells if item != "item"}
+    assert len(facts) == len(cells) - 1, "an item twice"
+    return facts
 
 
 def test_items_have_the_numbers_of_the_checklists() -> None:

@@ -35,14 +35,14 @@ def test_references_that_travel_score_as_themselves(form: str, built: Callable[[
     manifest, records = kind.questions.read_manifest(folder, "released"), kind.data.read_records(folder, "released")
     report = kind.predictions.lint(tmp_path / "back.jsonl", manifest, LintOptions(allow_missing=True))
     assert report.ok, report.render()
-    given = {(one.image_id, one.finding): one.mask for one in report.predictions}
+    expected = {(one.image_id, one.finding): one.mask for one in report.predictions}
     drawn = {
         (record.image_id, one.finding): one.rle
         for record in records
         for one in record.annotations
         if one.reader == "ground_truth" and one.area_px
     }
-    assert drawn.items() <= given.items()
+    assert drawn.items() <= expected.items()
 
 
 def test_labels_of_studies_that_travel(built: Callable[[str], Path], tmp_path: Path) -> None:
@@ -53,8 +53,10 @@ def test_labels_of_studies_that_travel(built: Callable[[str], Path], tmp_path: P
         from_form(form, tmp_path / form, folder, "released", tmp_path / f"{form}.jsonl")
         report = kind.predictions.lint(tmp_path / f"{form}.jsonl", kind.questions.read_manifest(folder, "released"))
         assert report.ok, report.render()
-        given = {one.study_id: set(one.labels) for one in report.predictions}
-        assert given == {record.study_id: set(record.labels) for record in kind.data.read_records(folder, "released")}
+        expected = {one.study_id: set(one.labels) for one in report.predictions}
+        assert expected == {
+            record.study_id: set(record.labels) for record in kind.data.read_records(folder, "released")
+        }
 
 
 def test_references_as_tables(built: Callable[[str], Path], tmp_path: Path) -> None:
@@ -63,8 +65,8 @@ def test_references_as_tables(built: Callable[[str], Path], tmp_path: Path) -> N
     with (tmp_path / "labels" / "labels.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     records = KINDS["findings"].data.read_records(folder, "released")
-    said = {row["study_id"]: {name for name, cell in row.items() if cell == "1"} for row in rows}
-    assert said == {record.study_id: set(record.labels) for record in records}
+    labels_by_study = {row["study_id"]: {name for name, cell in row.items() if cell == "1"} for row in rows}
+    assert labels_by_study == {record.study_id: set(record.labels) for record in records}
     folder = built("chexlocalize")
     lost = to_form("table", folder, "released", tmp_path / "boxes", with_pictures=False).lost
     assert "masks and contours, except for the boxes around them" in lost
@@ -107,8 +109,8 @@ def test_several_boxes_of_one_finding_become_one_prediction_and_that_is_said(wor
     document = {"images": [{"id": 1, "file_name": f"{image_id}.png"}], "categories": [{"id": 1, "name": finding}]}
     (tmp_path / "a.json").write_text(json.dumps({**document, "annotations": boxes}))
     done = from_form("coco", tmp_path / "a.json", world.folder, "released", tmp_path / "p.jsonl")
-    told = "1 times several boxes of one finding on one image: a prediction has one, the best-scored was kept"
-    assert done.lost == (told,)
+    message = "1 times several boxes of one finding on one image: a prediction has one, the best-scored was kept"
+    assert done.lost == (message,)
     assert json.loads((tmp_path / "p.jsonl").read_text())["box"] == [9, 1, 5, 5]
 
 
@@ -149,8 +151,8 @@ def test_references_of_one_reader_are_what_cocoeval_takes_for_the_truth(
     assert CliRunner().invoke(app, words).stdout.endswith("by ground_truth\n")
     truth = coco.COCO(out / "annotations.json")
     kept = ("image_id", "category_id", "segmentation")
-    found = truth.loadRes([{name: one[name] for name in kept} | {"score": 0.5} for one in truth.anns.values()])
-    judged = cocoeval.COCOeval(truth, found, "segm")
+    results = truth.loadRes([{name: one[name] for name in kept} | {"score": 0.5} for one in truth.anns.values()])
+    judged = cocoeval.COCOeval(truth, results, "segm")
     judged.evaluate()
     judged.accumulate()
     judged.summarize()

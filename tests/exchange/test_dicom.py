@@ -156,5 +156,5 @@ def test_a_checker_of_dicom_files_finds_no_error(tmp_path: Path) -> None:
     files = sorted(tmp_path.rglob("*.dcm"))
     assert len(files) == 2 + 3 + 2 + 3 + 2
     for file in files:
-        told = subprocess.run([str(CHECKER), str(file)], capture_output=True, encoding="latin-1", check=False).stderr
-        assert "Error" not in told, f"{file.name}: {told}"
+        report = subprocess.run([str(CHECKER), str(file)], capture_output=True, encoding="latin-1", check=False).stderr
+        assert "Error" not in report, f"{file.name}: {report}"

@@ -75,8 +75,8 @@ def known() -> Annotations:
     return annotations()
 
 
-def by_key(found: Annotations) -> set[str]:
-    return {repr(one) for one in (*found.drawings, *found.studies)}
+def by_key(read_back: Annotations) -> set[str]:
+    return {repr(one) for one in (*read_back.drawings, *read_back.studies)}
 
 
 def test_the_command_offers_the_forms_that_there_are() -> None:
@@ -171,15 +171,15 @@ def test_a_cvat_file_of_another_tool(tmp_path: Path) -> None:
   </image>
 </annotations>"""
     )
-    found = cvat.read(tmp_path / "export.xml", known())
-    mask, polygon, box, points = found.drawings
+    read_back = cvat.read(tmp_path / "export.xml", known())
+    mask, polygon, box, points = read_back.drawings
     expected = np.zeros((6, 4), dtype=bool)
     expected[3, 2] = expected[4, 1] = True  # rows of the box: 0 1 / 1 0
     assert mask.mask == encode_mask(expected)
     assert polygon.polygons == OUTLINED.polygons
     assert box.boxes == ((0.1, 1.0, 3.3, 1.0),)
     assert points.points == ((1.5, 2.5), (3.0, 0.25))
-    assert [(one.study_id, dict(one.values)) for one in found.studies] == [("s2", {"Edema": 1.0})]
+    assert [(one.study_id, dict(one.values)) for one in read_back.studies] == [("s2", {"Edema": 1.0})]
 
 
 def test_a_label_studio_export_of_another_person(tmp_path: Path) -> None:
@@ -420,10 +420,10 @@ def test_results_for_cocos_own_evaluation(tmp_path: Path) -> None:
     )
     assert lost == ["1 predictions have no score: results.json says 1 for them"]
     tool = tools.COCO(str(tmp_path / "annotations.json"))
-    found = tool.loadRes(str(tmp_path / "results.json"))
-    drawn = [found.annToMask(one).astype(bool) for one in found.anns.values()]
+    results = tool.loadRes(str(tmp_path / "results.json"))
+    drawn = [results.annToMask(one).astype(bool) for one in results.anns.values()]
     assert np.array_equal(drawn[0], RING)
-    assert [one["score"] for one in found.anns.values()] == [0.625, 1.0]
+    assert [one["score"] for one in results.anns.values()] == [0.625, 1.0]
     assert [image["file_name"] for image in tool.imgs.values()] == list(PICTURES.values())
     assert PICTURES[TALL.image_id] == "b.png"
 

@@ -25,18 +25,18 @@ def test_the_tools_that_the_forms_are_of_find_all_that_was_drawn(built: Callable
     records = KINDS["localization"].data.read_records(folder, "released")
     masks = [one.rle for record in records for one in record.annotations if one.rle is not None and one.area_px]
     n_pixels, n_points = int(pack_masks(masks).areas.sum()), sum(len(record.points) for record in records)
-    told = subprocess.run(
+    process = subprocess.run(
         [str(PYTHON), str(Path(__file__).with_name("own_tools.py")), *(str(tmp_path / form) for form in forms)],
         capture_output=True, text=True, check=True, timeout=300,
     )  # fmt: skip
-    found = json.loads(told.stdout.splitlines()[-1])
+    opened = json.loads(process.stdout.splitlines()[-1])
     called = {
         "cvat": ("mask", "points"),
         "label-studio": ("brushlabels", "keypointlabels"),
         "fiftyone": ("Detection", "Keypoint"),
     }
     for form, (mask, point) in called.items():
-        assert found[form]["images"] == len(records)
-        assert found[form]["foreground"] == n_pixels
-        assert found[form]["kinds"][mask] == len(masks)
-        assert found[form]["kinds"][point] == n_points
+        assert opened[form]["images"] == len(records)
+        assert opened[form]["foreground"] == n_pixels
+        assert opened[form]["kinds"][mask] == len(masks)
+        assert opened[form]["kinds"][point] == n_points

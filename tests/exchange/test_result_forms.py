@@ -35,8 +35,8 @@ def figure(**changes: Any) -> dict[str, Any]:
 
 
 def receipt(*figures: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    shown = [*figures] or [figure(), figure(finding="Edema", value="0.5", low="0.3", high=None, n="60-119")]
-    return make(released={"figures": shown}, **changes)
+    printed = [*figures] or [figure(), figure(finding="Edema", value="0.5", low="0.3", high=None, n="60-119")]
+    return make(released={"figures": printed}, **changes)
 
 
 SCORE: dict[str, Any] = {
@@ -144,8 +144,8 @@ def test_a_score_document_is_rounded_to_three_decimals_in_a_row() -> None:
 
 def test_names_in_markdown_are_text() -> None:
     rendered = MarkdownIt("gfm-like").render(markdown_table(of_receipt(receipt(model=HOSTILE))))
-    shown = HOSTILE.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    assert f"<td>{shown}</td>" in rendered
+    printed = HOSTILE.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    assert f"<td>{printed}</td>" in rendered
 
 
 def test_names_in_latex_are_text() -> None:
@@ -166,10 +166,10 @@ def test_latex_names_the_receipt() -> None:
 
 def test_figures_of_another_submission_are_said_to_be() -> None:
     held = of_receipt(receipt(shown_of="ab" * 16))
-    said = f"shown: submission {'ab' * 16}"
+    caveat = f"shown: submission {'ab' * 16}"
     (entry,) = yaml.safe_load(eval_results(held, dataset="lab/data"))
     for text in (entry["notes"], markdown_table(held), latex_table(held)):
-        assert said in text
+        assert caveat in text
 
 
 @pytest.mark.parametrize(

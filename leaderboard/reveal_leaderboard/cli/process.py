@@ -63,7 +63,7 @@ def run_server(application: FastAPI, host: str, port: int) -> None:
     """Serve until a signal ends it; the address is printed once it answers."""
     import uvicorn  # after confinement: threads started by libraries are bound by it too
 
-    class Server(uvicorn.Server):
+    class AnnouncingServer(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             if self.started:
@@ -81,7 +81,7 @@ def run_server(application: FastAPI, host: str, port: int) -> None:
         proxy_headers=False,
         timeout_keep_alive=75,  # longer than proxies keep theirs, else a request meets a connection that closes
     )
-    server = Server(config)
+    server = AnnouncingServer(config)
     with suppress(KeyboardInterrupt):  # raised once more after an orderly end
         server.run()
     if not server.started:
