@@ -73,7 +73,7 @@ def saliency(
     found = [found_maps(one, manifest, names) for one in ([maps] if _is_one(maps) else cast(Sequence[Maps], maps))]
     if not found:
         raise ArgumentError("maps", "must be a folder, or several", "none")
-    if tasks is not None and any(file.given is not None for one in found for file in one.files.values()):
+    if tasks is not None and any(file.array is not None for one in found for file in one.files.values()):
         raise ArgumentError("maps", "must be files for tasks to cut them", "arrays", ("tasks",))
     tuned = {name: one for name, one in (("threshold", threshold), ("gate", gate)) if isinstance(one, Tuned)}
     for name, given in tuned.items():

@@ -1,5 +1,5 @@
-"""Reader studies: several readers, several cases, one or more modalities, and what may be said beyond these readers.
+"""Reader studies: several readers, several cases, one or more modalities, and inference beyond these readers.
 
-:mod:`.study` reads a table of readings and makes figures of merit with their covariances, :mod:`.analysis` analyses
+:mod:`.study` parses a table of ratings and computes figures of merit with their covariances, :mod:`.analysis` analyses
 them after Obuchowski and Rockette.
 """

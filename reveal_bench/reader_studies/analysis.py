@@ -2,17 +2,17 @@
 
 Conventions
 -----------
-`figures` are figures of merit (n_modalities, n_readers), such as AUCs; `covariance` is that of their errors, which come
-from the cases, over modality x reader in row-major order. The model is figure = mean + modality + reader + modality x
-reader + error, and the errors of two figures have one of four covariances:
+`figures` are figures of merit (n_modalities, n_readers), such as AUCs; `covariance` is the covariance of their errors,
+which come from the cases, over modality x reader in row-major order. The model is figure = mean + modality + reader +
+modality x reader + error, and the errors of two figures have one of four covariances:
 
-* `variance`: of a figure with itself;
+* `variance`: the same figure;
 * `cov_1`: same reader, another modality;
 * `cov_2`: another reader, same modality;
 * `cov_3`: another reader, another modality.
 
-Each is a mean over the entries of its kind. ``cov_2 - cov_3``, and cov_2 of one modality, are taken as 0 where they are
-negative. What is a sample decides what a result may be said of:
+Each is a mean over the entries of its kind. ``cov_2 - cov_3``, and cov_2 of one modality, are taken as 0 if they are
+negative. The analysis depends on whether readers, cases or both are a sample:
 
 =========  =======  =============================================  ==========================================
 readers    cases    error of a mean square                         degrees of freedom
@@ -50,7 +50,7 @@ Sample = Literal["random", "fixed"]
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """Variances and covariances of the model; `reader` and `interaction` may come out negative, and are NaN for one."""
+    """Variances and covariances of the model; `reader` and `interaction` may be negative, NaN for one reader."""
 
     variance: float
     cov_1: float
@@ -62,7 +62,7 @@ class Components:
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """The mean figure of one modality over readers, from the readings of this modality alone."""
+    """The mean figure of one modality over readers, from its own ratings only."""
 
     modality: str
     estimate: Estimate
@@ -72,7 +72,7 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The mean figure of modality `a` minus that of `b`, with its 95 % interval and two-sided p."""
+    """The mean figure of modality `a` minus modality `b`, with its 95 % interval and two-sided p."""
 
     a: str
     b: str
@@ -82,9 +82,9 @@ class Difference:
     p: float
 
     def against(self, margin: float) -> str:
-        """Whether `a` is "non-inferior" to `b` or "inferior" by that margin; "not shown", and "-" without an interval.
+        """Return "non-inferior", "inferior" or "not shown" for `a` against `b` by a margin; "-" without an interval.
 
-        As of two systems, in :mod:`reveal_bench.evaluation.margin`.
+        The rule is the same as for two systems, in :mod:`reveal_bench.evaluation.margin`.
         """
         low, high = self.estimate.low, self.estimate.high
         if not low < high:
@@ -94,7 +94,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Analysis:
-    """What a reader study says.
+    """The result of a reader study.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class Analysis:
         second of `freedom` is infinite), both degrees of freedom, and p; NaN for one modality
     means : of every modality
     differences : of every pair of modalities
-    readers_are, cases_are : what is a sample
+    readers_are, cases_are : "random" for a sample, "fixed" otherwise
     """
 
     modalities: tuple[str, ...]
@@ -137,12 +137,12 @@ def analyse(
     figures : float array (n_modalities, n_readers)
     covariance : float array (n_modalities * n_readers, n_modalities * n_readers)
     modalities, readers : their names
-    readers_are, cases_are : whether they are a sample of those that the result is said of, or all of them
+    readers_are, cases_are : "random" if the result is about more of them than these, "fixed" if these are all
 
     Raises
     ------
     ValueError
-        If the shapes do not fit, a figure is undefined, there is no reader, or both readers and cases are fixed.
+        If shapes do not fit, a figure is undefined, readers are absent, or both readers and cases are fixed.
     ImportError
         If scipy is not installed.
     """
@@ -197,13 +197,14 @@ def _check(
         if kind not in ("random", "fixed"):
             raise ArgumentError(name, "must be 'random' or 'fixed'", repr(kind))
     if readers_are == cases_are == "fixed":
-        raise ArgumentError("readers_are", "or `cases_are` must be 'random': else nothing varies", "'fixed' for both")
+        rule = "or `cases_are` must be 'random': otherwise nothing varies"
+        raise ArgumentError("readers_are", rule, "'fixed' for both")
     if readers_are == "random" and len(readers) < 2:
-        raise ArgumentError("readers_are", "must be 'fixed' where there is one reader", repr(readers_are))
+        raise ArgumentError("readers_are", "must be 'fixed' for one reader", repr(readers_are))
 
 
 def _mean_covariances(matrix: FloatArray, t: int, r: int) -> tuple[float, float, float, float]:
-    """Variance, cov_1, cov_2 and cov_3; 0 where there is no such pair."""
+    """Return variance, cov_1, cov_2 and cov_3; 0 for a kind without pairs."""
     modality, reader = np.divmod(np.arange(t * r), r)
     same_modality, same_reader = modality[:, None] == modality, reader[:, None] == reader
     kinds = (same_modality & same_reader, ~same_modality & same_reader, same_modality & ~same_reader,
@@ -213,7 +214,7 @@ def _mean_covariances(matrix: FloatArray, t: int, r: int) -> tuple[float, float,
 
 
 def _mean_squares(figures: FloatArray) -> tuple[float, float, float]:
-    """Of modalities, of readers and of their interaction; NaN without degrees of freedom, 0 for the interaction."""
+    """Return mean squares of modalities, readers and interaction; without freedom, NaN and 0 for the interaction."""
     t, r = figures.shape
     of_modality, of_reader, mean = figures.mean(axis=1), figures.mean(axis=0), figures.mean()
     rest = figures - of_modality[:, None] - of_reader + mean
@@ -224,18 +225,18 @@ def _mean_squares(figures: FloatArray) -> tuple[float, float, float]:
 
 
 def _freedom(error: float, mean_square: float, own: float) -> float:
-    """Degrees of freedom of Hillis; infinite where readers differ by rounding alone."""
+    """Return Hillis's degrees of freedom; infinite if readers only differ by rounding."""
     return error**2 / (mean_square**2 / own) if mean_square > _ROUNDING * error else math.inf
 
 
 _ROUNDING = 1e-12
-"""Share of a variance below which a part of it is none: of readers whose figures are the same."""
+"""Fraction of a variance below which a part counts as 0: readers' figures are then equal."""
 
 
 def _mean_of(
     i: int, name: str, figures: FloatArray, matrix: FloatArray, readers_are: Sample, cases_are: Sample
 ) -> Mean:
-    """Of modality `i`, from its own readings."""
+    """Return the mean of modality `i`, from its own ratings."""
     r = figures.shape[1]
     own = matrix[i * r : (i + 1) * r, i * r : (i + 1) * r]
     variance, _, cov_2, _ = _mean_covariances(own, 1, r)
@@ -258,7 +259,7 @@ def _difference(a: str, b: str, value: float, error: float, freedom: float) -> D
 
 
 def _reach(error: float, freedom: float) -> float:
-    """Half of a 95 % interval by Student's t; NaN without an error, where readings say nothing of others."""
+    """Return half of a 95 % interval by Student's t; NaN without an error, which allows no inference."""
     stats = scipy_stats()
     if error**2 < _ROUNDING:
         return math.nan
@@ -266,7 +267,7 @@ def _reach(error: float, freedom: float) -> float:
 
 
 def _upper_tail(f: float, numerator: int, denominator: float) -> float:
-    """p of an F, which is a chi square over its degrees of freedom where the denominator has infinitely many."""
+    """Return p of an F, which is chi square over its degrees of freedom if the denominator has infinitely many."""
     if math.isnan(f):
         return math.nan
     stats = scipy_stats()
@@ -276,7 +277,7 @@ def _upper_tail(f: float, numerator: int, denominator: float) -> float:
 
 
 def scipy_stats() -> ModuleType:
-    """``scipy.stats``, or a sentence that says how it is installed."""
+    """Return ``scipy.stats``, or raise an ImportError that says how to install it."""
     try:
         from scipy import stats
     except ImportError:

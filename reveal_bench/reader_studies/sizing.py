@@ -2,17 +2,17 @@
 
 Conventions
 -----------
-The variances and covariances of a pilot study with n cases (:class:`~.analysis.Components`) foretell those of a study
-with other cases of the same kind: covariances of errors are ``n / n_cases`` times the pilot's, the interaction of
-modality and reader stays as it is. With r planned readers and ``shared = cov_2 - cov_3``, 0 where that is negative,
+The variances and covariances of a pilot study with n cases (:class:`~.analysis.Components`) predict a study with other
+cases of the same kind: covariances of errors are ``n / n_cases`` times the pilot's, the interaction of modality and
+reader stays the same. With r planned readers and ``shared = cov_2 - cov_3``, or 0 if that is negative,
 
-* ``MS = interaction + n / n_cases (variance - cov_1 - shared)`` is what MS(TR) will be on average;
-* the error of a mean square and its degrees of freedom are those of :mod:`.analysis`, with this for MS(TR);
+* ``MS = interaction + n / n_cases (variance - cov_1 - shared)`` is the expected MS(TR);
+* the error of a mean square and its degrees of freedom follow from it as in :mod:`.analysis`;
 * the difference over its standard error ``sqrt(2 error / r)`` follows a noncentral t, whose noncentrality is the true
   difference over that standard error (with a margin, the true difference plus the margin).
 
-Power is the probability that the two-sided test at .05 says that the modalities differ, in either direction; with a
-margin, that the 95 % interval lies above minus the margin. The study compares two modalities and is fully crossed. A
+Power is the probability that the two-sided test at 0.05 finds a difference of the modalities, in either direction; with
+a margin, that the 95 % interval is above minus the margin. The study compares two modalities and is fully crossed. A
 negative interaction counts as 0.
 
 Source: Hillis, Obuchowski and Berbaum (2011), Academic Radiology 18.
@@ -30,18 +30,18 @@ from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.reader_studies.analysis import Components, Sample, scipy_stats
 
 MOST_CASES = 2000
-"""More cases than these are not looked for: so many films are rarely read by every reader twice."""
+"""Limit of the search: every reader rarely reads more images twice."""
 _ALPHA = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Pilot:
-    """What a planned study is foretold from.
+    """The pilot study from which a planned study is predicted.
 
     Attributes
     ----------
     components, n_cases : variances of a study, and the number of its cases
-    n_read : modalities with which a reader reads a case: one where the other is a system
+    n_read : modalities with which a reader reads a case: one if the other is a system
     """
 
     components: Components
@@ -68,7 +68,7 @@ class Pilot:
         return self.components.variance - self.components.cov_1 - self._shared()
 
     def errors(self, n_readers: int, n_cases: IntArray, target: Target) -> tuple[FloatArray, FloatArray]:
-        """Error of a mean square in studies with so many cases, and its degrees of freedom."""
+        """Return the error of a mean square in studies with `n_cases`, and its degrees of freedom."""
         share = self.n_cases / n_cases
         shared = share * self._shared()
         mean_square = max(self.components.interaction, 0.0) + share * self._of_one_reading()
@@ -80,11 +80,11 @@ class Pilot:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a study is to show, and of whom.
+    """The difference that a study should show, and its population.
 
     Attributes
     ----------
-    difference : true difference of the modalities; None is 0, which a margin alone asks for
+    difference : true difference of the modalities; None is 0, which needs a margin
     margin : how much worse than the second the first modality may be; None for a test that they differ
     readers_are, cases_are : as in :func:`~.analysis.analyse`
     """
@@ -99,17 +99,17 @@ class Target:
             if getattr(self, name) not in ("random", "fixed"):
                 raise ArgumentError(name, "must be 'random' or 'fixed'", repr(getattr(self, name)))
         if self.readers_are == self.cases_are == "fixed":
-            rule = "or `cases_are` must be 'random': else nothing varies"
+            rule = "or `cases_are` must be 'random': otherwise nothing varies"
             raise ArgumentError("readers_are", rule, "'fixed' for both", ("cases_are",))
         if self.margin is None:
             if self.difference is None or not 0 < abs(self.difference) < math.inf:
-                rule = "must be the true difference that the study is to show, such as 0.05, or `margin` must be given"
+                rule = "must be the true difference that the study should show, such as 0.05, or `margin` must be given"
                 raise ArgumentError("difference", rule, self.difference, ("margin",))
             return
         if not 0 < self.margin < math.inf:
             raise ArgumentError("margin", "must be above 0", self.margin)
         if not -self.margin < self.true_difference < math.inf:
-            rule = "must be above minus the margin: no study shows that what is worse by the margin is non-inferior"
+            rule = "must be above minus the margin: a study cannot show that a modality worse by it is non-inferior"
             raise ArgumentError("difference", rule, self.difference)
 
     @property
@@ -124,9 +124,9 @@ class Planned:
 
     Attributes
     ----------
-    n_readers, n_cases : every reader reads every case with each modality; no cases where too many would be needed
-    n_readings : by all readers, with each modality that readers read with
-    power : probability that the study shows what it is to show
+    n_readers, n_cases : every reader reads every case with each modality; None if too many cases would be needed
+    n_readings : ratings by all readers, with each modality that they use
+    power : probability that the study shows the difference
     error, freedom, noncentrality : standard error of the difference, degrees of freedom, and of the noncentral t
     """
 
@@ -140,17 +140,17 @@ class Planned:
 
 
 def power_of(pilot: Pilot, target: Target, *, n_readers: int, n_cases: int) -> Planned:
-    """What a study with so many readers and cases may hope for."""
+    """Return the study with these numbers of readers and cases, and its power."""
     return _planned(pilot, target, n_readers, np.array([n_cases], np.int64))[0]
 
 
 def fewest_cases(pilot: Pilot, target: Target, *, n_readers: int, power: float = 0.8) -> Planned:
-    """The study with so many readers and the fewest cases that has the power; without cases if none up to MOST_CASES.
+    """Return the study with these readers and the fewest cases that reach the power, up to MOST_CASES.
 
-    The power of that one is then the one with MOST_CASES.
+    If none reaches it, the study has no number of cases, and its power is that of MOST_CASES.
     """
     if not 0 < power < 1:
-        raise ArgumentError("power", "must lie between 0 and 1, such as 0.8", power)
+        raise ArgumentError("power", "must be between 0 and 1, such as 0.8", power)
     studies = _planned(pilot, target, n_readers, np.arange(2, MOST_CASES + 1, dtype=np.int64))
     enough = next((study for study in studies if study.power >= power), None)
     return enough or replace(studies[-1], n_cases=None, n_readings=None)
@@ -177,7 +177,7 @@ def _planned(pilot: Pilot, target: Target, n_readers: int, n_cases: IntArray) ->
 
 
 def _power(noncentrality: FloatArray, freedom: FloatArray, *, is_two_sided: bool) -> FloatArray:
-    """Chance that a noncentral t lies above the 97.5th percentile of t; two-sided, or below its negative."""
+    """Return the probability of a noncentral t above the 97.5th percentile of t; two-sided, also below its negative."""
     stats = scipy_stats()
     if np.isinf(freedom).all():
         critical = stats.norm.ppf(1 - _ALPHA / 2)

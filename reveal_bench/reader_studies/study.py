@@ -1,33 +1,33 @@
-"""A table of readings, and figures of merit with the covariance of their errors.
+"""A table of ratings, and figures of merit with the covariance of their errors.
 
 Conventions
 -----------
-A reading is what one reader said of one case with one modality: a score, which is larger the surer the reader is, or 0
-or 1. The truth of a case is 0 or 1. A study is fully crossed: every reader reads every case with every modality, once.
-Where it is said beforehand, readers may read different cases, each the same ones with every modality: then a figure is
-that of the cases that its reader read. Errors come from the cases, and their covariance is the jackknife's, patients
-left out one after another: a patient may have several cases, and readers without a common patient have none.
+A rating is one reader's score of one case with one modality: larger for more confidence, or 0 or 1. The truth of a case
+is 0 or 1. A study is fully crossed: every reader reads every case with every modality, once. With `partly_crossed`,
+readers may read different cases, each reader the same ones with every modality: a figure then covers the cases that its
+reader read. Errors come from the cases, and their covariance is the jackknife's over patients: a patient may have
+several cases, and readers without a common patient have a covariance of 0.
 
 ================  ====================================================================================================
 figure of merit   of one reader and modality
 ================  ====================================================================================================
-``auc``           area under the empirical ROC curve: the share of pairs of a case with and a case without in which the
-                  one with has the higher score, equal ones counting half
-``lroc``          area under the empirical LROC curve: the same share, in which a case with whose finding the reader did
-                  not locate has never the higher score
-``sensitivity``   share of the cases with that were called 1
-``specificity``   share of the cases without that were called 0
-``accuracy``      share of all cases that were called what they are
+``auc``           area under the empirical ROC curve: the proportion of pairs of a positive and a negative case in which
+                  the positive one has the higher score, ties counting half
+``lroc``          area under the empirical LROC curve: the same proportion, in which a positive case whose finding the
+                  reader did not locate never has the higher score
+``sensitivity``   proportion of the positive cases that were called 1
+``specificity``   proportion of the negative cases that were called 0
+``accuracy``      proportion of all cases that were called correctly
 ``kappa``         Cohen's kappa of the reader and the truth
-``hit_rate``      mean of the scores, which are 0 or 1; the truth plays no part
+``hit_rate``      mean of the scores, which are 0 or 1; the truth is not used
 ================  ====================================================================================================
 
-A system beside the readers is compared with them by :func:`beside_readers`: it becomes a modality of its own, in which
-every reader says what the system says. The analysis of that study is the one of the readers' differences from the
-system, with the same interval and p, since nothing of the system varies from reader to reader.
+A system is compared with readers by :func:`beside_readers`: it becomes a modality of its own, in which every reader has
+the system's ratings. The analysis of that study equals the analysis of the readers' differences from the system, with
+the same interval and p, since the system does not vary from reader to reader.
 
-Readers of different cases are analysed with the same formulas: the mean covariance of all pairs of readers, zeros too,
-is what their mean figure needs (marginal means, Hillis 2014).
+Readers of different cases are analysed with the same formulas: their mean figure needs the mean covariance of all pairs
+of readers, including zeros (marginal means, Hillis 2014).
 
 Source: Hillis, Berbaum and Metz (2008), Academic Radiology 15; Hanley and McNeil (1982), Radiology 143; Hillis (2014),
 Statistics in Medicine 33; Chakraborty (2017), Observer Performance Methods for Diagnostic Imaging, chapter 22.
@@ -47,22 +47,22 @@ from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 
 COLUMNS = {"reader": "reader", "case": "case", "modality": "modality", "score": "score", "truth": "truth",
            "patient": "patient", "located": "located"}  # fmt: skip
-"""What is read from which column; `modality`, `truth`, `patient` and `located` may be missing."""
+"""Field -> its column; `modality`, `truth`, `patient` and `located` may be missing."""
 _MOST_TOLD = 10
 
 
 @dataclass(frozen=True)
 class ReaderStudy:
-    """A study.
+    """The ratings of a reader study.
 
     Attributes
     ----------
-    modalities, readers, cases : names, in the order in which they come
+    modalities, readers, cases : names, in order of appearance
     scores : float array (n_modalities, n_readers, n_cases), NaN where a reader did not read a case
     truth : int array (n_cases,), 0 or 1; all -1 if the table has none
     patients : int array (n_cases,), code of each case's patient
-    located : bool array of the shape of `scores`, whether the reader found the place, of cases with; None where nothing
-        was said of places
+    located : bool array of the shape of `scores`, True if the reader located the finding of a positive case; None
+        without that column
     """
 
     modalities: tuple[str, ...]
@@ -77,19 +77,19 @@ class ReaderStudy:
 def read_study(
     rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | None = None, *, partly_crossed: bool = False
 ) -> ReaderStudy:
-    """Read a long table: a row per reader, case and modality.
+    """Parse a long table: a row per reader, case and modality.
 
     Parameters
     ----------
-    rows : with the columns of :data:`COLUMNS`; one modality, and every case its own patient, where a column is missing
+    rows : with the columns of :data:`COLUMNS`; without those columns, one modality, and every case its own patient
     columns : name in :data:`COLUMNS` -> what the table calls it
-    partly_crossed : whether readers may have read different cases
+    partly_crossed : allow readers to have read different cases
 
     Raises
     ------
     ValueError
-        If a column is missing, a score or truth is not a number, a case has two truths or patients, a reading is there
-        twice, or one is missing: with the first of them.
+        If a column is missing, a score or truth is not a number, a case has two truths or patients, or a rating is
+        duplicated or missing; the message names the first.
     """
     named = {**COLUMNS, **_checked(columns or {})}
     if not rows:
@@ -197,12 +197,12 @@ def _crossed(
 
 
 def beside_readers(study: ReaderStudy, system: str) -> ReaderStudy:
-    """The study of two modalities: what `system`, one of the readers so far, says, and what all others say.
+    """Return the study of two modalities: `system`, so far one of the readers, and all other readers.
 
     Raises
     ------
     ValueError
-        If there is no such reader or nobody else, or the readers read with several modalities.
+        If `system` is not a reader or the only one, or the readers read with several modalities.
     """
     if system not in study.readers:
         raise ArgumentError("system", f"must be one of the readers {', '.join(study.readers)}", repr(system))
@@ -227,7 +227,7 @@ def beside_readers(study: ReaderStudy, system: str) -> ReaderStudy:
 
 
 def figures_of(study: ReaderStudy, merit: str) -> tuple[FloatArray, FloatArray]:
-    """Figures of merit (n_modalities, n_readers), and the covariance of their errors over modality x reader.
+    """Return figures of merit (n_modalities, n_readers), and the covariance of their errors over modality x reader.
 
     Raises
     ------
@@ -269,7 +269,7 @@ Figure = Callable[[FloatArray, IntArray, IntArray, int], tuple[float, FloatArray
 
 
 def _auc(scores: FloatArray, truth: IntArray, patients: IntArray, n_patients: int) -> tuple[float, FloatArray]:
-    """The area, and the areas without each patient: what its cases won and lost is taken away."""
+    """Return the area, and the areas without each patient, whose pairs are subtracted."""
     with_, without = np.flatnonzero(truth == 1), np.flatnonzero(truth == 0)
     n_with, n_without = (np.bincount(patients[part], minlength=n_patients) for part in (with_, without))
     ranked = np.sort(scores[without]), np.sort(scores[with_])
@@ -290,7 +290,7 @@ def _auc(scores: FloatArray, truth: IntArray, patients: IntArray, n_patients: in
 
 
 def _of_counts(statistic: Callable[[FloatArray], FloatArray]) -> Figure:
-    """A figure of the counts of called and true: (..., called, true) -> value."""
+    """Return a figure of merit of the counts of called and true: (..., called, true) -> value."""
 
     def figure(scores: FloatArray, truth: IntArray, patients: IntArray, n_patients: int) -> tuple[float, FloatArray]:
         place = 4 * patients + 2 * scores.astype(np.int64) + np.maximum(truth, 0)
@@ -316,11 +316,11 @@ def _kappa(counts: FloatArray) -> FloatArray:
 
 FIGURES: dict[str, Figure] = {
     "auc": _auc,
-    "lroc": _auc,  # of scores that places count in
+    "lroc": _auc,  # with scores of unlocated findings at minus infinity
     "sensitivity": _of_counts(lambda c: _share(c[..., 1, 1], c[..., :, 1].sum(axis=-1))),
     "specificity": _of_counts(lambda c: _share(c[..., 0, 0], c[..., :, 0].sum(axis=-1))),
     "accuracy": _of_counts(lambda c: _share(c[..., 0, 0] + c[..., 1, 1], c.sum(axis=(-2, -1)))),
     "kappa": _of_counts(_kappa),
     "hit_rate": _of_counts(lambda c: _share(c[..., 1, :].sum(axis=-1), c.sum(axis=(-2, -1)))),
 }
-"""Figure of merit -> what makes it, and it without each patient."""
+"""Figure of merit -> its function, which also gives it without each patient."""

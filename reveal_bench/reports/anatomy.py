@@ -115,10 +115,10 @@ def plausible_shares(regions: Regions, structures: tuple[str, ...], grid: Grid) 
 
 
 def _shares(regions: Regions, structures: tuple[str, ...], grid: Grid) -> FloatArray | None:
-    found = [regions.structure(name) for name in structures]
-    if None in found:
+    outlines = [regions.structure(name) for name in structures]
+    if None in outlines:
         return None
-    inside = [contour for contours in found for contour in contours or ()]
+    inside = [contour for contours in outlines for contour in contours or ()]
     # What covers the lungs is taken away as the difference of two unions: no dense mask, and no rounding. On a lateral
     # the lungs lie beside the heart, on both sides of it.
     is_covered = structures == _LUNGS and "lung_right" in regions.contours
@@ -193,21 +193,21 @@ def read_anatomy(path: Path) -> dict[str, Regions]:
         If the file cannot be read.
     """
     path = Path(path)
-    found: dict[str, Regions] = {}
+    regions_by_image: dict[str, Regions] = {}
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):
             if not line.strip():
                 continue
             try:
                 image_id, regions = _read_line(line)
-                if image_id in found:
+                if image_id in regions_by_image:
                     _refuse("image_id", "must occur only once", image_id)
             except ValueError as error:
                 raise ValueError(f"{path.name}, line {number}: {error}") from None
-            found[image_id] = regions
-    if not found:
+            regions_by_image[image_id] = regions
+    if not regions_by_image:
         raise ValueError(f"{path.name}: must hold a line per image, got none")
-    return found
+    return regions_by_image
 
 
 def _read_line(line: str) -> tuple[str, Regions]:
@@ -227,17 +227,17 @@ def _read_line(line: str) -> tuple[str, Regions]:
         _refuse("size", f"must be at most {MAX_PIXELS} pixels", size)
     if not isinstance(regions, dict) or not regions:
         _refuse("regions", "must have at least one region", regions)
-    contours = {name: _read_region(name, drawn) for name, drawn in regions.items()}
+    contours = {name: _read_region(name, region) for name, region in regions.items()}
     return image_id, Regions((size[0], size[1]), contours)
 
 
-def _read_region(name: str, drawn: Any) -> Polygons:
+def _read_region(name: str, region: Any) -> Polygons:
     if name not in REGIONS:
         raise ArgumentError("regions", f"must be among {', '.join(REGIONS)}", hint(name[:60], REGIONS))
     field = f"regions.{name}"
-    if not isinstance(drawn, list) or not drawn or not all(isinstance(part, list) and part for part in drawn):
-        _refuse(field, "must be a contour [[x, y], ...], or a list of contours", drawn)
-    several = drawn if isinstance(drawn[0][0], list) else [drawn]
+    if not isinstance(region, list) or not region or not all(isinstance(part, list) and part for part in region):
+        _refuse(field, "must be a contour [[x, y], ...], or a list of contours", region)
+    several = region if isinstance(region[0][0], list) else [region]
     return tuple(_read_contour(field, contour) for contour in several)
 
 

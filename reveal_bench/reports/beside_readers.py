@@ -50,13 +50,13 @@ def figures_of_decreases(comparisons: Sequence[Comparison], model: str, referenc
         Without matplotlib.
     """
     check_extra("matplotlib")
-    drawn = []
+    figures = []
     for metric in dict.fromkeys(one.metric for one in comparisons):
         rows = [_row(one) for one in in_printed_order(comparisons) if one.metric == metric]
         kinds = _KINDS[: 1 + max(own[0][0] for _, own in rows)]
         title = METRICS[metric].title
         axis = f"Relative decrease of the {METRICS[metric].in_words} (%)"
-        drawn.append(
+        figures.append(
             Illustration(
                 f"decrease_{metric}",
                 f"{title}: decrease from {reference} to {model}",
@@ -65,7 +65,7 @@ def figures_of_decreases(comparisons: Sequence[Comparison], model: str, referenc
                 partial(forest, rows, axis=axis, scale=100, kinds=kinds, rule=(0.0, "no difference")),
             )
         )
-    return drawn
+    return figures
 
 
 def figures_of_both(
@@ -81,17 +81,17 @@ def figures_of_both(
     check_extra("matplotlib")
     kinds = list(estimates)
     aurocs = {e.finding: e.value for e in estimates[kinds[-1]] if e.metric == "auroc" and not math.isnan(e.value)}
-    figures = {(k, e.metric, e.finding): e for k, name in enumerate(kinds) for e in estimates[name]}
-    drawn = []
+    by_key = {(k, e.metric, e.finding): e for k, name in enumerate(kinds) for e in estimates[name]}
+    figures = []
     for metric in dict.fromkeys(one.metric for one in comparisons):
         rows = []
         for one in in_printed_order(comparisons):
-            own = [figures[k, metric, one.finding] for k in range(len(kinds)) if one.metric == metric]
+            own = [by_key[k, metric, one.finding] for k in range(len(kinds)) if one.metric == metric]
             if own:
                 beside = f" (AUROC{NBSP}{aurocs[one.finding]:.2f})" if one.finding in aurocs else ""
                 rows.append((_name(one) + beside, list(enumerate(own))))
         title = METRICS[metric].title
-        drawn.append(
+        figures.append(
             Illustration(
                 f"both_{metric}",
                 f"{title} of {' and '.join(kinds)}",
@@ -100,7 +100,7 @@ def figures_of_both(
                 partial(forest, rows, axis=f"{title} (%)", scale=100, kinds=kinds, ends=(0.0, 100.0)),
             )
         )
-    return drawn
+    return figures
 
 
 def _name(one: Comparison) -> str:
@@ -168,9 +168,9 @@ def figure_of_shapes(shapes: Sequence[MaskShape], findings: Sequence[str]) -> Il
         Without matplotlib.
     """
     check_extra("matplotlib")
-    drawn = [name for name in findings if any(shape.finding == name for shape in shapes)]
+    names = [name for name in findings if any(shape.finding == name for shape in shapes)]
     values = {
-        feature: [[float(getattr(s, feature)) for s in shapes if s.finding == name] for name in drawn]
+        feature: [[float(getattr(s, feature)) for s in shapes if s.finding == name] for name in names]
         for feature in FEATURES
     }
     return Illustration(
@@ -178,7 +178,7 @@ def figure_of_shapes(shapes: Sequence[MaskShape], findings: Sequence[str]) -> Il
         "Shapes of the references",
         "Median, quartiles and 5th to 95th percentile of four features of the reference masks, per finding.",
         "Per finding, the distribution of the number of instances, size, elongation and irrectangularity.",
-        partial(_draw_shapes, drawn, values),
+        partial(_draw_shapes, names, values),
     )
 
 
@@ -195,7 +195,7 @@ def _draw_shapes(names: Sequence[str], values: dict[str, list[list[float]]], wid
             low = (n_rows - row - 1) * (high + _GAP) + _GAP - 8
             axes = place_axes(figure, left + column * (panel + 6), low, panel, high)
             scale = 100 if feature == "size" else 1
-            own = [[scale * value for value in given if value == value] for given in values[feature]]
+            own = [[scale * value for value in features if value == value] for features in values[feature]]
             axes.boxplot(
                 own, orientation="horizontal", whis=(5, 95), showfliers=False, widths=0.6, patch_artist=True,
                 positions=range(len(names)), medianprops={"color": INK}, manage_ticks=False,
@@ -241,11 +241,11 @@ def choose_cases(ious: Mapping[Pair, tuple[float, float]]) -> list[ExampleCase]:
 
 
 def _each_another(cases: Sequence[ExampleCase], most: int, *, ahead: bool) -> list[ExampleCase]:
-    found: dict[str, ExampleCase] = {}
+    by_finding: dict[str, ExampleCase] = {}
     for one in cases:
-        if (one.model > one.human) == ahead and one.model != one.human and len(found) < most:
-            found.setdefault(one.finding, one)
-    return list(found.values())
+        if (one.model > one.human) == ahead and one.model != one.human and len(by_finding) < most:
+            by_finding.setdefault(one.finding, one)
+    return list(by_finding.values())
 
 
 def films_of(
@@ -257,38 +257,40 @@ def films_of(
 ) -> Custom:
     """The films of the cases; `systems` are the predictions of model and readers by name."""
     by_image = {record.image_id: record for record in records}
-    answers = [(name, {(p.image_id, p.finding): p for p in given}) for name, given in systems.items()]
+    answers = [(name, {(p.image_id, p.finding): p for p in predictions}) for name, predictions in systems.items()]
     pictures = _pictures(folder, split, [one.image_id for one in cases])
-    shown = []
+    examples = []
     for one in cases:
         record, pair = by_image[one.image_id], (one.image_id, one.finding)
         reference = record.reference(one.finding)
-        drawn = [
+        drawings = [
             FindingDrawing(
                 1, one.finding, "reference", True, rles=[reference.rle] if reference and reference.rle else []
             )
         ]
-        for number, (name, given) in enumerate(answers, start=2):
-            answer = given.get(pair)
+        for number, (name, predictions) in enumerate(answers, start=2):
+            answer = predictions.get(pair)
             if answer is not None:
                 masks = [] if answer.mask is None else [answer.mask]
-                drawn.append(FindingDrawing(number, one.finding, name, False, rles=masks, points=list(answer.points)))
-        film = render_image(pictures.get(one.image_id), record.width, record.height, drawn)
+                drawings.append(
+                    FindingDrawing(number, one.finding, name, False, rles=masks, points=list(answer.points))
+                )
+        film = render_image(pictures.get(one.image_id), record.width, record.height, drawings)
         names = list(systems)
         caption = f"IoU {100 * one.model:.0f} % of {names[0]}, {100 * one.human:.0f} % of {names[1]}"
         spoken = f"Radiograph with {one.finding} as drawn by the reference, {names[0]} and {names[1]}"
-        shown.append(Example([one.finding], [ExampleImage(film, caption, spoken, legend_of(drawn))]))
-    return Custom("examples", {"rows": shown, "has_layer": bool(shown)})
+        examples.append(Example([one.finding], [ExampleImage(film, caption, spoken, legend_of(drawings))]))
+    return Custom("examples", {"rows": examples, "has_layer": bool(examples)})
 
 
 def _pictures(folder: Path, split: str, image_ids: Sequence[str]) -> dict[str, bytes]:
     """image_id -> bytes of its picture; those whose pixels are withheld are not there."""
     import pyarrow.parquet as pq
 
-    found = {}
+    images = {}
     for shard in split_shards(folder, "localization", split):
         table = pq.read_table(shard, columns=["image_id", "image"], filters=[("image_id", "in", list(image_ids))])
         for row in table.to_pylist():
             if row["image"] is not None and row["image"]["bytes"] is not None:
-                found[row["image_id"]] = row["image"]["bytes"]
-    return found
+                images[row["image_id"]] = row["image"]["bytes"]
+    return images

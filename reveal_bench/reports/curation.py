@@ -222,12 +222,12 @@ def shown_values(counts: Mapping[str, int]) -> tuple[list[str], int]:
     >>> shown_values({"F": 50, "M": 45, "unknown": 5})
     (['F'], 50)
     """
-    shown = [value for value, n in counts.items() if n >= SMALL]
-    shown.sort(key=lambda value: -counts[value])
+    listed = [value for value, n in counts.items() if n >= SMALL]
+    listed.sort(key=lambda value: -counts[value])
     rest = sum(n for n in counts.values() if n < SMALL)
-    while 0 < rest < SMALL and shown:
-        rest += counts[shown.pop()]
-    return shown, rest
+    while 0 < rest < SMALL and listed:
+        rest += counts[listed.pop()]
+    return listed, rest
 
 
 def merged_numbers(counts: Mapping[int, int]) -> list[tuple[str, int]]:
@@ -288,12 +288,12 @@ def _without_path(engine: str) -> str:
 
 def _agreement(curated: Curated) -> Section:
     key, title = "agreement", "Agreement of the readers"
-    found = curated.agreement
-    if found is None:
+    agreement = curated.agreement
+    if agreement is None:
         return section(key, title, SOURCE, Note("Not done here.", "There are no votes in this curation, or not yet."))
-    parts: list[Part] = [kappa_sentence(found), kappa_table(found), share_table(found)]
-    parts += _labels(curated, found["labels"])
-    ordered = sorted(found["readers"], key=lambda one: (-one["n_studies"], one["reader"]))
+    parts: list[Part] = [kappa_sentence(agreement), kappa_table(agreement), share_table(agreement)]
+    parts += _labels(curated, agreement["labels"])
+    ordered = sorted(agreement["readers"], key=lambda one: (-one["n_studies"], one["reader"]))
     rows = [
         (f"Reader {i}", f"{one['n_studies']:,}", interval(one["kappa"], 2)) for i, one in enumerate(ordered, start=1)
     ]
@@ -305,12 +305,14 @@ def _agreement(curated: Curated) -> Section:
 def _labels(curated: Curated, labels: Sequence[Mapping[str, Any]]) -> list[Part]:
     """Kappa per label, of those that enough of the released studies have."""
     released = curated.prevalence(RELEASED)
-    shown = [one for one in labels if released.get(one["label"], 0) >= SMALL and one["kappa"]["value"] is not None]
-    if not shown:
+    shown_labels = [
+        one for one in labels if released.get(one["label"], 0) >= SMALL and one["kappa"]["value"] is not None
+    ]
+    if not shown_labels:
         return [Text(f"Agreement on single labels is shown of those with at least {SMALL} released studies: none yet.")]
-    rows = [(one["label"], interval(one["kappa"], 2)) for one in shown]
+    rows = [(one["label"], interval(one["kappa"], 2)) for one in shown_labels]
     caption = f"As Table S3: labels with at least {SMALL} released studies; kappa is of all studies that were read"
-    drawing = forest_of_labels(shown, name="agreement_labels", with_ac1=False)
+    drawing = forest_of_labels(shown_labels, name="agreement_labels", with_ac1=False)
     return [drawing, PageTable(("Finding", "Cohen’s kappa"), rows, caption=caption)]
 
 
@@ -331,15 +333,15 @@ def _who(curated: Curated) -> Section:
         blocks.append(_block(TITLES[name], counts[0], counts[1], sizes))
     balance = curated.balance or {"facts": (), "rule": None}
     facts = [one for one in balance["facts"] if one["name"] not in VOCABULARIES]
-    shown = [one for one in facts if _folded(one["name"]) in map(_folded, ACQUISITION)]
-    for one in shown:
+    shown_facts = [one for one in facts if _folded(one["name"]) in map(_folded, ACQUISITION)]
+    for one in shown_facts:
         counts = [{_value(two["category"]): int(two[half]) for two in one["categories"]} for half in HALVES]
         blocks.append(_block(column_name(one["name"]), counts[0], counts[1], sizes))
     if blocks:
         parts.append(TableBlock("", blocks))
     elif not facts:
         parts.append(Note("Nothing is known of patients and acquisition.", "The split was made without such a table."))
-    n_left_out = len(facts) - len(shown)
+    n_left_out = len(facts) - len(shown_facts)
     if n_left_out:
         which = "1 other column" if n_left_out == 1 else f"{n_left_out:,} other columns"
         parts.append(Text(f"{which} of the table of facts: left out here.", is_note=True))
@@ -353,15 +355,15 @@ def _folded(name: str) -> str:
 
 
 def _block(name: str, released: Mapping[str, int], holdout: Mapping[str, int], sizes: Mapping[str, int]) -> PageTable:
-    shown, rest = shown_values(released)
+    values, rest = shown_values(released)
     rows = [
         (WORDS.get(value, value), share(released[value], sizes[RELEASED]), band(holdout[value], sizes[HOLDOUT]))
-        for value in shown
+        for value in values
     ]
     if rest:
-        n_others = sum(n for value, n in holdout.items() if value not in shown)
+        n_others = sum(n for value, n in holdout.items() if value not in values)
         of = share(rest, sizes[RELEASED]) if rest >= SMALL else FEW
-        rows.append(("all others" if shown else "any", of, band(n_others, sizes[HOLDOUT])))
+        rows.append(("all others" if values else "any", of, band(n_others, sizes[HOLDOUT])))
     return PageTable((name, "Released", "Holdout"), rows, caption=name, is_caption_shown=False)
 
 
@@ -385,13 +387,13 @@ def _findings(curated: Curated) -> Section:
         return section(key, title, source, Note("Not done.", "There is no released half yet."))
     counts = curated.prevalence(RELEASED)
     ordered = sorted(REVEAL_LABELS, key=lambda label: -(counts[label] if counts[label] >= SMALL else 0))
-    shown = {label: counts[label] if counts[label] >= SMALL else None for label in ordered}
+    shown_counts = {label: counts[label] if counts[label] >= SMALL else None for label in ordered}
     kinds = [f"Released, n = {len(own):,}"]
     prevalence = count_bars(
         "prevalence",
         "Released studies with each finding",
         "As Figure 3 of paper 004.",
-        [(label, (n,)) for label, n in shown.items()],
+        [(label, (n,)) for label, n in shown_counts.items()],
         kinds,
         hidden=FEW,
     )

@@ -34,23 +34,23 @@ _WORDS = ((0.2, "slight"), (0.4, "fair"), (0.6, "moderate"), (0.8, "substantial"
 def draw_agreement(curated: Curated) -> Section:
     """Everything about agreement, for the maintainers."""
     key, title = "agreement", "Agreement of the readers"
-    found = curated.agreement
-    if found is None:
+    agreement = curated.agreement
+    if agreement is None:
         return section(key, title, SOURCE, Note("Not done.", curated.missing("consensus")))
-    parts: list[Part] = [kappa_sentence(found), kappa_table(found), share_table(found)]
-    lists = found["counts"]
+    parts: list[Part] = [kappa_sentence(agreement), kappa_table(agreement), share_table(agreement)]
+    lists = agreement["counts"]
     parts.append(Text(
         f"{lists['with_majority_list']:,} of {lists['studies']:,} studies have a majority’s list of labels; in"
         f" {lists['majority_differs_from_suggested']:,} of them it differs from the suggested one."
     ))  # fmt: skip
-    labels = _sorted(found["labels"])
-    parts += [forest_of_labels(labels), _label_table(labels), _label_file(labels), *_readers(found["readers"])]
+    labels = _sorted(agreement["labels"])
+    parts += [forest_of_labels(labels), _label_table(labels), _label_file(labels), *_readers(agreement["readers"])]
     return section(key, title, SOURCE, *parts)
 
 
-def kappa_sentence(found: Mapping[str, Any]) -> Text:
+def kappa_sentence(agreement: Mapping[str, Any]) -> Text:
     """The pooled kappa in words."""
-    pooled = found["answers"]["two_categories"]
+    pooled = agreement["answers"]["two_categories"]
     if pooled["value"] is None:
         return Text("Cohen’s kappa of readers with the majority is undefined: they do not differ in anything.")
     words = f"Cohen’s kappa of a reader with the majority of the study’s readers is {interval(pooled)}: "
@@ -74,24 +74,24 @@ def landis_koch(kappa: float) -> str:
     return next((word for end, word in _WORDS if kappa <= end), "almost perfect")
 
 
-def kappa_table(found: Mapping[str, Any]) -> PageTable:
+def kappa_table(agreement: Mapping[str, Any]) -> PageTable:
     """The four ways to count."""
     rows = []
     for key, words in WAYS.items():
-        one = found["answers"][key]
+        one = agreement["answers"][key]
         word = "" if one["value"] is None else landis_koch(one["value"])
         rows.append((words, interval(one), word, f"{one['n']:,}", f"{one['n_undefined']:,}"))
     heads = ("Compared", "Cohen’s kappa [95 % interval]", "Word", "Votes", "Without majority")
     return PageTable(heads, rows, caption="A reader’s vote and the majority’s")
 
 
-def share_table(found: Mapping[str, Any]) -> PageTable:
+def share_table(agreement: Mapping[str, Any]) -> PageTable:
     """Studies by how many readers agreed to all."""
     rows = []
-    for one in reversed(found["shares"]):
+    for one in reversed(agreement["shares"]):
         n_studies = "undefined" if one["value"] is None else f"{round(one['value'] * one['n']):,}"
         rows.append((f"{one['finding']} “agree all”", n_studies, f"{interval(one, 1, scale=100)} %"))
-    n = max((one["n"] for one in found["shares"]), default=0)
+    n = max((one["n"] for one in agreement["shares"]), default=0)
     return PageTable(
         ("Readers", "Studies", "Share [95 % interval]"),
         rows,
@@ -110,12 +110,12 @@ def forest_of_labels(
         rows.append((label, list(enumerate(map(_estimate, own)))))
     kinds = ("Cohen’s kappa", "Gwet’s AC1") if with_ac1 else ("Cohen’s kappa",)
     n = next((one["kappa"]["n"] for one in labels if one["label"] != POOLED), 0)
-    said = "; ".join(f"{row}: {', '.join(number(e.value) for _, e in own)}" for row, own in rows)
+    listed = "; ".join(f"{row}: {', '.join(number(e.value) for _, e in own)}" for row, own in rows)
     return Illustration(
         name,
         f"Agreement on each label, {n:,} lists of readers",
         "Lines: 95 % intervals.",
-        f"{' and '.join(kinds)} per label with 95 % intervals. {said}.",
+        f"{' and '.join(kinds)} per label with 95 % intervals. {listed}.",
         lambda width: forest(rows, width, axis=f"{' or '.join(kinds)} (no unit)", kinds=kinds, ends=_scale(rows)),
     )
 

@@ -126,8 +126,8 @@ def read_curated(folder: CurationFolder) -> Curated:
 
 
 def _json(folder: CurationFolder, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(folder.path(name).read_text(encoding="utf-8"))
-    return found
+    document: dict[str, Any] = json.loads(folder.path(name).read_text(encoding="utf-8"))
+    return document
 
 
 def _placed(folder: CurationFolder) -> list[Placed]:

@@ -54,25 +54,25 @@ def draw_demographics(curated: Curated) -> Section:
             plain.append((name, word, a, b, a + b))
     heads = ("", f"Released, {n_is(sizes[RELEASED])}", f"Holdout, {n_is(sizes[HOLDOUT])}",
              f"Total, {n_is(sum(sizes.values()))}", "Test", "p value", "Std. diff.")  # fmt: skip
-    shown = PageTable(heads, rows, caption="Studies and their share of the half", groups=groups, inside=inside)
+    table = PageTable(heads, rows, caption="Studies and their share of the half", groups=groups, inside=inside)
     note = "Tests and standardized differences are explained below Table S2." if tests else (
         "Not tested in this version; what is known of the balance of its halves is said below."
     )  # fmt: skip
     file = Csv.of("demographics", ("characteristic", "category", *HALVES, "total"), tuple(plain))
-    return section(key, title, source, shown, Text(note, is_note=True), file)
+    return section(key, title, source, table, Text(note, is_note=True), file)
 
 
 def draw_balance(curated: Curated) -> Section:
     """Table S2, the rule by which the halves were drawn, and a plot of the standardized differences."""
     key, title, source = "balance", "Acquisition and balance of the halves", "As Table S2 of paper 004, section 3"
-    found = curated.balance
-    if found is None:
+    balance = curated.balance
+    if balance is None:
         return section(key, title, source, Note("Not done.", _not_balanced(curated)))
-    facts = [one for one in found["facts"] if one["name"] not in VOCABULARIES]
-    columns_ = [*found["facts"], *found["labels"]]
-    parts: list[Part] = [*_rule(found["rule"]), _summary(found["counts"]), _love(found)]
+    facts = [one for one in balance["facts"] if one["name"] not in VOCABULARIES]
+    columns_ = [*balance["facts"], *balance["labels"]]
+    parts: list[Part] = [*_rule(balance["rule"]), _summary(balance["counts"]), _love(balance)]
     if facts:
-        blocks = [_block(one, found["counts"]) for one in facts]
+        blocks = [_block(one, balance["counts"]) for one in facts]
         parts.append(TableBlock("Acquisition, value by value", blocks))
     else:
         parts.append(Note("No acquisition data.", "The split was made without a table of facts about acquisition."))
@@ -112,7 +112,7 @@ def draw_findings(curated: Curated) -> Section:
         [(findings_words(n), (fewer[n], others[n])) for n in fewer],
         kinds,
     )
-    shown = PageTable(
+    table = PageTable(
         ("Finding", "Released", "Holdout", "Total"),
         [(label, share(released[label], sizes[0]), share(holdout[label], sizes[1]),
           share(released[label] + holdout[label], sum(sizes))) for label in ordered],
@@ -120,7 +120,7 @@ def draw_findings(curated: Curated) -> Section:
     )  # fmt: skip
     counted = Csv.of("prevalence", ("label", *HALVES), tuple((one, released[one], holdout[one]) for one in ordered))
     numbers = Csv.of("findings_per_study", ("findings", *HALVES), tuple((n, fewer[n], others[n]) for n in fewer))
-    return section(key, title, source, prevalence, shown, per_study, counted, numbers)
+    return section(key, title, source, prevalence, table, per_study, counted, numbers)
 
 
 def count_bars(
@@ -133,10 +133,10 @@ def count_bars(
     hidden: str = "",
 ) -> Illustration:
     """Numbers of studies as bars, a row per name and a bar per half; None is written as `hidden`."""
-    given = [(row, [ValueBar(n, hidden if n is None else f"{n:,}") for n in values]) for row, values in rows]
-    said = "; ".join(f"{row}: {' and '.join(bar.words for bar in values)}" for row, values in given)
-    alt = f"Bars of studies. {' and '.join(kinds)}: {said}."
-    return Illustration(name, title, caption, alt, lambda width: bars(given, width, axis="Studies", kinds=kinds))
+    bar_rows = [(row, [ValueBar(n, hidden if n is None else f"{n:,}") for n in values]) for row, values in rows]
+    listed = "; ".join(f"{row}: {' and '.join(bar.words for bar in values)}" for row, values in bar_rows)
+    alt = f"Bars of studies. {' and '.join(kinds)}: {listed}."
+    return Illustration(name, title, caption, alt, lambda width: bars(bar_rows, width, axis="Studies", kinds=kinds))
 
 
 def findings_words(n: int | str) -> str:
@@ -212,8 +212,8 @@ def _tested(one: Mapping[str, Any] | None) -> tuple[str, str, str]:
 
 
 def _difference(one: Mapping[str, Any]) -> str:
-    found = largest_difference(one)
-    return "∞" if found is not None and math.isinf(found) else number(found)
+    difference = largest_difference(one)
+    return "∞" if difference is not None and math.isinf(difference) else number(difference)
 
 
 def _rule(rule: Mapping[str, Any]) -> list[Part]:
@@ -229,15 +229,15 @@ def _rule(rule: Mapping[str, Any]) -> list[Part]:
     if rule["draws_looked_at"] > rule["best_of"]:
         many = f"{len(rule['history']):,} times, with {rule['draws_looked_at']:,} draws together"
         parts.append(Note("The split was asked for more than once:", f"{many}.", is_warning=True))
-    shown = ", ".join("∞ or undefined" if value is None else number(value) for value in values)
+    listed = ", ".join("∞ or undefined" if value is None else number(value) for value in values)
     if len(values) > 1:
-        parts.append(_draws(values, rule["taken"], shown))
-    parts.append(Text(f"Values of the draws in order: {shown}.", is_note=True))
+        parts.append(_draws(values, rule["taken"], listed))
+    parts.append(Text(f"Values of the draws in order: {listed}.", is_note=True))
     rows = tuple((i, value, i == rule["taken"]) for i, value in enumerate(values, start=1))
     return [*parts, Csv.of("draws", ("draw", "largest_difference", "taken"), rows)]
 
 
-def _draws(values: Sequence[float | None], taken: int, shown: str) -> Illustration:
+def _draws(values: Sequence[float | None], taken: int, listed: str) -> Illustration:
     """The criterion in every draw, on one scale."""
     rows = [
         ("All draws", [(1, _estimate(value)) for value in values if value is not None]),
@@ -247,7 +247,7 @@ def _draws(values: Sequence[float | None], taken: int, shown: str) -> Illustrati
         "draws",
         f"The criterion in all {len(values):,} draws",
         f"Number {taken:,} was taken.",
-        f"A mark per draw; number {taken} was taken. Values in order: {shown}.",
+        f"A mark per draw; number {taken} was taken. Values in order: {listed}.",
         lambda width: forest(rows, width, axis="Largest absolute standardized difference (no unit)"),
     )
 
@@ -264,21 +264,21 @@ def _summary(counts: Mapping[str, Any]) -> Text:
     return Text(words)
 
 
-def _love(found: Mapping[str, Any]) -> Illustration:
+def _love(balance: Mapping[str, Any]) -> Illustration:
     """Absolute standardized differences, facts and labels each from the largest down."""
 
     def size(one: Mapping[str, Any]) -> float:
         value = largest_difference(one)
         return -1.0 if value is None else value
 
-    facts, labels = (sorted(found[part], key=size, reverse=True) for part in ("facts", "labels"))
+    facts, labels = (sorted(balance[part], key=size, reverse=True) for part in ("facts", "labels"))
     names = {"n_labels": "Number of findings", "n_agree_all": "Readers who agreed to all"}
     rows = [(column_name(one["name"]), [(0, _estimate(largest_difference(one)))]) for one in facts]
     rows += [(names.get(one["name"], one["name"]), [(1, _estimate(largest_difference(one)))]) for one in labels]
     finite = [size(one) for one in [*facts, *labels] if math.isfinite(size(one))]
     step = 0.1 if max(finite, default=0) <= 1 else 0.5
     end = max(math.ceil(max(finite, default=0) / step + 0.2), 3) * step
-    n = found["counts"]["studies"]
+    n = balance["counts"]["studies"]
     sizes = ((row, own[0][1].value) for row, own in rows)
     listed = "; ".join(f"{row}: {'infinite' if value == math.inf else number(value)}" for row, value in sizes)
     return Illustration(

@@ -64,14 +64,14 @@ def find_stages(counts: Mapping[str, Counts | None], *, is_public: bool = False)
 
 def unbalanced(stages: Sequence[Stage]) -> list[str]:
     """Where a stage less what left it is not the next one."""
-    found = []
+    gaps = []
     for one, after in pairwise(stages):
         if one.n is not None and after.n is not None and one.n - sum(n for _, n in one.leaving) != after.n:
-            found.append(f"{one.title} to {after.title}")
+            gaps.append(f"{one.title} to {after.title}")
     last = stages[-1]
     if last.halves and last.n != sum(n for _, n in last.halves):
-        found.append(f"{last.title} to its halves")
-    return found
+        gaps.append(f"{last.title} to its halves")
+    return gaps
 
 
 def _reports(counts: Counts | None) -> Stage:
@@ -123,9 +123,9 @@ def _strata_public(strata: Sequence[tuple[int, Counts]]) -> list[str]:
     """Strata of fewer than SMALL together with those below them."""
     groups = [(n, n, int(one["drawn"])) for n, one in strata]
     while len(groups) > 1 and groups[-1][2] < SMALL:
-        (low, _, drawn), (_, high, more) = groups[-2:]
-        groups[-2:] = [(low, high, drawn + more)]
-    return [f"{_labels(a) if a == b else f'{a} to {b} labels'}: {drawn:,}" for a, b, drawn in groups]
+        (low, _, n), (_, high, more) = groups[-2:]
+        groups[-2:] = [(low, high, n + more)]
+    return [f"{_labels(a) if a == b else f'{a} to {b} labels'}: {n:,}" for a, b, n in groups]
 
 
 def _read(assigned: Counts | None, votes: Counts | None, agreed: Counts | None, selected: Counts | None) -> Stage:
@@ -192,7 +192,7 @@ def _labels(n: int) -> str:
 def draw_flow(stages: Sequence[Stage]) -> Illustration:
     """Boxes below one another, what leaves beside them; :attr:`Stage.halves` at the foot."""
     title = "From the reports to the two halves"
-    return Illustration("flow", title, "", _described(stages), lambda width: _drawn(stages, width))
+    return Illustration("flow", title, "", _stages_text(stages), lambda width: _draw_stages(stages, width))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ class _Box:
         return 1.15 * LINE * len(self.lines) + 3.2
 
 
-def _drawn(stages: Sequence[Stage], width: float) -> Figure:
+def _draw_stages(stages: Sequence[Stage], width: float) -> Figure:
     main, gap = (0.56, 10.0) if width == WIDE else (0.54, 4.0)
     main *= width
     boxes: list[_Box] = []
@@ -279,13 +279,13 @@ def _words(stage: Stage, width: float) -> tuple[tuple[str, bool], ...]:
     return (*lines, *((line, False) for words in stage.lines for line in wrap(words, width).split("\n")))
 
 
-def _described(stages: Sequence[Stage]) -> str:
+def _stages_text(stages: Sequence[Stage]) -> str:
     """The diagram in words."""
     parts = []
     for stage in stages:
-        shown = "not done" if stage.n is None else f"{stage.n:,}"
+        count = "not done" if stage.n is None else f"{stage.n:,}"
         more = "; ".join([*stage.lines, *(f"leaving, {why}: {n:,}" for why, n in stage.leaving if n)])
-        parts.append(f"{stage.title}: {shown}{f' ({more})' if more else ''}.")
+        parts.append(f"{stage.title}: {count}{f' ({more})' if more else ''}.")
         parts += [f"{half}: {n:,}." for half, n in stage.halves]
     return " ".join(parts)
 
@@ -304,9 +304,9 @@ def draw_steps(curated: Curated) -> Section:
     heads: tuple[str, ...] = ("Step", "Status", "By reveal-bench", "Why")
     if not any(state.why for state in curated.states.values()):
         heads, rows = heads[:3], [row[:3] for row in rows]
-    shown = PageTable(heads, rows, caption="Steps of this curation")
+    table = PageTable(heads, rows, caption="Steps of this curation")
     seed = Text(f"Every random choice comes from the seed {curated.seed} of this curation folder.", is_note=True)
-    return section("steps", "What is done", "Curation folder; not in the paper", shown, seed)
+    return section("steps", "What is done", "Curation folder; not in the paper", table, seed)
 
 
 def draw_flow_section(curated: Curated) -> Section:
@@ -357,7 +357,7 @@ def draw_extraction(curated: Curated) -> Section:
         ("Studies", f"{counts['studies']:,} of {counts['patients']:,} patients"),
         ("Labels suggested", f"{counts['ok']:,}"),
         ("Quarantined", f"{counts['quarantined']:,}"),
-        *_asked(counts.get("engine") or {}),
+        *_engine_rows(counts.get("engine") or {}),
     ]
     parts: list[Part] = [PageTable(("", ""), rows, caption="How the reports were read")]
     if counts["quarantined"]:
@@ -378,7 +378,7 @@ def draw_extraction(curated: Curated) -> Section:
     return section(key, title, source, *parts)
 
 
-def _asked(counts: Mapping[str, Any]) -> list[tuple[object, ...]]:
+def _engine_rows(counts: Mapping[str, Any]) -> list[tuple[object, ...]]:
     """What a model was asked; of other engines their counts as they are."""
     names = {
         "answers": "Answers used", "refused_answers": "Answers refused",
@@ -389,14 +389,14 @@ def _asked(counts: Mapping[str, Any]) -> list[tuple[object, ...]]:
     }  # fmt: skip
     rows: list[tuple[object, ...]] = []
     for name, value in counts.items():
-        shown = value
+        text = value
         if isinstance(value, list):
-            shown = ", ".join(str(one) for one in value) or "not said"
+            text = ", ".join(str(one) for one in value) or "not said"
         elif isinstance(value, int):
-            shown = f"{value:,}"
+            text = f"{value:,}"
         elif value is None:
-            shown = "unknown: no prices were given" if name == "cost" else "not said"
-        rows.append((names.get(name, name.replace("_", " ").capitalize()), shown))
+            text = "unknown: no prices were given" if name == "cost" else "not said"
+        rows.append((names.get(name, name.replace("_", " ").capitalize()), text))
     return rows
 
 

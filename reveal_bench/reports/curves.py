@@ -48,7 +48,7 @@ def confidence_figures(judged: CalibrationResult) -> list[Illustration]:
     """
     check_extra("matplotlib")
     event = judged.confidences.event
-    drawn = [
+    figures = [
         Illustration(
             "reliability",
             "Reliability",
@@ -65,7 +65,7 @@ def confidence_figures(judged: CalibrationResult) -> list[Illustration]:
         ),
     ]
     if judged.benefits:
-        drawn.append(
+        figures.append(
             Illustration(
                 "net_benefit",
                 "Net benefit",
@@ -74,7 +74,7 @@ def confidence_figures(judged: CalibrationResult) -> list[Illustration]:
                 lambda width: _benefit(judged, width),
             )
         )
-    return drawn
+    return figures
 
 
 def _reliability(judged: CalibrationResult, width: float) -> Figure:
@@ -150,7 +150,7 @@ def detection_figures(systems: Mapping[str, Curves]) -> list[Illustration]:
         Without matplotlib.
     """
     check_extra("matplotlib")
-    drawn = [
+    figures = [
         Illustration(
             "froc",
             "FROC",
@@ -169,7 +169,7 @@ def detection_figures(systems: Mapping[str, Curves]) -> list[Illustration]:
         ),
     ]
     if any(curves.sizes for curves in systems.values()):
-        drawn.append(
+        figures.append(
             Illustration(
                 "sizes",
                 "Sensitivity by size of lesions",
@@ -179,7 +179,7 @@ def detection_figures(systems: Mapping[str, Curves]) -> list[Illustration]:
                 lambda width: _sizes(systems, width),
             )
         )
-    return drawn
+    return figures
 
 
 def _looks(systems: Mapping[str, Curves]) -> list[tuple[str, Paint]]:
@@ -261,10 +261,10 @@ def _precision(systems: Mapping[str, Curves], width: float) -> Figure:
         is_high = any((y[x > 50] > 60).any() for x, y in (np.asarray(line.get_data()) for line in axes.lines))
         for i, (system, paint) in enumerate(looks):
             if name in systems[system].average_precision:
-                told = f"AP {100 * systems[system].average_precision[name]:.1f}"
+                label = f"AP {100 * systems[system].average_precision[name]:.1f}"
                 place: dict[str, Any] = {"ha": "right", "va": "top", "transform": axes.transAxes}
                 height = (0.35 if is_high else 0.95) - 0.13 * i  # where the curves leave room
-                axes.text(0.97, height, told, color=paint.colour, fontsize=7, **place)
+                axes.text(0.97, height, label, color=paint.colour, fontsize=7, **place)
         axes.set_ylim(0, 100)
 
     names = [MACRO, *dict.fromkeys(name for curves in systems.values() for name in curves.precision)]
@@ -277,9 +277,9 @@ def _precision(systems: Mapping[str, Curves], width: float) -> Figure:
 
 def _sizes(systems: Mapping[str, Curves], width: float) -> Figure:
     looks = _looks(systems)
-    found = [one for curves in systems.values() for one in curves.sizes]
-    sizes = list(dict.fromkeys(one.size for one in sorted(found, key=lambda one: _by_size(one.size))))
-    names = list(dict.fromkeys(one.finding for one in found))
+    strata = [one for curves in systems.values() for one in curves.sizes]
+    sizes = list(dict.fromkeys(one.size for one in sorted(strata, key=lambda one: _by_size(one.size))))
+    names = list(dict.fromkeys(one.finding for one in strata))
 
     def draw(axes: Axes, name: str) -> None:
         for i, (system, paint) in enumerate(looks):
@@ -353,15 +353,15 @@ def read_curves(path: Path) -> dict[str, TuningCurve]:
     for finding in dict.fromkeys(row["finding"] for row in rows):
         own = [row for row in rows if row["finding"] == finding]
         try:
-            chosen = [float(row["threshold"]) for row in own if row["is_best"] == "1"]
-            if len(chosen) > 1:
-                raise ValueError(chosen)
+            best = [float(row["threshold"]) for row in own if row["is_best"] == "1"]
+            if len(best) > 1:
+                raise ValueError(best)
             tried, *figures = (
                 [float(row[name] or "nan") for row in own] for name in ("threshold", "value", "low", "high")
             )
             values, lows, highs = figures
             curves[finding] = TuningCurve(
-                own[0]["metric"], tried, values, lows, highs, next(iter(chosen), None), int(own[0]["n_cases"])
+                own[0]["metric"], tried, values, lows, highs, next(iter(best), None), int(own[0]["n_cases"])
             )
         except ValueError:
             rule = "must have numbers, and one best threshold per finding at most"
@@ -397,8 +397,8 @@ def figure_of_curves(curves: Mapping[str, TuningCurve], name: str, words: str, a
 def _draw_curves(curves: Mapping[str, TuningCurve], x: str, metric: Metric, width: float) -> Figure:
     is_share = metric.high < math.inf
     factor, y = (100, f"{metric.title} (%)") if is_share else (1, f"{metric.title} (pixels, or mm)")
-    drawn = [value for one in curves.values() for value in (*one.values, *one.highs) if not math.isnan(value)]
-    top = 1.05 * factor * max(drawn, default=1.0)
+    values_shown = [value for one in curves.values() for value in (*one.values, *one.highs) if not math.isnan(value)]
+    top = 1.05 * factor * max(values_shown, default=1.0)
 
     def draw(axes: Axes, curve: TuningCurve) -> None:
         tried = [100 * number for number in curve.thresholds]

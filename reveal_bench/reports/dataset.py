@@ -146,16 +146,16 @@ def render_report(folder: Path, *, split: str | None = None, progress: Progress 
         raise ArgumentError("split", f"must be one with references in {folder} ({', '.join(tables)})", repr(split))
     if split is not None:
         tables = {split: tables[split]}
-    chosen = ExampleSampler(opened)
-    tallies = {name: _counted(opened, name, files, chosen, progress) for name, files in tables.items()}
+    sampler = ExampleSampler(opened)
+    tallies = {name: _counted(opened, name, files, sampler, progress) for name, files in tables.items()}
     _count_ratings(opened, tallies)
-    shown = [example(row, opened, chosen.keys[row[opened.kind.key]]) for files in tables.values()
-             for row in chosen.rows(files)]  # fmt: skip
-    return _page(opened, tallies, shown)
+    examples = [example(row, opened, sampler.keys[row[opened.kind.key]]) for files in tables.values()
+             for row in sampler.rows(files)]  # fmt: skip
+    return _page(opened, tallies, examples)
 
 
 def _counted(
-    folder: DatasetFolder, split: str, tables: Sequence[TableFile], chosen: ExampleSampler, progress: Progress | None
+    folder: DatasetFolder, split: str, tables: Sequence[TableFile], sampler: ExampleSampler, progress: Progress | None
 ) -> Tally:
     kind = folder.kind
     tally = kind.table.tally()
@@ -164,7 +164,7 @@ def _counted(
         for batch in read_table(table, columns):
             for row in batch:
                 tally.add(row, kind.questions.asked_of(row, folder.info.findings, folder.info.asks))
-                chosen.offer(row)
+                sampler.offer(row)
             if progress is not None:
                 progress(split, tally.n_rows, folder.info.splits[split].get(kind.counted))
     return tally
@@ -188,21 +188,21 @@ def _terms(folder: DatasetFolder) -> list[str]:
     return warnings
 
 
-def _page(folder: DatasetFolder, tallies: Mapping[str, Tally], shown: Sequence[Example]) -> str:
+def _page(folder: DatasetFolder, tallies: Mapping[str, Tally], examples: Sequence[Example]) -> str:
     info = folder.info
     title = ("Synthetic stand-in for " if info.synthetic else "") + folder.benchmark.title
     notes = notices(synthetic=info.synthetic)
     notes += [Note("Do not pass this page on:", f"{text}.", is_warning=True) for text in _terms(folder)]
     sections = [
         Section(f"s{n}", heading, parts)
-        for n, (heading, parts) in enumerate(_sections(folder, tallies, shown))
+        for n, (heading, parts) in enumerate(_sections(folder, tallies, examples))
         if parts
     ]
     return render_page(Page(title, f"{info.benchmark}, version {info.version}", sections, notes))
 
 
 def _sections(
-    folder: DatasetFolder, tallies: Mapping[str, Tally], shown: Sequence[Example]
+    folder: DatasetFolder, tallies: Mapping[str, Tally], examples: Sequence[Example]
 ) -> Iterator[tuple[str, Sequence[Part]]]:
     findings = folder.benchmark.findings
     n_holdout = None
@@ -211,7 +211,7 @@ def _sections(
         n_holdout = private[0][folder.kind.counted] if private else None
     yield "Counts", [_tiles(folder, tallies), *from_markdown(card_tables.splits_table(tallies, n_holdout))]
     yield ("Prevalence" if findings else "Categories"), _prevalence(folder, tallies)
-    yield "Findings together", _together(folder, tallies)
+    yield "Findings together", _co_occurrence_parts(folder, tallies)
     if findings:
         yield "Findings in numbers", from_markdown(card_tables.findings_table(tallies, findings))
     else:
@@ -224,8 +224,8 @@ def _sections(
     yield "Acquisition", from_markdown(card_tables.acquisition_table(tallies))
     if any(tally.demographics for tally in tallies.values()):
         yield "Demographics", from_markdown(card_tables.demographics_table(tallies))
-    has_layer = any(one.film.layer for row in shown for one in row.films)
-    yield "Examples", [Custom("examples", {"rows": shown, "has_layer": has_layer})] if shown else []
+    has_layer = any(one.film.layer for row in examples for one in row.films)
+    yield "Examples", [Custom("examples", {"rows": examples, "has_layer": has_layer})] if examples else []
 
 
 def _tiles(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> Custom:
@@ -236,7 +236,7 @@ def _tiles(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> Custom:
         "patients": sum(len(tally.patients) for tally in every),
         "questions": sum(tally.n_asked for tally in every),
     }
-    return Custom("tiles", [(f"{n:,}", _counted_as(name, n)) for name, n in unique.items()])
+    return Custom("tiles", [(f"{n:,}", _noun(name, n)) for name, n in unique.items()])
 
 
 def _unit(folder: DatasetFolder) -> str:
@@ -244,14 +244,14 @@ def _unit(folder: DatasetFolder) -> str:
     return folder.kind.counted.removeprefix("n_")
 
 
-def _counted_as(plural: str, n: int) -> str:
+def _noun(plural: str, n: int) -> str:
     """The word that goes with the number."""
     return plural if n != 1 else {"studies": "study"}.get(plural, plural.removesuffix("s"))
 
 
 def _prevalence(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Part]:
     unit = _unit(folder)
-    names, never = _shown_findings(folder, tallies)
+    names, never = _named_findings(folder, tallies)
     parts: list[Part] = []
     for split, tally in tallies.items():
         counts = {name: tally.positives[code] for code, name in names.items()}
@@ -266,7 +266,7 @@ def _prevalence(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Par
 
 def _by_view(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Part]:
     """Images by finding and view, per split, where a row is an image (paper 000, Figures 9 and 10)."""
-    names, _ = _shown_findings(folder, tallies)
+    names, _ = _named_findings(folder, tallies)
     unit = _unit(folder)
     parts: list[Part] = []
     for split, tally in tallies.items():
@@ -276,7 +276,7 @@ def _by_view(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Part]:
         kinds = [view_in_words(VIEWS[view]) for view in views]
         counts = {name: [tally.positive_views[code, view] for view in views] for code, name in names.items()}
         rows = [(name, [ValueBar(n, f"{n:,}") for n in of_views]) for name, of_views in counts.items()]
-        told = "; ".join(
+        listed = "; ".join(
             f"{name} {', '.join(f'{n} {kind}' for n, kind in zip(of_views, kinds, strict=True))}"
             for name, of_views in counts.items()
         )
@@ -284,20 +284,20 @@ def _by_view(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Part]:
         words = f"{unit.capitalize()} of split {split} with each finding, by view."
         parts.append(
             Illustration(
-                f"views-{split}", title, words, f"{words} {told}.", partial(bars, rows, axis=unit, kinds=kinds)
+                f"views-{split}", title, words, f"{words} {listed}.", partial(bars, rows, axis=unit, kinds=kinds)
             )
         )
     return parts
 
 
-def _shown_findings(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> tuple[dict[int, str], list[str]]:
+def _named_findings(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> tuple[dict[int, str], list[str]]:
     """Code -> name of what is shown; of a long vocabulary what never occurs is only named."""
     names = folder.benchmark.findings or tuple(name.replace("_", " ") for name in CATEGORIES)
     present = {code for tally in tallies.values() for code, n in tally.positives.items() if n}
     if len(names) <= LONG_VOCABULARY:
         present = set(range(len(names)))
-    shown = {code: name for code, name in enumerate(names) if code in present}
-    return shown, [name for code, name in enumerate(names) if code not in present]
+    named = {code: name for code, name in enumerate(names) if code in present}
+    return named, [name for code, name in enumerate(names) if code not in present]
 
 
 def draw_shares(shares: Sequence[Proportion], split: str, n: int, unit: str) -> Illustration:
@@ -309,18 +309,18 @@ def draw_shares(shares: Sequence[Proportion], split: str, n: int, unit: str) -> 
     alt = f"Proportion of {unit} of split {split}. " + "; ".join(f"{share.name} {share.text}" for share in shares)
     return Illustration(
         f"shares-{split}",
-        f"Split {split}, {n:,} {_counted_as(unit, n)}",
+        f"Split {split}, {n:,} {_noun(unit, n)}",
         "Lines: 95 % intervals.",
         alt,
         lambda width: bars(rows, width, axis=f"share of {unit} in percent"),
     )
 
 
-def _together(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Part]:
+def _co_occurrence_parts(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Part]:
     tables = []
     for split, tally in tallies.items():
-        found = co_occurrence(folder.benchmark.findings, tally.positives, tally.pairs)
-        tables += [Custom("pairs", {"split": split, **found})] if found else []
+        pairs = co_occurrence(folder.benchmark.findings, tally.positives, tally.pairs)
+        tables += [Custom("pairs", {"split": split, **pairs})] if pairs else []
     if not tables:
         return []
     unit = _unit(folder).capitalize()

@@ -61,21 +61,21 @@ def bars(
     axis : what it measures
     kinds : names of the series; a single one without a name needs no legend
     """
-    n_kinds = max((len(given) for _, given in rows), default=1)
+    n_kinds = max((len(own) for _, own in rows), default=1)
     looks = paints(n_kinds)
     names, left = row_names([name for name, _ in rows], width, 1 + n_kinds // 2)
-    ends = [_finite(bar.interval[1], bar.value or 0.0) for _, given in rows for bar in given]
+    ends = [_finite(bar.interval[1], bar.value or 0.0) for _, own in rows for bar in own]
     # Words stand right of the bar, which may be as long as the scale
-    room = 4 + max((width_of(bar.words) for _, given in rows for bar in given), default=0.0)
+    room = 4 + max((width_of(bar.words) for _, own in rows for bar in own), default=0.0)
     with style():
         line = 3.8 * n_kinds + 2.4
         top = legend_height(kinds, width)
         figure = new_figure(top + line * len(rows) + 12, width)
         axes = place_axes(figure, left, 10, width - left - room, max(line * len(rows), 0.1))
         thick = 3.0 / line
-        for row, (_, given) in enumerate(rows):
-            for k, bar in enumerate(given):
-                place = row + (k - (len(given) - 1) / 2) * 3.8 / line
+        for row, (_, own) in enumerate(rows):
+            for k, bar in enumerate(own):
+                place = row + (k - (len(own) - 1) / 2) * 3.8 / line
                 if bar.value is not None:
                     axes.barh(place, bar.value, thick, **looks[k].options)
                 if not math.isnan(bar.interval[0]):

@@ -110,16 +110,16 @@ class ExampleSampler:
 
     folder: DatasetFolder
     keys: dict[str, list[str]] = field(default_factory=dict)
-    _shown: dict[str, int] = field(default_factory=dict)
+    _counts: dict[str, int] = field(default_factory=dict)
 
     def offer(self, row: Row) -> None:
         """Take the row if it shows something that has not been shown often enough."""
         limit = TASKS_PER_CATEGORY if "category" in row else 1
-        new = [name for name in self._subjects(row) if self._shown.get(name, 0) < limit]
+        new = [name for name in self._subjects(row) if self._counts.get(name, 0) < limit]
         if new:
             self.keys[row[self.folder.kind.key]] = new
             for name in new:
-                self._shown[name] = self._shown.get(name, 0) + 1
+                self._counts[name] = self._counts.get(name, 0) + 1
 
     def _subjects(self, row: Row) -> list[str]:
         findings = self.folder.benchmark.findings
@@ -183,11 +183,11 @@ def _image(row: Row, findings: Sequence[str], subjects: Sequence[str]) -> Exampl
     drawings = drawings_of(row, findings)
     film = render_image(_bytes(row["image"]), row["width"], row["height"], drawings)
     view = VIEWS[row["view"]]
-    drawn = ", ".join(dict.fromkeys(drawing.finding for drawing in drawings))
+    names = ", ".join(dict.fromkeys(drawing.finding for drawing in drawings))
     missing = ", ".join(findings[code] for code in row["missing"])
     note = f"Present, without a ground-truth drawing: {missing}" if missing else ""
     caption = f"{row['image_id']} · {view} · {row['width']} × {row['height']} pixels"
-    spoken = f"{view} radiograph; drawn on it: {drawn or 'nothing'}"
+    spoken = f"{view} radiograph; drawn on it: {names or 'nothing'}"
     return Example(subjects, [ExampleImage(film, caption, spoken, legend_of(drawings))], note=note)
 
 
@@ -208,8 +208,8 @@ def _task(row: Row, _: Sequence[str], subjects: Sequence[str]) -> Example:
         *_plain_films(row["prior_images"], row["prior_image_facts"], "earlier radiograph", by_image),
     ]
     tags = "; ".join(f"{name.replace('_', ' ')}: {', '.join(row['tags'][name])}" for name in TAGS if row["tags"][name])
-    told = [("Indication", row["indication"]), ("Tags", tags), ("Reference answer", row["reference_answer"])]
-    facts = [(name, text) for name, text in told if text]
+    candidates = [("Indication", row["indication"]), ("Tags", tags), ("Reference answer", row["reference_answer"])]
+    facts = [(name, text) for name, text in candidates if text]
     return Example(subjects, films, row["task_id"], question=row["prompt"], facts=facts)
 
 
@@ -220,12 +220,12 @@ def _plain_films(
     drawings: dict[str | None, list[FindingDrawing]] | None = None,
 ) -> Iterator[ExampleImage]:
     for picture, entry in zip(pictures, facts, strict=True):
-        drawn = (drawings or {}).get(entry["image_id"], [])
-        film = render_image(_bytes(picture), entry["width"], entry["height"], drawn)
+        own = (drawings or {}).get(entry["image_id"], [])
+        film = render_image(_bytes(picture), entry["width"], entry["height"], own)
         view = VIEWS[entry["view"]]
         earlier = "earlier · " if word.startswith("earlier") else ""
         caption = f"{earlier}{entry['image_id']} · {view} · {entry['width']} × {entry['height']} pixels"
-        yield ExampleImage(film, caption, f"{view} {word}", legend_of(drawn))
+        yield ExampleImage(film, caption, f"{view} {word}", legend_of(own))
 
 
 def _bytes(picture: Any) -> bytes | None:
@@ -239,7 +239,7 @@ def legend_of(drawings: Sequence[FindingDrawing]) -> list[tuple[str, str, bool]]
         by_number.setdefault(drawing.number, []).append(drawing)
     lines = []
     for number, of_finding in by_number.items():
-        drawn = "; ".join(f"{drawing.reader} {drawing.what}" for drawing in of_finding)
+        parts = "; ".join(f"{drawing.reader} {drawing.what}" for drawing in of_finding)
         has_reference = any(drawing.is_reference for drawing in of_finding)
-        lines.append((of_finding[0].colour, f"{number} {of_finding[0].finding}: {drawn}", has_reference))
+        lines.append((of_finding[0].colour, f"{number} {of_finding[0].finding}: {parts}", has_reference))
     return lines

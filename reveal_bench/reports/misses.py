@@ -88,21 +88,21 @@ def write_misses(
     for model, cases in case_errors.items():
         if getattr(cases, "grid", grid) != grid:
             raise ArgumentError("grid", f"must be that of `case_errors[{model!r}]`, {cases.grid}", grid)  # type: ignore[attr-defined]
-    chosen = _choose(case_errors, seed, max_per_finding)
-    if not chosen:
+    misses = _choose(case_errors, seed, max_per_finding)
+    if not misses:
         raise ArgumentError("case_errors", "must hold a miss that nobody has judged", "none")
-    touched = _touched_cells(records, {(case.image_id, case.finding) for case, _ in chosen}, Grid(grid))
+    touched = _touched_cells(records, {(case.image_id, case.finding) for case, _ in misses}, Grid(grid))
     new = out.with_name(f".{out.name}.new")
     shutil.rmtree(new, ignore_errors=True)  # of an attempt that was interrupted
     new.mkdir(mode=0o700, parents=True)
     try:
-        _write(new, chosen, touched, {record.image_id: record.size for record in records}, open_picture, Grid(grid))
+        _write(new, misses, touched, {record.image_id: record.size for record in records}, open_picture, Grid(grid))
         if out.exists():
             out.rmdir()
         new.rename(out)
     finally:
         shutil.rmtree(new, ignore_errors=True)
-    counts = Counter(case.finding for case, _ in chosen)
+    counts = Counter(case.finding for case, _ in misses)
     known = dict.fromkeys(finding for record in records for finding in record.label_status)
     return {finding: counts[finding] for finding in known if counts[finding]}
 
@@ -111,19 +111,19 @@ def _choose(
     case_errors: Mapping[str, Sequence[CaseError]], seed: int, max_per_finding: int
 ) -> list[tuple[CaseError, list[str]]]:
     """The misses to read, each once, with the models that made it; in the order in which they are read."""
-    chosen: dict[bytes, tuple[CaseError, list[str]]] = {}
+    selected: dict[bytes, tuple[CaseError, list[str]]] = {}
     for model, cases in case_errors.items():
         by_finding: dict[str, list[CaseError]] = {}
         for case in cases:
             is_open = case.category == "miss_unreviewed" and case.cell is not None
             if is_open or case.source == "reader":
                 by_finding.setdefault(case.finding, []).append(case)
-        for misses in by_finding.values():
-            first = sorted(misses, key=lambda case: reading_order(case, seed))[:max_per_finding]
+        for own in by_finding.values():
+            first = sorted(own, key=lambda case: reading_order(case, seed))[:max_per_finding]
             for case in first:
                 if case.source != "reader":
-                    chosen.setdefault(reading_order(case, seed), (case, []))[1].append(model)
-    return [chosen[place] for place in sorted(chosen)]
+                    selected.setdefault(reading_order(case, seed), (case, []))[1].append(model)
+    return [selected[place] for place in sorted(selected)]
 
 
 def _touched_cells(
@@ -144,7 +144,7 @@ def _touched_cells(
 
 def _write(
     folder: Path,
-    chosen: Sequence[tuple[CaseError, list[str]]],
+    misses: Sequence[tuple[CaseError, list[str]]],
     touched: Mapping[tuple[str, str], list[list[int]]],
     sizes: Mapping[str, tuple[int, int]],
     open_picture: Callable[[str], Image],
@@ -154,16 +154,16 @@ def _write(
     pictures.mkdir(parents=True)
     names: dict[str, str] = {}
     lines, key = [], []
-    for number, (case, models) in enumerate(chosen, start=1):
+    for number, (case, models) in enumerate(misses, start=1):
         if case.image_id not in names:
             names[case.image_id] = f"p{len(names) + 1:05d}.png"
             square = _square(open_picture(case.image_id), case.image_id, sizes[case.image_id])
             square.save(pictures / names[case.image_id], "PNG")
         column, row = grid.parse(str(case.cell))
         name = f"m{number:05d}"
-        shown = {"id": name, "image": f"pictures/{names[case.image_id]}", "finding": case.finding}
+        item = {"id": name, "image": f"pictures/{names[case.image_id]}", "finding": case.finding}
         cells = {"grid": [grid.n, grid.n], "reference": touched[case.image_id, case.finding], "cell": [row, column]}
-        lines.append(shown | cells)
+        lines.append(item | cells)
         meant = {"id": name, "image_id": case.image_id, "finding": case.finding, "grid": grid.n, "cell": case.cell}
         key.append(meant | {"models": sorted(models)})
     _write_lines(folder / READERS_FOLDER / MISSES_FILE, lines)
@@ -226,9 +226,9 @@ def read_reviews(answers: Path, key: Path | None = None) -> dict[ReviewKey, str]
         if answer is not None:
             votes.setdefault(meant[item], Counter())[answer] += 1
     return {
-        judged: "position" if given["position"] > given["anatomy"] else "anatomy"
-        for judged, given in votes.items()
-        if given["position"] != given["anatomy"]
+        judged: "position" if counts["position"] > counts["anatomy"] else "anatomy"
+        for judged, counts in votes.items()
+        if counts["position"] != counts["anatomy"]
     }
 
 

@@ -183,11 +183,15 @@ def _on_page(number: int, question: Question, messages: Sequence[Message]) -> tu
 
 
 def _page(questions: Sequence[Any], count: RehearsalCount, settings: AskSettings) -> str:
-    chosen = "; ".join(
+    settings_text = "; ".join(
         f"{name.replace('_', ' ')} {value}" for name, value in settings.document().items() if value is not None
     )
-    shown = "all of them" if count.on_page == count.questions else f"the first {count.on_page:,} of {count.questions:,}"
-    return render("rehearsal.html", questions=questions, facts=list(_facts(count)), settings=chosen, shown=shown)
+    extent = (
+        "all of them" if count.on_page == count.questions else f"the first {count.on_page:,} of {count.questions:,}"
+    )
+    return render(
+        "rehearsal.html", questions=questions, facts=list(_facts(count)), settings=settings_text, shown=extent
+    )
 
 
 def _facts(count: RehearsalCount) -> Iterator[tuple[str, str]]:

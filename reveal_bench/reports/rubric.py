@@ -140,9 +140,9 @@ class Rated:
         """Model -> its tasks."""
         return {
             model: score_ratings(
-                [one for one in self.ratings if one.model == model], self.tasks, answered=told, missing="leave_out"
+                [one for one in self.ratings if one.model == model], self.tasks, answered=tasks, missing="leave_out"
             )
-            for model, told in self.answered.items()
+            for model, tasks in self.answered.items()
         }
 
     @property
@@ -167,34 +167,34 @@ class Rated:
 
     def content_by_reader(self, model: str) -> float:
         """Mean content where each reader's least score is taken first and readers are averaged then."""
-        given = self.rows[model].ratings[:, :, : len(CONTENT_CRITERIA)]
-        per_task = mean_of_defined(given.min(axis=2))
+        ratings = self.rows[model].ratings[:, :, : len(CONTENT_CRITERIA)]
+        per_task = mean_of_defined(ratings.min(axis=2))
         return float(mean_of_defined(per_task[None])[0])
 
     @cached_property
     def pairs(self) -> list[tuple[str, str, FloatArray]]:
         """(main reader, other reader, ratings (2, n_answers, 6) of what both read), most in common first."""
-        given = [one for one in self.ratings if one.model in self.answered]
-        of_reader = Counter(one.reader for one in given)
+        ratings = [one for one in self.ratings if one.model in self.answered]
+        of_reader = Counter(one.reader for one in ratings)
         names = sorted(of_reader, key=lambda name: (-of_reader[name], name))
-        read = {name: {(one.task_id, one.model) for one in given if one.reader == name} for name in names}
-        answers = rated_answers(given)
-        found = []
+        read = {name: {(one.task_id, one.model) for one in ratings if one.reader == name} for name in names}
+        answers = rated_answers(ratings)
+        pairs = []
         for pair in combinations(names, 2):
             shared = [answer for answer in answers if all(answer in read[name] for name in pair)]
             if shared:
-                both = np.stack([rating_array(given, reader=name, answers=shared) for name in pair])
-                found.append((*pair, both))
-        return sorted(found, key=lambda one: -one[2].shape[1])
+                both = np.stack([rating_array(ratings, reader=name, answers=shared) for name in pair])
+                pairs.append((*pair, both))
+        return sorted(pairs, key=lambda one: -one[2].shape[1])
 
     def warnings(self) -> list[str]:
         """What a reader of the report should know before using it."""
-        told = []
+        warnings = []
         for model, rows in self.rows.items():
             n_waiting = int((rows.is_answered & np.isnan(rows.ratings).all(axis=(1, 2))).sum())
             if n_waiting:
-                told.append(f"{n_waiting:,} answers of {model} were not rated and are in no figure")
-        return told
+                warnings.append(f"{n_waiting:,} answers of {model} were not rated and are in no figure")
+        return warnings
 
 
 def _sections(rated: Rated) -> Iterator[Section]:
@@ -246,12 +246,12 @@ def _tags_table(tasks: Sequence[TaskRecord]) -> PageTable:
     counted.update((name, value) for name in TAGS for task in tasks for value in task.tags.get(name, ()))
     order = ("category", *TAGS)
     ordered = sorted(counted.items(), key=lambda one: (order.index(one[0][0]), -one[1], one[0][1]))
-    shown = [
+    rows = [
         {"tag": _title(name), "value": value, "tasks": f"{n:,}", "share": percent(n / len(tasks))}
         for (name, value), n in ordered
     ]
     csv = Csv.of("tags", ("tag", "value", "tasks", "share"), [(*tag, n, n / len(tasks)) for tag, n in ordered])
-    return printed_table("tags", "What the tasks are about", "Tasks with each tag, the most first", shown, csv.text)
+    return printed_table("tags", "What the tasks are about", "Tasks with each tag, the most first", rows, csv.text)
 
 
 def _question_figure(scored: Mapping[str, Counter[int]]) -> Illustration:
@@ -296,20 +296,22 @@ def _answers_table(rated: Rated) -> PageTable:
                 "readers": int(is_rated.any(axis=0).sum()),
             }
         )
-    told = any(tasks is None for tasks in rated.answered.values())
-    caption = "Tasks by model" + ("; a task without a rating counts as unanswered" if told else "")
-    shown = [{name: f"{value:,}" if name != "model" else str(value) for name, value in one.items()} for one in records]
-    return printed_table("answers", "Answers and ratings", caption, shown, _csv("answers", records))
+    is_incomplete = any(tasks is None for tasks in rated.answered.values())
+    caption = "Tasks by model" + ("; a task without a rating counts as unanswered" if is_incomplete else "")
+    rows_shown = [
+        {name: f"{value:,}" if name != "model" else str(value) for name, value in one.items()} for one in records
+    ]
+    return printed_table("answers", "Answers and ratings", caption, rows_shown, _csv("answers", records))
 
 
 def _scores_table(rated: Rated) -> PageTable:
-    shown = []
+    rows = []
     for criterion in rated.criteria:
-        found = {model: rated.summaries.get((model, criterion)) for model in rated.models}
-        shown.append({"score": _title(criterion)} | {model: _summary(one) for model, one in found.items()})
+        summaries = {model: rated.summaries.get((model, criterion)) for model in rated.models}
+        rows.append({"score": _title(criterion)} | {model: _summary(one) for model, one in summaries.items()})
     records = [asdict(one) for one in rated.summaries.values()]
     caption = "Mean and standard deviation (over n − 1) of 1 (poor) to 5; n scored answers, share of 5, share below 3"
-    return printed_table("scores", "Scores by model", caption, shown, _csv("scores", records))
+    return printed_table("scores", "Scores by model", caption, rows, _csv("scores", records))
 
 
 def _summary(one: RubricSummary | None) -> str:
@@ -325,7 +327,7 @@ def _differences_table(rated: Rated) -> PageTable:
         for a, b in combinations(rated.models, 2)
         for one in compare_models(rated.scores[a], rated.scores[b], criteria=REPORTED_OF_TEXT)
     ]
-    shown = [
+    rows = [
         {
             "models": f"{one['model_a']} less {one['model_b']}",
             "score": _title(one["criterion"]),
@@ -338,7 +340,7 @@ def _differences_table(rated: Rated) -> PageTable:
         for one in records
     ]
     caption = "Mean difference of the scores and its test"
-    return printed_table("differences", "Differences of models", caption, shown, _csv("differences", records))
+    return printed_table("differences", "Differences of models", caption, rows, _csv("differences", records))
 
 
 def agreement_table(name: str, records: Sequence[Mapping[str, Any]], unrounded: str) -> PageTable:

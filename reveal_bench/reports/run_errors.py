@@ -157,17 +157,17 @@ def categorize(
             raise ArgumentError("predictions", "must name each (image, finding) once", f"{pair} twice")
         by_pair[pair] = prediction
     looked_at = {record.patient_id for record in records if not (frontal_only and record.view == "LATERAL")}
-    found = CaseErrors(grid=grid, patients=sorted(looked_at))
+    cases = CaseErrors(grid=grid, patients=sorted(looked_at))
     for record, finding, reference in list_cases(records):
         if frontal_only and record.view == "LATERAL":
-            found.n_lateral += 1
+            cases.n_lateral += 1
             continue
         case = judge.case(record, finding, reference, by_pair.get((record.image_id, finding)))
         if case is None:
-            found.n_undefined += 1
+            cases.n_undefined += 1
         else:
-            found.append(case)
-    return found
+            cases.append(case)
+    return cases
 
 
 class _Judge:
@@ -308,11 +308,11 @@ def shares(
     tally = _tally(case_errors, names, units, max_reviewed, resampling.seed)
     counts = resampling_counts(len(units), resampling)
     # Whole numbers far below 2**24: exact in single precision
-    drawn = (counts @ tally.reshape(len(units), -1)).astype(np.float64).reshape(len(counts), *tally.shape[1:])
+    resampled = (counts @ tally.reshape(len(units), -1)).astype(np.float64).reshape(len(counts), *tally.shape[1:])
     data = tally.sum(axis=0, dtype=np.float64)
     _, _, _, _, known_p, known_a, rest, read_p, read_a = data.T
     is_read = read_p + read_a > 0
-    values, replicates = _divide(data, is_read), _divide(drawn, is_read)
+    values, replicates = _divide(data, is_read), _divide(resampled, is_read)
     is_dark = (rest > 0) & ~is_read & (known_p + known_a == 0)
     for part in (values, replicates):
         part[..., is_dark, CATEGORIES.index("position")] = part[..., is_dark, CATEGORIES.index("anatomy")] = np.nan
@@ -375,10 +375,10 @@ def _divide(sums: FloatArray, is_read: npt.NDArray[np.bool_]) -> FloatArray:
 
 def _figures(values: FloatArray, replicates: FloatArray) -> list[tuple[Estimate, float]]:
     """Return the estimate and the standard deviation of each column."""
-    found = find_intervals(values, replicates)
+    intervals = find_intervals(values, replicates)
     defined = [column[~np.isnan(column)] for column in replicates.T]
     spread = [float(column.std(ddof=1)) if len(column) > 1 else float("nan") for column in defined]
-    return list(zip(found.estimates(), spread, strict=True))
+    return list(zip(intervals.estimates(), spread, strict=True))
 
 
 def errors_table(shares: Mapping[str, Sequence[Sequence[ErrorShare]]]) -> PageTable:
@@ -392,8 +392,8 @@ def errors_table(shares: Mapping[str, Sequence[Sequence[ErrorShare]]]) -> PageTa
     used = [c for c in CATEGORIES if any(s.category == c and s.estimate.value > 0 for s in first_epochs)]
     rows, plain = [], []
     for label, epochs in shares.items():
-        found = {share.category: share.estimate for share in epochs[0] if share.finding == MACRO}
-        cells = [f"{percent_cell(found[c].value)}\n{interval_of(found[c].low, found[c].high)}" for c in used]
+        macro = {share.category: share.estimate for share in epochs[0] if share.finding == MACRO}
+        cells = [f"{percent_cell(macro[c].value)}\n{interval_of(macro[c].low, macro[c].high)}" for c in used]
         rows.append((label + (" (epoch 1)" if len(epochs) > 1 else ""), *cells))
         plain += [
             (label, number, s.finding, s.category, own.value, s.sd, own.low, own.high, s.n, s.n_misses, s.n_reviewed)
@@ -427,14 +427,14 @@ def draw_errors(errors: ErrorShares, order: Sequence[str]) -> Iterator[Illustrat
     """Stacked error categories by pathology and run, as many figures as it takes pages."""
     named = [name for name in order if errors.n.get(name)]
     groups = [BarGroup(name, f"{name} (n\u00a0=\u00a0{errors.n[name]})") for name in named]
-    told = (
+    categories = (
         "no overlap with the reference but plausible anatomy (position error), or implausible anatomy (anatomy error)"
         if errors.reviewed
         else "no overlap with the reference; whether the place is plausible was not reviewed"
     )
     caption = (
         "Predictions on frontal images (n = questions) by category: full hit (its cell is a hit), partial hit "
-        f"(overlap, but too little for a hit), {told}. No answer: refused, unreadable or failed."
+        f"(overlap, but too little for a hit), {categories}. No answer: refused, unreadable or failed."
     )
     on_page = PANELS * max(1, int(PAGE_HEIGHT / (5.5 * len(errors.shares) + 16)))
     for number, start in enumerate(range(0, len(groups), on_page), start=1):

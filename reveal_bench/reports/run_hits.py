@@ -95,9 +95,9 @@ def _scored(run: ReportRun, split: Split) -> HitRun:
     answered = ({(one.image_id, one.finding) for one in part} for part in run.predictions)
     epochs = tuple(_rows(part, split, run.grid) for part in run.predictions)
     kinds = Counter(kind for rows in epochs for kind in rows.cell_kinds if kind != "none")
-    given = {item.name: getattr(run, item.name) for item in fields(ReportRun)}
+    own_fields = {item.name: getattr(run, item.name) for item in fields(ReportRun)}
     return HitRun(
-        **given | {"n_missing": sum(len(cases - pairs) for pairs in answered)},
+        **own_fields | {"n_missing": sum(len(cases - pairs) for pairs in answered)},
         protocol=next((kind for kind in PROTOCOLS if kinds[kind]), "none"),
         rows=_mean(epochs),
         epochs=epochs,
@@ -128,8 +128,8 @@ class HitRates:
         """Estimates of a run, or of its chance level, by finding and "macro"."""
         means = (self.chance if chance else self.hits)[index]
         metric = "grid_chance" if chance else self.runs[index].metric
-        found = estimates_from(means, self.findings, recipe=self.recipe(metric), interval=self.resampling.interval)
-        return {estimate.finding: estimate for estimate in found}
+        estimates = estimates_from(means, self.findings, recipe=self.recipe(metric), interval=self.resampling.interval)
+        return {estimate.finding: estimate for estimate in estimates}
 
     def deviations(self, index: int, *, chance: bool = False) -> dict[str, float]:
         """Standard deviation (ddof 1) over the defined replicates, by finding and "macro"."""
@@ -156,8 +156,8 @@ def _rows(predictions: Sequence[LocalizationPrediction], split: Split, grid: int
     rows = score_localization(predictions, split.records, findings=split.info.findings, grid=grid, asks="present")
     chance = rows.values["grid_chance"]
     misses = np.where(np.isnan(chance), np.nan, 0.0)
-    shown = {name: rows.values.get(name, misses) for name in ("grid_hit", "point_hit")}
-    return replace(rows, values={"grid_chance": chance, **shown})
+    hits = {name: rows.values.get(name, misses) for name in ("grid_hit", "point_hit")}
+    return replace(rows, values={"grid_chance": chance, **hits})
 
 
 def _mean(epochs: Sequence[CaseRows]) -> CaseRows:
@@ -186,20 +186,20 @@ def score_runs(
     ValueError
         If a finding is not of the benchmark, or none has a case.
     """
-    asked = tuple(split.info.findings if findings is None else findings)
-    unknown = [name for name in asked if name not in split.info.findings]
+    requested = tuple(split.info.findings if findings is None else findings)
+    unknown = [name for name in requested if name not in split.info.findings]
     if unknown:
         raise ArgumentError("findings", f"must be among {list(split.info.findings)}", unknown)
     have = runs[0].rows.n_defined("grid_chance")
-    shown = tuple(name for name in asked if have[name])
-    if not shown:
+    reported = tuple(name for name in requested if have[name])
+    if not reported:
         raise ArgumentError("findings", f"must have at least one case in split {split.name!r}", "none")
     systems = [
         replace(run.rows, values={"hit": run.rows.values[run.metric], "chance": run.rows.values["grid_chance"]})
         for run in runs
     ]
-    means = resample_systems(systems, resampling, metrics=["hit", "chance"], findings=shown)
-    return HitRates(runs, shown, [m["hit"] for m in means], [m["chance"] for m in means], resampling)
+    means = resample_systems(systems, resampling, metrics=["hit", "chance"], findings=reported)
+    return HitRates(runs, reported, [m["hit"] for m in means], [m["chance"] for m in means], resampling)
 
 
 def macro_of(rows: CaseRows, metric: str, findings: Sequence[str]) -> float:
@@ -213,12 +213,12 @@ def core_runs(runs: Sequence[HitRun], main_grid: int) -> list[int]:
 
     A model's other styles are shown in the comparison of prompts, its other grids in that of grids.
     """
-    chosen: list[int] = []
+    indices: list[int] = []
     first_style: dict[str, str | None] = {}
     for number, run in enumerate(runs):
         if run.grid == main_grid and first_style.setdefault(run.model, run.style) == run.style:
-            chosen.append(number)
-    return chosen
+            indices.append(number)
+    return indices
 
 
 def _both(estimate: Estimate) -> str:
@@ -247,9 +247,11 @@ def means_table(scores: HitRates, reference: int) -> PageTable:
         macro, spread = scores.estimates(i)[MACRO], scores.deviations(i)[MACRO]
         gain = scores.difference(i, reference) if i != reference else UNDEFINED
         bounds = gain.low, gain.high
-        told = "reference" if i == reference else f"{signed(gain.value)}\n{signed(gain.low)} to {signed(gain.high)}"
+        difference = (
+            "reference" if i == reference else f"{signed(gain.value)}\n{signed(gain.low)} to {signed(gain.high)}"
+        )
         on = f"{run.grid} × {run.grid}" if run.metric == "grid_hit" else NOTHING
-        rows.append((run.label, run.style or NOTHING, on, run.protocol, _both(macro), percent_cell(spread), told))
+        rows.append((run.label, run.style or NOTHING, on, run.protocol, _both(macro), percent_cell(spread), difference))
         plain.append((run.label, run.style or "", run.grid, run.protocol, macro.value, spread, macro.low, macro.high,
                       gain.value, *bounds, macro.signature))  # fmt: skip
     label = scores.runs[reference].label
@@ -272,9 +274,9 @@ def rates_table(scores: HitRates, order: Sequence[str]) -> PageTable:
     counts = dict(zip(scores.findings, scores.chance[0].n.tolist(), strict=True))
     rows, best = [], set()
     for row, name in enumerate(names):
-        told = ("Mean", NOTHING) if name == MACRO else (name, f"{counts[name]:,}")
-        rows.append((*told, *(_both(found[name]) for found in (*by_run, *chances))))
-        values = {2 + i: found[name].value for i, found in enumerate(by_run)}
+        cells = ("Mean", NOTHING) if name == MACRO else (name, f"{counts[name]:,}")
+        rows.append((*cells, *(_both(estimates[name]) for estimates in (*by_run, *chances))))
+        values = {2 + i: estimates[name].value for i, estimates in enumerate(by_run)}
         n_cases = sum(counts.values()) if name == MACRO else counts[name]
         best |= {(row, column) for column in leading(values, n_cases)}
     caption = (
@@ -294,11 +296,12 @@ def _plain_rates(scores: HitRates, index: int, names: Sequence[str]) -> list[tup
     run = scores.runs[index]
     rows: list[tuple[Any, ...]] = []
     for is_chance in (False, True):
-        found, spread = scores.estimates(index, chance=is_chance), scores.deviations(index, chance=is_chance)
+        estimates, deviations = scores.estimates(index, chance=is_chance), scores.deviations(index, chance=is_chance)
         for name in names:
-            e = found[name]
-            rows.append((run.label, run.model, run.style, run.grid, run.protocol, e.metric, name, e.value, spread[name],
-                         e.low, e.high, e.n, e.n_undefined, e.n_empty_replicates, e.signature))  # fmt: skip
+            e = estimates[name]
+            rows.append((run.label, run.model, run.style, run.grid, run.protocol, e.metric, name, e.value,
+                         deviations[name], e.low, e.high, e.n, e.n_undefined, e.n_empty_replicates,
+                         e.signature))  # fmt: skip
     return rows
 
 
@@ -332,20 +335,20 @@ def _spread(scores: HitRates) -> str:
     )
 
 
-def _means(scores: HitRates, shown: Sequence[int]) -> str:
-    told = [f"{scores.runs[i].label}: {percent(scores.estimates(i)[MACRO].value)}" for i in shown]
-    return "Mean hit rates: " + ", ".join(told) + "."
+def _means(scores: HitRates, indices: Sequence[int]) -> str:
+    means = [f"{scores.runs[i].label}: {percent(scores.estimates(i)[MACRO].value)}" for i in indices]
+    return "Mean hit rates: " + ", ".join(means) + "."
 
 
 def draw_hit_rates(
-    scores: HitRates, split: Split, shown: Sequence[int], order: Sequence[str], ranked: str
+    scores: HitRates, split: Split, indices: Sequence[int], order: Sequence[str], ranked: str
 ) -> Illustration:
     """Hit rates of the runs `shown` by pathology; `ranked` says in which order the pathologies come."""
-    looks = paints(len(shown))
-    names = short_names([scores.runs[i] for i in shown])
-    series = [_series(scores, i, name, look) for i, name, look in zip(shown, names, looks, strict=True)]
-    grid = scores.runs[shown[0]].grid
-    points = [name for i, name in zip(shown, names, strict=True) if scores.runs[i].metric == "point_hit"]
+    looks = paints(len(indices))
+    names = short_names([scores.runs[i] for i in indices])
+    series = [_series(scores, i, name, look) for i, name, look in zip(indices, names, looks, strict=True)]
+    grid = scores.runs[indices[0]].grid
+    points = [name for i, name in zip(indices, names, strict=True) if scores.runs[i].metric == "point_hit"]
     hits = (
         f"A cell of the {grid} × {grid} grid is a hit if the reference covers at least half of it; where it covers "
         "half of none, any part."
@@ -357,9 +360,9 @@ def draw_hit_rates(
         f"{split.info.version}, split {split.name}. {hits} Unanswered questions are misses. {_spread(scores)} Dashed: "
         f"chance level, the expected hit rate of a cell drawn uniformly. {ranked}"
     )
-    if others := [run.label for i, run in enumerate(scores.runs) if i not in shown]:
+    if others := [run.label for i, run in enumerate(scores.runs) if i not in indices]:
         caption += f" Not shown here, with other prompts or grids: {', '.join(others)}."
-    alt = f"Bar chart of hit rates of {len(shown)} runs for {len(order)} pathologies. {_means(scores, shown)}"
+    alt = f"Bar chart of hit rates of {len(indices)} runs for {len(order)} pathologies. {_means(scores, indices)}"
     groups = _groups(scores, order)
     return Illustration("hit-rates", "Hit rate by pathology", caption, alt, partial(grouped_bars, groups, series))
 
@@ -385,20 +388,20 @@ def draw_grids(scores: HitRates, order: Sequence[str], pairs: Sequence[Sequence[
     return Illustration("grids", "Hit rate by grid size", caption, alt, draw)
 
 
-def draw_prompts(scores: HitRates, shown: Sequence[int]) -> Illustration:
+def draw_prompts(scores: HitRates, indices: Sequence[int]) -> Illustration:
     """The mean hit rates of models that were asked in several styles."""
-    styles = list(dict.fromkeys(scores.runs[i].style or "no prompt" for i in shown))
+    styles = list(dict.fromkeys(scores.runs[i].style or "no prompt" for i in indices))
     rows: dict[str, list[tuple[int, Estimate]]] = {}
-    for i in shown:
+    for i in indices:
         macro, run = scores.estimates(i)[MACRO], scores.runs[i]
         kind = styles.index(run.style or "no prompt")
         rows.setdefault(run.model, []).append((kind, macro))
-    chance = scores.estimates(shown[0], chance=True)[MACRO].value
+    chance = scores.estimates(indices[0], chance=True)[MACRO].value
     caption = (
         f"Mean hit rate over {len(scores.findings)} pathologies by prompt style. Dashed: chance level. "
         f"Lines: {intervals_text(scores.resampling)}."
     )
-    alt = f"Dot plot of mean hit rates by model and prompt style. {_means(scores, shown)}"
+    alt = f"Dot plot of mean hit rates by model and prompt style. {_means(scores, indices)}"
     draw = partial(
         forest, list(rows.items()), axis="Mean hit rate over pathologies (%)", scale=100, kinds=styles,
         rule=(100 * chance, "chance level"),
@@ -448,12 +451,12 @@ def grouped_bars(groups: Sequence[BarGroup], series: Sequence[BarSeries], width:
         tops = [_end(s, g.key) for s in series for g in groups]
         highest = min(1.0, max([0.1, *(t for t in tops if not math.isnan(t))]) * 1.06)
         for row in range(n_rows):
-            shown = groups[row * columns : (row + 1) * columns]
+            own = groups[row * columns : (row + 1) * columns]
             low = height - top - (row + 1) * ROW_HEIGHT + bottom
-            axes = place_axes(figure, 15, low, slot * len(shown), ROW_HEIGHT - bottom - 2)
-            _draw_groups(axes, shown, series)
-            axes.set_xticks(range(len(shown)), [labels[group.key] for group in shown])
-            axes.set_xlim(-0.5, len(shown) - 0.5)
+            axes = place_axes(figure, 15, low, slot * len(own), ROW_HEIGHT - bottom - 2)
+            _draw_groups(axes, own, series)
+            axes.set_xticks(range(len(own)), [labels[group.key] for group in own])
+            axes.set_xlim(-0.5, len(own) - 0.5)
             axes.set_ylim(0, 100 * highest)
             axes.set_ylabel("Hit rate (%)")
         legend(figure, handles)

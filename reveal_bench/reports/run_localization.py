@@ -104,8 +104,8 @@ class HitReport(RunReport):
     @cached_property
     def scores(self) -> HitRates:
         """Hit rates and chance of all runs."""
-        runs, asked = hit_runs(self.runs, self.split), self.options
-        return score_runs(runs, self.split, findings=asked.findings, resampling=asked.resampling)
+        runs, options = hit_runs(self.runs, self.split), self.options
+        return score_runs(runs, self.split, findings=options.findings, resampling=options.resampling)
 
     @cached_property
     def core(self) -> list[int]:
@@ -133,23 +133,23 @@ class HitReport(RunReport):
 
     def means_by_epoch(self) -> Mapping[str, Sequence[float]]:
         """Mean hit rate by epoch."""
-        found = self.scores.findings
-        return {run.label: [macro_of(rows, run.metric, found) for rows in run.epochs] for run in self.scores.runs}
+        findings = self.scores.findings
+        return {run.label: [macro_of(rows, run.metric, findings) for rows in run.epochs] for run in self.scores.runs}
 
     def own_scores(self) -> list[OwnScores]:
         """Hit rates by finding."""
         runs = self.scores.runs
-        found = [self.scores.estimates(i) for i in range(len(runs))]
+        estimates = [self.scores.estimates(i) for i in range(len(runs))]
         return [
             OwnScores(run.label, run.metric, {name: of_run[name].value for name in self.scores.findings}, run.grid)
-            for run, of_run in zip(runs, found, strict=True)
+            for run, of_run in zip(runs, estimates, strict=True)
         ]
 
     @cached_property
     def cases(self) -> dict[str, list[CaseErrors]]:
         """Label of a main run -> per epoch, what kind of answer each is."""
-        asked = self.options
-        known: dict[str, Any] = {"anatomy": asked.anatomy, "reviews": asked.reviews}
+        options = self.options
+        known: dict[str, Any] = {"anatomy": options.anatomy, "reviews": options.reviews}
         return {
             run.label: [categorize(part, self.split.records, grid=run.grid, **known) for part in run.predictions]
             for run in (self.scores.runs[i] for i in self.core)
@@ -158,13 +158,13 @@ class HitReport(RunReport):
     @cached_property
     def errors(self) -> dict[str, list[list[ErrorShare]]]:
         """Run label -> per epoch, the shares of the error categories."""
-        found, scores = {}, self.scores
+        shares, scores = {}, self.scores
         for label, epochs in self.cases.items():
             present = {case.finding for case in epochs[0]}
             names = [name for name in scores.findings if name in present]
             if names:
-                found[label] = [shares_of(cases, findings=names, resampling=scores.resampling) for cases in epochs]
-        return found
+                shares[label] = [shares_of(cases, findings=names, resampling=scores.resampling) for cases in epochs]
+        return shares
 
     @cached_property
     def cells(self) -> dict[str, Counter[str]]:
@@ -201,8 +201,8 @@ class HitReport(RunReport):
                     epochs
                 )
         is_reviewed = self.options.anatomy is not None or self.options.reviews is not None
-        drawn = draw_errors(ErrorShares(means, n, is_reviewed), self.order)
-        return [*drawn, errors_table(self.errors), *self._example_parts()]
+        figures = draw_errors(ErrorShares(means, n, is_reviewed), self.order)
+        return [*figures, errors_table(self.errors), *self._example_parts()]
 
     def _example_parts(self) -> list[Part]:
         if not self.options.examples:
@@ -211,8 +211,8 @@ class HitReport(RunReport):
         own = zip(names, self.cases.values(), strict=True)
         first = {name: [c for c in epochs[0] if c.finding in self.order] for name, epochs in own}
         pictures, grid = FolderPictures(self.split.folder), self.scores.runs[self.core[0]].grid
-        drawn = draw_examples(first, self.split.records, pictures.open, self.options.examples, grid)
-        return [Text("No run missed a reference altogether.") if drawn is None else drawn]
+        figure = draw_examples(first, self.split.records, pictures.open, self.options.examples, grid)
+        return [Text("No run missed a reference altogether.") if figure is None else figure]
 
     def _heat_parts(self) -> list[Part]:
         split, runs = self.split, [self.scores.runs[i] for i in self.core]
@@ -232,9 +232,9 @@ class HitReport(RunReport):
         for run in runs:
             rows += heat_rows(run.label, prediction_shares(run.predictions, sizes, truths, grid), n)
         file = Csv.of("heat-maps", ("run", "finding", "cell", "share", "n"), rows)
-        drawn = draw_heat(runs, split, truths, picture, self.order)
-        told = Text("The share of every cell is in a table of its own.", csv=file)
-        return [*drawn, told, top_cells_table(self.cells)]
+        figures = draw_heat(runs, split, truths, picture, self.order)
+        note = Text("The share of every cell is in a table of its own.", csv=file)
+        return [*figures, note, top_cells_table(self.cells)]
 
     def _comparisons(self) -> Iterator[Section]:
         """Grids and prompts, where runs of one model differ in nothing else."""
@@ -251,8 +251,8 @@ class HitReport(RunReport):
         if pairs:
             yield Section("grids", "Grid size", [draw_grids(self.scores, self.order, pairs)])
         if any(len(places) > 1 for places in by_style.values()):
-            shown = [i for places in by_style.values() for i in places.values()]
-            yield Section("prompts", "Prompts", [draw_prompts(self.scores, shown)])
+            indices = [i for places in by_style.values() for i in places.values()]
+            yield Section("prompts", "Prompts", [draw_prompts(self.scores, indices)])
 
     def summary(self) -> str:
         """Mean hit rates of the main runs, and chance."""
@@ -264,16 +264,16 @@ class HitReport(RunReport):
         ranked = sorted(
             macros, key=lambda pair: -math.inf if math.isnan(pair[0].value) else pair[0].value, reverse=True
         )
-        told = "; ".join(f"{name} {percent(e.value)} ({interval_of(e.low, e.high)})" for e, name in ranked)
+        means = "; ".join(f"{name} {percent(e.value)} ({interval_of(e.low, e.high)})" for e, name in ranked)
         others = len(scores.runs) - len(self.core)
-        told += f". {others} more, with other prompts or grids, in Table 1" if others else ""
+        means += f". {others} more, with other prompts or grids, in Table 1" if others else ""
         chance = scores.estimates(self.core[0], chance=True)[MACRO].value
         grid = scores.runs[self.core[0]].grid
         return (
             f"{count_text(len(scores.runs), 'run')} located {len(scores.findings)} pathologies in "
             f"{split.title} {split.info.version}, split {split.name}: {n_questions:,} questions with a reference on "
             f"{len(split.records):,} images of {n_patients:,} patients. Mean hit rate over pathologies, with 95 % "
-            f"interval: {told}. Chance is {percent(chance)} on the {grid} × {grid} grid. In parentheses: "
+            f"interval: {means}. Chance is {percent(chance)} on the {grid} × {grid} grid. In parentheses: "
             f"{intervals_text(scores.resampling)}."
         )
 
@@ -370,21 +370,21 @@ def draw_examples(
     for label, own in cases.items():
         for case in own:
             by_pair.setdefault((case.image_id, case.finding), {})[label] = case
-    chosen = _chosen(by_pair, most)
-    if not chosen:
+    pairs = _select_pairs(by_pair, most)
+    if not pairs:
         return None
-    wanted = {image_id for image_id, _ in chosen}
+    image_ids = {image_id for image_id, _ in pairs}
     references = {
         (record.image_id, finding): (record, reference)
-        for record, finding, reference in list_cases([one for one in records if one.image_id in wanted])
+        for record, finding, reference in list_cases([one for one in records if one.image_id in image_ids])
     }
     examples = []
-    for pair in chosen:
+    for pair in pairs:
         record, reference = references[pair]
         mask = pack_regions([reference.region], [reference.size]).dense(0)
-        film, drawn = _square(open_picture(pair[0]), mask)
-        examples.append(_ErrorExample(pair[1], record.view, film, drawn, by_pair[pair]))
-    told = "; ".join(f"{one.finding}: {', '.join(_said(label, case) for label, case in one.answers.items())}"
+        film, outline = _square(open_picture(pair[0]), mask)
+        examples.append(_ErrorExample(pair[1], record.view, film, outline, by_pair[pair]))
+    listed = "; ".join(f"{one.finding}: {', '.join(_answer_text(label, case) for label, case in one.answers.items())}"
                      for one in examples)  # fmt: skip
     return Illustration(
         "examples",
@@ -392,19 +392,19 @@ def draw_examples(
         "Central squares of single films with the outline of the reference (pink) and the cell of every run; below, "
         "what kind of answer it is, a miss where nobody reviewed it. First the cases with most anatomy errors, then "
         "those with most misses beside a hit, each of another finding as long as there are some.",
-        f"Radiographs with reference and cells. {told}.",
+        f"Radiographs with reference and cells. {listed}.",
         partial(_draw, examples, list(cases), Grid(grid)),
         has_narrow=False,
     )
 
 
-def _chosen(by_pair: Mapping[Pair, Mapping[str, CaseError]], most: int) -> list[Pair]:
+def _select_pairs(by_pair: Mapping[Pair, Mapping[str, CaseError]], most: int) -> list[Pair]:
     """Pairs that some run missed, the most telling first; a finding comes again when all others had their turn."""
 
     def order(pair: Pair) -> tuple[int, bool, int, Pair]:
-        found = [case.category for case in by_pair[pair].values()]
-        n_missed = sum(category in MISSES for category in found)
-        return -found.count("anatomy"), "full_hit" not in found, -n_missed, pair
+        categories = [case.category for case in by_pair[pair].values()]
+        n_missed = sum(category in MISSES for category in categories)
+        return -categories.count("anatomy"), "full_hit" not in categories, -n_missed, pair
 
     missed = [
         pair for pair, own in by_pair.items() if any(case.category in MISSES and case.cell for case in own.values())
@@ -425,11 +425,11 @@ def _square(picture: Image, mask: BoolMask) -> tuple[FloatArray, BoolMask]:
     side = min(SIDE_PX, int(length))
     box, size = (left, top, left + length, top + length), (side, side)
     film = picture.convert("L").resize(size, Image.Resampling.BOX, box=box)
-    drawn = Image.fromarray(np.asarray(255 * mask, np.uint8)).resize(size, Image.Resampling.BOX, box=box)
-    return np.asarray(film, np.float64), np.asarray(drawn) > 127
+    outline = Image.fromarray(np.asarray(255 * mask, np.uint8)).resize(size, Image.Resampling.BOX, box=box)
+    return np.asarray(film, np.float64), np.asarray(outline) > 127
 
 
-def _said(label: str, case: CaseError, width: float = math.inf) -> str:
+def _answer_text(label: str, case: CaseError, width: float = math.inf) -> str:
     """A run's name, cell and kind of answer; of more than `width` millimetres the name alone is shortened."""
     kind = CATEGORY_PAINTS[case.category][0].removesuffix(", not reviewed")
     rest = f" {case.cell or 'no cell'}, {kind}"
@@ -458,7 +458,7 @@ def _draw(examples: Sequence[_ErrorExample], labels: Sequence[str], grid: Grid, 
                 key = place_axes(figure, left, height, 2.4, 2.4)
                 key.set_axis_off()
                 key.add_patch(_cell_patch((0, 0, 1, 1), looks[label].colour))
-                words = _said(label, case, side - 4)
+                words = _answer_text(label, case, side - 4)
                 figure.text((left + 3.8) / width, (height + 0.5) / (rows * tall), words, fontsize=8, color=INK)
     return figure
 

@@ -150,10 +150,10 @@ def truth_shares(records: Sequence[LocalizationRecord], findings: Sequence[str],
     truths = {}
     cases = list_cases(frontal)
     for finding in findings:
-        chosen = [(record, reference) for record, name, reference in cases if name == finding]
+        own = [(record, reference) for record, name, reference in cases if name == finding]
         total, image_ids = np.zeros((grid.n, grid.n)), []
-        for start in range(0, len(chosen), _AT_ONCE):
-            part = chosen[start : start + _AT_ONCE]
+        for start in range(0, len(own), _AT_ONCE):
+            part = own[start : start + _AT_ONCE]
             regions = pack_regions([ref.region for _, ref in part], [ref.size for _, ref in part])
             hits = hit_cells(regions, grid)
             total += hits.sum(axis=0)
@@ -179,8 +179,10 @@ def prediction_shares(
     counted = {finding: frozenset(truth.image_ids) for finding, truth in truths.items()}
     shares = {finding: np.zeros((grid.n, grid.n)) for finding in truths}
     for predictions in epochs:
-        kept = [p for p in predictions if p.image_id in counted.get(p.finding, ())]
-        for prediction, cells in zip(kept, answered_cells(kept, sizes, grid), strict=True):
+        counted_predictions = [p for p in predictions if p.image_id in counted.get(p.finding, ())]
+        for prediction, cells in zip(
+            counted_predictions, answered_cells(counted_predictions, sizes, grid), strict=True
+        ):
             for cell in cells:
                 if cell is not None:
                     column, row = grid.parse(cell)
@@ -231,7 +233,7 @@ def draw_heat(
         HeatColumn(name, prediction_shares(run.predictions, sizes, truths, grid))
         for name, run in zip(short_names(runs), runs, strict=True)
     ]
-    truth = HeatColumn("Ground truth", {name: found.shares for name, found in truths.items()})
+    truth = HeatColumn("Ground truth", {name: own.shares for name, own in truths.items()})
     named = [name for name in order if name in truths]
     groups = [BarGroup(name, name, (f"n = {len(truths[name].image_ids)}",)) for name in named]
     note, caption = _behind(picture), _heat_caption(grid, picture)
@@ -469,10 +471,12 @@ def _share_of(cells: Counter[str], k: int) -> float | None:
 
 def repeated(counts: Mapping[str, Counter[str]]) -> list[str]:
     """A warning for every run whose answers nearly all fall in a few cells."""
-    told = []
+    warnings = []
     for label, cells in counts.items():
         share = _share_of(cells, FEW_CELLS)
         if share is not None and share > MOST_SHARE and cells.total() > FEW_CELLS:
             names = " or ".join(cell for cell, _ in cells.most_common(FEW_CELLS))
-            told.append(f"{label} gives {percent(share)} of its answers in {names}: they hardly depend on the image")
-    return told
+            warnings.append(
+                f"{label} gives {percent(share)} of its answers in {names}: they hardly depend on the image"
+            )
+    return warnings

@@ -122,13 +122,13 @@ class RunReport:
 
     def control_sections(self) -> list[Section]:
         """Whether the models look at the film, if controls were asked for."""
-        asked = self.options
-        found = controlled_runs(self.runs, self.split, asked.resampling, asked.findings)
-        if not found:
+        options = self.options
+        controlled = controlled_runs(self.runs, self.split, options.resampling, options.findings)
+        if not controlled:
             return []
-        drawn = draw_controls(found, asked.resampling.by(self.split.kind.scoring.intervals[0]))
-        drawings = [] if drawn is None else [drawn]
-        return [section("controls", "Does it look?", "", EXPLAINED, *drawings, controls_table(found))]
+        figure = draw_controls(controlled, options.resampling.by(self.split.kind.scoring.intervals[0]))
+        drawings = [] if figure is None else [figure]
+        return [section("controls", "Does it look?", "", EXPLAINED, *drawings, controls_table(controlled))]
 
     def run_section(self) -> Section:
         """What each run is, what became of its questions, and what it cost."""
@@ -145,12 +145,12 @@ class RunReport:
                     words = f"{run.label} leaves {run.n_missing:,} questions without a prediction"
                     warnings.append(f"{words}: {self.unanswered}")
                 continue
-            info, left = run.run.info, run.run.summary.by_status.get("not_asked", 0)
+            info, n_left = run.run.info, run.run.summary.by_status.get("not_asked", 0)
             if info.n_asked < info.n_questions:
                 words = f"{run.label} asked {info.n_asked:,} of {info.n_questions:,} questions"
                 warnings.append(f"{words}: the rest are {self.unanswered}")
-            if left:
-                words = f"{run.label} is not finished: {left:,} questions were not asked"
+            if n_left:
+                words = f"{run.label} is not finished: {n_left:,} questions were not asked"
                 warnings.append(f"{words} and are {self.unanswered}")
         lacking = missing_glyphs(run.label for run in self.runs)
         if lacking:
@@ -213,8 +213,8 @@ def costs_table(runs: Sequence[ReportRun], means: Mapping[str, Sequence[float]],
         counts = [summary.by_status.get(status, 0) for status in used]
         tokens = (summary.tokens_in, summary.tokens_cached, summary.tokens_out)
         row = (run.label, f"{summary.n_expected:,}", *(f"{n:,}" for n in (*counts, *tokens, summary.without_usage)))
-        told, values = _by_epoch(means[run.label]) if means else ((), ())
-        rows.append((*row, cost or NOTHING, *told))
+        epoch_cells, values = _by_epoch(means[run.label]) if means else ((), ())
+        rows.append((*row, cost or NOTHING, *epoch_cells))
         plain.append((run.label, summary.n_expected, *counts, *tokens, summary.without_usage, cost, *values))
     if not rows:
         return None
@@ -233,8 +233,8 @@ def costs_table(runs: Sequence[ReportRun], means: Mapping[str, Sequence[float]],
 def _by_epoch(means: Sequence[float]) -> tuple[tuple[str], tuple[int, float, float]]:
     spread = float(np.std(means, ddof=1)) if len(means) > 1 else math.nan
     mean = float(np.mean(means))
-    told = percent_cell(mean) + ("" if math.isnan(spread) else f"\nSD {percent_cell(spread)} of {len(means)}")
-    return (told,), (len(means), mean, spread)
+    cell = percent_cell(mean) + ("" if math.isnan(spread) else f"\nSD {percent_cell(spread)} of {len(means)}")
+    return (cell,), (len(means), mean, spread)
 
 
 def published_parts(own: Sequence[OwnScores], split: Split) -> Iterator[Part]:
@@ -246,21 +246,21 @@ def published_parts(own: Sequence[OwnScores], split: Split) -> Iterator[Part]:
     if whole:
         yield Text(whole)
         return
-    shown = set()
+    used = set()
     for metric in dict.fromkeys(one.metric for one in own):
         beside = [row for row in rows if metric in row.figures]
         of_grid = [one for one in own if one.metric == metric and (metric != "grid_hit" or one.grid == GRID)]
         others = [one.label for one in own if one.metric == metric and one not in of_grid]
         if beside and of_grid:
-            shown |= {id(row) for row in beside}
+            used |= {id(row) for row in beside}
             yield _published_table(metric, beside, of_grid, split)
         if beside and others:
             cells = f"{GRID} × {GRID}"
             yield Text(f"Not comparable: {', '.join(others)}, on another grid than the {cells} of the published rows.")
-    left = [row for row in rows if id(row) not in shown]
-    if left:
-        metrics = "; ".join(sorted({METRICS[name].title for row in left for name in row.figures}))
-        names = "; ".join(dict.fromkeys(row.name for row in left))
+    unused = [row for row in rows if id(row) not in used]
+    if unused:
+        metrics = "; ".join(sorted({METRICS[name].title for row in unused for name in row.figures}))
+        names = "; ".join(dict.fromkeys(row.name for row in unused))
         yield Text(f"Of other systems only metrics are published that no run here is scored by ({metrics}): {names}.")
 
 
@@ -269,8 +269,8 @@ def _published_table(metric: str, beside: Sequence[ReferenceRow], own: Sequence[
     rows, plain = [], []
     for line in lines:
         name, source, figures = line.system, line.source or OWN, [line.values[finding] for finding in findings]
-        shown = f"{name} ({source})" if line.source else name
-        rows.append((shown, *map(percent_cell, (line.mean, *figures))))
+        label = f"{name} ({source})" if line.source else name
+        rows.append((label, *map(percent_cell, (line.mean, *figures))))
         plain.append((name, source, metric, "mean", line.mean))
         plain += [(name, source, metric, finding, value) for finding, value in zip(findings, figures, strict=True)]
     part = f"; these runs answer its part {split.name}, of {len(split.records):,} images" * (split.name != "test")
@@ -316,14 +316,14 @@ class Controlled:
     @property
     def says(self) -> str:
         """What the difference says of the model, in words."""
-        found = self.difference
+        comparison = self.difference
         if not self.n_answered:
             return "nothing answered"
-        if found is None or (math.isnan(found.estimate.low) and math.isnan(found.p)):
+        if comparison is None or (math.isnan(comparison.estimate.low) and math.isnan(comparison.p)):
             return NOTHING
         # Without any spread, such as that of the same answers, there is a p and no interval
-        change = found.estimate
-        is_shown = not change.low <= 0 <= change.high if change.has_interval else found.p <= ALPHA
+        change = comparison.estimate
+        is_shown = not change.low <= 0 <= change.high if change.has_interval else comparison.p <= ALPHA
         falls, rises = is_shown and change.value < 0, is_shown and change.value > 0
         if CONTROLS[self.control].falls:
             return "falls, as it must" if falls else "no fall is shown"
@@ -344,14 +344,14 @@ def controlled_runs(
     ValueError
         If a control was asked with other settings than the run, or of another dataset.
     """
-    found = []
+    controlled = []
     for run in runs:
         if run.run is None:
             continue
         for control, under in load_controls(run, split).items():
             if under.run is None:
                 continue
-            found.append(
+            controlled.append(
                 Controlled(
                     run.label,
                     control,
@@ -361,7 +361,7 @@ def controlled_runs(
                     _difference(run, under, split, resampling, findings),
                 )
             )
-    return found
+    return controlled
 
 
 def _n_answered(run: ReportRun) -> int:
@@ -379,8 +379,8 @@ def _difference(
     ranked = (kind.release.primary, *kind.release.fallback_metrics, *film.metrics())
     metric = next(name for name in ranked if name in film.metrics())
     resampling = resampling.by("jackknife" if kind.scoring.intervals[0] == "jackknife" else "percentile")
-    found = compare(control, film, resampling, metrics=[metric], findings=findings)
-    return next(one for one in found if one.finding == MACRO)
+    comparisons = compare(control, film, resampling, metrics=[metric], findings=findings)
+    return next(one for one in comparisons if one.finding == MACRO)
 
 
 def _rows(run: ReportRun, split: Split) -> Rows:
@@ -404,7 +404,7 @@ def _answer(exchange: QuestionOutcome) -> tuple[Any, ...]:
     return (exchange.cell, *places, exchange.labels, exchange.answer)
 
 
-def controls_table(found: Sequence[Controlled]) -> PageTable:
+def controls_table(controlled: Sequence[Controlled]) -> PageTable:
     """A row for each run and control."""
     rows = [
         (
@@ -415,41 +415,54 @@ def controls_table(found: Sequence[Controlled]) -> PageTable:
             percent(one.same, 0) if one.same == one.same else NOTHING,
             one.says,
         )
-        for one in found
+        for one in controlled
     ]
     plain = [
         (one.label, one.control, CONTROLS[one.control].shows, one.n_asked, one.n_answered, one.same, *_plain(one))
-        for one in found
+        for one in controlled
     ]
     heads = (
         "run", "control", "shows", "asked", "answered", "same_answers", "metric", "film", "score", "difference", "low",
         "high", "p", "signature",
     )  # fmt: skip
-    metrics = sorted({METRICS[one.difference.metric].title for one in found if one.difference is not None})
+    metrics = sorted({METRICS[one.difference.metric].title for one in controlled if one.difference is not None})
     scored = f"{' and '.join(metrics)}, mean over findings, in percent; " if metrics else ""
     caption = f"{scored}difference, control minus film in points, with paired 95 % interval; same, of answers to both."
     head = ("Run", "Control", "Answered", "Film", "Control", "Difference", "Same", "What it says")
     return PageTable(head, rows, caption, "The same questions under controls", csv=Csv.of("controls", heads, plain))
 
 
-def _scores(found: Comparison | None) -> tuple[str, str, str]:
-    if found is None:
+def _scores(comparison: Comparison | None) -> tuple[str, str, str]:
+    if comparison is None:
         return NOTHING, NOTHING, NOTHING
-    change = found.estimate
-    return percent(found.b), percent(found.a), f"{signed(change.value)}\n{interval_of(change.low, change.high)}"
+    change = comparison.estimate
+    return (
+        percent(comparison.b),
+        percent(comparison.a),
+        f"{signed(change.value)}\n{interval_of(change.low, change.high)}",
+    )
 
 
 def _plain(one: Controlled) -> tuple[Any, ...]:
-    found = one.difference
-    if found is None:
+    comparison = one.difference
+    if comparison is None:
         return (None,) * 8
-    change = found.estimate
-    return found.metric, found.b, found.a, change.value, change.low, change.high, found.p, found.signature
+    change = comparison.estimate
+    return (
+        comparison.metric,
+        comparison.b,
+        comparison.a,
+        change.value,
+        change.low,
+        change.high,
+        comparison.p,
+        comparison.signature,
+    )
 
 
-def draw_controls(found: Sequence[Controlled], resampling: Resampling) -> Illustration | None:
+def draw_controls(controlled: Sequence[Controlled], resampling: Resampling) -> Illustration | None:
     """The differences by control and run; None if there is none."""
-    scored = [(one.label, one.control, one.difference.estimate) for one in found if one.difference is not None]
+    scored = [(one.label, one.control, one.difference.estimate) for one in controlled if one.difference is not None]
     if not scored:
         return None
     labels = list(dict.fromkeys(label for label, *_ in scored))
@@ -462,6 +475,6 @@ def draw_controls(found: Sequence[Controlled], resampling: Resampling) -> Illust
         "Score under each control, less that on the film",
         f"Lines: {intervals_text(resampling)}. First the controls under which the score of a model that looks falls, "
         "then those that should not matter to it.",
-        "; ".join(f"{one.label}, {one.control}: {one.says}" for one in found if one.difference is not None),
+        "; ".join(f"{one.label}, {one.control}: {one.says}" for one in controlled if one.difference is not None),
         partial(forest, drawn_rows, axis="Difference (points)", scale=100, kinds=labels, rule=(0.0, "as on the film")),
     )

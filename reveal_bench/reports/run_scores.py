@@ -71,12 +71,12 @@ class ScoreReport(RunReport):
     @cached_property
     def scores(self) -> dict[str, dict[int, dict[str, Estimate]]]:
         """Metric -> place of a run to which it applies -> "macro" or finding -> figure."""
-        found: dict[str, dict[int, dict[str, Estimate]]] = {metric: {} for metric in self.metrics}
+        scores: dict[str, dict[int, dict[str, Estimate]]] = {metric: {} for metric in self.metrics}
         for place, rows in enumerate(self.rows):
             for one in rows.estimates(self._resampling, groups=self.groups):
-                if one.metric in found and one.finding in (MACRO, *self.groups):
-                    found[one.metric].setdefault(place, {})[one.finding] = one
-        return found
+                if one.metric in scores and one.finding in (MACRO, *self.groups):
+                    scores[one.metric].setdefault(place, {})[one.finding] = one
+        return scores
 
     @cached_property
     def comparisons(self) -> dict[int, list[Comparison]]:
@@ -133,12 +133,12 @@ class ScoreReport(RunReport):
 
     def _curves(self) -> list[Illustration]:
         """What the runs find at every threshold, where answers have one and there is something to find."""
-        drawn = {}
+        curves_by_run = {}
         for name, rows in zip(short_names(self.runs), self.rows, strict=True):
-            found = self.split.kind.scoring.curves(rows, self.options.resampling)
-            if found is not None and found.bands:
-                drawn[name] = found
-        return detection_figures(drawn) if drawn else []
+            curves = self.split.kind.scoring.curves(rows, self.options.resampling)
+            if curves is not None and curves.bands:
+                curves_by_run[name] = curves
+        return detection_figures(curves_by_run) if curves_by_run else []
 
     @property
     def _main(self) -> str:
@@ -153,7 +153,7 @@ class ScoreReport(RunReport):
     def _is_defined(self, metric: str, group: str) -> bool:
         return any(not math.isnan(of_run[group].value) for of_run in self.scores[metric].values())
 
-    def _shown(self, metric: str) -> list[str]:
+    def _reported_groups(self, metric: str) -> list[str]:
         """The macro, and the findings but for those without a case that have no score by `metric` either."""
         left_out = {name for name in self.without_cases if not self._is_defined(metric, name)}
         return [MACRO, *(name for name in self.groups if name not in left_out)]
@@ -172,12 +172,12 @@ class ScoreReport(RunReport):
     def _by_finding(self, metric: str) -> PageTable:
         rows, best = [], set()
         is_lower = METRICS[metric].better == "lower"
-        for row, group in enumerate(self._shown(metric)):
-            shown = {i: of_run[group] for i, of_run in self.scores[metric].items()}
+        for row, group in enumerate(self._reported_groups(metric)):
+            scores = {i: of_run[group] for i, of_run in self.scores[metric].items()}
             name = "Mean" if group == MACRO else group
-            rows.append((name, *(_cell(shown[i]) if i in shown else NOTHING for i in range(len(self.runs)))))
-            values = {1 + i: score.value for i, score in shown.items()}
-            n_cases = max((score.n for score in shown.values()), default=0)
+            rows.append((name, *(_cell(scores[i]) if i in scores else NOTHING for i in range(len(self.runs)))))
+            values = {1 + i: score.value for i, score in scores.items()}
+            n_cases = max((score.n for score in scores.values()), default=0)
             n_cases = len(self.split.records) if group == MACRO else n_cases
             best |= {(row, column) for column in leading(values, n_cases, lowest=is_lower)}
         scale = "" if METRICS[metric].high > 1 else ", in percent"
@@ -203,23 +203,23 @@ class ScoreReport(RunReport):
                 "Mean" if group == MACRO else group,
                 [(i, of_run[group]) for i, of_run in of_runs.items()],
             )
-            for group in self._shown(metric)
+            for group in self._reported_groups(metric)
         ]
-        told = ", ".join(f"{names[i]}: {percent(of_run[MACRO].value)}" for i, of_run in of_runs.items())
+        means = ", ".join(f"{names[i]}: {percent(of_run[MACRO].value)}" for i, of_run in of_runs.items())
         return Illustration(
             metric.replace("_", "-"),
             f"{metric_name(metric)} by finding",
             f"Lines: {self._intervals()}.",
-            f"{metric_name(metric)} by finding and run. Mean: {told}.",
+            f"{metric_name(metric)} by finding and run. Mean: {means}.",
             partial(forest, rows, axis=f"{metric_name(metric)} (%)", scale=100, kinds=names),
         )
 
     def _differences(self) -> PageTable:
         reference = self.runs[self.options.reference].label
         rows = []
-        for i, found in self.comparisons.items():
-            macros: Mapping[str, Comparison] = {one.metric: one for one in found if one.finding == MACRO}
-            rows.append((self.runs[i].label, *(_told(macros.get(metric)) for metric in self.metrics)))
+        for i, comparisons in self.comparisons.items():
+            macros: Mapping[str, Comparison] = {one.metric: one for one in comparisons if one.finding == MACRO}
+            rows.append((self.runs[i].label, *(_difference_text(macros.get(metric)) for metric in self.metrics)))
         plain = [
             (self.runs[i].label, reference, one.metric, one.finding, difference.value, difference.low, difference.high,
              one.p, one.signature)
@@ -242,7 +242,7 @@ class ScoreReport(RunReport):
         scores = {i: of_run[MACRO] for i, of_run in self.scores[self._main].items()}
         names = short_names(self.runs)
         ranked = sorted(scores, key=lambda i: -math.inf if math.isnan(scores[i].value) else scores[i].value)
-        told = "; ".join(
+        means = "; ".join(
             f"{names[i]} {percent(scores[i].value)} ({interval_of(scores[i].low, scores[i].high)})"
             for i in reversed(ranked)
         )
@@ -250,7 +250,7 @@ class ScoreReport(RunReport):
         return (
             f"{count_text(len(self.runs), 'run')} answered for {len(self.groups)} findings in "
             f"{split.title} {split.info.version}, split {split.name}: {len(split.records):,} "
-            f"{split.kind.counted.removeprefix('n_')}. Mean {metric_name(self._main)}, with 95 % interval: {told}."
+            f"{split.kind.counted.removeprefix('n_')}. Mean {metric_name(self._main)}, with 95 % interval: {means}."
         )
 
     def methods(self) -> list[Part]:
@@ -278,8 +278,8 @@ class AnswerReport(RunReport):
         """Answers by what is asked."""
         kind, split = self.split.kind, self.split
         benchmark = BENCHMARKS[split.info.benchmark]
-        key_of, asked = kind.data.key_of, kind.questions.asked
-        asks = {key_of(record): asked(record, benchmark, split.info.asks)[0] for record in split.records}
+        key_of, asked_of = kind.data.key_of, kind.questions.asked
+        asks = {key_of(record): asked_of(record, benchmark, split.info.asks)[0] for record in split.records}
         answered = [Counter(asks[key_of(one)] for one in run.predictions[0]) for run in self.runs]
         in_all = Counter(asks.values())
         rows = [
@@ -300,8 +300,8 @@ class AnswerReport(RunReport):
 
     def summary(self) -> str:
         """How many answers wait."""
-        told = "; ".join(f"{run.label} {len(run.predictions[0]):,}" for run in self.runs)
-        return f"Of {len(self.split.records):,} tasks answered, and waiting for readers: {told}."
+        counts = "; ".join(f"{run.label} {len(run.predictions[0]):,}" for run in self.runs)
+        return f"Of {len(self.split.records):,} tasks answered, and waiting for readers: {counts}."
 
     def methods(self) -> list[Part]:
         """Where scores come from."""
@@ -333,7 +333,7 @@ def metric_name(metric: str) -> str:
     return METRICS[metric].title.replace("'", "’")
 
 
-def _told(one: Comparison | None) -> str:
+def _difference_text(one: Comparison | None) -> str:
     if one is None or math.isnan(one.estimate.value):
         return NOTHING
     own = one.estimate

@@ -152,9 +152,9 @@ def load_runs(runs: Sequence[tuple[str, Path]], split: Split, *, progress: Progr
     main_grid = split.info.grid if split.info.grid in grids or not grids else grids[0]
     labels = _labels([label for label, _ in runs], [Path(path) for _, path in runs], folders)
     loaded = []
-    for number, ((given, path), run) in enumerate(zip(runs, folders, strict=True)):
+    for number, ((label, path), run) in enumerate(zip(runs, folders, strict=True)):
         grid = main_grid if run is None else run.info.grid
-        loaded.append(_read(labels[number], Path(path), run, split, grid, is_named=bool(given)))
+        loaded.append(_read(labels[number], Path(path), run, split, grid, is_named=bool(label)))
         if progress is not None:
             progress("runs read", number + 1, len(runs))
     return loaded
@@ -170,30 +170,30 @@ def load_controls(run: ReportRun, split: Split) -> dict[str, ReportRun]:
     LintError
         If a prediction file has errors.
     """
-    found = {}
+    controls = {}
     for name in CONTROLS:
         path = run.path / CONTROL_RUNS / name
         if run.run is None or not path.is_dir():
             continue
         under = _read_folder(path, split)
         settings = run.run.info.settings
-        wanted = None if settings is None else replace(settings, control=name)
-        if under.info.settings != wanted or under.info.n_asked != run.run.info.n_asked:
+        expected = None if settings is None else replace(settings, control=name)
+        if under.info.settings != expected or under.info.n_asked != run.run.info.n_asked:
             raise ValueError(
                 f"{path}: must ask what {run.path} asks: give `run` the same command with --control {name}"
             )
-        found[name] = _read(run.label, path, under, split, run.grid, is_named=run.is_named)
-    return found
+        controls[name] = _read(run.label, path, under, split, run.grid, is_named=run.is_named)
+    return controls
 
 
 def _read_folder(path: Path, split: Split) -> Run:
     run = read_run(path)
     mine = (split.info.benchmark, split.info.version, split.name)
     names = ("benchmark", "benchmark_version", "split")
-    for name, wanted in zip(names, mine, strict=True):
+    for name, expected in zip(names, mine, strict=True):
         got = getattr(run.info, name)
-        if got != wanted:
-            raise ValueError(f"{path}: `{name}` must be that of the report, {wanted!r}, got {got!r}")
+        if got != expected:
+            raise ValueError(f"{path}: `{name}` must be that of the report, {expected!r}, got {got!r}")
     if run.info.dataset not in (None, describe_split(split.folder, split.name)["dataset"]):
         raise ValueError(
             f"{path}: must answer {split.folder} as it is now, got answers to another build of that version"
@@ -201,7 +201,7 @@ def _read_folder(path: Path, split: Split) -> Run:
     return run
 
 
-def _labels(given: Sequence[str], paths: Sequence[Path], folders: Sequence[Run | None]) -> list[str]:
+def _labels(labels: Sequence[str], paths: Sequence[Path], folders: Sequence[Run | None]) -> list[str]:
     """The labels given; else the shortest of model, model and style, and model, style and grid that is its own."""
     stems = Counter(path.stem for path in paths)
     longer: list[tuple[str, ...]] = []
@@ -213,19 +213,19 @@ def _labels(given: Sequence[str], paths: Sequence[Path], folders: Sequence[Run |
         model, settings, grid = run.info.model, run.info.settings, run.info.grid
         styled = model if settings is None else f"{model}, {settings.style}"
         longer.append((model, styled, f"{styled}, {grid} × {grid}"))
-    chosen = []
-    for number, label in enumerate(given):
+    filled = []
+    for number, label in enumerate(labels):
         taken = [{names[level] for i, names in enumerate(longer) if i != number} for level in range(3)]
         level = next((level for level in range(3) if longer[number][level] not in taken[level]), 2)
-        chosen.append(label or longer[number][level])
-    twice = [label for label, n in Counter(chosen).items() if n > 1]
+        filled.append(label or longer[number][level])
+    twice = [label for label, n in Counter(filled).items() if n > 1]
     if twice:
         raise ArgumentError("runs", "must have labels of their own", f"{twice[0]!r} twice: give LABEL=PATH")
-    for label in chosen:
+    for label in filled:
         if not (label.strip() and label.isprintable() and len(label) <= MOST_LABEL):
             got = repr(label[:40])
             raise ValueError(f"a label must be 1 to {MOST_LABEL} printable characters, got {got}: give LABEL=PATH")
-    return chosen
+    return filled
 
 
 def _read(label: str, path: Path, run: Run | None, split: Split, grid: int, *, is_named: bool) -> ReportRun:

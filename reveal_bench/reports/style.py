@@ -108,11 +108,11 @@ class Illustration:
 
     def for_page(self) -> list[tuple[str, str]]:
         """("wide" or "narrow", SVG element): a page shows the one that fits."""
-        shown = [("wide", _inline(self._svg))]
+        drawings = [("wide", _inline(self._svg))]
         if self.has_narrow:
             narrow = render(self.draw(NARROW), "svg", salt=f"{self.name}-narrow")
-            shown.append(("narrow", _inline(narrow)))
-        return shown
+            drawings.append(("narrow", _inline(narrow)))
+        return drawings
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,8 +316,8 @@ def share(n: int, of: int) -> str:
     """Return a count and its share, such as 23 (23 %)."""
     if not of:
         return f"{n:,}"
-    shown = percent(n / of, 0)
-    return f"{n:,} (<{NBSP}1{NBSP}%)" if n and shown.startswith("0") else f"{n:,} ({shown})"
+    text = percent(n / of, 0)
+    return f"{n:,} (<{NBSP}1{NBSP}%)" if n and text.startswith("0") else f"{n:,} ({text})"
 
 
 def interval_of(low: float, high: float) -> str:

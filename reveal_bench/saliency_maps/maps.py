@@ -54,7 +54,7 @@ class MapFile:
     path: Path
     finding: str
     part: str | int | None = None
-    given: HeatMap | None = field(default=None, compare=False, repr=False)
+    array: HeatMap | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -137,13 +137,13 @@ def given_maps(maps: Mapping[Pair, Any], image_ids: Collection[str], findings: S
         pair = image_id, _canonical(name, findings, "maps")
         if pair in files:
             raise ArgumentError("maps", f"must hold one map of {pair}", repr(key))
-        files[pair] = _given(value, Path("_".join(pair)), pair[1])
+        files[pair] = _given_map(value, Path("_".join(pair)), pair[1])
     if not files:
         raise ArgumentError("maps", "must hold maps of images of the split", f"{len(elsewhere)} of others")
     return FoundMaps(files, elsewhere)
 
 
-def _given(value: Any, place: Path, finding: str) -> MapFile:
+def _given_map(value: Any, place: Path, finding: str) -> MapFile:
     if isinstance(value, str | Path):
         return MapFile(Path(value).absolute(), finding)
     values, probability = value if isinstance(value, tuple) else (value, None)
@@ -152,7 +152,7 @@ def _given(value: Any, place: Path, finding: str) -> MapFile:
         heat = HeatMap(checked_map(_flat(values, file)), _checked_probability(probability))
     except ArgumentError as error:
         raise ArgumentError("maps", f"must be maps: {place}", str(error)) from None
-    return replace(file, given=heat)
+    return replace(file, array=heat)
 
 
 def _maps_of(
@@ -205,8 +205,8 @@ def read_map(file: MapFile) -> HeatMap:
     ValueError
         If the file is damaged, or has no map (h, w) of finite numbers; the message names it.
     """
-    if file.given is not None:
-        return file.given
+    if file.array is not None:
+        return file.array
     if file.path.suffix.lower() not in _READERS:
         raise ValueError(f"{file.path}: must be a file of a heat map, with {', '.join(ENDINGS)}")
     try:

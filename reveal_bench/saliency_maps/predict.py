@@ -189,7 +189,7 @@ def predict_maps(
 
 def _root(maps: FoundMaps) -> str:
     """Return the folder of the maps, or the hash of arrays, because a run only resumes with the same ones."""
-    arrays = [file.given.values for _, file in sorted(maps.files.items()) if file.given is not None]
+    arrays = [file.array.values for _, file in sorted(maps.files.items()) if file.array is not None]
     if arrays:
         digest = hashlib.sha256()
         for values in arrays:

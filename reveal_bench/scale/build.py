@@ -1,10 +1,10 @@
-"""A dataset folder built by tasks, byte for byte that of one machine.
+"""A dataset folder built by tasks, byte for byte as one machine builds it.
 
-First, a task makes the rows of some records in a row: it reads and develops their pictures, joins them to one file,
-and writes the rows as a part of a spool in which every picture is a reference: the file, where in it, and a checksum.
-The rows go through the ordinary build (division, counts, manifest), which is cheap without pictures and decides where
-shards end. Then a task writes each shard whole: rows with the bytes in place of the references. At last the shards
-get their names, and the build describes the folder as ever.
+First, a task makes the rows of consecutive records: it reads and develops their images, joins them in one file, and
+writes the rows as a part of a spool in which every image is a reference: the file, the position in it, and a checksum.
+The rows pass through the ordinary build (division, counts, manifest), which is cheap without images and decides where
+shards end. Then a task writes each shard whole: rows with the bytes instead of the references. Finally the shards get
+their names, and the build describes the folder as usual.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TaskBuild:
-    """The engine of :func:`reveal_bench.dataset.build.build_folder` that works by tasks."""
+    """The engine of :func:`reveal_bench.dataset.build.build_folder` that builds by tasks."""
 
     tasks: TaskEngine
 
@@ -52,7 +52,7 @@ class TaskBuild:
 
 
 def pictures_of(row: Row) -> Iterator[Row]:
-    """Every picture in a row, {"bytes", "path"}: of a column, or of a list of them."""
+    """Yield every image in a row, {"bytes", "path"}, from columns of images and of lists of images."""
     for value in row.values():
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, dict) and one.keys() == {"bytes", "path"} and one["bytes"] is not None:
@@ -61,7 +61,7 @@ def pictures_of(row: Row) -> Iterator[Row]:
 
 @dataclass(frozen=True, slots=True)
 class PictureReference:
-    """Where the bytes of a picture are: `size` bytes from `start` in a piece, with their CRC-32."""
+    """The location of an image's bytes: `size` bytes from `start` in a piece, with their CRC-32."""
 
     piece: str
     start: int
@@ -69,12 +69,12 @@ class PictureReference:
     crc32: int
 
     def to_bytes(self) -> bytes:
-        """As it stands in the place of the bytes."""
+        """Return the bytes that replace the image in a row."""
         return json.dumps([self.piece, self.start, self.size, self.crc32]).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> PictureReference:
-        """The reference that stands there."""
+        """Read the reference from a row."""
         return cls(*json.loads(data))
 
 
@@ -83,7 +83,7 @@ class PictureReference:
 
 @dataclass(frozen=True)
 class RowsTask:
-    """What a task makes rows of."""
+    """The records that a task makes rows of."""
 
     build: BuildContext
     records: Sequence[Record]
@@ -92,15 +92,15 @@ class RowsTask:
 
 
 def make_rows(place: TaskPlace, work: RowsTask) -> dict[str, Any]:
-    """The rows of some records, as one part of a spool, and their pictures in one file.
+    """Make the rows of some records, as one part of a spool, and their images in one file.
 
     Raises
     ------
     TaskError
-        If other software is installed here than where the build was started: it could make other rows.
+        If the installed software differs from that of the machine that started the build: rows could differ.
     """
     build = work.build
-    # The first attempt may have died of a picture: then processes of their own decode them, and the record is told.
+    # An image may have killed the first attempt: now separate processes decode images, and the record is reported.
     workers = 1 if place.attempt == 1 else 2
     with (
         tempfile.TemporaryDirectory() as name,
@@ -126,7 +126,7 @@ def make_rows(place: TaskPlace, work: RowsTask) -> dict[str, Any]:
 
 
 def _take_out(row: Row, file: Any, piece: str) -> None:
-    """Put the pictures of a row into a file, and references in their places."""
+    """Move the images of a row into a file, and put references in their places."""
     for picture in pictures_of(row):
         data = picture["bytes"]
         picture["bytes"] = PictureReference(piece, file.tell(), len(data), zlib.crc32(data)).to_bytes()
@@ -141,7 +141,7 @@ class TaskSpool(Spool):
         self._tasks = tasks
 
     def fill(self, records: Iterable[Record], pool: RowPool) -> Iterator[RowResult | None]:
-        """Have made what is not there yet; yields as often as there are records."""
+        """Have the missing parts made; yield once per record."""
         self._drop_from(0)
         sizes: list[int] = []
         done: dict[int, Done] = {}
@@ -151,11 +151,11 @@ class TaskSpool(Spool):
                 if not name.endswith(".pictures"):
                     number = name.rpartition("/")[2]
                     self._tasks.storage.fetch(name, self.folder / f"0{number}")
-            failed = [RowResult("", "", problem=Problem(**problem)) for problem in one.told["problems"]]
+            failed = [RowResult("", "", problem=Problem(**problem)) for problem in one.result["problems"]]
             yield from [*failed, *[None] * (sizes[one.number] - len(failed))]
         for _, one in sorted(done.items()):
-            self.keys += one.told["keys"]
-            self.problems += [Problem(**problem) for problem in one.told["problems"]]
+            self.keys += one.result["keys"]
+            self.problems += [Problem(**problem) for problem in one.result["problems"]]
             self.n_resumed += sizes[one.number] if one.was_done else 0
 
     def _plan(self, records: Iterable[Record], pool: RowPool, sizes: list[int]) -> Iterator[Task]:
@@ -170,7 +170,7 @@ class TaskSpool(Spool):
 # Shards
 
 AHEAD_BYTES = 8 << 20
-"""Bytes of a request, at least: a bucket answers a few large ones sooner than many small ones."""
+"""Fewest bytes of a request: a bucket answers a few large ones sooner than many small ones."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class ShardTask:
 
 
 def write_shard(place: TaskPlace, work: ShardTask) -> dict[str, Any]:
-    """One shard with the pictures in it."""
+    """Write one shard with its images."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         rows = folder / "rows"
@@ -199,19 +199,19 @@ def write_shard(place: TaskPlace, work: ShardTask) -> dict[str, Any]:
 
 
 class PictureReader:
-    """Reads pictures of pieces, and what lies behind them with the same request: it is mostly asked for next."""
+    """Reads images of pieces, and the bytes after them in the same request: they are usually read next."""
 
     def __init__(self, storage: TaskStorage) -> None:
         self._storage = storage
         self._piece, self._start, self._data = "", 0, b""
 
     def read(self, reference: PictureReference) -> bytes:
-        """The bytes of a picture.
+        """Return the bytes of an image.
 
         Raises
         ------
         TaskError
-            If they are not those that were written.
+            If they differ from the bytes that were written.
         """
         start, end = reference.start, reference.start + reference.size
         if reference.piece != self._piece or not self._start <= start <= end <= self._start + len(self._data):
@@ -219,12 +219,12 @@ class PictureReader:
             self._piece, self._start = reference.piece, start
         data = self._data[start - self._start : end - self._start]
         if len(data) != reference.size or zlib.crc32(data) != reference.crc32:
-            raise TaskError(f"{reference.piece} was changed: {reference.size} bytes from {reference.start} are others")
+            raise TaskError(f"{reference.piece} was changed: {reference.size} bytes from {reference.start} differ")
         return data
 
 
 class TaskShardWriter(ShardWriter):
-    """Gathers rows to shards as ever, but with references for pictures, and has tasks write the shards themselves."""
+    """Gathers rows with references for images into shards, and has tasks write the shards."""
 
     def __init__(
         self,
@@ -250,7 +250,7 @@ class TaskShardWriter(ShardWriter):
             ((name, (sha256, _)),) = one.files.items()
             self._tasks.storage.fetch(name, shards[one.number])
             self.sums[shards[one.number]] = sha256
-            self.n_bytes += one.told["n_bytes"]
+            self.n_bytes += one.result["n_bytes"]
         self._planned.cleanup()
         return shards
 
@@ -262,6 +262,6 @@ class TaskShardWriter(ShardWriter):
             yield Task(identity, write_shard, work, {rows: path})
 
     def _size_of(self, row: Row) -> int:
-        """The size of the row with its pictures."""
+        """Return the size of the row with its images."""
         references = [picture["bytes"] for picture in pictures_of(row)]
         return row_bytes(row) + sum(PictureReference.from_bytes(data).size - len(data) for data in references)

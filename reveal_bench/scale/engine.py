@@ -1,4 +1,4 @@
-"""What runs the tasks of a stage through a storage: processes of this machine, or any executor of datatrove."""
+"""Running the tasks of a stage through a storage: by processes of this machine, or any executor of datatrove."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from reveal_bench.scale.storage import TaskStorage
 from reveal_bench.scale.tasks import RunTask, Task, TaskError, identity_of, record_of
 
 WORK = "work.txt"
-"""Says what the storage is used for."""
+"""File that names the work of the storage."""
 LOOK_SECONDS = 0.2
-"""Between two looks at the marks of processes here."""
+"""Seconds between two checks for finished tasks of processes here."""
 ELSEWHERE_SECONDS = 3.0
-"""The same of machines elsewhere: a bucket bills every look."""
+"""Seconds between two checks for machines elsewhere: a bucket bills every one."""
 PATIENCE_SECONDS = 24 * 3600.0
-"""How long no task may finish on an executor that works elsewhere, such as a queue of Slurm."""
+"""Longest time without a finished task on an executor elsewhere, such as a queue of Slurm."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """A task that is done: its number, whether it was before, its pieces, and what it tells."""
+    """A finished task: its number, `was_done` if an earlier run did it, its pieces, and its result."""
 
     number: int
     was_done: bool
     files: Mapping[str, tuple[str, int]]
-    told: Mapping[str, Any]
+    result: Mapping[str, Any]
 
 
 class Executor(Protocol):
-    """What runs the tasks of a stage: any executor of datatrove."""
+    """The part of an executor of datatrove that runs the tasks of a stage."""
 
     def run(self) -> Any:
-        """Run them, or hand them to a queue."""
+        """Run the tasks, or submit them to a queue."""
         ...
 
 
 MakeExecutor = Callable[[RunTask, int, str], Executor]
-"""Takes the step, the number of tasks, and where datatrove shall log; gives an executor of datatrove."""
+"""Step, number of tasks and folder of datatrove's logs -> an executor of datatrove."""
 
 
 def _wait_elsewhere() -> bool:
@@ -55,13 +55,13 @@ def _wait_elsewhere() -> bool:
 
 
 class TaskEngine:
-    """Runs tasks through a storage; a context manager that ends its processes.
+    """Tasks that run through a storage; a context manager that ends its processes.
 
     Parameters
     ----------
-    storage : a folder that all machines see, or ``s3://BUCKET/PREFIX``; as private as what is worked on
-    work : what is done there, such as "build /data/set"; one storage is for one work
-    workers : processes on this machine, at least 1; without influence if `executor` is given
+    storage : a folder that all machines see, or ``s3://BUCKET/PREFIX``; as private as the data
+    work : name of the work, such as "build /data/set"; one storage is for one work
+    workers : processes on this machine, at least 1; ignored with `executor`
     executor : makes an executor of datatrove for a stage; by default processes on this machine
     task_size : records, studies or maps of one task, at least 1
     patience : seconds without a finished task after which an `executor` that works elsewhere is given up
@@ -111,7 +111,7 @@ class TaskEngine:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether no task was ever written."""
+        """True if no task was ever written."""
         return self.storage.names("") <= {WORK}
 
     def _claim(self, work: str) -> None:
@@ -124,12 +124,12 @@ class TaskEngine:
                 raise ArgumentError("storage", f"must be used for one work, that is {work}", known)
 
     def run(self, stage: str, tasks: Iterable[Task]) -> Iterator[Done]:
-        """Do what is not done; yields every task as it is finished, those of an earlier run first.
+        """Run the tasks that are not done; yield each as it finishes, tasks of an earlier run first.
 
         Raises
         ------
         Exception
-            That of a task, if one fails.
+            The error of a task that failed.
         TaskError
             If a task was not finished.
         """
@@ -152,13 +152,13 @@ class TaskEngine:
                 yield from self._as_they_finish(stage, waiting, lambda: not wait([running], LOOK_SECONDS).done)
                 running.result()
             except TaskError:
-                running.result()  # what was wrong says more, if it raised
+                running.result()  # its own error, if any, explains more
                 raise
             finally:
                 executor.stop()
 
     def _hand_out(self, stage: str, tasks: Iterable[Task]) -> tuple[set[int], list[int]]:
-        """Write the tasks that are not done; returns their numbers, and those of the others."""
+        """Write the tasks that are not done; return the numbers of unfinished and of finished tasks."""
         waiting, finished = set[int](), []
         known = self.storage.names(f"{stage}/done")
         completed = self.storage.names(f"{stage}/datatrove/completions")
@@ -179,7 +179,7 @@ class TaskEngine:
         return waiting, finished
 
     def _as_they_finish(self, stage: str, waiting: set[int], runs_on: Callable[[], bool]) -> Iterator[Done]:
-        """Yield tasks as their marks appear; `runs_on` waits a moment and says whether the executor is at work here."""
+        """Yield tasks as they finish; `runs_on` waits a moment and returns True while the executor runs here."""
         last, is_running = time.monotonic(), self._make is None
         while waiting:
             for name in sorted(self.storage.names(f"{stage}/failed")):

@@ -1,7 +1,7 @@
-"""datatrove's local executor with processes that are watched: the only file that imports datatrove.
+"""datatrove's local executor with supervised processes: the only file that imports datatrove.
 
-datatrove's own runs its tasks in a pool of processes that waits for ever for the task of one that was killed. Here a
-thread asks each process, sees that it died, and gives its task, and no other, to a new one.
+datatrove's own executor uses a pool of processes, which waits for ever if a process is killed. Here a thread per
+process notices that it died, and gives its task, and no other, to a new one.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from reveal_bench.dataset.row_pool import WorkerProcess
 from reveal_bench.scale.tasks import RunTask, TaskError
 
 ATTEMPTS = 3
-"""Processes that a task may end before it is given up."""
+"""Processes that a task may kill before it is abandoned."""
 
 
 def run_rank(request: tuple[RunTask, int, str, int]) -> bool:
-    """Run one task as datatrove does, with its log in the storage; what it would print is in that log, too."""
+    """Run one task as datatrove does; its log in the storage also has what it would print."""
     step, tasks, logs, rank = request
     if sys.stderr is sys.__stderr__:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - datatrove logs there as long as the process lives
@@ -31,12 +31,12 @@ def run_rank(request: tuple[RunTask, int, str, int]) -> bool:
 
 
 class WatchedExecutor(LocalPipelineExecutor):
-    """Runs the tasks that are not completed; `workers` at a time.
+    """An executor of the tasks that are not completed, `workers` at a time.
 
     Parameters
     ----------
     step, tasks, logs : as of :data:`reveal_bench.scale.engine.MakeExecutor`
-    idle : processes that wait for tasks; those that are started wait there for the next stage
+    idle : processes that wait for tasks; new processes wait there for the next stage
     """
 
     def __init__(self, step: RunTask, tasks: int, logs: str, *, workers: int, idle: list[WorkerProcess]) -> None:
@@ -48,12 +48,12 @@ class WatchedExecutor(LocalPipelineExecutor):
         self._ended = False
 
     def run(self) -> None:
-        """Run them; returns when all are completed.
+        """Run the tasks, and return when all are completed.
 
         Raises
         ------
         TaskError
-            If a task ended its process several times.
+            If a task killed its process several times.
         """
         for rank in self.get_incomplete_ranks():
             self._ranks.put(rank)
@@ -62,13 +62,13 @@ class WatchedExecutor(LocalPipelineExecutor):
                 served.result()
 
     def stop(self) -> None:
-        """End what is running; a task that is not done leaves nothing that could be taken for done."""
+        """Kill running tasks; an unfinished task leaves nothing that looks finished."""
         self._ended = True
         for worker in list(self._busy):
             worker.kill()
 
     def _serve(self) -> None:
-        """One thread: task after task."""
+        """Run task after task, in one thread."""
         while not self._ended:
             try:
                 rank = self._ranks.get_nowait()
@@ -80,14 +80,14 @@ class WatchedExecutor(LocalPipelineExecutor):
                 raise answer
 
     def _done_by_a_worker(self, rank: int) -> Any:
-        """Ask a process, and another one if that dies, which may have been killed from outside."""
+        """Run a task in a process, and in another if that dies, which may have been killed from outside."""
         for _ in range(ATTEMPTS):
             if self._ended:
                 return None
             try:
                 worker = self._idle.pop()
             except IndexError:
-                worker = WorkerProcess(run_rank, daemon=False)  # it may start processes, too
+                worker = WorkerProcess(run_rank, daemon=False)  # it may start processes also
             self._busy.append(worker)
             answer = worker.ask((*self._given, rank))
             self._busy.remove(worker)
@@ -96,5 +96,5 @@ class WatchedExecutor(LocalPipelineExecutor):
                 return answer
         if self._ended:
             return None
-        rule = f"task {rank} of {self._given[0].stage} ended its process {ATTEMPTS} times, or memory ran out"
-        return TaskError(f"{rule}; with the process pool, the file that does so is named")
+        rule = f"task {rank} of {self._given[0].stage} killed its process {ATTEMPTS} times, or memory ran out"
+        return TaskError(f"{rule}; with the process pool, the error names the file")

@@ -1,4 +1,4 @@
-"""Heat maps cut by tasks: lines of a prediction file, in their order, as one machine writes them."""
+"""Heat maps converted by tasks: lines of a prediction file, in the order in which one machine writes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reveal_bench.scale.tasks import Task, TaskPlace
 
 
 def cut_some(place: TaskPlace, work: tuple[Sequence[Job], MapOptions]) -> dict[str, int]:
-    """Cut the maps of a task."""
+    """Convert the maps of a task."""
     jobs, options = work
     lines = [json.dumps(cut_map(job, options)) for job in jobs]
     place.write("".join(f"{line}\n" for line in lines).encode(), ".jsonl")
@@ -24,12 +24,12 @@ def cut_some(place: TaskPlace, work: tuple[Sequence[Job], MapOptions]) -> dict[s
 
 @dataclass(frozen=True)
 class TaskMaps:
-    """Cuts maps in the place of :func:`reveal_bench.saliency_maps.predict.predict_maps`'s processes."""
+    """A converter of maps that replaces the processes of :func:`reveal_bench.saliency_maps.predict.predict_maps`."""
 
     tasks: TaskEngine
 
     def __call__(self, jobs: Sequence[Job], options: MapOptions) -> Iterator[dict[str, Any]]:
-        """What becomes of each map, in order."""
+        """Yield the line of each map, in order."""
         done: dict[int, Done] = {}
         n_given = 0
         for one in self.tasks.run("maps", self._plan(jobs, options)):
@@ -51,6 +51,6 @@ class TaskMaps:
 
 
 def _absolute(job: Job) -> Job:
-    """The job for who starts in another folder."""
+    """Return the job with absolute paths, for processes in another folder."""
     files, pair, size = job
     return [replace(file, path=file.path.resolve()) for file in files], pair, size

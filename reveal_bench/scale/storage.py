@@ -1,10 +1,10 @@
-"""Where tasks leave their files: a folder that every machine sees, or ``s3://BUCKET/PREFIX``, through fsspec.
+"""The storage of tasks' files: a folder that every machine sees, or ``s3://BUCKET/PREFIX``, through fsspec.
 
-Names are relative, with ``/``. A file is whole or not there: in a folder it is written beside its name and renamed, and
+Names are relative, with ``/``. A file is whole or absent: in a folder it is written under another name and renamed, and
 a bucket shows an object when all of it has arrived. Credentials and the address of a bucket come from the environment
 (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ...), never from the URL.
 
-Tasks are stored as pickles, so whoever can write to the storage can run code on the machines that work for it.
+Tasks are stored as pickles, so anyone who can write to the storage can run code on the machines that use it.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from reveal_bench.files import replacing, write_whole
 
 
 class TaskStorage:
-    """Files below a folder or a bucket's prefix.
+    """Files in a folder or under a bucket's prefix.
 
     Parameters
     ----------
-    url : a folder, which is made with mode 0700 if it is missing, or ``s3://BUCKET/PREFIX``
+    url : a folder, created with mode 0700 if it is missing, or ``s3://BUCKET/PREFIX``
 
     Raises
     ------
     ArgumentError
-        If it is of another kind, or has credentials in it.
+        If it is neither, or contains credentials.
     ImportError
         If `s3fs` is not installed and the storage is a bucket.
     """
@@ -47,12 +47,12 @@ class TaskStorage:
         self._fs: Any = None
         if self.is_local and not os.path.isdir(self.root):
             os.makedirs(os.path.dirname(self.root), exist_ok=True)
-            with suppress(FileExistsError):  # another task was faster
+            with suppress(FileExistsError):  # another task was first
                 os.mkdir(self.root, 0o700)
 
     @property
     def fs(self) -> Any:
-        """The file system, opened when it is first asked for."""
+        """The file system, opened on first use."""
         if self._fs is None:
             import fsspec
 
@@ -63,21 +63,21 @@ class TaskStorage:
         return self._fs
 
     def path(self, name: str) -> str:
-        """The full name of a file."""
+        """Return the full name of a file."""
         return f"{self.root}/{name}"
 
     def read(self, name: str) -> bytes:
-        """All bytes of a file.
+        """Return all bytes of a file.
 
         Raises
         ------
         FileNotFoundError
-            If it is not there.
+            If it does not exist.
         """
         return bytes(self.fs.cat_file(self.path(name)))
 
     def read_range(self, name: str, start: int, end: int) -> bytes:
-        """Bytes `start` to `end`, the last not among them."""
+        """Return the bytes from `start` up to, not including, `end`."""
         return bytes(self.fs.cat_file(self.path(name), start=start, end=end))
 
     def write(self, name: str, data: bytes) -> None:
@@ -90,7 +90,7 @@ class TaskStorage:
             self.fs.pipe_file(self.path(name), data)
 
     def upload(self, path: Path, name: str) -> None:
-        """Write a file whole with the content of a local one."""
+        """Write a file whole from a local one."""
         if self.is_local:
             target = Path(self.path(name))
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -102,7 +102,7 @@ class TaskStorage:
             self.fs.put_file(str(path), self.path(name))
 
     def fetch(self, name: str, path: Path) -> None:
-        """Put a file at a local path: a second name of the same file where the disk is the same, else a copy."""
+        """Put a file at a local path: a hard link on the same disk, otherwise a copy."""
         with replacing(path) as new:
             if self.is_local:
                 try:
@@ -113,7 +113,7 @@ class TaskStorage:
                 self.fs.get_file(self.path(name), str(new))
 
     def names(self, folder: str) -> set[str]:
-        """Names of the files in a folder, without the folder's; none if it is not there."""
+        """Return the names of the files in a folder, without the folder's; none if it does not exist."""
         self.fs.invalidate_cache()
         try:
             paths = self.fs.ls(self.path(folder), detail=False)
@@ -122,6 +122,6 @@ class TaskStorage:
         return {name for name in (str(one).rpartition("/")[2] for one in paths) if name and name[0] != "."}
 
     def remove(self, name: str) -> None:
-        """Remove a file, or a folder with all that is in it; nothing if it is not there."""
+        """Remove a file, or a folder with its contents, if it exists."""
         with suppress(FileNotFoundError):
             self.fs.rm(self.path(name), recursive=True)

@@ -2,16 +2,16 @@
 
 In the storage a stage is a folder::
 
-    <stage>/tasks/00012.pkl      what the task is: a function of a module, and its argument
+    <stage>/tasks/00012.pkl      the task: a function of a module, and its argument
     <stage>/starts/00012-...     one per attempt: machine, process and time are in the name
-    <stage>/pieces/00012.*       what the task made
-    <stage>/done/00012.json      written last: identity, machine, seconds, sha256 and size of its pieces, what it tells
+    <stage>/pieces/00012.*       the output of the task
+    <stage>/done/00012.json      written last: identity, machine, seconds, sha256 and size of its pieces, result
     <stage>/failed/00012.pkl     the error of a task that failed
-    <stage>/datatrove/           datatrove's own logs, and its marks of what is completed
+    <stage>/datatrove/           datatrove's own logs, and its marks of completed tasks
 
-A task has an identity, a hash of all that its outcome depends on. One that is done with the same identity is not run
-again, whoever ran it and when. What a task tells does not depend on the machine, so the order and the number of
-machines have no influence on what is made of it.
+A task has an identity, a hash of everything that its outcome depends on. A finished task with the same identity is not
+run again, no matter where or when it ran. Results do not depend on the machine, so neither the order nor the number of
+machines changes the output.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from reveal_bench.scale.storage import TaskStorage
 
 
 class TaskError(RuntimeError):
-    """A task could not be done; what others finished stays."""
+    """Error of a task that could not be done; finished tasks stay."""
 
 
 @dataclass(frozen=True)
 class TaskPlace:
-    """Where a task puts what it makes.
+    """The output location of a task.
 
     Attributes
     ----------
     number : of the task in its stage
-    attempt : 1, or more if the task was started before and not finished
+    attempt : 1, or more if an earlier attempt did not finish
     files : name of each piece -> its sha256 and size; grows
     """
 
@@ -53,7 +53,7 @@ class TaskPlace:
     files: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     def name(self, ending: str) -> str:
-        """Name of a piece in the storage."""
+        """Return the name of a piece in the storage."""
         return f"{self.stage}/pieces/{self.number:05d}{ending}"
 
     def keep(self, path: Path, ending: str) -> None:
@@ -69,12 +69,12 @@ class TaskPlace:
 
 @dataclass(frozen=True)
 class Task:
-    """Something to do.
+    """A unit of work.
 
     Attributes
     ----------
     identity : hash of everything that its outcome depends on
-    function : of a module; takes a :class:`TaskPlace` and the argument, returns what is to be told, as JSON
+    function : of a module; takes a :class:`TaskPlace` and the argument, returns the result as JSON
     argument : anything that can be pickled
     inputs : name in the storage -> local file that the task reads there
     """
@@ -87,13 +87,13 @@ class Task:
 
 @dataclass(frozen=True)
 class RunTask:
-    """The one step of a pipeline of datatrove: run the task whose rank it is."""
+    """The single step of a datatrove pipeline: runs the task of its rank."""
 
     url: str
     stage: str
 
     def __call__(self, data: Any = None, rank: int = 0, world_size: int = 1) -> None:
-        """Run one task, and leave its mark."""
+        """Run one task, and mark it as done."""
         storage, began = TaskStorage(self.url), time.time()
         host = socket.gethostname()
         task: Task = pickle.loads(storage.read(f"{self.stage}/tasks/{rank:05d}.pkl"))
@@ -103,12 +103,12 @@ class RunTask:
         storage.write(f"{self.stage}/starts/{rank:05d}-{host}-{os.getpid()}-{time.time_ns()}", b"")
         place = TaskPlace(storage, self.stage, rank, attempt=earlier + 1)
         try:
-            told = task.function(place, task.argument)
+            result = task.function(place, task.argument)
         except Exception as error:
             storage.write(f"{self.stage}/failed/{rank:05d}.pkl", _pickled(error))
             raise
         seconds = round(time.time() - began, 3)
-        record = {"identity": task.identity, "host": host, "seconds": seconds, "files": place.files, "told": told}
+        record = {"identity": task.identity, "host": host, "seconds": seconds, "files": place.files, "told": result}
         storage.write(f"{self.stage}/done/{rank:05d}.json", json.dumps(record).encode())
 
 
@@ -116,13 +116,13 @@ def _pickled(error: Exception) -> bytes:
     try:
         data = pickle.dumps(error)
         pickle.loads(data)
-    except Exception:  # an error whose class cannot be made again from what it holds
+    except Exception:  # an error that cannot be unpickled
         return pickle.dumps(TaskError(f"{type(error).__name__}: {error}"))
     return data
 
 
 def record_of(storage: TaskStorage, stage: str, number: int) -> dict[str, Any]:
-    """What a task left when it was done; empty if it is not."""
+    """Return the record of a finished task; empty if it is not finished."""
     try:
         record: dict[str, Any] = json.loads(storage.read(f"{stage}/done/{number:05d}.json"))
     except FileNotFoundError:
@@ -131,5 +131,5 @@ def record_of(storage: TaskStorage, stage: str, number: int) -> dict[str, Any]:
 
 
 def identity_of(storage: TaskStorage, stage: str, number: int) -> str | None:
-    """The identity of a task that is done; None if it is not."""
+    """Return the identity of a finished task; None if it is not finished."""
     return record_of(storage, stage, number).get("identity")

@@ -1,7 +1,7 @@
-"""A dataset folder checked by tasks: what takes time is found out a file at a time, and the rules are applied as ever.
+"""A dataset folder checked by tasks: the slow part is done a file at a time, and the rules apply as usual.
 
-A task reads one Parquet file: its sha256, and for each row what its pictures and masks show. The check itself,
-:func:`reveal_bench.dataset.validate.validate_folder`, then reads the tables without their pictures and finds the same.
+A task reads one Parquet file: its sha256, and the contents of each row's images and masks. The check itself,
+:func:`reveal_bench.dataset.validate.validate_folder`, then reads the tables without their images and finds the same.
 """
 
 from __future__ import annotations
@@ -35,38 +35,38 @@ from reveal_bench.sources.source import Problem
 
 MASK = "mask"
 Drawn = tuple[list[Problem], dict[tuple[str, str, int], str]]
-"""Problems and digests of the masks of a row, as :class:`DrawnMasks` finds them."""
+"""Problems and digests of a row's masks, as :class:`DrawnMasks` finds them."""
 
 
 @dataclass(frozen=True)
 class Sight:
-    """What a row's pictures show: column -> what is seen instead of each of its pictures; and its masks."""
+    """Observations of a row: column -> an observation in place of each image; and its masks."""
 
     seen: dict[str, Any]
-    drawn: Drawn | None
+    masks: Drawn | None
 
 
 class SeenRow(dict[str, Any]):
-    """A row with what was found out of its masks."""
+    """A row with the observations of its masks."""
 
-    drawn: Drawn | None = None
+    masks: Drawn | None = None
 
 
 class KnownMasks(DrawnMasks):
-    """Masks that tasks have looked at."""
+    """Masks that tasks have checked."""
 
     def check(self, rows: Sequence[Row], table: TableFile, findings: Sequence[str]) -> Iterator[Problem]:
-        """Give what was found in the rows."""
+        """Yield the problems that tasks found in the rows."""
         for row in rows:
             assert isinstance(row, SeenRow)
-            assert row.drawn is not None
-            problems, digests = row.drawn
+            assert row.masks is not None
+            problems, digests = row.masks
             yield from problems
             self.digests |= digests
 
 
 def look_at_table(place: TaskPlace, work: tuple[Path, str]) -> dict[str, str]:
-    """Look at one Parquet file of a folder."""
+    """Check one Parquet file of a folder."""
     opened = open_folder(work[0])
     (table,) = (table for table in tables_of(opened) if table.name == work[1])
     promised = read_promise(opened.path)[0].features
@@ -79,7 +79,7 @@ def look_at_table(place: TaskPlace, work: tuple[Path, str]) -> dict[str, str]:
 
 
 def _columns(folder: DatasetFolder, table: TableFile) -> tuple[str, ...]:
-    """Columns of pictures that are checked in a table."""
+    """Return the columns of images that are checked in a table."""
     kind = folder.kind
     if table.config in (kind.config, INPUTS):
         return kind.table.image_columns
@@ -91,7 +91,7 @@ def _sight(row: Row, folder: DatasetFolder, table: TableFile, features: Any) -> 
     seen = {name: _each(row[name], look) for name in _columns(folder, table)}
     masks_seen = None
     is_drawn = folder.kind.table.side_config is not None and table.config == folder.kind.config
-    if is_drawn and not any(value_faults(row, features)):  # of other rows no rule reads the masks
+    if is_drawn and not any(value_faults(row, features)):  # no rule reads the masks of other rows
         masks = DrawnMasks()
         masks_seen = list(masks.check([row], table, folder.benchmark.findings)), masks.digests
     return Sight(seen, masks_seen)
@@ -104,12 +104,12 @@ def _each(value: Any, look: Callable[[Row], Any]) -> Any:
 
 
 class TaskReader(Reader):
-    """Reads a folder whose files tasks have looked at.
+    """Reader of a folder whose files tasks have checked.
 
     Parameters
     ----------
     folder : dataset folder, at a path that all machines see
-    tasks : what runs the tasks; they run now
+    tasks : engine of the tasks, which run at once
     progress : called with ("files", done, in all)
 
     Raises
@@ -127,7 +127,7 @@ class TaskReader(Reader):
         self._sights: dict[str, str] = {}
         for n_done, one in enumerate(tasks.run("look", self._plan(tables)), start=1):
             name = tables[one.number].name
-            self._sums[name] = one.told["sha256"]
+            self._sums[name] = one.result["sha256"]
             (self._sights[name],) = one.files
             if progress is not None:
                 progress("files", n_done, len(tables))
@@ -141,12 +141,12 @@ class TaskReader(Reader):
             yield Task(identity, look_at_table, (self._folder.path, table.name))
 
     def sha256(self, path: Path) -> str:
-        """Hexadecimal sha256 of a file; a task's, of a Parquet file."""
+        """Return the hexadecimal sha256 of a file; of a Parquet file, the task's."""
         name = path.resolve().relative_to(self._folder.path).as_posix()
         return self._sums.get(name) or super().sha256(path)
 
     def rows(self, table: TableFile) -> Iterator[list[Row]]:
-        """The rows of a table with what its pictures show in their place."""
+        """Yield the rows of a table with observations in place of images."""
         import pyarrow.parquet as pq
 
         hidden = _columns(self._folder, table)
@@ -161,5 +161,5 @@ class TaskReader(Reader):
 
 def _seen(row: Row, sight: Sight) -> SeenRow:
     seen = SeenRow({**row, **sight.seen})
-    seen.drawn = sight.drawn
+    seen.masks = sight.masks
     return seen

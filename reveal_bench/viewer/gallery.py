@@ -131,13 +131,13 @@ class CaseSource:
         manifest = kind.questions.read_manifest(folder, split)
         options = kind.resolve(ScoringOptions(thresholds=thresholds), info)
         systems = {name: _answers(kind, path, records, manifest, options) for name, path in predictions.items()}
-        cases = _chosen({kind.data.key_of(record): kind.display.case(record) for record in records}, most)
+        cases = _select_cases({kind.data.key_of(record): kind.display.case(record) for record in records}, most)
         self.cases = list(cases.values())
         self.max_side = max_side
         self.answers = [_answers_to(case, systems) for case in self.cases]
         groups = _groups(info, self.cases, self.answers)
         self._pictures = StoredPictures(kind, split_shards(folder, kind.config, split), set(cases))
-        entries = [_entry(case, given, groups) for case, given in zip(self.cases, self.answers, strict=True)]
+        entries = [_entry(case, own, groups) for case, own in zip(self.cases, self.answers, strict=True)]
         self.index: dict[str, Any] = {
             "schema": SCHEMA,
             "benchmark": info.benchmark,
@@ -196,7 +196,7 @@ def _write_places(source: CaseSource, folder: Path) -> list[list[int]]:
     return counts
 
 
-def _chosen(cases: dict[str, Case], most: int | None) -> dict[str, Case]:
+def _select_cases(cases: dict[str, Case], most: int | None) -> dict[str, Case]:
     """Return cases with a finding first; with `most`, only that many of them, evenly spread."""
     keys = sorted(cases, key=lambda key: not cases[key].groups)
     if most is not None:
@@ -240,10 +240,10 @@ def _answers(kind: AnyKind, path: Path, records: Sequence[Any], manifest: Any, o
 
 def _answers_to(case: Case, systems: Mapping[str, Answers]) -> Answers:
     """Return every system's answers to a case, except for absent groups that no system answers wrongly."""
-    given = {name: answers.get(case.key, ()) for name, answers in systems.items()}
-    wrong = {one.group for answers in given.values() for one in answers if one.is_hit is not True}
+    own = {name: answers.get(case.key, ()) for name, answers in systems.items()}
+    wrong = {one.group for answers in own.values() for one in answers if one.is_hit is not True}
     groups = wrong.union(case.groups)
-    return {name: [one for one in answers if one.group in groups] for name, answers in given.items()}
+    return {name: [one for one in answers if one.group in groups] for name, answers in own.items()}
 
 
 def _groups(info: FolderInfo, cases: Sequence[Case], answers_by_case: Sequence[Answers]) -> list[str]:

@@ -183,7 +183,7 @@ def test_one_reader_is_no_sample(rng: np.random.Generator) -> None:
     """Its result is said of this reader, and is the difference of two correlated areas."""
     study = drawn(rng, t=2, r=1, n=60)
     figures, matrix = figures_of(study, "auc")
-    with pytest.raises(ValueError, match="`readers_are` must be 'fixed' where there is one reader"):
+    with pytest.raises(ValueError, match="`readers_are` must be 'fixed' for one reader"):
         of(figures, matrix)
     (difference,) = of(figures, matrix, readers_are="fixed").differences
     assert difference.error == pytest.approx(math.sqrt(matrix[0, 0] + matrix[1, 1] - 2 * matrix[0, 1]))

@@ -257,9 +257,9 @@ def test_of_a_long_vocabulary_only_what_occurs_is_drawn(tmp_path):
 
 
 def test_one_is_no_plural():
-    words = [page._counted_as(name, 1) for name in ("images", "studies", "tasks", "patients", "questions")]
+    words = [page._noun(name, 1) for name in ("images", "studies", "tasks", "patients", "questions")]
     assert words == ["image", "study", "task", "patient", "question"]
-    assert page._counted_as("studies", 2) == "studies"
+    assert page._noun("studies", 2) == "studies"
 
 
 def test_images_are_counted_by_finding_and_view(tmp_path):

@@ -26,15 +26,15 @@ def tasks_of(*numbers: int) -> list[Task]:
 @pytest.mark.processes
 def test_a_task_that_fails_says_why_and_one_that_ends_its_process_is_given_up(tmp_path: Path) -> None:
     with TaskEngine(tmp_path / "storage", work="squares", workers=2) as engine:
-        assert sorted(one.told["square"] for one in engine.run("a", tasks_of(1, 2, 3))) == [1, 4, 9]
+        assert sorted(one.result["square"] for one in engine.run("a", tasks_of(1, 2, 3))) == [1, 4, 9]
         with pytest.raises(ArgumentError, match="`number` must bring luck, got 13"):
             list(engine.run("b", tasks_of(1, 13)))
-        with pytest.raises(TaskError, match="task 1 of c ended its process 3 times, or memory ran out"):
+        with pytest.raises(TaskError, match="task 1 of c killed its process 3 times, or memory ran out"):
             list(engine.run("c", tasks_of(1, 99)))
         # mended, they go on; what is done and the same stays, and what is no longer asked is not told
-        squares = {one.number: one.told["square"] for one in engine.run("b", tasks_of(1, 12))}
+        squares = {one.number: one.result["square"] for one in engine.run("b", tasks_of(1, 12))}
         assert squares == {0: 1, 1: 144}  # whether the first was done before the second failed is chance
-        done = {one.number: (one.told["square"], one.was_done) for one in engine.run("a", tasks_of(1, 7))}
+        done = {one.number: (one.result["square"], one.was_done) for one in engine.run("a", tasks_of(1, 7))}
         assert done == {0: (1, True), 1: (49, False)}
         assert engine.storage.read("b/pieces/00001.txt") == b"144"
 
