@@ -216,7 +216,7 @@ def test_the_server_refuses_a_folder_with_the_references(board: Board, tmp_path:
 
 def test_a_worker_refuses_a_holdout_inside_the_data_folder(board: Board) -> None:
     words = ("worker", "--data", str(board.holdout.parent), "--holdout", f"{BENCHMARK}={board.holdout}", "--once")
-    assert_refused("must lie apart from the data folder", *words)
+    assert_refused("must be outside the data folder", *words)
 
 
 def test_migrate_makes_the_database(tmp_path: Path) -> None:

@@ -40,9 +40,9 @@ def test_a_holdout_knows_what_files_must_predict(board: Board, tmp_path: Path) -
 def test_places_that_a_server_reads_are_refused(board: Board, tmp_path: Path) -> None:
     one = [(BENCHMARK, board.holdout)]
     for shared in (board.holdout, board.holdout.parent, board.holdout / "inside"):
-        with pytest.raises(ValueError, match="holdout must lie apart from the data folder"):
+        with pytest.raises(ValueError, match="holdout must be outside the data folder"):
             open_holdouts(one, shared=[shared], vault=None)
-    with pytest.raises(ValueError, match="vault must lie apart"):
+    with pytest.raises(ValueError, match="vault must be outside"):
         open_holdouts(one, shared=[tmp_path], vault=tmp_path / "vault")
     with pytest.raises(ValueError, match="reads as a program"):
         open_holdouts(one, shared=[], vault=Path(sys.prefix) / "vault")
@@ -53,7 +53,7 @@ def test_folders_that_are_no_holdout_are_refused(board: Board, tmp_path: Path) -
         open_holdouts([("reveal-cxr", board.holdout)], shared=[], vault=None)
     folder = shutil.copytree(board.holdout, tmp_path / "empty")
     shutil.rmtree(folder / "localization")
-    with pytest.raises(ValueError, match="must hold the references of its split 'holdout'"):
+    with pytest.raises(ValueError, match="must contain the references of its split 'holdout'"):
         open_holdouts([(BENCHMARK, folder)], shared=[], vault=None)
     with pytest.raises(ValueError, match="given twice"):
         open_holdouts([(BENCHMARK, board.holdout)] * 2, shared=[], vault=None)

@@ -2,14 +2,14 @@
 
 Conventions
 -----------
-* The *parse child* sees one uploaded file and the public manifest. It answers a lint report and, if that is clean,
+* The *parse child* sees one uploaded file and the public manifest. It returns a lint report and, for a clean file,
   writes the predictions as canonical arrays (:mod:`.arrays`).
 * The *score child* sees canonical arrays and a holdout, never an upload. It writes exact rows into the vault
-  (:func:`.custody.cases_file`) and answers what may be shown. *Rank* children see rows of the vault alone.
+  (:func:`.custody.cases_file`) and returns the figures that may be shown. *Rank* children see only rows of the vault.
 
 A child is forked from a warm *template* (:mod:`.fork_server`), confines itself (:mod:`.sandbox`) and answers once. It
-gets its files open, so it need open none. Its answer is checked before use, and every way it can end is one of a few
-fixed outcomes that depend on nothing but what was uploaded.
+receives its files open, so it need not open any. Its answer is checked before use, and every way in which it can end is
+one of a few fixed outcomes that depend only on the upload.
 
 >>> with Custody(scratch) as custody:                                              # doctest: +SKIP
 ...     parsed = custody.parse(upload, manifest, name="model.jsonl", canonical=folder / "canonical.npz")

@@ -1,11 +1,11 @@
-"""The documents that children answer, checked before a word of them is used.
+"""The documents that children return, validated before use.
 
-The lint report has one form from its child to the page: :class:`Lint`, which the API shows as it is.
+The lint report has one form from its child to the page: :class:`Lint`, which the API returns unchanged.
 
 Conventions
 -----------
-Models are strict and take no field that they do not know: a child that was taken over can say no more than a child in
-good order. Figures must be rounded as the policy says and of findings that it shows.
+Models reject unknown fields, so a compromised child can say no more than a healthy one. Figures must be rounded as the
+policy requires, and belong to findings that it shows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _StrictModel(BaseModel):
 
 
 class LintProblem(_StrictModel):
-    """One finding of the linter; `line` is null when it concerns the whole file."""
+    """One problem found by the linter; `line` is null when it concerns the whole file."""
 
     severity: Literal["error", "warning"]
     file: str
@@ -48,7 +48,7 @@ _Statistics = Annotated[
 
 
 class Lint(_StrictModel):
-    """The linter's report; it knows the public manifest and no reference."""
+    """The linter's report; the linter knows the public manifest and no reference."""
 
     schema_: Annotated[int, Field(alias="schema", ge=1, le=1, exclude=True)]
     file: str
@@ -73,9 +73,9 @@ class Lint(_StrictModel):
         if (self.n_errors, self.n_warnings, self.ok) != counts:
             raise ValueError(f"(`n_errors`, `n_warnings`, `ok`) must be {counts}, as the problems say")
         if not 0 <= self.n_predictions <= self.n_entries:
-            raise ValueError(f"`n_predictions` must lie in [0, `n_entries`], got {self.n_predictions}")
+            raise ValueError(f"`n_predictions` must be in [0, `n_entries`], got {self.n_predictions}")
         if any(len(pair) != 2 for pair in (*self.missing_pairs, *self.abstained)):
-            raise ValueError("`missing_pairs` and `abstained` must hold pairs")
+            raise ValueError("`missing_pairs` and `abstained` must contain pairs")
         return self
 
     @property
@@ -85,7 +85,7 @@ class Lint(_StrictModel):
 
 
 class Parsed(_StrictModel):
-    """What a parse child found.
+    """The result of a parse child.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class _Fingerprint(_StrictModel):
 
 
 class ScoreAnswer(_StrictModel):
-    """What a score child says."""
+    """The result of a score child."""
 
     released: ReleasedScore
     final: ReleasedScore | None
@@ -118,7 +118,7 @@ class _RankedEntry(_StrictModel):
 
 
 class RankAnswer(_StrictModel):
-    """What a rank child says, see :func:`reveal_leaderboard.release.ranking.rank_document`."""
+    """The result of a rank child, see :func:`reveal_leaderboard.release.ranking.rank_document`."""
 
     schema_: Annotated[Literal[1], Field(alias="schema")]
     metric: Short
@@ -133,7 +133,7 @@ class RankAnswer(_StrictModel):
 
 
 def check_released(score: ReleasedScore, policy: ReleasePolicy) -> ReleasedScore:
-    """Return a score that is of this policy, rounded as it says, and only of findings that are shown.
+    """Return the score if it follows this policy: rounded accordingly, and only of shown findings.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def check_released(score: ReleasedScore, policy: ReleasePolicy) -> ReleasedScore
     """
     settings = asdict(policy)
     if dict(score.policy) != json.loads(json.dumps(settings)):
-        raise ValueError("the released score must be one of this policy, and nothing else")
+        raise ValueError("the released score must follow this policy and contain nothing else")
     steps = [policy.resolution, *(step for step in (*policy.band_resolution, *_STEPS) if step > policy.resolution)]
     for figure in score.figures:
         for number in (figure.value, figure.low, figure.high):

@@ -1,15 +1,15 @@
-"""Canonical predictions: checked predictions as arrays, the only form in which they reach a process with references.
+"""Canonical predictions: validated predictions as arrays, the only form that reaches a process with references.
 
 Conventions
 -----------
-What the arrays are is said by each kind (:mod:`reveal_bench.kinds.arrays`). A *stamp* is in the file: a digest of
-the public manifest, of the arrays' names and types, and of :data:`FORMAT`. The file can be read with that manifest and
-by that format alone; one with another stamp must be made anew from the upload. The reader trusts nothing.
+Each kind defines its arrays (:mod:`reveal_bench.kinds.arrays`). A *stamp* is in the file: a digest of the public
+manifest, of the arrays' names and types, and of :data:`FORMAT`. The file can be read with that manifest and format
+only; a file with another stamp must be made again from the upload. The reader trusts nothing.
 
 A manifest goes to a template as JSON with its kind.
 
-The file is .npz as numpy writes it, a zip archive of ``name.npy`` members, stored without compression, so that its size
-bounds what it becomes in memory. The reader asks for exact names, dtypes and numbers of axes, and never unpickles.
+The file is .npz in numpy's form, a zip archive of ``name.npy`` members, stored without compression, so that its size
+bounds its memory. The reader requires exact names, dtypes and numbers of axes, and never unpickles.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from reveal_bench.kinds.parts import Manifest
 from reveal_leaderboard.custody.limits import BOARD_LIMITS
 
 FORMAT = 1
-"""To be raised when arrays of the same names and types come to mean something else."""
+"""Raise this when arrays of the same names and types change their meaning."""
 
 _SHARED = {"stamp": ("u1", 1), "line": ("<i8", 1)}
 
@@ -41,7 +41,7 @@ _SHARED = {"stamp": ("u1", 1), "line": ("<i8", 1)}
 def write_canonical(
     file: Path | BinaryIO, predictions: Sequence[Any], manifest: Manifest, ratings: Sequence[Any] | None = None
 ) -> None:
-    """Write checked predictions, and what readers gave to them if that is known.
+    """Write validated predictions, with readers' ratings of them if there are any.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def write_canonical(
 
 
 def read_canonical(file: Path | BinaryIO, manifest: Manifest) -> tuple[Any, ...]:
-    """Read what :func:`write_canonical` wrote without ratings; equal to what it was given.
+    """Read the predictions that :func:`write_canonical` wrote without ratings, unchanged.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def read_canonical(file: Path | BinaryIO, manifest: Manifest) -> tuple[Any, ...]
 
 
 def read_rated(file: BinaryIO, manifest: Manifest) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Read predictions, and their ratings where readers score; raises as :func:`read_canonical`."""
+    """Read predictions with their ratings, for boards scored by readers; raises as :func:`read_canonical`."""
     codec = _codec(manifest)
     arrays = read_arrays(file, {**_SHARED, **codec.predictions, **codec.ratings})
     predictions = _predictions(codec, arrays, manifest)
@@ -84,7 +84,7 @@ def read_rated(file: BinaryIO, manifest: Manifest) -> tuple[tuple[Any, ...], tup
 
 def _predictions(codec: Codec[Any, Any, Any], arrays: Arrays, manifest: Manifest) -> tuple[Any, ...]:
     if arrays["stamp"].tobytes() != stamp_of(manifest):
-        raise ValueError("the canonical predictions must be of this manifest and format, got those of another")
+        raise ValueError("canonical predictions must be for this manifest and format, got others")
     if (arrays["line"] < 0).any():
         raise ValueError("canonical predictions: `line` must not be negative")
     return codec.predictions_from(arrays, manifest, BOARD_LIMITS)
@@ -95,19 +95,19 @@ def _codec(manifest: Manifest) -> Codec[Any, Any, Any]:
 
 
 def dump_manifest(manifest: Manifest) -> bytes:
-    """A manifest as JSON, for :func:`load_manifest`."""
+    """Return a manifest as JSON, for :func:`load_manifest`."""
     return json.dumps({"kind": manifest.kind, "manifest": asdict(manifest)}).encode()  # the order of its rows counts
 
 
 def load_manifest(data: bytes) -> Manifest:
-    """The manifest that :func:`dump_manifest` wrote; equal to it."""
+    """Return the manifest that :func:`dump_manifest` wrote, unchanged."""
     raw = json.loads(data)
     manifest: Manifest = KINDS[raw["kind"]].predictions.codec().manifest_from(raw["manifest"])
     return manifest
 
 
 def stamp_of(manifest: Manifest) -> bytes:
-    """SHA-256 of the format and of all that a manifest says, the order of its rows included, 32 bytes."""
+    """Return the SHA-256 of the format and the whole manifest, including the order of its rows; 32 bytes."""
     form = json.dumps([FORMAT, _codec(manifest).predictions])
     return hashlib.sha256(form.encode() + dump_manifest(manifest)).digest()
 
@@ -122,7 +122,7 @@ def write_arrays(file: BinaryIO, arrays: Mapping[str, npt.NDArray[Any]]) -> None
 
 
 def list_arrays(file: BinaryIO) -> list[str]:
-    """Names of the arrays in a file; empty if it is not an archive."""
+    """Return the names of the arrays in a file; none if it is not an archive."""
     try:
         with zipfile.ZipFile(file) as archive:
             return [name.removesuffix(".npy") for name in archive.namelist()]
@@ -131,7 +131,7 @@ def list_arrays(file: BinaryIO) -> list[str]:
 
 
 def read_arrays(file: BinaryIO, fields: Fields) -> dict[str, npt.NDArray[Any]]:
-    """Read exactly the arrays named by `fields`; they cannot be written to.
+    """Read exactly the arrays named by `fields`, as read-only arrays.
 
     Raises
     ------

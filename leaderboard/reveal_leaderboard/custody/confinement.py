@@ -1,16 +1,16 @@
-"""Landlock: the server takes away its own right to open files, but for a short list.
+"""Landlock: the server gives up its own right to open files, except for a short list.
 
 Conventions
 -----------
 The web process never needs the holdout, so it gives up the ability to open it before the first request, and the kernel
-holds it to that. The list of what it may read is :func:`readable_places`: the interpreter, the installed packages, the
-operating system's own folders and a handful of devices; of ``/proc`` its own entry and facts about the machine, so it
-cannot even read another process's command line. Landlock governs opening and listing, not `stat`: that a path exists
-may still be seen. It binds the calling thread and what it starts from then on, so it must be set while there is one
-thread.
+enforces that. The readable files are listed by :func:`readable_places`: the interpreter, the installed packages, the
+operating system's own folders and a handful of devices; in ``/proc`` only the process's own entry and facts about the
+machine, so that not even another process's command line can be read. Landlock governs opening and listing, not `stat`:
+a path's existence remains visible. It binds the calling thread and everything it starts from then on, so it must be set
+while there is one thread.
 
-The children of :mod:`reveal_leaderboard.custody` are held to a shorter list, :func:`program_places`, and where the
-kernel can (Landlock 4 and 6) to no TCP, no signals to others and no abstract sockets either.
+The children of :mod:`reveal_leaderboard.custody` have a shorter list, :func:`program_places`, and where the kernel can
+(Landlock 4 and 6), no TCP, no signals to other processes and no abstract sockets.
 
 Source: Linux ``Documentation/userspace-api/landlock.rst``; system call numbers are the same on every architecture.
 """
@@ -51,20 +51,20 @@ class _Ruleset(ctypes.Structure):
 
 
 class _PathBeneath(ctypes.Structure):
-    _layout_ = "ms"  # what `_pack_` means: Python 3.19 wants it in words
+    _layout_ = "ms"  # implied by `_pack_`; Python 3.19 requires it explicitly
     _pack_ = 1
     _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
 
 
 def landlock_abi() -> int:
-    """Version of Landlock that this kernel offers; 0 where there is none."""
+    """Return the kernel's version of Landlock; 0 if it has none."""
     if not sys.platform.startswith("linux"):
         return 0
     return max(0, int(_libc().syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)))
 
 
 def readable_places() -> list[Path]:
-    """Everything the server may read besides its data and the public benchmarks.
+    """Return the files that the server may read besides its data and the public benchmarks.
 
     The import path is *not* on the list as a whole: it may name a checkout, or the current folder, beside which a
     holdout lies. Of it only the installed packages are, and the two packages of this project.
@@ -75,7 +75,7 @@ def readable_places() -> list[Path]:
 
 
 def program_places() -> list[Path]:
-    """The interpreter, the installed packages and the shared libraries: what a program that only computes must read."""
+    """Return the files of a program that only computes: the interpreter, installed packages and shared libraries."""
     places = [Path(name) for name in LIBRARIES] + [Path("/dev") / name for name in DEVICES]
     return _distinct([*places, *_program()])
 
@@ -93,18 +93,18 @@ def _distinct(places: Iterable[Path]) -> list[Path]:
 
 
 def count_threads() -> int:
-    """Threads of this process; told by `stat`, which Landlock allows where it allows no listing."""
+    """Return the number of this process's threads, by `stat`, which Landlock allows even where listing is refused."""
     return os.stat("/proc/self/task").st_nlink - 2
 
 
 def is_inside(path: Path, places: Iterable[Path]) -> bool:
-    """Whether `path` is one of `places` or lies below one."""
+    """Return True if `path` is one of `places` or below one."""
     resolved = Path(path).resolve()
     return any(resolved.is_relative_to(place.resolve()) for place in places)
 
 
 def confine(*, read: Sequence[Path], write: Sequence[Path], files: Sequence[int] = (), network: bool = True) -> str:
-    """Give up opening files but those below `read` (to read) and `write` (to read and write), for good.
+    """Give up opening files except below `read` (to read) and `write` (to read and write), permanently.
 
     Parameters
     ----------

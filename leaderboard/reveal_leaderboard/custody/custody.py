@@ -1,13 +1,13 @@
-"""The one object that runs children: uploads in, reports, arrays and released figures out.
+"""Runs the children: uploads in; reports, arrays and released figures out.
 
 Conventions
 -----------
-What a child wrote is copied to its place, durably, only after what it said was checked; until then it lies in nameless
-files, which vanish with this process. Exact rows are nameless files *of the vault*.
+Child output is saved durably only after its reply is validated; until then it is in unnamed files that vanish with this
+process. Exact rows are unnamed files *of the vault*.
 
-A process that must not see holdouts never calls :meth:`Custody.score`; its score template is then never started.
+A process that must not see holdouts never calls :meth:`Custody.score`, so that its score template never starts.
 
-The few ways in which a child can fail, and the fixed sentences for them.
+A child can fail in a few ways, each with a fixed sentence.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _SENTENCES: dict[FailureKind, str] = {
 }
 
 
-class ParseFailed(Exception):  # noqa: N818 - an outcome among others, not a fault of ours
-    """The check of an upload did not end with a report; `kind` says how, ``str()`` is fixed for each kind."""
+class ParseFailed(Exception):  # noqa: N818 - a normal outcome, not an error of ours
+    """The check of an upload ended without a report; `kind` says how, ``str()`` is fixed for each kind."""
 
     def __init__(self, kind: FailureKind) -> None:
         self.kind: FailureKind = kind
@@ -58,7 +58,7 @@ class ParseFailed(Exception):  # noqa: N818 - an outcome among others, not a fau
 
 
 class ScoreFailed(Exception):  # noqa: N818
-    """Scoring or ranking did not end with a result.
+    """Scoring or ranking ended without a result.
 
     ``str()`` is always the same. `kind` and `detail` (a traceback, or how the child died) are for the vault alone: they
     may depend on references.
@@ -79,12 +79,12 @@ _MANIFESTS_KEPT = 8
 
 
 def cases_file(vault: Path, submission_id: str, version: str, part: Part = "public") -> Path:
-    """Where the exact rows of a submission lie."""
+    """Return the path of a submission's exact rows."""
     return vault / f"{submission_id}.{version}{'' if part == 'public' else '.final'}.npz"
 
 
 PARSES_AT_ONCE, SCORES_AT_ONCE = 2, 1
-"""Children at once; more requests than this wait."""
+"""Maximum numbers of simultaneous children; further requests wait."""
 
 
 class Custody:
@@ -120,16 +120,16 @@ class Custody:
 
     @property
     def confinement(self) -> str:
-        """What holds the children, such as "rlimits, landlock-7, seccomp, no bubblewrap"."""
+        """The confinement of the children, such as "rlimits, landlock-7, seccomp, no bubblewrap"."""
         services = [self._parser, *self._scorers.values()]
         return next((service.confinement for service in services if service.confinement), confinement_here())
 
     def template_ids(self) -> list[int]:
-        """Process ids of the templates that run."""
+        """Return the process ids of the running templates."""
         return [service.pid for service in (self._parser, *self._scorers.values()) if service.pid is not None]
 
     def warm_up(self, holdouts: Sequence[Path] = ()) -> None:
-        """Start the templates of the holdouts, or that of uploads if there are none, so that no request need wait.
+        """Start the templates of the holdouts, or without holdouts the one of uploads, so that no request has to wait.
 
         A worker, which has holdouts, reads an upload only where its arrays will not do: that template starts when it is
         needed.
@@ -160,7 +160,7 @@ class Custody:
         is_of_other_version: bool = False,
         canonical: Path | None = None,
     ) -> Parsed:
-        """Lint an uploaded file in a child that sees nothing else.
+        """Lint an uploaded file in a child that can open nothing else.
 
         Parameters
         ----------
@@ -198,7 +198,7 @@ class Custody:
         return parsed
 
     def stamp(self, manifest: Manifest) -> str:
-        """What canonical predictions must be kept under to be scored by `manifest`; see :func:`.arrays.stamp_of`."""
+        """Return the stamp that predictions need to be scored with `manifest`; see :func:`.arrays.stamp_of`."""
         return self._known(manifest)[1]
 
     def score(
@@ -212,7 +212,7 @@ class Custody:
         submission_id: str,
         thresholds: float | Mapping[str, float] = 0.5,
     ) -> ScoredOutcome:
-        """Score canonical predictions in a child that sees the holdout and no upload.
+        """Score canonical predictions in a child that can open the holdout and no upload.
 
         Parameters
         ----------
@@ -263,7 +263,7 @@ class Custody:
         policy: ReleasePolicy,
         paired: bool = False,
     ) -> dict[str, Any]:
-        """:func:`reveal_leaderboard.release.ranking.rank_document` of submissions whose rows are in the vault.
+        """Return :func:`reveal_leaderboard.release.ranking.rank_document` of submissions whose rows are in the vault.
 
         `paired` once the board is closed.
 
@@ -282,11 +282,11 @@ class Custody:
                 raise ScoreFailed("crashed", f"rows of a submission cannot be opened: {error}") from None
             answer = _answered(service, request, handles, RankAnswer)
         if not set(answer.entries) <= set(submissions):
-            raise ScoreFailed("crashed", "the child placed submissions that it was not asked for")
+            raise ScoreFailed("crashed", "the child ranked submissions that were not requested")
         return answer.model_dump(by_alias=True)
 
     def _scorer(self, holdout: Path | None) -> TemplateService:
-        """The template of a holdout; bubblewrap must be told its folder at the start. None: that of rows alone."""
+        """Return the template of a holdout, whose folder bubblewrap needs at the start; None for rows only."""
         with self._lock:
             if holdout not in self._scorers:
                 self._scorers[holdout] = TemplateService(
@@ -300,7 +300,7 @@ class Custody:
             return self._scorers[holdout]
 
     def _known(self, manifest: Manifest) -> tuple[bytes, str]:
-        """A manifest as it goes to the templates, and its stamp."""
+        """Return a manifest as sent to the templates, and its stamp."""
         with self._lock:
             for known, data, stamp in self._manifests:
                 if known is manifest:
@@ -312,14 +312,14 @@ class Custody:
 
     @contextlib.contextmanager
     def _outputs(self, folder: Path, n: int) -> Iterator[list[BinaryIO]]:
-        """Nameless files in `folder`."""
+        """Yield unnamed files in `folder`."""
         with contextlib.ExitStack() as stack:
             yield [stack.enter_context(tempfile.TemporaryFile(dir=folder)) for _ in range(n)]
 
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[int]:
-    """A descriptor of a file to read; a link is not followed."""
+    """Yield a descriptor of a file to read; links are not followed."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         yield handle
@@ -328,7 +328,7 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 def _keep(file: BinaryIO, path: Path) -> None:
-    """Copy a nameless file to `path`, readable by its owner only; after a crash there is the old file or the new."""
+    """Copy an unnamed file to `path`, readable by its owner only; a crash leaves the old file or the new."""
     file.seek(0)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".writing-", delete=False) as copy:
         try:
@@ -362,7 +362,7 @@ def _answered(service: TemplateService, request: JobRequest, files: Sequence[int
 def _failure(ended: ExitStatus) -> FailureKind:
     if ended.timed_out or ended.code == -signal.SIGXCPU:
         return "timeout"
-    if ended.code in (TOO_LARGE, -signal.SIGKILL):  # the kernel kills with it when memory is short
+    if ended.code in (TOO_LARGE, -signal.SIGKILL):  # the kernel's signal when memory is short
         return "too_large"
     return "crashed"
 

@@ -1,15 +1,15 @@
-"""Keeps a template alive, inside bubblewrap where that works, and runs children by it: the end of the socket that asks.
+"""The client of a template: keeps it alive, inside bubblewrap where possible, and runs children in it.
 
 Conventions
 -----------
-A service may be used from many threads; more than `lanes` requests wait their turn. A template that dies is started
-again with the next request, and a request whose template died under it is run once more. Waiting is bounded: a template
-that does not tell a child's end in time is killed.
+A service may be used from many threads; more than `lanes` requests wait their turn. A dead template restarts on the
+next request; an interrupted request is retried once. Waiting is bounded: a template that does not report a child's end
+in time is killed.
 
-bubblewrap gives a template namespaces of its own and only its own files: inside there is the interpreter, the packages,
-the folders named, a `/proc` of the few processes inside, and no network device. Children are forked inside, so they
-have no other view. Whether it works is tried once per process: containers often forbid it, and a process that Landlock
-confines may not mount.
+bubblewrap gives a template its own namespaces and only its own files: the interpreter, the packages, the named folders,
+a `/proc` with only the processes inside, and no network device. Children are forked inside, so they see no more.
+Whether bubblewrap works is tested once per process: containers often forbid it, and a process confined by Landlock may
+not mount.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PROBE_SECONDS = 30
 
 
 def wrap(command: Sequence[str], *, read: Sequence[Path]) -> list[str]:
-    """`command` inside bubblewrap, where it may read the program's own files and `read`, and write nothing."""
+    """Return `command` inside bubblewrap, where it may read the program's own files and `read`, and write nothing."""
     binary = shutil.which("bwrap") or "bwrap"
     wrapped = [binary, "--unshare-all", "--cap-drop", "ALL", "--new-session", "--proc", "/proc", "--dev", "/dev"]
     bound: list[Path] = []
@@ -62,7 +62,7 @@ def wrap(command: Sequence[str], *, read: Sequence[Path]) -> list[str]:
 
 @functools.cache
 def bubblewrap_works() -> bool:
-    """Whether the `bwrap` binary is there and may do what is asked of it; tried once."""
+    """Return True if the `bwrap` binary exists and works here; tested once."""
     if shutil.which("bwrap") is None:
         return False
     command = wrap([sys.executable, "-I", "-c", "pass"], read=[])
@@ -97,7 +97,7 @@ log = logging.getLogger(__name__)
 
 
 class TemplateError(RuntimeError):
-    """A template does not start or does not stay; the message holds the end of what it said.
+    """A template does not start or keep running; the message contains the end of its error output.
 
     It said that before its first request, so that nothing of an upload or a reference can be in it.
     """
@@ -106,7 +106,7 @@ class TemplateError(RuntimeError):
 
 
 class _TemplateDiedError(Exception):
-    """The template went away under a request."""
+    """The template died during a request."""
 
 
 class TemplateService:
@@ -145,16 +145,16 @@ class TemplateService:
 
     @property
     def confinement(self) -> str:
-        """What holds the children; "" before the first start."""
+        """The confinement of the children; "" before the first start."""
         return self._confinement
 
     @property
     def pid(self) -> int | None:
-        """Process id of the template (of bubblewrap, where it is wrapped), if it runs."""
+        """Process id of the running template (of bubblewrap, if wrapped), or None."""
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     def start(self) -> None:
-        """Start the template now if it does not run."""
+        """Start the template now if it is not running."""
         with self._lock:
             self._running()
 
@@ -206,7 +206,7 @@ class TemplateService:
             handed = []
             deadline = time.monotonic() + request.limits.wall_seconds + _GRACE_SECONDS
             answer = _read_bounded(answer_read, request.limits.answer_bytes, deadline)
-            os.close(answer_read)  # a child that says too much is killed for it
+            os.close(answer_read)  # a child that writes too much is killed by this
             answer_read = -1
             end = _read_bounded(end_read, _CHUNK, deadline)
             if not end:
@@ -228,7 +228,7 @@ class TemplateService:
         return self._process, self._control
 
     def _drop(self, process: subprocess.Popen[bytes] | None) -> None:
-        """Forget `process` if it is still ours, and make sure it is gone."""
+        """Forget `process` if it is still ours, and make sure that it has ended."""
         if process is None or process is not self._process:
             return
         if self._control is not None:
@@ -277,26 +277,26 @@ class TemplateService:
 
 
 def _environment() -> dict[str, str]:
-    """All that a template is told by its environment: no variable of the server reaches it."""
+    """Return a template's complete environment: no variable of the server reaches it."""
     return {
         "PATH": os.defpath,
         "LANG": "C.UTF-8",
         "PYTHONDONTWRITEBYTECODE": "1",
-        "ARROW_DEFAULT_MEMORY_POOL": "system",  # the others keep memory that the limit then counts
-        "JE_ARROW_MALLOC_CONF": "background_thread:false",  # of Arrow's own allocator, made at its import
+        "ARROW_DEFAULT_MEMORY_POOL": "system",  # other allocators keep memory, which the limit counts
+        "JE_ARROW_MALLOC_CONF": "background_thread:false",  # for Arrow's own allocator, created at import
         "MALLOC_ARENA_MAX": "2",
         **dict.fromkeys(_ONE_THREAD, "1"),
     }
 
 
 def _packages() -> list[Path]:
-    """Folders of this project's packages, wherever the server found them."""
+    """Return the folders of this project's packages, wherever they are installed."""
     specs = [importlib.util.find_spec(name) for name in PACKAGES]
     return [Path(spec.origin).resolve().parent for spec in specs if spec is not None and spec.origin]
 
 
 def _read_bounded(handle: int, most: int, deadline: float) -> bytes | None:
-    """All that comes until the other end closes; None if it is more than `most`, b"" if time runs out."""
+    """Read until the other end closes; return None for more than `most` bytes, b"" if time runs out."""
     data = bytearray()
     poller = select.poll()
     poller.register(handle, select.POLLIN)

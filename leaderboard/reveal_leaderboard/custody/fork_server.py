@@ -4,10 +4,10 @@ Conventions
 -----------
 The template reads requests and shared documents, which this package writes, and nothing else: no upload, no reference.
 It has one thread, checked before the first fork, so that a fork is a whole process. It ends when the other end of its
-socket closes, which the kernel does whatever becomes of the process that held it; its children are killed with it.
+socket closes, which the kernel ensures however its owner ends; its children are killed with it.
 
-A child inherits nothing but the files of its own request. It is killed when its time is up, or when nobody waits for
-it any more.
+A child inherits only the files of its own request. It is killed when its time is up, or when nobody waits for it any
+longer.
 """
 
 from __future__ import annotations
@@ -47,24 +47,24 @@ def main(module_name: str, handle: int) -> None:
 
     The module has ``JOBS``, a dict from name to :data:`Job`, ``warm_up()`` and ``load_shared(data)``.
     """
-    with contextlib.suppress(OSError):  # when memory is short, this process goes before the server
+    with contextlib.suppress(OSError):  # when memory is short, this process is killed before the server
         Path("/proc/self/oom_score_adj").write_text("500")
     control = socket.socket(fileno=handle)
     control.set_inheritable(False)
-    gc.disable()  # in the children too: they end before it pays, and it doubles the time of reading JSON
+    gc.disable()  # in children, too: they end before it pays, and it doubles the time to parse JSON
     module = importlib.import_module(module_name)
     module.warm_up()
     n_threads = count_threads()
     if n_threads != 1:
         raise RuntimeError(f"a template must have one thread when it forks, got {n_threads}")
     gc.collect()
-    gc.freeze()  # what is there stays shared with the children
+    gc.freeze()  # existing memory stays shared with the children
     _Template(control, module).serve()
 
 
 @dataclass(slots=True)
 class _Running:
-    end: int  # pipe on which its end is told
+    end: int  # pipe for reporting its end
     started: float
     deadline: float
     timed_out: bool = False
@@ -88,12 +88,12 @@ class _Template:
             _kill(pid)
 
     def _wait(self) -> bool:
-        """Sleep until something happens; False when the other end is gone."""
+        """Sleep until something happens; return False when the other end is closed."""
         poller = select.poll()
         poller.register(self._control, select.POLLIN)
         poller.register(self._wake_read, select.POLLIN)
         for child in self._children.values():
-            poller.register(child.end, 0)  # an error on it: nobody reads any more
+            poller.register(child.end, 0)  # an error on it: the reader is gone
         nearest = min((child.deadline for child in self._children.values() if not child.timed_out), default=None)
         timeout = None if nearest is None else max(0.0, nearest - time.monotonic()) * 1000 + 1
         ready = dict(poller.poll(timeout))
@@ -155,7 +155,7 @@ class _Template:
 
 
 def _live(job: Job, request: JobRequest, files: list[int], shared: Any, answer: int, template: int) -> None:
-    """The whole life of a child; does not return."""
+    """Run a child's whole life; never returns."""
     code = 1
     try:
         signal.set_wakeup_fd(-1)

@@ -1,9 +1,9 @@
-"""How much an upload may hold, and how much a child may spend on it.
+"""Limits on uploads, and on the resources that a child may use for one.
 
 Conventions
 -----------
-Bytes are bytes, times are seconds. A limit of :data:`BOARD_LIMITS` is told to the sender, with the line; a limit of
-:class:`JailLimits` ends the child, and its sender learns one fixed sentence.
+Bytes are bytes, times are seconds. Exceeding a limit of :data:`BOARD_LIMITS` is reported to the sender, with the line;
+a limit of :class:`JailLimits` ends the child, and its sender receives one fixed sentence.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from reveal_bench.predictions import Limits
 MIB = 1 << 20
 
 MOST_MASK_RUNS = 50_000
-"""Most runs of one mask on a board. A detailed lung outline has about 10,000; a mask of noise has millions, and merging
-those takes seconds where there is a reference and nothing where there is none: the time would give labels away."""
+"""Maximum runs of one mask on a board. A detailed lung outline has about 10,000. A mask of noise has millions, whose
+merging takes seconds if there is a reference and no time otherwise: the duration would give labels away."""
 
 BOARD_LIMITS = Limits(
     file_bytes=96 * MIB,
@@ -33,13 +33,13 @@ BOARD_LIMITS = Limits(
     polygon_work=1_000_000_000,
     problems=1_000,
 )
-"""What a board takes: files three times as large as CheXlocalize's whole test set needs, and one point per question:
-with several, a lattice of points hits everything (several are scored at home, as for the human benchmark)."""
+"""A board's limits: files three times as large as CheXlocalize's whole test set needs, and one point per question:
+with several, a lattice of points hits everything (scoring at home accepts several, as for the human benchmark)."""
 
 
 @dataclass(frozen=True, slots=True)
 class JailLimits:
-    """What a child may spend.
+    """The resources that a child may use.
 
     Attributes
     ----------

@@ -1,11 +1,11 @@
-"""What passes between the two ends of a template's socket: packets that carry open files.
+"""Messages over a template's socket: packets that carry open files.
 
 Conventions
 -----------
 A request is one or more packets of some files each; the first byte of a packet says whether it is the last. The files
 are, in order: the pipe of the answer, the pipe of the end, the request as JSON, the shared document (an empty file if
-there is none), then what the job works on. The JSON is written by this package alone: nothing of it comes from a
-sender but the name shown for a file.
+there is none), then the files that the job works on. Only this package writes the JSON: the one part from a sender is
+the name shown for a file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from reveal_leaderboard.custody.limits import JailLimits
 
 TOO_LARGE = 70
-"""Exit code of a child that ran out of memory or room."""
+"""Exit code of a child that ran out of memory or file space."""
 
 _FILES_AT_ONCE = 200  # the kernel passes at most 253
 _MORE, _LAST = b"m", b"l"
@@ -49,13 +49,13 @@ class JobRequest:
 
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> JobRequest:
-        """From its fields as plain JSON values."""
+        """Return the request from its fields as plain JSON values."""
         return cls(**{**raw, "limits": JailLimits(**raw["limits"]), "places": tuple(raw["places"])})
 
 
 @dataclass(frozen=True)
 class ExitStatus:
-    """How a child ended.
+    """The end of a child.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ def send_files(control: socket.socket, files: Sequence[int]) -> None:
 
 
 def receive_files(control: socket.socket) -> list[int]:
-    """Receive one request's files, in order; empty when the other end is gone."""
+    """Receive one request's files, in order; an empty list if the other end is closed."""
     files: list[int] = []
     word = _MORE
     while word == _MORE:
@@ -96,7 +96,7 @@ def receive_files(control: socket.socket) -> list[int]:
 
 
 def memory_file(data: bytes) -> int:
-    """A nameless file in memory that holds `data`; returns its descriptor."""
+    """Return the descriptor of an unnamed file in memory that contains `data`."""
     handle = os.memfd_create("reveal", os.MFD_CLOEXEC)
     view = memoryview(data)
     while view:

@@ -1,4 +1,4 @@
-"""The jobs of the parse template: lint one upload, and hand on what is clean as arrays.
+"""The jobs of the parse template: lint one upload, and return clean predictions as arrays.
 
 Nothing here knows that references exist. The report is made of the upload and the public manifest alone.
 """
@@ -21,12 +21,12 @@ from reveal_leaderboard.custody.messages import memory_file
 
 
 def load_shared(data: bytes) -> Manifest:
-    """The manifest, as :func:`~reveal_leaderboard.custody.arrays.dump_manifest` wrote it."""
+    """Return the manifest that :func:`~reveal_leaderboard.custody.arrays.dump_manifest` wrote."""
     return load_manifest(data)
 
 
 def parse(arguments: dict[str, Any], files: list[int], manifest: Manifest) -> bytes:
-    """Lint the first file; write canonical arrays to the second, if there is one and the report is clean.
+    """Lint the first file; write canonical arrays to the second, if it exists and the report is clean.
 
     Returns
     -------
@@ -53,7 +53,7 @@ JOBS: dict[str, Job] = {"parse": parse}
 
 
 def warm_up() -> None:
-    """Import and compile all that linting uses, on files and manifests of its own."""
+    """Import and compile everything that linting uses, with files and manifests of its own."""
     import gzip  # noqa: F401 - imported where it is used, which a child would have to do again
 
     import pyarrow.compute
@@ -72,4 +72,4 @@ def warm_up() -> None:
         canonical = io.BytesIO()
         write_canonical(canonical, report.predictions, manifest)
         if read_canonical(canonical, manifest) != report.predictions:
-            raise RuntimeError("canonical predictions do not come back as they were")
+            raise RuntimeError("canonical predictions are not read back unchanged")

@@ -1,23 +1,23 @@
-"""How a child gives up its rights, in the child itself, between the fork and the first byte of an upload.
+"""Confines a child: run in the child itself, between the fork and the first byte of an upload.
 
 Conventions
 -----------
 In this order: own session, so that a signal reaches the whole group; death with the parent; limits of memory, processor
 time, file size and descriptors; Landlock, after which only the program's own files and those named can be opened; and
-seccomp, after which there is no way to a socket, a program or another process. What a platform lacks is left out, and
-said in `Custody.confinement`.
+seccomp, after which no socket, program or other process can be reached. Parts that a platform lacks are left out and
+named in `Custody.confinement`.
 
-The limit of memory is on address space *beyond* that of the template: a fork begins with its template's, most of which
-is reserved and never used. There is no limit on processes: Linux counts threads of the same user towards it, wherever
-they run, and seccomp refuses processes anyway.
+The limit of memory is on address space *beyond* that of the template: a fork starts with its template's, most of which
+is reserved and never used. There is no limit on processes: Linux counts all threads of the same user towards it, and
+seccomp refuses processes anyway.
 
-The seccomp filter is for children that compute: what they may ask of the kernel is a list, all else is refused. A call
-that is not on the list fails with EPERM; nothing is killed for asking. There is no way on the list to a socket,
-another program, another process, a new name in a folder, or a namespace. Some calls are allowed for some arguments
-only: ``clone`` makes threads and no processes, ``open`` reads and never writes, signals go to the process itself.
-``clone3``, whose arguments a filter cannot see, is said not to exist, so that the C library uses ``clone``.
+The seccomp filter is for children that compute: only listed system calls are allowed, everything else is refused. Calls
+not on the list fail with EPERM; nothing is killed. The list contains no way to a socket, another program, another
+process, a new name in a folder, or a namespace. Some calls are allowed for some arguments only: ``clone`` makes threads
+and no processes, ``open`` reads and never writes, signals reach only the process itself. ``clone3``, whose arguments a
+filter cannot see, is reported as missing, so that the C library uses ``clone``.
 
-The filter holds for every later thread and cannot be taken off. Numbers of system calls: Linux ``asm/unistd_64.h``
+The filter applies to every later thread and cannot be removed. Numbers of system calls: Linux ``asm/unistd_64.h``
 (x86_64) and ``asm-generic/unistd.h`` (aarch64); layout of the program: ``linux/filter.h``, ``linux/seccomp.h``.
 """
 
@@ -74,18 +74,18 @@ class _Program(ctypes.Structure):
 
 
 def has_seccomp() -> bool:
-    """Whether :func:`install_filter` can work here."""
+    """Return True if :func:`install_filter` can work here."""
     known = sys.platform.startswith("linux") and platform.machine() in _ARCHITECTURES and sys.maxsize > 1 << 32
     return known and ctypes.CDLL(None, use_errno=True).prctl(_PR_GET_SECCOMP, 0, 0, 0, 0) >= 0
 
 
 def install_filter() -> str:
-    """Hold this thread, and the threads that it starts, to the list for good.
+    """Restrict this thread, and the threads that it starts, to the list permanently.
 
     Returns
     -------
     str
-        "seccomp", or "none" where there is none for this system.
+        "seccomp", or "none" if this system has none.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def _instructions(machine: str, pid: int) -> list[bytes]:
         (_KILL, [_argument(0), *own]),
         (_TGKILL, [_argument(0), *own]),
         (_PRCTL, [_argument(0), _jump(_JUMP_EQUAL, _PR_SET_NAME, 1, 0), *_allow_if_equal(_PR_SET_VMA), refuse]),
-        # reading limits only: the new ones, a pointer of two halves, must be null
+        # only to read limits: the pointer to new ones, in two halves, must be null
         (_PRLIMIT, [_argument(2), _jump(_JUMP_EQUAL, 0, 1, 0), refuse, _argument(2, high=True),
                     *_allow_if_equal(0), refuse]),
     )  # fmt: skip
@@ -157,11 +157,11 @@ def _return(action: int) -> bytes:
 
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
-_GRACE_SECONDS = 5  # of processor time between the signal that ends a child and the one that nothing survives
+_GRACE_SECONDS = 5  # of processor time between the signal that asks a child to end and the one that kills it
 
 
 def confinement_here() -> str:
-    """What holds a child on this system, such as "rlimits, landlock-7, seccomp"."""
+    """Return the confinement of a child on this system, such as "rlimits, landlock-7, seccomp"."""
     parts = ["rlimits"]
     parts += [f"landlock-{abi}"] if (abi := landlock_abi()) else ["no landlock"]
     parts += ["seccomp" if has_seccomp() else "no seccomp"]
@@ -169,7 +169,7 @@ def confinement_here() -> str:
 
 
 def enter_jail(limits: JailLimits, *, template: int, places: Sequence[Path], files: Sequence[int]) -> None:
-    """Give up everything but computing; cannot be undone.
+    """Give up everything except computing, irreversibly.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def enter_jail(limits: JailLimits, *, template: int, places: Sequence[Path], fil
     Raises
     ------
     OSError, RuntimeError
-        If any part that this system has does not hold.
+        If any part that this system has fails.
     """
     os.setsid()
     libc = ctypes.CDLL(None, use_errno=True)
@@ -209,15 +209,15 @@ def _set_limits(limits: JailLimits) -> None:
 
 
 def _address_space() -> int:
-    """Bytes of address space in use."""
+    """Return the bytes of address space in use."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    except PermissionError:  # Landlock knows the server's own entry alone
+    except PermissionError:  # Landlock allows only the server's own entry
         return _probed_address_space()
 
 
 def _probed_address_space() -> int:
-    """The same, to a MiB: the least limit under which one more page can be had."""
+    """Return the same to within a MiB: the lowest limit that still allows one more page."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     low, high = 0, 1 << 47 if before[0] == resource.RLIM_INFINITY else before[0]
     try:

@@ -2,16 +2,16 @@
 
 Conventions
 -----------
-What a job answers is rounded and cut by :mod:`reveal_leaderboard.release.release` or
+A job's answer is rounded and cut by :mod:`reveal_leaderboard.release.release` or
 :mod:`reveal_leaderboard.release.ranking` before it leaves the child. Exact rows go to files of the vault that the
 parent opened. No upload is ever seen here: predictions come through the strict reader of :mod:`.arrays`.
 
-The same work is done for every question, whether or not there is something to be found: predictions of questions that
-the manifest does not ask were dropped before, and a mask has at most `MOST_MASK_RUNS` runs.
+The same work is done for every question, whether or not its finding is present: predictions of questions that the
+manifest does not ask were dropped before, and a mask has at most `MOST_MASK_RUNS` runs.
 
-Places are computed from exact per-case rows in the vault. Numbers are arrays and pass bit for bit; names
-are JSON text in an array of bytes, and cases point at them. A file is named ``<submission id>.<version>.npz`` in the
-vault, and never leaves it. The reader checks indices and lengths; the files are this package's own.
+Ranks are computed from exact per-case rows in the vault. Numbers are arrays and keep every bit; names are JSON text in
+an array of bytes, and cases index them. A file is named ``<submission id>.<version>.npz`` in the vault, and never
+leaves it. The reader checks indices and lengths; the files are this package's own.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def write_cases(file: BinaryIO, rows: Rows) -> None:
 
 
 def read_cases(file: BinaryIO) -> Any:
-    """Read what :func:`write_cases` wrote: rows of the kind that has these arrays.
+    """Read the rows that :func:`write_cases` wrote; their arrays determine the kind.
 
     Raises
     ------
     ValueError
-        If the file is damaged or something else.
+        If the file is damaged or contains something else.
     """
     codecs = [kind.predictions.codec() for kind in KINDS.values()]
     names = set(list_arrays(file))
@@ -57,7 +57,7 @@ def read_cases(file: BinaryIO) -> Any:
 
 
 def load_shared(data: bytes) -> None:
-    """These jobs share nothing but the folders that they open."""
+    """Return None: these jobs share only the folders that they open."""
 
 
 def score(arguments: dict[str, Any], files: list[int], _: Any) -> bytes:
@@ -101,7 +101,7 @@ def _score(
 
 
 def _reference_hash(folder: Path, split: str, manifest: Manifest, key: bytes) -> str:
-    """Keyed hash over the reference files of a split, so that it confirms nobody's guess at them."""
+    """Return a keyed hash of a split's reference files; without the key it cannot confirm guesses at them."""
     digest = hmac.new(key, digestmod=hashlib.sha256)
     for shard in split_shards(folder, KINDS[manifest.kind].config, split):
         digest.update(hashlib.sha256(shard.read_bytes()).digest())
@@ -109,7 +109,7 @@ def _reference_hash(folder: Path, split: str, manifest: Manifest, key: bytes) ->
 
 
 def rank(arguments: dict[str, Any], files: list[int], _: Any) -> bytes:
-    """Place the submissions whose rows are in `files`."""
+    """Rank the submissions whose rows are in `files`."""
     systems = dict(zip(arguments["ids"], (_read(handle) for handle in files), strict=True))
     document = rank_document(systems, ReleasePolicy.from_json(arguments["policy"]), paired=arguments["paired"])
     return json.dumps(document, allow_nan=False).encode()
@@ -124,7 +124,7 @@ JOBS: dict[str, Job] = {"score": score, "rank": rank}
 
 
 def warm_up() -> None:
-    """Import and compile all that scoring uses, on references of its own."""
+    """Import and compile everything that scoring uses, with references of its own."""
     import pyarrow.compute
     import pyarrow.parquet  # noqa: F401
 

@@ -1,11 +1,11 @@
-"""The application that readers meet: their own list, one item at a time, and its pictures; behind the board's gates.
+"""The readers' application: a reader's own list, one item at a time, and its images, behind the board's middleware.
 
 Conventions
 -----------
-Everything below ``/api`` is for a reader: somebody signed in whom the maintainer's table binds to a name, or in local
-mode whoever chose one. What is not on this reader's list does not exist (404). Items are called by tokens of the
-session; no answer holds a study's id, a patient's, a report, or another reader's name. Pages are files of ours: no
-script or style comes from elsewhere or stands in the page, and the content security policy says so.
+Routes below ``/api`` are for readers: signed-in people whom the maintainer's table assigns a name or, in local mode,
+anyone who chose one. Items that are not on this reader's list do not exist (404). Items are named by tokens of the
+session; no answer contains a study's id, a patient's id, a report, or another reader's name. Pages are our own files:
+no script or style comes from elsewhere or is inline, and the content security policy enforces that.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ log = logging.getLogger(__name__)
 
 
 class SentAnswer(BaseModel):
-    """An answer as the browser sends it; `key` is made anew for each one, so that two clicks are one answer."""
+    """An answer sent by the browser; each has a new `key`, so that two clicks are one answer."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -80,7 +80,7 @@ class SentAnswer(BaseModel):
 
 
 class ReaderChoice(BaseModel):
-    """The name that somebody takes in local mode."""
+    """The reader name that a person chooses in local mode."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -96,21 +96,21 @@ class Session:
     tokens: Mapping[str, str]
 
     def item(self, token: str) -> str:
-        """The item of a token; 404 if there is none on this list."""
+        """Return the item of a token; 404 if the list has none."""
         if token not in self.tokens:
             raise HTTPException(404, "This is not on your list. Reload the page.")
         return self.tokens[token]
 
 
 class ReadingService:
-    """What the routes do."""
+    """The work of the routes."""
 
     def __init__(self, readings: Readings, images: ImageCache, auth: Auth, people: Mapping[str, str]) -> None:
         self.readings, self.images, self.auth, self.people = readings, images, auth, people
         self.form = FORMS[readings.form]
 
     def reader(self, request: Request) -> str | None:
-        """The reader who asks; None for somebody who is not among them. 401 for who is not signed in."""
+        """Return the name of the requesting reader, None if the person is not a reader; 401 if nobody is signed in."""
         actor = self.auth.actor(request)
         if actor is None or actor.via == "token":
             raise HTTPException(401, "Sign in to read.")
@@ -120,7 +120,7 @@ class ReadingService:
         return self.people.get(actor.user.subject)
 
     def session(self, request: Request) -> Session:
-        """The session of a request; 403 for somebody who is not among the readers."""
+        """Return the session of a request; 403 if the person is not a reader."""
         reader = self.reader(request)
         if reader is None:
             raise HTTPException(403, "You are not among the readers of this set.")
@@ -129,7 +129,7 @@ class ReadingService:
         return Session(reader, places, tokens_of(self.readings.key, name, reader, (one.item for one in places)))
 
     def who(self, request: Request) -> dict[str, Any]:
-        """Whether somebody is signed in, and as which reader."""
+        """Return whether a person is signed in, and as which reader."""
         about = {"mode": self.auth.mode, "title": self.form.title, "signed_in": False, "reader": None}
         try:
             reader = self.reader(request)
@@ -139,7 +139,7 @@ class ReadingService:
         return about | {"signed_in": True, "reader": reader, "readers": names}
 
     def listed(self, session: Session) -> dict[str, Any]:
-        """The list in its order: token and the answer that counts."""
+        """Return the list in its order: token and current answer."""
         entries = [
             {"token": token, "answer": place.answer}
             for token, place in zip(session.tokens, session.places, strict=True)
@@ -147,7 +147,7 @@ class ReadingService:
         return {"items": entries, "is_open": self.readings.is_open(session.reader)}
 
     def shown(self, session: Session, token: str) -> dict[str, Any]:
-        """What is asked of an item, its pictures' facts, and the reader's own answer."""
+        """Return an item's questions, its images' facts, and the reader's own answer."""
         item = self.readings.item(session.item(token))
         own = self.readings.answer(session.reader, item.item)
         own_answer = None if own is None else {"answer": own.answer, "comment": own.comment, "details": own.details}
@@ -155,18 +155,18 @@ class ReadingService:
         return {"token": token, "panel": self.form.panel(item.content), "films": pictures, "own": own_answer}
 
     def film(self, session: Session, token: str, number: int) -> Response:
-        """Packed values of a picture."""
+        """Return the packed values of an image."""
         item = self.readings.item(session.item(token))
         if not 0 <= number < len(item.films):
-            raise HTTPException(404, "There is no such picture.")
+            raise HTTPException(404, "There is no such image.")
         try:
             _, data = self.images.get(item.films[number])
         except ImageError:
-            raise HTTPException(404, "This picture cannot be shown.") from None
+            raise HTTPException(404, "This image cannot be shown.") from None
         return Response(data, media_type="application/octet-stream", headers={"Content-Encoding": "gzip"})
 
     def put(self, session: Session, token: str, sent: SentAnswer) -> dict[str, Any]:
-        """Keep an answer; what the browser is told when it is on the disk."""
+        """Store an answer durably, and return the reply for the browser."""
         name = session.item(token)
         try:
             read = self.form.read(self.readings.item(name).content, sent.answer, sent.comment, sent.details)
@@ -181,15 +181,15 @@ class ReadingService:
             raise HTTPException(404, f"{error}".capitalize() + ".") from None
         except (ListClosedError, KeyUsedError) as error:
             raise HTTPException(409, f"Not saved: {error}.") from None
-        log.info("an answer was kept", extra={"count": int(is_new)})
+        log.info("an answer was stored", extra={"count": int(is_new)})
         return {"saved": True, "answer": answer}
 
     def _facts(self, item: Item, number: int) -> dict[str, Any]:
         try:
             facts, _ = self.images.get(item.films[number])
         except ImageError as error:
-            log.warning("a picture cannot be shown: %s", error)
-            return {"fault": "This picture cannot be shown."}
+            log.warning("an image cannot be shown: %s", error)
+            return {"fault": "This image cannot be shown."}
         return {"fault": "", **facts}
 
 
@@ -202,13 +202,13 @@ def build_readers_app(
     n_proxies: int = 0,
     limits: RequestLimits | None = None,
 ) -> FastAPI:
-    """The application over prepared readings.
+    """Return the application over prepared readings.
 
     Parameters
     ----------
-    people : subject of the sign-in provider -> reader; not looked at in local mode
+    people : subject of the sign-in provider -> reader; unused in local mode
     n_proxies : trusted proxies in front of the server
-    limits : of requests; in local mode none unless given
+    limits : of requests; in local mode there are none by default
     """
     app = FastAPI(title="REVEAL readers", openapi_url=None, docs_url=None, redoc_url=None)
     service = ReadingService(readings, images, auth, people)
@@ -247,7 +247,7 @@ def _add_pages(app: FastAPI) -> None:
     @app.get("/static/{name}", include_in_schema=False)
     def asset(name: str) -> Response:
         if name not in STATIC:
-            raise HTTPException(404, "There is nothing here.")
+            raise HTTPException(404, "This page does not exist.")
         return Response(texts[name], media_type=STATIC[name], headers={"Cache-Control": "no-cache"})
 
     @app.get("/healthz", include_in_schema=False)
@@ -302,7 +302,7 @@ def _add_api(app: FastAPI, service: ReadingService) -> None:
 
 
 def _strict_policy() -> tuple[str, ...]:
-    """What these pages may do: those of signing in carry one style sheet of their own, which is allowed by its hash."""
+    """Return the content security policy; the sign-in pages have one inline style sheet, allowed by its hash."""
     digest = base64.b64encode(hashlib.sha256(page_style().encode()).digest()).decode()
     return (
         "default-src 'none'",
@@ -315,25 +315,25 @@ def _strict_policy() -> tuple[str, ...]:
     )
 
 
-# Who reads under which name, and what a session calls items -----------------------------------------------------------
+# Readers' names, and a session's tokens for items -----------------------------------------------------------
 
 PEOPLE_COLUMNS = ["subject", "reader"]
 
 
 class PeopleError(ValueError):
-    """The table of people is wrong; the message says where."""
+    """An invalid table of people; the message says where."""
 
 
 def read_people(path: Path, readers: Collection[str]) -> dict[str, str]:
-    """The maintainer's table of people: subject -> reader.
+    """Read the maintainer's table of people: subject -> reader.
 
-    A subject is what the sign-in provider calls a person (``admin people`` lists them on the board; on Hugging Face it
-    is the account's id). The table has the columns `subject` and `reader`, CSV in UTF-8; each of them once.
+    A subject is the sign-in provider's id of a person (``admin people`` lists them on the board; on Hugging Face it
+    is the account's id). The table has the columns `subject` and `reader`, CSV in UTF-8; each value occurs once.
 
     Raises
     ------
     PeopleError
-        With everything that is wrong: the columns, a blank or repeated cell, a reader without a list.
+        With every problem: the columns, a blank or repeated cell, a reader without a list.
     """
     problems: list[str] = []
     people: dict[str, str] = {}
@@ -349,7 +349,7 @@ def read_people(path: Path, readers: Collection[str]) -> dict[str, str]:
         elif reader not in readers:
             problems.append(f"{where}: `reader` must have a list, got {reader!r}")
         elif subject in people or reader in people.values():
-            problems.append(f"{where}: must bind a subject and a reader once, got {subject!r} and {reader!r}")
+            problems.append(f"{where}: must have each subject and each reader once, got {subject!r} and {reader!r}")
         else:
             people[subject] = reader
     if problems:
@@ -358,12 +358,12 @@ def read_people(path: Path, readers: Collection[str]) -> dict[str, str]:
 
 
 def token_of(key: bytes, session: str, reader: str, item: str) -> str:
-    """What this session calls an item: 32 hexadecimal digits that say nothing of it."""
+    """Return this session's token for an item: 32 hexadecimal digits that reveal nothing about it."""
     return hmac.new(key, "\0".join((session, reader, item)).encode(), hashlib.sha256).hexdigest()[:32]
 
 
 def tokens_of(key: bytes, session: str, reader: str, items: Iterable[str]) -> dict[str, str]:
-    """Token -> item."""
+    """Return token -> item."""
     return {token_of(key, session, reader, item): item for item in items}
 
 

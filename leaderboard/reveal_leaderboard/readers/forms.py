@@ -1,4 +1,4 @@
-"""What a reader is asked of an item, and which answers there are: votes on labels, and kinds of errors.
+"""The readers' forms: the questions about an item and their answers, for votes, kinds of errors, and the rubric.
 
 Conventions
 -----------
@@ -6,11 +6,11 @@ A :class:`ReaderForm` says what the browser shows for an item (:meth:`ReaderForm
 (:meth:`ReaderForm.read`). The panel contains nothing that identifies the item's origin. The definitions of labels are
 this project's own words; those that paper 004 (Table S1) does not print follow common radiological usage.
 
-``votes``: paper 004, section 2.2; the comment is asked for unless a reader agrees to all, and may be left out.
-``errors``: paper 000, section 3: a miss that touches the reference is a partial hit, which is found before
-(:mod:`reveal_leaderboard.readers.misses`) and not shown; of the others the reader says which error it is.
+``votes``: paper 004, section 2.2; the comment is optional and asked for unless a reader agrees to all.
+``errors``: paper 000, section 3: a miss that touches the reference is a partial hit, which is found beforehand
+(:mod:`reveal_leaderboard.readers.misses`) and not shown; for the other misses the reader names the kind of error.
 ``rubric``: the questions of the board's own page (:mod:`reveal_leaderboard.store.rubric`). `details` are the scores;
-there is no comment, since the board keeps none.
+there is no comment, since the board stores none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from reveal_leaderboard.readers.store import CANNOT_READ
 from reveal_leaderboard.store.rubric import RatingError, check_scores, questions
 
 SCORED = "scored"
-"""The answer of the form of the rubric that has scores."""
+"""The rubric form's answer that has scores."""
 
 MAX_COMMENT = 4000
 LINE_BREAKS = "\n\t"
@@ -41,23 +41,23 @@ CheckedAnswer = tuple[str, str, Any]
 
 
 class ReaderAnswerError(ValueError):
-    """An answer that the form does not take; the message is for the reader."""
+    """An answer that the form refuses; the message is for the reader."""
 
 
 class ReaderForm(Protocol):
-    """What is asked of an item."""
+    """The questions about an item."""
 
     title: str
 
     def panel(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        """What the browser shows beside the pictures, as JSON."""
+        """Return what the browser shows beside the images, as JSON."""
 
     def read(self, content: Mapping[str, Any], answer: str, comment: str, details: Any) -> CheckedAnswer:
-        """What the browser sent, checked.
+        """Check the answer that the browser sent.
 
         Raises
         ------
-        AnswerError
+        ReaderAnswerError
             If it breaks a rule of the form.
         """
 
@@ -97,14 +97,14 @@ class _Votes:
             raise ReaderAnswerError("each label must be named once")
         labels = list(in_order(details))
         if answer == CANNOT_READ:
-            raise ReaderAnswerError("labels must not be given for a study that cannot be read")
+            raise ReaderAnswerError("a study that cannot be read must have no labels")
         if answer == "agree_all" and labels != list(content["labels"]):
             raise ReaderAnswerError("you agree to all labels, but ticked others")
         return answer, text, labels
 
 
 def outline(rects: Sequence[Sequence[float]]) -> list[list[float]]:
-    """The edges [x0, y0, x1, y1] around cells of one grid, without those between two of them; the topmost first."""
+    """Return the edges [x0, y0, x1, y1] around cells of one grid, without those between two cells; topmost first."""
     edges: Counter[tuple[float, float, float, float]] = Counter()
     for x0, y0, x1, y1 in rects:
         edges.update([(x0, y0, x1, y0), (x0, y1, x1, y1), (x0, y0, x0, y1), (x1, y0, x1, y1)])
@@ -155,7 +155,7 @@ class _Rubric:
     def panel(self, content: Mapping[str, Any]) -> dict[str, Any]:
         boxes = content["boxes"]
         wants = "The task asks for boxes." if content["requires_boxes"] else "The task asks for no boxes."
-        draws = "The answer draws none." if not boxes else f"The answer draws {len(boxes)}, shown on the pictures."
+        draws = "The answer draws none." if not boxes else f"The answer draws {len(boxes)}, shown on the images."
         texts = [("Task", content["prompt"]), ("Indication", content["indication"]), ("Answer", content["answer"])]
         return {
             "heading": "Score this answer on its own",
@@ -180,10 +180,10 @@ class _Rubric:
         _one_of(answer, (SCORED, CANNOT_READ))
         if answer == CANNOT_READ:
             if details is not None:
-                raise ReaderAnswerError("scores must not be given for an answer that cannot be read")
+                raise ReaderAnswerError("an answer that cannot be read must have no scores")
             return answer, _comment(comment), None
         if comment.strip():
-            raise ReaderAnswerError("scores take no comment: the board keeps none")
+            raise ReaderAnswerError("scores must have no comment: the board stores none")
         if not isinstance(details, dict):
             raise ReaderAnswerError("`details` must be the scores by criterion")
         has_boxes = bool(content["boxes"])
@@ -205,7 +205,7 @@ def _comment(text: str) -> str:
     if len(stripped) > MAX_COMMENT:
         raise ReaderAnswerError(f"a comment must have at most {MAX_COMMENT} characters, got {len(stripped)}")
     if any(not (letter.isprintable() or letter in LINE_BREAKS) for letter in stripped):
-        raise ReaderAnswerError("a comment must have no control characters")
+        raise ReaderAnswerError("a comment must not contain control characters")
     return stripped
 
 

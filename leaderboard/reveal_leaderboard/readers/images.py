@@ -1,16 +1,16 @@
-"""Pixels for the browser: every picture as 16-bit values with what it takes to show them, and nothing else of its file.
+"""Pixels for the browser: every image as 16-bit values with its display facts, and nothing else of its file.
 
 Conventions
 -----------
-A :class:`GreyImage` holds unsigned 16-bit `values`; ``slope * value + intercept`` is what the window is about (of DICOM
-the modality value). A modality table is applied here, since it is not linear. The reader starts with the file's own
-window or VOI table; without one with the full range of the stored bits, as :mod:`reveal_bench.dicom.display` decides.
+A :class:`GreyImage` has unsigned 16-bit `values`; the window applies to ``slope * value + intercept`` (for DICOM, the
+modality value). A modality table is applied here, since it is not linear. The reader starts with the file's own window
+or VOI table, otherwise with the full range of the stored bits, as :mod:`reveal_bench.dicom.display` decides.
 
 On the wire (:func:`packed`): differences along each row, modulo 65,536, first all high bytes, then all low bytes; gzip.
-So a film of 12 bits takes about half of its size, and the browser needs no decoder.
+So a 12-bit radiograph takes about half of its size, and the browser needs no decoder.
 
 PNG and JPEG (8 or 16 bit; colour becomes luminance) are for sets without DICOM. Their metadata are dropped with the
-rest of the file; the orientation that a photograph's metadata may name is not applied, so such a file is refused.
+rest of the file. The orientation in a photograph's metadata is not applied, so a rotated file is refused.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ UNTURNED = (None, 1)
 
 
 class ImageError(ValueError):
-    """A picture that cannot be shown; the message is the reason, without a path."""
+    """An image that cannot be shown; the message is the reason, without a path."""
 
 
 @dataclass(frozen=True, slots=True)
 class GreyImage:
-    """A picture as the module's conventions say; `facts` is what the browser is told of it."""
+    """An image by the module's conventions; `facts` are sent to the browser."""
 
     values: npt.NDArray[np.uint16] = field(repr=False)
     facts: dict[str, Any]
@@ -54,8 +54,8 @@ def read_image(data: bytes) -> GreyImage:
 
     Raises
     ------
-    FilmError
-        If it holds no grey picture that can be read.
+    ImageError
+        If it contains no readable grey image.
     """
     from reveal_bench.dicom.files import DicomError, is_dicom
 
@@ -69,7 +69,7 @@ def read_image(data: bytes) -> GreyImage:
 
 
 def packed(values: npt.NDArray[np.uint16]) -> bytes:
-    """The values as they travel.
+    """Return the values in the wire format.
 
     >>> import gzip, numpy as np
     >>> gzip.decompress(packed(np.array([[1, 258, 2]], dtype=np.uint16))).hex()  # 1, +257, -256
@@ -85,7 +85,7 @@ def packed(values: npt.NDArray[np.uint16]) -> bytes:
 
 
 class ImageCache:
-    """Pictures below `root`, read when they are asked for; the last ones are kept, packed, in memory."""
+    """Images below `root`, read on request; the most recent ones stay in memory, packed."""
 
     def __init__(self, root: Path) -> None:
         self.root = Path(root).resolve()
@@ -94,11 +94,11 @@ class ImageCache:
         self._n_bytes = 0
 
     def get(self, film: ItemImage) -> tuple[dict[str, Any], bytes]:
-        """Facts and packed values of a picture.
+        """Return the facts and packed values of an image.
 
         Raises
         ------
-        FilmError
+        ImageError
             If it cannot be shown.
         """
         with self._lock:
@@ -121,7 +121,7 @@ class ImageCache:
 
         path = (self.root / film.file).resolve()
         if not path.is_relative_to(self.root):
-            raise ImageError("the file lies outside the folder of the pictures")
+            raise ImageError("the file is outside the image folder")
         try:
             return DicomFile(path, film.member).read()
         except DicomError as error:
@@ -149,14 +149,14 @@ def _of_dicom(data: bytes) -> GreyImage:
 
 
 def _values(patterns: npt.NDArray[Any], settings: DisplaySettings) -> tuple[npt.NDArray[np.uint16], float, float]:
-    """Bit patterns -> unsigned values, and the line from them to modality values."""
+    """Turn bit patterns into unsigned values, and return them with the slope and intercept of the modality values."""
     import numpy as np
 
     from reveal_bench.dicom.display import Lut, Rescale
 
     low = settings.stored_range[0]
     mask = (1 << settings.bits_stored) - 1
-    # Two's complement plus half of its range is the pattern with its highest bit turned.
+    # Two's complement plus half of its range is the pattern with its highest bit flipped.
     unsigned = ((patterns & mask) ^ (-low if settings.is_signed else 0)).astype(np.uint16)
     if isinstance(settings.modality, Lut):
         table = settings.modality
@@ -169,7 +169,7 @@ def _values(patterns: npt.NDArray[Any], settings: DisplaySettings) -> tuple[npt.
 
 
 def _start(settings: DisplaySettings) -> dict[str, Any]:
-    """How the file is shown first: a window, or a table of 8-bit greys by value and the window that goes on from it."""
+    """Return the initial display: a window, or a table of 8-bit greys by value with its equivalent window."""
     from reveal_bench.dicom.display import Lut, Window
 
     low, high = settings.modality_range
@@ -185,7 +185,7 @@ def _start(settings: DisplaySettings) -> dict[str, Any]:
 
 
 def _table(settings: DisplaySettings, voi: Any) -> str:
-    """Grey of every value after a VOI table, before any inversion: bytes as base64."""
+    """Return the grey of every value after a VOI table, before any inversion: bytes as base64."""
     import numpy as np
 
     from reveal_bench.dicom.display import Lut, Rescale
@@ -209,13 +209,13 @@ def _of_picture_file(data: bytes) -> GreyImage:
             if image.width * image.height > MAX_PIXELS:
                 raise ImageError(f"{image.height} x {image.width} pixels; at most {MAX_PIXELS:,} are read")
             if image.getexif().get(0x0112) not in UNTURNED:
-                raise ImageError("the file's metadata say that it lies on its side: turn its pixels first")
+                raise ImageError("image marked as rotated: rotate its pixels first")
             is_deep = image.mode in ("I;16", "I;16B", "I")
             values = np.asarray(image if is_deep else image.convert("L"))
     except ImageError:
         raise
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ImageError(f"the picture cannot be read: {type(error).__name__}") from None
+        raise ImageError(f"the image cannot be read: {type(error).__name__}") from None
     if values.min(initial=0) < 0 or values.max(initial=0) > 65_535:
         raise ImageError("values must be from 0 to 65,535")
     high = 65_535.0 if is_deep else 255.0

@@ -1,12 +1,12 @@
-"""Misses of a model for the form of errors: read, and partial hits found.
+"""A model's misses for the form of errors, with the partial hits among them.
 
 A line is one miss (JSON Lines, or rows of Parquet): `id`, `image` (a file below the root), `finding`, `grid` (rows,
-columns), `reference` (cells that the reference touches at all, each row and column from 0), and where the model
-pointed: `cell` (row, column) or `point` (x, y as shares of width and height, from the upper left).
+columns), `reference` (cells that the reference touches at all, each row and column from 0), and the model's prediction:
+`cell` (row, column) or `point` (x, y as fractions of width and height, from the upper left).
 
-Paper 000 (section 3): a prediction that meets less than half of a cell of the reference is a partial hit; one that
-meets nothing of it is an error of position or of anatomy, and only this is a reader's to say. Every line is a miss, so
-a cell, or the cell that a point lies in, that is among `reference` is a partial hit.
+Paper 000 (section 3): a prediction that touches less than half of a reference cell is a partial hit; a prediction that
+does not touch the reference is an error of position or of anatomy, which only a reader can tell. Every line is a miss,
+so a cell (or the cell of a point) that is in `reference` is a partial hit.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ FIELDS = ("id", "image", "finding", "grid", "reference")
 def prepare_misses(
     data: Path, table: Path, images: Path, capacities: Mapping[str, int], *, per_item: int = 1, seed: int = 0
 ) -> Readings:
-    """Make the database of a file of misses; partial hits are in it, and on nobody's list.
+    """Create the database for a file of misses; it contains partial hits, but no list does.
 
     Raises
     ------
     BuildError
-        With everything that is wrong with the file.
+        With every problem of the file.
     ValueError
-        If readers have too little room.
+        If the readers' capacities are too small.
     """
     items = read_misses(table, images)
     asked = [one.item for one in items if not one.content["is_partial"]]
     if not asked:
-        raise ValueError(f"{table.name} must hold a miss that is not a partial hit, got {len(items)} partial hits")
+        raise ValueError(f"{table.name} must contain a miss that is not a partial hit, got {len(items)} partial hits")
     drawn = draw_assignment(asked, capacities, np.random.default_rng(seed), per_study=per_item, most=len(asked))
     lists = [(one.reader, one.position, one.study_id) for one in drawn]
     return put(data, items, lists, form="errors", seed=seed, root=images)
 
 
 def read_misses(table: Path, images: Path) -> list[Item]:
-    """The misses of a file, by id.
+    """Return the misses of a file, by id.
 
     Raises
     ------
     BuildError
-        With everything that is wrong with it.
+        With every problem.
     """
     problems: list[Problem] = []
     items: dict[str, Item] = {}
@@ -84,7 +84,7 @@ def _rows(table: Path) -> list[Any]:
 
 
 def _faults(row: Any, images: Path) -> list[tuple[str, str, str]]:
-    """Field, rule and value of what is wrong with a line."""
+    """Return field, rule and value of each problem of a line."""
     if not isinstance(row, dict) or any(row.get(name) in (None, "") for name in FIELDS):
         got = ", ".join(row) if isinstance(row, dict) else type(row).__name__
         return [("fields", f"must be {', '.join(FIELDS)} and cell or point", got[:100])]
@@ -133,11 +133,11 @@ def _item(row: Mapping[str, Any]) -> Item:
 
 
 def _index(share: float, n: int) -> int:
-    """The cell that a share of the side lies in; the far edge belongs to the last one."""
+    """Return the cell of a fraction of the side; the far edge belongs to the last cell."""
     return min(int(share * n), n - 1)
 
 
 def _rect(cell: Sequence[int], rows: int, columns: int) -> list[float]:
-    """(x0, y0, x1, y1) as shares of width and height."""
+    """Return (x0, y0, x1, y1) as fractions of width and height."""
     row, column = cell
     return [column / columns, row / rows, (column + 1) / columns, (row + 1) / rows]

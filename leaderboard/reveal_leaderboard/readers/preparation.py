@@ -1,11 +1,11 @@
-"""From a curation folder, or a file of misses or answers, to a database of lists and pictures that the page can serve.
+"""Prepares the readers' app: from a curation folder, or a file of misses or answers, to a database of lists and images.
 
-It runs in a process of its own before the server: the server never opens the curation folder, where reports and the
-votes of earlier readings lie. Prepared again from the same things, nothing happens; from others it is refused, since
-the answers that are there would be about something else.
+It runs in its own process before the server: the server never opens the curation folder, which contains reports and the
+votes of earlier rounds. Preparing the same input again changes nothing; other input is refused, since the stored
+answers would then be about something else.
 
-Pictures: DICOM files below a root, by StudyInstanceUID, duplicates and what is not a radiograph left out; or a table of
-pictures (columns `study`, `file`, perhaps `view`; paths relative to the root) for sets without DICOM.
+Images: DICOM files below a root, by StudyInstanceUID, without duplicates and files that are not radiographs; or a table
+of images (columns `study`, `file`, perhaps `view`; paths relative to the root) for sets without DICOM.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ Progress = Callable[[int, int], None]
 
 
 class PreparationError(ValueError):
-    """Something is missing that readers would need."""
+    """Something that readers need is missing."""
 
 
 def prepare_votes(
     data: Path, curation: Path, images: Path, *, pictures: Path | None = None, progress: Progress | None = None
 ) -> Readings:
-    """Make the database of a curation whose assignment is done.
+    """Create the database for a curation with an assignment.
 
     Parameters
     ----------
-    data : folder of the annotation page
-    images : root of the pictures
-    pictures : table of pictures; without it DICOM files are looked for
+    data : folder of the readers' app
+    images : root of the images
+    pictures : table of images; without it, DICOM files are searched
 
     Raises
     ------
     CurationError
         If the curation has no assignment.
     PreparationError
-        If a study has no picture.
+        If a study has no image.
     BuildError
-        If the table of pictures is wrong.
+        If the table of images is wrong.
     UnpreparedError
-        If the folder holds readings of something else.
+        If the folder contains readings of other input.
     """
     folder = CurationFolder(curation)
     made = {**folder.need("sample").outputs, **folder.need("assign").outputs}
@@ -71,7 +71,7 @@ def prepare_votes(
     lacking = sorted(studies - {study for study in films if films[study]})
     if lacking:
         raise PreparationError(
-            f"every study must have a picture below {images}, got {len(lacking):,} without, the first of them "
+            f"every study must have an image below {images}, got {len(lacking):,} without, the first of them "
             f"{', '.join(lacking[:_SHOWN])}"
         )
     items = [Item(study, {"labels": list(labels[study])}, films[study]) for study in sorted(studies)]
@@ -83,7 +83,7 @@ def prepare_votes(
 def put(
     data: Path, items: list[Item], lists: list[tuple[str, int, str]], *, form: str, seed: int, root: Path
 ) -> Readings:
-    """Make the database of another form, or find that it is there."""
+    """Create the database for a form, or return the one that exists."""
     content = [[one.item, one.content, [film.file for film in one.films]] for one in items]
     digest = _digest({"items": json.dumps(content, sort_keys=True), "lists": json.dumps(lists)})
     there = _same(data, digest, form)
@@ -93,7 +93,7 @@ def put(
 
 
 def find_films(root: Path, studies: Collection[str], progress: Progress | None = None) -> Films:
-    """The radiographs of `studies` below `root`, frontal views first."""
+    """Return the radiographs of `studies` below `root`, frontal views first."""
     from reveal_bench.dicom import DicomError, develop_dicom, find_duplicates, scan_tree
 
     scan = scan_tree(Path(root), progress=progress)
@@ -102,7 +102,7 @@ def find_films(root: Path, studies: Collection[str], progress: Progress | None =
     hashes = {}
     for file, header in asked:
         if n_films[header.study_uid] > 1:
-            with suppress(DicomError):  # the page says that it cannot be shown
+            with suppress(DicomError):  # the page reports images that cannot be shown
                 hashes[file] = develop_dicom(file).pixel_sha256
     doubles = {one.file for one in find_duplicates(asked, hashes)}
     by_study: dict[str, list[tuple[tuple[int, int, str], ItemImage]]] = {}
@@ -119,12 +119,12 @@ def find_films(root: Path, studies: Collection[str], progress: Progress | None =
 
 
 def read_pictures(table: Path, root: Path) -> Films:
-    """The pictures that a table names.
+    """Return the images that a table names.
 
     Raises
     ------
     BuildError
-        With everything that is wrong with it.
+        With every problem.
     """
     problems: list[Problem] = []
     read = scan_table(table, table.name, problems)
@@ -149,7 +149,7 @@ def read_pictures(table: Path, root: Path) -> Films:
 
 
 def _same(data: Path, digest: str, form: str) -> Readings | None:
-    """The readings that are there, if there are; only of the very same things."""
+    """Return the existing readings if they are of the same input, or None."""
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not (data / FILE_NAME).exists():
         return None
@@ -157,7 +157,7 @@ def _same(data: Path, digest: str, form: str) -> Readings | None:
     if (there.form, there.digest) != (form, digest):
         there.engine.dispose()
         raise UnpreparedError(
-            f"{data} holds readings of something else (form {there.form}): what was assigned has changed since; use "
+            f"{data} contains readings of other input (form {there.form}): the assignment has changed since; use "
             f"another data folder"
         )
     return there

@@ -1,14 +1,13 @@
-"""Answers to open tasks for the form of the rubric, with the pictures that they are about.
+"""Answers to open tasks for the rubric form, with the images that they are about.
 
-Prompts and pictures are those of the public dataset folder of the tasks; the pictures are copied into the data folder
-under their SHA-256, so that the server opens neither of the two. Boxes become shares of width and height, from the
-upper left.
+Prompts and images come from the public dataset folder of the tasks. The images are copied into the data folder under
+their SHA-256, so that the server opens neither the dataset folder nor the answers' file. Boxes become fractions of
+width and height, from the upper left.
 
-The answers are the board's file of those that wait for readers. ``reveal-leaderboard admin answers`` writes it
+The answers come from the board's file of answers that wait for readers. ``reveal-leaderboard admin answers`` writes it
 (:func:`reveal_leaderboard.boards.reading.answers_csv`): CSV in UTF-8 with the columns of :data:`COLUMNS`, random ids of
-answers, and nothing of models and teams. Boxes are a JSON list of objects with image_id, label and box ([x, y, width,
-height] in pixels of the image). Texts that the file keeps from being formulas in a spreadsheet become what they were
-(:func:`as_written`).
+answers, and no models or teams. Boxes are a JSON list of objects with image_id, label and box ([x, y, width, height] in
+pixels of the image). Texts that the file escaped against formulas in spreadsheets are restored (:func:`as_written`).
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _GUARD_AFTER_SEPARATOR = re.compile(rf"([;,\t\r\n|]\s*)'(?={_START})")
 
 @dataclass(frozen=True, slots=True)
 class AnswerRow:
-    """An answer as the board's file has it; `line` is that of the file."""
+    """An answer in the board's file; `line` is its line number."""
 
     answer_id: str
     task_id: str
@@ -54,10 +53,10 @@ class AnswerRow:
 
 
 def as_written(text: str) -> str:
-    """A cell of the board's file without the apostrophes that keep spreadsheet programs from taking it for a formula.
+    """Return a cell of the board's file without the apostrophes that escape spreadsheet formulas.
 
-    Texts are taken back where that makes the same cell again; an apostrophe that its writer set at such a place cannot
-    be told from the board's, and is lost.
+    A text is restored if escaping it gives the same cell again. An apostrophe that its writer put at such a place
+    cannot be distinguished from the board's, and is lost.
 
     >>> as_written("'=SUM(1)"), as_written("'tis"), as_written("Heart;'-5 mm")
     ('=SUM(1)', "'tis", 'Heart;-5 mm')
@@ -67,12 +66,12 @@ def as_written(text: str) -> str:
 
 
 def read_answers(path: Path) -> list[AnswerRow]:
-    """The answers of the board's file, in its order.
+    """Return the answers of the board's file, in its order.
 
     Raises
     ------
     BuildError
-        With everything that is wrong with it.
+        With every problem of the file.
     OSError
         If it cannot be read.
     """
@@ -96,7 +95,7 @@ def read_answers(path: Path) -> list[AnswerRow]:
 
 
 class _CellError(ValueError):
-    """Field, rule and value of a cell that is wrong."""
+    """Field, rule and value of an invalid cell."""
 
     def __init__(self, field: str, rule: str, value: str) -> None:
         super().__init__(field)
@@ -138,7 +137,7 @@ _PRIOR_VIEWS = {"LATERAL": "lateral", "FRONTAL": "frontal", "UNKNOWN": "view not
 
 @dataclass(frozen=True, slots=True)
 class _TaskImage:
-    """A picture of a task, without its pixels."""
+    """An image of a task, without its pixels."""
 
     view: str
     width: int
@@ -147,7 +146,7 @@ class _TaskImage:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What is public of a task, and where it lies; `pictures` by image_id, those of the prior study last."""
+    """The public facts of a task and its shard; `pictures` by image_id, those of the prior study last."""
 
     prompt: str
     indication: str
@@ -165,27 +164,27 @@ def prepare_rubric(
     per_item: int = READERS_PER_ANSWER,
     seed: int = 0,
 ) -> Readings:
-    """Make the database of a file of answers, and copy the pictures that readers need.
+    """Create the database for a file of answers, and copy the images that readers need.
 
     Parameters
     ----------
-    data : folder of the annotation page
-    answers : CSV as ``reveal-leaderboard admin answers`` writes it
-    tasks : the public dataset folder of the tasks, with its pictures
-    capacities : reader -> answers that the reader will read
-    per_item : readers of each answer, as the board's setting `reading.readers_per_answer` wants
+    data : folder of the readers' app
+    answers : CSV from ``reveal-leaderboard admin answers``
+    tasks : the public dataset folder of the tasks, with its images
+    capacities : reader -> maximum number of answers
+    per_item : readers of each answer, as in the board's setting `reading.readers_per_answer`
 
     Raises
     ------
     BuildError
-        With everything that is wrong with the file.
+        With every problem of the file.
     PreparationError
-        If a task has no picture in the folder.
+        If a task has no image in the folder.
     UnpreparedError
-        If the data folder holds readings of something else.
+        If the data folder contains readings of other input.
     ValueError
-        If the folder is not a dataset of tasks, a reader's name is one that the board would refuse, or readers have too
-        little room.
+        If the folder is not a dataset of tasks, the board would refuse a reader's name, or the readers' capacities are
+            too small.
     """
     for name in capacities:
         if not 1 <= len(name) <= MAX_NAME or not name.isprintable():
@@ -205,7 +204,7 @@ def prepare_rubric(
 
 
 def _faults(one: AnswerRow, known: Mapping[str, _Task]) -> Iterator[tuple[str, str, str]]:
-    """Field, rule and value of what an answer names and the folder has not."""
+    """Yield field, rule and value of each reference in an answer that the folder does not contain."""
     if one.task_id not in known:
         yield "task_id", "must be that of a task of the folder", repr(one.task_id)[:100]
         return
@@ -219,7 +218,7 @@ def _faults(one: AnswerRow, known: Mapping[str, _Task]) -> Iterator[tuple[str, s
 
 
 def _read_tasks(folder: Path, wanted: set[str]) -> dict[str, _Task]:
-    """What is public of the tasks that are wanted, without pixels."""
+    """Return the public facts of the wanted tasks, without pixels."""
     import pyarrow.parquet as pq
 
     tasks = {}
@@ -242,7 +241,7 @@ def _shards(folder: Path) -> list[Path]:
     import pyarrow.parquet as pq
 
     if not shards or any("prompt" not in pq.read_schema(shard).names for shard in shards):
-        raise ValueError(f"`--tasks` must be the folder of a tasks-type dataset with its pictures, got {folder}")
+        raise ValueError(f"`--tasks` must be the folder of a tasks-type dataset with its images, got {folder}")
     return shards
 
 
@@ -257,7 +256,7 @@ def _task(row: Mapping[str, Any], shard: Path) -> _Task:
 
 
 def _copy_pictures(known: Mapping[str, _Task], place: Path) -> dict[str, tuple[str, ...]]:
-    """The files of each task's pictures, in their order; those that are there already stay."""
+    """Copy the missing images, and return the files of each task's images, in order."""
     place.mkdir(mode=0o700, exist_ok=True)
     by_shard: defaultdict[Path, set[str]] = defaultdict(set)
     for name, task in known.items():
@@ -274,7 +273,7 @@ def _copy_pictures(known: Mapping[str, _Task], place: Path) -> dict[str, tuple[s
             files[name] = tuple(_copy(place, data) for data in pictures.values())
     if lacking:
         raise PreparationError(
-            f"every task must have its pictures in the folder, got {len(lacking):,} without, the first of them "
+            f"every task must have its images in the folder, got {len(lacking):,} without, the first of them "
             f"{', '.join(sorted(lacking)[:_SHOWN])}: pixels may be withheld there"
         )
     return files
@@ -297,7 +296,7 @@ def _pixels_of(row: Mapping[str, Any]) -> Iterable[tuple[str, bytes | None]]:
 
 
 def _check_sizes(name: str, task: _Task, pictures: Mapping[str, bytes | None]) -> None:
-    """Refuse pictures of another size than the boxes are about."""
+    """Refuse images of another size than the boxes refer to."""
     from PIL import Image, UnidentifiedImageError
 
     for image_id, data in pictures.items():
@@ -306,15 +305,15 @@ def _check_sizes(name: str, task: _Task, pictures: Mapping[str, bytes | None]) -
             with Image.open(io.BytesIO(data or b""), formats=("PNG", "JPEG")) as image:
                 size = image.size
         except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
-            raise PreparationError(f"task {name}: the picture of {image_id} must be PNG or JPEG: {error}") from None
+            raise PreparationError(f"task {name}: image {image_id} must be PNG or JPEG: {error}") from None
         if size != wanted:
             raise PreparationError(
-                f"task {name}: the picture of {image_id} must be {wanted[0]} x {wanted[1]}, got {size[0]} x {size[1]}"
+                f"task {name}: image {image_id} must be {wanted[0]} x {wanted[1]}, got {size[0]} x {size[1]}"
             )
 
 
 def _copy(place: Path, data: bytes | None) -> str:
-    """Put a picture under its hash, whole or not at all; its file's name."""
+    """Write an image whole under its hash unless it exists, and return the file's name."""
     content = data or b""
     name = hashlib.sha256(content).hexdigest() + _SUFFIXES.get(content[:2], "")
     if not (place / name).exists():

@@ -1,15 +1,13 @@
-"""What readers answered, kept for good: every answer is on the disk before it is acknowledged, and none is changed.
+"""The readers' database: every answer is on disk before it is acknowledged, and none is changed.
 
 Conventions
 -----------
-A *reader* is a name of the assignments; an *item* is what is judged (a study, a miss of a model, an answer). Of several
-answers of a reader to an item the last counts. ``cannot_read`` is an answer but not a vote. A list is *open* until its
-reader stops (mark ``stop``) or the maintainer closes it (``close``); ``open`` opens it again. The clock is the
-database's.
+A *reader* is a name of the assignments; an *item* is a study, a model's miss, or an answer to judge. A reader's last
+answer to an item counts. ``cannot_read`` is an answer but not a vote. A list is *open* until its reader stops (mark
+``stop``) or the maintainer closes it (``close``); ``open`` reopens it. The clock is the database's.
 
-The database of the annotation page is a SQLite file of its own. Answers and marks are appended and never changed;
-triggers refuse it. Lists have versions: 0 as they were assigned, then one more each time that studies were reassigned.
-`content` and `details` are JSON.
+The database is a SQLite file of its own. Answers and marks are append-only; triggers refuse changes. Lists have
+versions: 0 as assigned, then one more for each reassignment. `content` and `details` are JSON.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ facts = sa.Table(
     sa.Column("name", sa.String(40), primary_key=True),
     sa.Column("value", sa.Text, nullable=False),
 )
-"""What this folder is about: form, name, seed, digest of what it was prepared from, and the key of the tokens."""
+"""Facts about the folder: form, name, seed, digest of its input, and the key of the tokens."""
 
 items = sa.Table(
     "items",
@@ -51,7 +49,7 @@ films = sa.Table(
     sa.Column("member", sa.Text),
     sa.Column("view", sa.String(20), nullable=False),
 )
-"""Pictures of an item in the order in which they are shown; `file` is relative to the root of the pictures."""
+"""Images of an item in the order shown; `file` is relative to the root of the images."""
 
 lists = sa.Table(
     "lists",
@@ -78,7 +76,7 @@ answers = sa.Table(
     sa.Index("answers_by_reader", "reader", "item"),
     sqlite_autoincrement=True,
 )
-"""`seconds`: how long the item was on the screen; `at`: the database's clock; `key`: one for each press of a button."""
+"""`seconds`: time on the screen; `at`: the database's clock; `key`: one for each press of a button."""
 
 marks = sa.Table(
     "marks",
@@ -93,7 +91,7 @@ marks = sa.Table(
 
 APPEND_ONLY = tuple(
     f"CREATE TRIGGER IF NOT EXISTS {table}_no_{verb.lower()} BEFORE {verb} ON {table} "
-    f"BEGIN SELECT RAISE(ABORT, '{table} are only appended'); END"
+    f"BEGIN SELECT RAISE(ABORT, '{table} are append-only'); END"
     for table in ("answers", "marks")
     for verb in ("UPDATE", "DELETE")
 )
@@ -107,7 +105,7 @@ Lists = Sequence[tuple[str, int, str]]  # reader, position, item
 
 
 class UnpreparedError(ValueError):
-    """There is no such database in the folder, or one about something else."""
+    """The folder has no such database, or one for other input."""
 
 
 class NotOnListError(LookupError):
@@ -115,7 +113,7 @@ class NotOnListError(LookupError):
 
 
 class ListClosedError(PermissionError):
-    """The reader's list takes no answers any more."""
+    """The reader's list no longer accepts answers."""
 
 
 class KeyUsedError(ValueError):
@@ -124,7 +122,7 @@ class KeyUsedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ItemImage:
-    """One picture of an item: `file` relative to the root of the pictures, `member` of the archive that it is in."""
+    """One image of an item: `file` relative to the root of the images, `member` of the archive that contains it."""
 
     file: str
     member: str | None
@@ -133,7 +131,7 @@ class ItemImage:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What is judged, with its pictures in the order in which they are shown."""
+    """An item to judge, with its images in the order shown."""
 
     item: str
     content: Mapping[str, Any]
@@ -142,7 +140,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class ReaderAnswer:
-    """What a reader says of an item; `seconds` on the screen, `at` by the database's clock, `details` as JSON."""
+    """A reader's answer to an item; `seconds` on the screen, `at` by the database's clock, `details` as JSON."""
 
     reader: str
     item: str
@@ -155,7 +153,7 @@ class ReaderAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ListEntry:
-    """An item on a reader's list; `answer` is the one that counts, "" if there is none."""
+    """An item on a reader's list; `answer` is the current one, "" if there is none."""
 
     position: int
     item: str
@@ -168,13 +166,13 @@ class Readings:
     Raises
     ------
     UnpreparedError
-        If there is none.
+        If it does not exist.
     """
 
     def __init__(self, folder: Path) -> None:
         path = Path(folder) / FILE_NAME
         if not path.is_file():
-            raise UnpreparedError(f"{folder} holds no {FILE_NAME}: start with --curation, or --form and its input")
+            raise UnpreparedError(f"{folder} contains no {FILE_NAME}: start with --curation, or --form and its input")
         self.engine = connect(f"sqlite:///{path.resolve()}")
         self._reading = reading(self.engine)
         with self._reading.begin() as connection:
@@ -187,24 +185,24 @@ class Readings:
         cls, folder: Path, content: Iterable[Item], first: Lists, *, form: str, name: str, seed: int, digest: str,
         root: Path,
     ) -> Readings:  # fmt: skip
-        """Put items and lists into a new database; it appears whole or not at all.
+        """Write items and lists into a new database, completely or not at all.
 
         Parameters
         ----------
         first : (reader, position, item), version 0 of the lists
-        digest : of what they were made from, so that a later start can tell whether it is the same
-        root : folder of the pictures
+        digest : of the input, so that a later start can recognise it
+        root : folder of the images
 
         Raises
         ------
         UnpreparedError
-            If there is one already.
+            If it exists already.
         """
         path = Path(folder) / FILE_NAME
         if path.exists():
             raise UnpreparedError(f"{path} already exists")
         new = path.with_suffix(".new")
-        for old in Path(folder).glob(f"{new.name}*"):  # of an attempt that was interrupted
+        for old in Path(folder).glob(f"{new.name}*"):  # of an interrupted attempt
             old.unlink()
         engine = connect(f"sqlite:///{new.resolve()}")
         entries = {"form": form, "name": name, "seed": str(seed), "digest": digest, "root": str(root.resolve())}
@@ -220,56 +218,56 @@ class Readings:
                     row = {"item": item.item, "number": number, "file": film.file, "member": film.member}
                     connection.execute(films.insert().values(**row, view=film.view))
             _put_lists(connection, 0, first)
-        with engine.connect() as connection:  # one file again, so that it can be renamed
+        with engine.connect() as connection:  # merges the log, so that one file can be renamed
             connection.connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
         engine.dispose()
         new.rename(path)
         return cls(folder)
 
-    # What a reader sees ---------------------------------------------------------------------------------------------
+    # For the reader ---------------------------------------------------------------------------------------------
 
     def readers(self) -> list[str]:
-        """Everybody who has or had a list, by name."""
+        """Return all readers who have or had a list, by name."""
         with self._reading.begin() as connection:
             return list(connection.execute(sa.select(lists.c.reader).distinct().order_by(lists.c.reader)).scalars())
 
     def places(self, reader: str) -> list[ListEntry]:
-        """The reader's list in its order, with the answers that count."""
+        """Return the reader's list in its order, with the current answers."""
         with self._reading.begin() as connection:
             answered = {row.item: row.answer for row in connection.execute(_last_answers().where(_of(reader)))}
             mine = _current().where(lists.c.reader == reader).order_by(lists.c.position)
             return [ListEntry(row.position, row.item, answered.get(row.item, "")) for row in connection.execute(mine)]
 
     def is_open(self, reader: str) -> bool:
-        """Whether the reader may answer."""
+        """Return True if the reader may answer."""
         with self._reading.begin() as connection:
             return _is_open(connection, reader)
 
     def item(self, name: str) -> Item:
-        """An item with its pictures."""
+        """Return an item with its images."""
         with self._reading.begin() as connection:
             content = connection.execute(sa.select(items.c.content).where(items.c.item == name)).scalar_one()
             rows = connection.execute(sa.select(films).where(films.c.item == name).order_by(films.c.number))
             return Item(name, content, tuple(ItemImage(row.file, row.member, row.view) for row in rows))
 
     def answer(self, reader: str, item: str) -> ReaderAnswer | None:
-        """The reader's answer to an item that counts."""
+        """Return the reader's current answer to an item, or None."""
         query = _last_answers().where(_of(reader), answers.c.item == item)
         with self._reading.begin() as connection:
             row = connection.execute(query).one_or_none()
         return None if row is None else _answer(row)
 
-    # What a reader does ---------------------------------------------------------------------------------------------
+    # Answering ---------------------------------------------------------------------------------------------
 
     def put(self, answer: ReaderAnswer, key: str) -> bool:
-        """Keep an answer; False if the same one came with this key before. When it returns, the answer is on the disk.
+        """Store an answer durably; return False if the same one was sent with this key before.
 
         Raises
         ------
         NotOnListError, ListClosedError
-            If this reader may not answer this item, or not any more.
+            If this reader may not, or no longer, answer this item.
         KeyUsedError
-            If another answer came with this key.
+            If another answer was sent with this key.
         """
         with self.engine.begin() as connection:
             known = connection.execute(sa.select(answers).where(answers.c.key == key)).one_or_none()
@@ -279,7 +277,7 @@ class Readings:
                 return False
             here = (lists.c.reader == answer.reader, lists.c.item == answer.item)
             if connection.execute(_current().where(*here)).one_or_none() is None:
-                raise NotOnListError("this is not on your list any more")
+                raise NotOnListError("this is no longer on your list")
             if not _is_open(connection, answer.reader):
                 raise ListClosedError("your list is closed")
             row = asdict(answer) | {"at": moment(connection), "key": key}
@@ -287,53 +285,53 @@ class Readings:
         return True
 
     def mark(self, reader: str, kind: str) -> None:
-        """Note that a reader stops, or that a list is closed or open again.
+        """Record that a reader stops, or that a list is closed or reopened.
 
         Raises
         ------
         ValueError
-            If `kind` is not one of :data:`MARKS`, or nobody of this name has a list.
+            If `kind` is not one of :data:`MARKS`, or no reader of this name has a list.
         """
         if kind not in MARKS:
             raise ValueError(f"`kind` must be one of {', '.join(MARKS)}, got {kind!r}")
         if reader not in self.readers():
-            raise ValueError(f"there is no list for a reader {reader!r}")
+            raise ValueError(f"no list for the reader {reader!r}")
         with self.engine.begin() as connection:
             connection.execute(marks.insert().values(reader=reader, kind=kind, at=moment(connection)))
 
-    # What the maintainer asks for -----------------------------------------------------------------------------------
+    # For the maintainer -----------------------------------------------------------------------------------
 
     def version(self) -> int:
-        """How often studies were reassigned."""
+        """Return the number of reassignments."""
         with self._reading.begin() as connection:
             return _version(connection)
 
     def listed(self) -> list[tuple[str, int, str]]:
-        """The lists as they are: (reader, position, item)."""
+        """Return the current lists: (reader, position, item)."""
         with self._reading.begin() as connection:
             return _listed(connection)
 
     def all_items(self) -> dict[str, Mapping[str, Any]]:
-        """Item -> content."""
+        """Return item -> content."""
         with self._reading.begin() as connection:
             return {row.item: row.content for row in connection.execute(sa.select(items).order_by(items.c.item))}
 
     def all_answers(self) -> list[ReaderAnswer]:
-        """The answers that count, of items that are still on their reader's list; by item and reader."""
+        """Return the current answers to items that are still on their reader's list, by item and reader."""
         with self._reading.begin() as connection:
             return _counting(connection)
 
     def last_marks(self) -> dict[str, str]:
-        """Reader -> the last mark."""
+        """Return reader -> last mark."""
         with self._reading.begin() as connection:
             return _last_marks(connection)
 
     def relist(self, plan: Callable[[Lists, Sequence[ReaderAnswer], Mapping[str, str]], Lists]) -> int:
-        """Put new lists in place of the present ones, without a vote in between; their version.
+        """Replace the lists in one transaction, without a vote in between, and return their version.
 
         Parameters
         ----------
-        plan : given the lists, the answers that count and the last marks, returns the new lists
+        plan : returns the new lists from the old lists, the current answers and the last marks
         """
         with self.engine.begin() as connection:
             new = plan(_listed(connection), _counting(connection), _last_marks(connection))
@@ -392,6 +390,6 @@ def _answer(row: Any) -> ReaderAnswer:
 
 
 def _said(answer: ReaderAnswer) -> tuple[str, ...]:
-    """What makes an answer another one; the time it took does not."""
+    """Return the fields that distinguish two answers; the time taken does not."""
     details = json.dumps(answer.details, sort_keys=True)
     return answer.reader, answer.item, answer.answer, answer.comment, details

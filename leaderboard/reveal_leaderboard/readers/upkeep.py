@@ -1,7 +1,7 @@
-"""What the maintainer does with readings: see how far they are, hand on what is left, take the votes out.
+"""The maintainer's work on readings: see their progress, reassign the remainder, export the votes.
 
-Nothing here shows an answer but :func:`export_answers`. A vote is an answer that says something of the labels: what
-could not be read is counted apart and is not a vote, so that its study lacks one.
+Only :func:`export_answers` shows answers. A vote is an answer about the labels: ``cannot_read`` is counted separately
+and is not a vote, so that its study lacks one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ERROR_COLUMNS = ("id", "finding", "reader", "category", "comment")
 
 @dataclass(frozen=True, slots=True)
 class ReaderProgress:
-    """How far a reader is. `state`: "open", or "stopped" by the reader, or "closed" by the maintainer."""
+    """A reader's progress. `state`: "open", "stopped" by the reader, or "closed" by the maintainer."""
 
     reader: str
     assigned: int
@@ -46,7 +46,7 @@ class ReaderProgress:
 
 @dataclass(frozen=True, slots=True)
 class RoomProgress:
-    """Readers by name, and number of votes -> items with so many; `version` counts how often lists changed."""
+    """Readers by name, and number of votes -> items with so many; `version` counts the reassignments."""
 
     readers: tuple[ReaderProgress, ...]
     items_by_votes: Mapping[int, int]
@@ -55,7 +55,7 @@ class RoomProgress:
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """New lists: `version`, readings that `moved`, and items that lack a reader, once per reading missing."""
+    """New lists: `version`, the number of moved readings, and each item once per missing reader."""
 
     version: int
     n_moved: int
@@ -63,7 +63,7 @@ class Reassignment:
 
 
 def progress(readings: Readings) -> RoomProgress:
-    """How far everybody is; no answers."""
+    """Return the progress of all readers; no answers."""
     listed, answers, marks = readings.listed(), readings.all_answers(), readings.last_marks()
     assigned = Counter(reader for reader, _, _ in listed)
     answered = Counter(one.reader for one in answers)
@@ -77,17 +77,17 @@ def progress(readings: Readings) -> RoomProgress:
 
 
 def reassign_items(readings: Readings, capacities: Mapping[str, int], *, allow_missing: bool = False) -> Reassignment:
-    """Give what readers who stopped have not voted on to others (:func:`reveal_bench.curation.assign.reassign`).
+    """Reassign the open items of readers who stopped (:func:`reveal_bench.curation.assign.reassign`).
 
     Parameters
     ----------
-    capacities : reader -> studies in all; here capacity may be raised, and readers be added
-    allow_missing : give up the readings that find no reader
+    capacities : reader -> studies in total; capacities may be raised, and readers added
+    allow_missing : drop the readings for which no reader has capacity
 
     Raises
     ------
     ValueError
-        If nobody stopped, a reader who goes on has no capacity, or readings find no reader; then nothing is changed.
+        If nobody stopped, a continuing reader has no capacity, or readings find no reader; then nothing changes.
     """
     version = readings.version() + 1
     results: list[Reassignment] = []
@@ -97,7 +97,7 @@ def reassign_items(readings: Readings, capacities: Mapping[str, int], *, allow_m
     ) -> Sequence[tuple[str, int, str]]:
         stopped = sorted(reader for reader, kind in marks.items() if kind in ("stop", "close"))
         if not stopped:
-            raise ValueError("there is nothing to reassign: no reader has stopped")
+            raise ValueError("nothing to reassign: no reader has stopped")
         before = [Assignment(reader, position, item) for reader, position, item in listed]
         votes = [(one.item, one.reader) for one in answers if one.answer != CANNOT_READ]
         read = {*votes, *((one.item, one.reader) for one in answers if one.reader not in stopped)}
@@ -105,7 +105,7 @@ def reassign_items(readings: Readings, capacities: Mapping[str, int], *, allow_m
         after = reassign(before, read, capacities, stopped, rng)
         if after.missing and not allow_missing:
             raise ValueError(
-                f"{len(after.missing):,} readings find no reader with room, the first of {after.missing[0]}: raise "
+                f"{len(after.missing):,} readings find no reader with capacity, the first of {after.missing[0]}: raise "
                 "capacities or add readers; or drop these readings with `--allow-missing` (`allow_missing=True`)"
             )
         results.append(Reassignment(version, after.n_moved, after.missing))
@@ -116,11 +116,11 @@ def reassign_items(readings: Readings, capacities: Mapping[str, int], *, allow_m
 
 
 def export_answers(readings: Readings, out: Path) -> int:
-    """Write the answers that count as CSV; how many there are.
+    """Write the current answers as CSV, and return their number.
 
-    Votes: what ``reveal-bench curate import-votes`` takes; comments and labels stand there as they were given. Errors:
-    one line per reader and miss, and one per partial hit, which no reader saw. Rubric: what ``reveal-leaderboard admin
-    ratings`` takes; what could not be read is not a rating and has no line.
+    Votes: the format of ``reveal-bench curate import-votes``, with comments and labels unchanged. Errors: one line per
+    reader and miss, and one per partial hit, which no reader saw. Rubric: the format of ``reveal-leaderboard admin
+    ratings``; an answer that could not be read is not a rating and has no line.
     """
     columns, rows_of = EXPORTS[readings.form]
     rows = rows_of(readings)
@@ -128,12 +128,12 @@ def export_answers(readings: Readings, out: Path) -> int:
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(columns)
     writer.writerows(rows)
-    write_whole(out, text.getvalue().encode(), private=True)  # votes are labels of a holdout to be
+    write_whole(out, text.getvalue().encode(), private=True)  # votes are labels of a future holdout
     return len(rows)
 
 
 def export_assignments(readings: Readings, out: Path) -> int:
-    """Write the lists as they are in the end, for ``import-votes --reassigned``; how often they changed."""
+    """Write the final lists for ``import-votes --reassigned``, and return the number of reassignments."""
     with replacing(out) as new:
         write_table(new, [Assignment(reader, n, item) for reader, n, item in readings.listed()], Assignment)
     return readings.version()

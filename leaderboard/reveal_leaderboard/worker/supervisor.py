@@ -1,8 +1,8 @@
-"""Keeps processes running: starts them, restarts those that die, and ends them in order.
+"""Keeps processes running: starts them, restarts those that die, and stops them in order.
 
-A process that dies is started again after a pause that doubles from one second to a minute, and starts at one second
-again once it has lived for a minute; one that ends with code 0 has done what it should. The supervisor holds nothing of
-its own: what a worker was doing when it died is leased again from the database.
+A process that dies is restarted after a pause that doubles from one second to a minute, and starts at one second again
+once the process has run for a minute; exit code 0 means that it is done. The supervisor has no state of its own: the
+job of a dead worker is leased again from the database.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ log = logging.getLogger(__name__)
 
 
 def own_command(*words: object) -> list[str]:
-    """This program with other words; modules that lie in the working folder are not imported (``-P``)."""
+    """Return the command line of this program with other words; ``-P`` ignores modules in the working folder."""
     return [sys.executable, "-P", "-m", "reveal_leaderboard", *map(str, words)]
 
 
 @dataclass
 class SupervisedCommand:
-    """A command, its process and when it may be started again."""
+    """A command, its process and the time when it may be started again."""
 
     name: str
     command: Sequence[str]
@@ -47,7 +47,7 @@ class Supervisor:
     Parameters
     ----------
     commands : dict from a name for the log to the words of a command
-    output : where the processes write; None: where this one does
+    output : destination of the processes' output; None for this process's own
     """
 
     def __init__(self, commands: Mapping[str, Sequence[str]], *, output: IO[bytes] | None = None) -> None:
@@ -58,11 +58,11 @@ class Supervisor:
 
     @property
     def pids(self) -> dict[str, int]:
-        """Process numbers of those that run."""
+        """Process ids of the running processes."""
         return {one.name: one.process.pid for one in self._kept if one.process and one.process.poll() is None}
 
     def run(self) -> None:
-        """Start everything, look after it, and end it when told to stop."""
+        """Start everything, restart what dies, and stop it when told to."""
         try:
             while not self.stopping.is_set() and not all(one.is_done for one in self._kept):
                 for one in self._kept:
@@ -81,7 +81,7 @@ class Supervisor:
             if one.process.returncode == 0:
                 one.process, one.is_done = None, True
                 return
-            log.warning("%s ended with code %s; again in %.0f s", one.name, one.process.returncode, one.pause)
+            log.warning("%s exited with code %s; restarting in %.0f s", one.name, one.process.returncode, one.pause)
             one.process, one.next_start = None, moment + one.pause
             one.pause = min(2 * one.pause, LONGEST_PAUSE)
             self.n_restarts += 1

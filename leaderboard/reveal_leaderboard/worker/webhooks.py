@@ -1,19 +1,19 @@
-"""Tells webhooks what happens on the board: signed messages by HTTPS, each sent until it is taken.
+"""Sends the board's events to webhooks: signed messages by HTTPS, each repeated until it is accepted.
 
 Conventions
 -----------
 Messages have the form of the Standard Webhooks specification 1.0: JSON with `type`, `timestamp` (of the event) and
 `data`; headers ``webhook-id``, the same at every attempt, ``webhook-timestamp`` of the attempt, and
-``webhook-signature``, for each key ``v1,`` and the HMAC-SHA256 over id, timestamp and body. What a message says is what
-everybody may see when it is sent: of an entry that is public, or was until its team withdrew it, its address, team and
-model; of any other only that something happened to one. Never a figure, a reason or a person.
+``webhook-signature``, for each key ``v1,`` and the HMAC-SHA256 over id, timestamp and body. A message contains only
+what is public when it is sent: for an entry that is public, or was until its team withdrew it, its address, team and
+model; for any other only that something happened to one. Never a figure, a reason or a person.
 
-Each webhook has a thread, so that one that hangs holds up neither scoring nor the others. An attempt ends after
-:data:`SECONDS` whatever the receiver does. Of the answer only the status is read; a redirect is not followed. The
-host's name is looked up once for an attempt, its addresses are checked, and the connection goes to the one that was
-checked. Proxies of the environment are not used.
+Each webhook has a thread, so that a hanging receiver delays neither scoring nor the other webhooks. An attempt ends
+after :data:`SECONDS` whatever the receiver does. Only the status of the answer is read; redirects are not followed. The
+host's name is looked up once per attempt, its addresses are checked, and the connection goes to a checked address.
+Proxies of the environment are not used.
 
-Whoever has the keys in its environment sends: a worker, or ``reveal-leaderboard webhooks deliver`` where workers have
+The process with the keys in its environment sends: a worker, or ``reveal-leaderboard webhooks deliver`` if workers have
 no network.
 """
 
@@ -55,17 +55,17 @@ log = logging.getLogger(__name__)
 
 
 class NotAllowedAddressError(OSError):
-    """The receiver lies where the settings do not allow it."""
+    """The receiver's address is not allowed by the settings."""
 
 
 @dataclass(frozen=True)
 class Sender:
-    """Sends what one webhook is to be told.
+    """Sends the messages of one webhook.
 
     Parameters
     ----------
-    keys : what its messages are signed with, one signature for each
-    server : address of the board, such as "https://board.example.org"; empty: entries are named by their path alone
+    keys : signing keys of its messages, one signature each
+    server : address of the board, such as "https://board.example.org"; empty: entries are named by their path only
     """
 
     store: Store
@@ -75,17 +75,17 @@ class Sender:
     server: str = ""
 
     def run(self, stopping: threading.Event) -> None:
-        """Send what is due until told to stop."""
+        """Send due messages until told to stop."""
         while not stopping.is_set():
             try:
                 if not self.step():
                     stopping.wait(POLL_SECONDS)
-            except Exception as error:  # such as a database that does not answer; what was claimed is due again later
+            except Exception as error:  # such as an unreachable database; claimed deliveries become due again
                 log.warning("webhook %s waits", self.name, exc_info=error)
                 stopping.wait(AGAIN_SECONDS)
 
     def step(self, *, only: str | None = None) -> bool:
-        """Send one message if one is due, with `only` that one; whether one was."""
+        """Send one due message (with `only`, that one); return True if one was due."""
         deliveries = Deliveries(self.store.engine)
         deliveries.collect(self.name, self.webhook.events)
         delivery = deliveries.claim(self.name, only=only)
@@ -97,7 +97,7 @@ class Sender:
         return True
 
     def _send(self, delivery: Delivery) -> int | None:
-        """The status of the answer; None if there was none."""
+        """Return the status of the answer; None if there was none."""
         try:
             body, at = _body(self.store, delivery, self.server), int(time.time())
             headers = {
@@ -109,24 +109,24 @@ class Sender:
             }
             return asyncio.run(asyncio.wait_for(_post(self.webhook, headers, body), SECONDS))
         except (OSError, ValueError, LookupError, httpx.HTTPError) as error:  # a timeout is an OSError
-            log.warning("webhook %s was not told", self.name, exc_info=error)
+            log.warning("webhook %s was not reached", self.name, exc_info=error)
             return None
 
 
 def signatures(keys: Sequence[bytes], message_id: str, at: int, body: bytes) -> str:
-    """The header ``webhook-signature`` of a message sent at so many seconds since 1970."""
+    """Return the header ``webhook-signature`` of a message sent at this many seconds since 1970."""
     signed = f"{message_id}.{at}.".encode() + body
     codes = (base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode() for key in keys)
     return " ".join(f"v1,{code}" for code in codes)
 
 
 def open_senders(store: Store, environ: Mapping[str, str]) -> list[Sender]:
-    """A sender for each webhook of the settings whose keys are in the environment.
+    """Return a sender for each webhook of the settings whose keys are in the environment.
 
     Raises
     ------
     SettingsError
-        If what is there is no key.
+        If a key is invalid.
     """
     space = environ.get("SPACE_HOST", "")
     server = (environ.get("REVEAL_URL") or (space and f"https://{space}")).rstrip("/")
@@ -141,7 +141,7 @@ def open_senders(store: Store, environ: Mapping[str, str]) -> list[Sender]:
 
 @contextmanager
 def delivering(senders: Sequence[Sender], *, to_the_end: bool = False) -> Iterator[None]:
-    """Run senders while the block runs; with `to_the_end`, send what is due at its end, too."""
+    """Run senders while the block runs; with `to_the_end`, send due messages at its end, too."""
     stopping = threading.Event()
     threads = [
         threading.Thread(target=sender.run, args=(stopping,), name=f"webhook {sender.name}", daemon=True)
@@ -170,7 +170,7 @@ def _body(store: Store, delivery: Delivery, server: str) -> bytes:
 
 
 def _told(store: Store, event_id: int, kind: str, server: str) -> tuple[float, dict[str, Any]]:
-    """When an event was, and what of it everybody may know now."""
+    """Return an event's time and its facts that are public now."""
     with store.read() as connection:
         event = connection.execute(sa.select(events.c.at, events.c.subject).where(events.c.id == event_id)).one()
         submission_id = event.subject.partition(":")[2]
@@ -179,7 +179,7 @@ def _told(store: Store, event_id: int, kind: str, server: str) -> tuple[float, d
             submission_id = connection.execute(query).scalar_one()
     submission = store.get(submission_id)
     if submission is None:
-        raise LookupError(f"event {event_id} is of a submission that is not there")
+        raise LookupError(f"event {event_id} is of a missing submission")
     document: dict[str, Any] = {"event": event_id, "benchmark": submission.benchmark, "version": submission.version}
     if _may_be_named(store, submission):
         document |= {

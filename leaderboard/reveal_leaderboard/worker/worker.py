@@ -1,20 +1,19 @@
-"""Scores submissions: the only process that knows where a holdout lies.
+"""Scores submissions: the only process that knows the holdouts' locations.
 
 Conventions
 -----------
 The worker itself touches neither an upload's bytes nor a reference: it hands predictions and references to the score
-child (:mod:`reveal_leaderboard.custody`), and carries released figures to the database. Predictions are those that were
-kept when the file was sent. A file is given to the parse child again only to be scored by another version, or where
-nothing whole and of the present format was kept of it. Validation is over before a reference is opened; from then on
-nothing that is said in public depends on what went wrong: an exception becomes one fixed sentence and an incident
-number, and its details go to the vault.
+child (:mod:`reveal_leaderboard.custody`), and writes released figures to the database. The predictions were stored when
+the file was sent. The file goes to the parse child again only to be scored by another version, or if its predictions
+are missing, damaged or in an older format. Validation ends before a reference is opened; from then on no public message
+depends on what went wrong: an exception becomes one fixed sentence and an incident number, and its details go to the
+vault.
 
 Scoring is deterministic, so a submission whose worker was killed is simply scored again under a new lease.
 
-Where the holdouts lie, and the vault beside each: known to the worker alone.
-
 Exact figures, the details of incidents, the salt of the reference hash and the key that signs receipts go to the
-*vault*, a folder that only the worker's user can read. The data folder, which the server shares, gets released figures.
+*vault* beside the holdout, a folder that only the worker's user can read. The data folder, which the server shares,
+receives released figures.
 """
 
 from __future__ import annotations
@@ -60,14 +59,14 @@ class Vault:
         folder.chmod(0o700)
 
     def write_incident(self, subject: str, details: str) -> str:
-        """Keep `details` under a new incident number, and return the number."""
+        """Store `details` under a new incident number, and return the number."""
         number = f"INC-{secrets.token_hex(4).upper()}"
         text = f"{subject}\n{details}"
         write_durably(self.folder / f"{number}.txt", text.encode("utf-8", "backslashreplace"))
         return number
 
     def make_salt(self) -> None:
-        """A secret made once, so that the public hash of the references confirms nobody's guess at them."""
+        """A secret created once, so that the public hash of the references cannot confirm guesses at them."""
         path = self.folder / "salt"
         if not path.exists():
             write_durably(path, secrets.token_bytes(32))
@@ -83,7 +82,7 @@ class Holdout:
     _manifests: dict[str, Manifest] = field(default_factory=dict, repr=False)
 
     def manifest(self, split: str) -> Manifest:
-        """What a file for `split` must predict, read once."""
+        """Return the manifest of `split`, read once."""
         if split not in self._manifests:
             self._manifests[split] = kind_of(self.info).questions.read_manifest(self.folder, split)
         return self._manifests[split]
@@ -94,18 +93,18 @@ Holdouts = dict[tuple[str, str], Holdout]
 
 
 def open_holdouts(folders: Iterable[tuple[str, Path]], *, shared: Iterable[Path], vault: Path | None) -> Holdouts:
-    """Check where the holdouts lie, and read what they are.
+    """Check the holdouts' locations, and identify their benchmarks and versions.
 
     Parameters
     ----------
     folders : (benchmark, folder) of every version that is scored
     shared : folders that the server reads and writes
-    vault : folder for exact figures; `vault` beside each holdout if None
+    vault : folder for exact figures; None for `vault` beside each holdout
 
     Raises
     ------
     ValueError
-        If a holdout or vault lies where a server could read it, or is not the benchmark it is said to be.
+        If a server could read a holdout or vault, or a holdout is not of the named benchmark.
     """
     shared = list(shared)
     holdouts: Holdouts = {}
@@ -117,7 +116,7 @@ def open_holdouts(folders: Iterable[tuple[str, Path]], *, shared: Iterable[Path]
         config = kind_of(info).config
         absent = [split for split in info.splits if not split_shards(folder, config, split)]
         if absent:
-            raise ValueError(f"the holdout must hold the references of its split {absent[0]!r}, {folder} does not")
+            raise ValueError(f"the holdout must contain the references of its split {absent[0]!r}, {folder} does not")
         if info.benchmark != name:
             raise ValueError(f"`holdout` {name!r} must be that benchmark, got a folder of {info.benchmark!r}")
         if (name, info.version) in holdouts:
@@ -130,25 +129,23 @@ def open_holdouts(folders: Iterable[tuple[str, Path]], *, shared: Iterable[Path]
 def _check_place(what: str, place: Path, shared: Iterable[Path]) -> None:
     for folder in shared:
         if is_inside(place, [folder]) or is_inside(folder, [place]):
-            raise ValueError(f"the {what} must lie apart from the data folder, which the server shares: {place}")
+            raise ValueError(f"the {what} must be outside the data folder, which the server shares: {place}")
     if is_inside(place, readable_places()):
-        raise ValueError(f"the {what} must not lie in a folder that the server reads as a program: {place}")
+        raise ValueError(f"the {what} must not be in a folder that the server reads as a program: {place}")
 
 
 POLL_SECONDS = 0.5
 LONGEST_PAUSE = 60.0
 BEAT_SECONDS = 15.0
 HALF_WRITTEN_SECONDS = 3600.0
-INCIDENT = (
-    "Scoring stopped on our side. Nothing about the cause can be shown; please give the operators incident {number}."
-)
+INCIDENT = "Scoring stopped on our side. The cause cannot be shown; please send the operators incident number {number}."
 
 Answer = TypeVar("Answer")
 log = logging.getLogger(__name__)
 
 
 class RefusedError(Exception):
-    """A job cannot be done because of what was sent, or of what is there no more; the message is for everybody."""
+    """A job cannot be done because of the submitted file, or because data are missing; the message is public."""
 
 
 class Worker:
@@ -158,10 +155,10 @@ class Worker:
     ----------
     store, blobs : shared with the server
     holdouts : from :func:`reveal_leaderboard.worker.worker.open_holdouts`
-    custody : where uploads are parsed and scored
+    custody : parses uploads and scores predictions
     settings : the release policy of every benchmark
-    lease_seconds : how long a silent worker keeps its job
-    pause_before_finish : seconds to wait with a result in hand; for drills, such as killing the worker there
+    lease_seconds : time after which a silent worker loses its job
+    pause_before_finish : seconds to wait with a finished result; for drills, such as killing the worker then
     """
 
     def __init__(
@@ -202,11 +199,11 @@ class Worker:
                     else:
                         self.stopping.wait(POLL_SECONDS)
                 except SQLAlchemyError as error:
-                    log.warning("the database does not answer; a lease that is lost runs out", exc_info=error)
+                    log.warning("the database is unreachable; a lost lease runs out", exc_info=error)
                     self.stopping.wait(POLL_SECONDS)
 
     def handle(self, job: Job) -> None:
-        """Bring one leased job to its end."""
+        """Complete one leased job."""
         facts = {"benchmark": job.benchmark, "version": job.version}
         log.info("%s of %s, attempt %d", job.kind, job.subject, job.attempts, extra=facts)
         holdout = self.holdouts[job.benchmark, job.version]
@@ -233,9 +230,9 @@ class Worker:
             log.info("%s of %s was taken over; this result is dropped", job.kind, job.subject, extra=facts)
 
     def _wait_for_storage(self, job: Job, error: Exception) -> None:
-        """Put a job back and pause, longer each time: an outage must not fail everything that is queued."""
-        log.warning("%s of %s cannot be done now: what it needs is away", job.kind, job.subject, exc_info=error)
-        self.queue.give_back(job, who=self._who, why="Our storage does not answer; it is tried again.")
+        """Requeue a job and pause, longer each time: an outage must not fail everything in the queue."""
+        log.warning("%s of %s cannot be done now: its storage is unavailable", job.kind, job.subject, exc_info=error)
+        self.queue.give_back(job, who=self._who, why="Our storage is unavailable; it is tried again.")
         self.stopping.wait(self._pause)
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
@@ -243,7 +240,7 @@ class Worker:
         return self.queue.heartbeat(job, lease_seconds=self.lease_seconds)
 
     def _tell(self) -> bool:
-        """Tell the board that this worker lives."""
+        """Report to the board that this worker is alive."""
         key = next((signer.public_key_text for signer in self.signers.values()), None)
         serves = list(self.holdouts)
         self.queue.beat_worker(self.name, serves=serves, confinement=self.custody.confinement, receipt_key=key)
@@ -268,10 +265,10 @@ class Worker:
     def _score(self, job: Job, holdout: Holdout) -> bool:
         submission = self.store.get(job.subject)
         if submission is None:
-            raise LookupError(f"job {job.id} is of a submission that is not there")
+            raise LookupError(f"job {job.id} is of a missing submission")
         with self.store.read() as connection:
             split = boards.split_of(connection, job.benchmark, job.version)
-        submission = replace(submission, split=split)  # another version may call it otherwise
+        submission = replace(submission, split=split)  # its name may differ in another version
         manifest = holdout.manifest(split)
         if KINDS[manifest.kind].scoring.scored_by == "readers":
             return self._score_ratings(job, holdout, submission, manifest)
@@ -285,7 +282,7 @@ class Worker:
         return self.queue.finish_score(job, who=self._who, outcome=outcome, sign=self._sign)
 
     def _score_ratings(self, job: Job, holdout: Holdout, submission: Submission, manifest: Manifest) -> bool:
-        """Bring answers to tasks before readers or, once these are done, release what they gave."""
+        """Pass answers to tasks to readers or, once these are done, release their ratings."""
         if job.kind == "rescore":
             raise RefusedError("Another version has other tasks: they must be answered and scored again.")
         with self.store.read() as connection:
@@ -307,12 +304,12 @@ class Worker:
     def _predictions(
         self, submission: Submission, holdout: Holdout, *, is_of_other_version: bool = False
     ) -> Iterator[tuple[Path, Sequence[str], Lint | None]]:
-        """Predictions as arrays, their signs, and the lint report if the file had to be read again for them.
+        """Yield predictions as arrays, their signs, and the lint report if the file had to be parsed again.
 
         Raises
         ------
         RefusedError
-            If the file is read again, and does not pass.
+            If the file is parsed again and does not pass.
         """
         with contextlib.ExitStack() as stack:
             is_kept = submission.stamp == self.custody.stamp(holdout.manifest(submission.split))
@@ -320,7 +317,7 @@ class Worker:
                 try:
                     kept = stack.enter_context(self.blobs.open_local(submission.canonical))
                 except (FileNotFoundError, BlobDamagedError) as error:
-                    log.warning("what was kept of %s cannot be used: %s", submission.id, error)
+                    log.warning("the stored predictions of %s cannot be used: %s", submission.id, error)
                 else:
                     yield kept, submission.signs or (), None
                     return
@@ -368,7 +365,7 @@ class Worker:
 
 
 def _sweep(vault: Path) -> None:
-    """Remove what killed workers left half written; another one may be writing now, which takes seconds."""
+    """Remove half-written files of killed workers; recent files may be in use by another worker."""
     for path in vault.glob(".writing-*"):
         with contextlib.suppress(FileNotFoundError):
             if path.stat().st_mtime < time.time() - HALF_WRITTEN_SECONDS:
@@ -376,26 +373,26 @@ def _sweep(vault: Path) -> None:
 
 
 def _twice(work: Callable[[], Answer]) -> Answer:
-    """What a child answers; it is asked once more if it was killed.
+    """Return a child's answer, asking once more if the child was killed.
 
-    When the machine is short of memory, the kernel kills a child whoever used the memory; its file was accepted.
+    When memory is short, the kernel may kill a child that did not use it; the child's file was accepted.
     """
     try:
         return work()
     except (ParseFailed, ScoreFailed) as error:
         if error.kind != "too_large":
             raise
-        log.warning("a child was killed; its work is done once more")
+        log.warning("a child was killed; its work is repeated once")
     return work()
 
 
 def _is_outage(error: Exception) -> bool:
-    """Whether storage is away; a file that is missing or damaged stays so."""
+    """Return True if storage is unavailable; a missing or damaged file is not an outage."""
     return isinstance(error, OSError) and not isinstance(error, (FileNotFoundError, BlobDamagedError))
 
 
 def _with_coverage(outcome: ScoredOutcome, report: Lint) -> ScoredOutcome:
-    """Say beside the figures what a file that was made for another version does not answer in this one."""
+    """Add notes about this version's questions that a file made for another version does not answer."""
     sentences = []
     if report.missing_pairs:
         n = f"{len(report.missing_pairs):,}"
@@ -411,13 +408,13 @@ def _with_coverage(outcome: ScoredOutcome, report: Lint) -> ScoredOutcome:
 
 
 def _thresholds(metadata: Mapping[str, Any]) -> float | dict[str, float]:
-    """The probabilities from which a label counts, as the submission fixed them; 0.5 unless it did."""
+    """Return the probabilities at which a label counts, as fixed by the submission; 0.5 by default."""
     stated = metadata.get("thresholds", 0.5)
     return dict(stated) if isinstance(stated, Mapping) else float(stated)
 
 
 class _Ticker:
-    """Does `work` from a thread of its own while the block runs, every `seconds`, until it answers False."""
+    """Runs `work` in its own thread every `seconds` while the block runs, until it returns False."""
 
     def __init__(self, work: Callable[[], bool], seconds: float, *, at_once: bool) -> None:
         self._work, self._seconds, self._at_once = work, seconds, at_once
@@ -439,4 +436,4 @@ class _Ticker:
                 if not self._work():
                     return
             except Exception:
-                log.exception("a beat failed; the next one may do")
+                log.exception("a heartbeat failed; the next one may succeed")

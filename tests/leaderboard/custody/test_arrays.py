@@ -176,7 +176,7 @@ def become(name: str, value: Any) -> Change:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (put("stamp", 0, 1), "must be of this manifest"),
+        (put("stamp", 0, 1), "must be for this manifest"),
         (put("line", 0, -1), "`line` must not be negative"),
         (put("image", 0, 3), "`image` must be an index"),
         (put("finding", 0, 3), "`finding` must be an index"),

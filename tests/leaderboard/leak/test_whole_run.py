@@ -129,7 +129,7 @@ def test_the_incident_knows_what_its_answer_does_not_say(collected: Collected) -
     details = (hospital.vault / f"{number}.txt").read_text()
     assert MARKERS["folder of holdouts"] in details or "Parquet" in details
     why = [e["why"] for e in collected.run.documents["failed"]["events"] if e["to_status"] == "failed"]
-    told = "Scoring stopped on our side. Nothing about the cause can be shown; please give the operators incident"
+    told = "Scoring stopped on our side. The cause cannot be shown; please send the operators incident number"
     assert why == [f"{told} {number}."]
 
 

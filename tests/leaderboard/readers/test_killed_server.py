@@ -122,7 +122,7 @@ def test_commands_say_what_is_wrong(pool: Pool, tmp_path: Path) -> None:
     assert (refused.exit_code, "no reader has stopped" in refused.output) == (1, True)
     assert run.invoke(app, ["readers-close", "--data", str(tmp_path / "data"), "--reader", READERS[0]]).exit_code == 0
     done = run.invoke(app, ["readers-reassign", *more])
-    assert "6 readings find no reader with room" in done.output
+    assert "6 readings find no reader with capacity" in done.output
     assert run.invoke(app, ["readers-reassign", *more, "--allow-missing"]).exit_code == 0
 
 

@@ -238,7 +238,7 @@ def test_a_picture_that_cannot_be_shown_is_said_to_be(pool: Pool, tmp_path: Path
     token = tokens(here)[0]
     shown = here.get(f"/api/items/{token}").json()["films"][0]
     assert set(shown) == {"view", "fault"}
-    assert shown["fault"] == "This picture cannot be shown."
+    assert shown["fault"] == "This image cannot be shown."
     assert here.get(f"/api/items/{token}/films/0").status_code == 404
 
 

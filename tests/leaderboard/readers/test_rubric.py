@@ -181,7 +181,7 @@ def test_the_folder_must_be_of_tasks_and_hold_their_pictures(waiting: Waiting, t
         at, kind = table.schema.get_field_index("images"), table.schema.field("images").type
         empty = pa.array([[None, None]] * len(table), kind)
         pq.write_table(table.set_column(at, "images", empty), folder / "holdout_inputs" / shard.name)
-    with pytest.raises(PreparationError, match=r"every task must have its pictures .* got 6 without"):
+    with pytest.raises(PreparationError, match=r"every task must have its images .* got 6 without"):
         prepare_rubric(tmp_path / "data", waiting.answers, folder, ROOM)
     assert not (tmp_path / "data" / "readings.sqlite").exists()
 
@@ -205,9 +205,9 @@ BAD_SCORES: dict[str, tuple[dict[str, Any], str, str, Any, str]] = {
     "another": (CONTENT, "scored", "", FULL | {"content": 4}, "scores must be of the criteria, got 'content'"),
     "a list": (CONTENT, "scored", "", [4] * 6, "`details` must be the scores by criterion"),
     "nothing": (CONTENT, "scored", "", None, "`details` must be the scores by criterion"),
-    "unread": (CONTENT, "cannot_read", "", FULL, "scores must not be given for an answer that cannot be read"),
+    "unread": (CONTENT, "cannot_read", "", FULL, "an answer that cannot be read must have no scores"),
     "vote": (CONTENT, "agree_all", "", FULL, "the answer must be one of scored, cannot_read"),
-    "comment": (CONTENT, "scored", "good", FULL, "scores take no comment"),
+    "comment": (CONTENT, "scored", "good", FULL, "scores must have no comment"),
 }
 
 

@@ -107,7 +107,7 @@ def test_there_must_be_something_to_hand_on_and_room(readings: Readings) -> None
     readings.mark(READERS[0], "stop")
     with pytest.raises(ValueError, match="must have every reader who continues"):
         reassign_items(readings, {READERS[1]: 8})
-    with pytest.raises(ValueError, match="6 readings find no reader with room"):
+    with pytest.raises(ValueError, match="6 readings find no reader with capacity"):
         reassign_items(readings, dict.fromkeys(READERS, 6))
     assert (readings.version(), len(readings.listed())) == (0, 24)
     done = reassign_items(readings, dict.fromkeys(READERS, 6), allow_missing=True)
