@@ -79,8 +79,8 @@ def test_teams_and_people(operator: Operator) -> None:
     assert accounts.user(other.id).disabled_at is not None  # type: ignore[union-attr]
     operator.run("admin", "set-person", other.id, "--open", "--why", "back")
     assert accounts.user(other.id).disabled_at is None  # type: ignore[union-attr]
-    assert "there is no person nobody" in operator.run("admin", "set-admin", "nobody", code=1)
-    assert "there is no team 'Nobody'" in operator.run("admin", "add-member", "Nobody", other.id, code=1)
+    assert "no person nobody" in operator.run("admin", "set-admin", "nobody", code=1)
+    assert "no team 'Nobody'" in operator.run("admin", "add-member", "Nobody", other.id, code=1)
 
 
 def test_a_team_that_waits_is_listed_first_and_approved(operator: Operator) -> None:
@@ -96,7 +96,7 @@ def test_a_team_that_waits_is_listed_first_and_approved(operator: Operator) -> N
     assert "may submit now" in operator.run("admin", "approve-team", "zebra laboratory")
     assert "has already been approved" in operator.run("admin", "approve-team", "Zebra Laboratory")
     assert accounts.team(made.id).waiting_since is None  # type: ignore[union-attr]
-    assert "there is no team 'Nobody'" in operator.run("admin", "approve-team", "Nobody", code=1)
+    assert "no team 'Nobody'" in operator.run("admin", "approve-team", "Nobody", code=1)
 
 
 @pytest.mark.parametrize("named", ["id", "secret"])
@@ -136,7 +136,7 @@ def test_a_flag_is_settled_once(operator: Operator) -> None:
         flag = raise_flag(connection, store.list_submissions()[0].id, "probing", None, "rather alike")
     assert "rather alike" in operator.run("admin", "flags")
     assert "rather alike" not in operator.run("admin", "flags", "--clear", flag)
-    assert "there is no open flag" in operator.run("admin", "flags", "--clear", flag, code=1)
+    assert "no open flag" in operator.run("admin", "flags", "--clear", flag, code=1)
 
 
 def test_a_grant_raises_the_budget(operator: Operator) -> None:

@@ -1,18 +1,18 @@
-"""People and teams: who belongs where, and who may change it.
+"""People and teams: membership, and who may change it.
 
 Conventions
 -----------
-Moments are seconds since 1970 UTC by the database's clock. Every change appends an event under ``user:ID``,
-``team:ID`` or ``token:ID``; no event holds a secret, a person's name or an address.
+Times are seconds since 1970 UTC by the database's clock. Every change appends an event under ``user:ID``, ``team:ID``
+or ``token:ID``; no event contains a secret, a person's name or an address.
 
 `who` names the author of a change: :attr:`Actor.name` of a signed-in person (``user:ID``), or ``cli`` for the operator
-on the server's own machine. What a ``user:ID`` may do is looked up inside the same transaction, so rights that were
-taken away a moment ago count no more.
+on the server's own machine. The rights of a ``user:ID`` are looked up inside the same transaction, so rights that were
+just revoked no longer count.
 
-A team always has an owner. Two teams never have names that differ in case or spaces only. Where the settings ask for
-it (`accounts.new_teams`), a team that no administrator made waits until one approves it, and submits nothing before.
+A team always has an owner. Two teams never have names that differ only in case or spaces. If the settings require it
+(`accounts.new_teams`), a team not created by an administrator waits for approval, and cannot submit before.
 
-Nobody is let into a team without being asked (:mod:`reveal_leaderboard.accounts.invitations`), but by the operator.
+Nobody joins a team without consent (:mod:`reveal_leaderboard.accounts.invitations`), unless the operator adds them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class TeamNameError(ValueError):
 
 
 class AccountDisabledError(PermissionError):
-    """The account was closed by an administrator."""
+    """An administrator closed the account."""
 
 
 class Accounts(Credentials):
@@ -71,7 +71,7 @@ class Accounts(Credentials):
     # People ---------------------------------------------------------------------------------------------------------
 
     def sign_in(self, issuer: str, subject: str, name: str, *, as_admin: bool = False) -> User:
-        """The user whom `issuer` knows as `subject`; made on the first visit, renamed and made admin if so told.
+        """Return the user `subject` of `issuer`; created on the first visit, renamed and made admin as requested.
 
         Raises
         ------
@@ -88,7 +88,7 @@ class Accounts(Credentials):
             return _signed_in(connection, issuer, subject, name, as_admin)
 
     def sign_in_link(self, address: str, who: str, *, days: int = links.LINK_DAYS) -> str:
-        """The secret of a link with which the person of this address signs in once; their account is made if needed.
+        """Return the secret of a link with which this address's owner signs in once; a missing account is created.
 
         Raises
         ------
@@ -106,12 +106,12 @@ class Accounts(Credentials):
             return links.make(connection, user, who, days=days)
 
     def use_link(self, secret: str, *, instead_of: str | None = None) -> str | None:
-        """The secret of a new session for that of a link, which is used up; None if there is no such link any more."""
+        """Use up a link, and return the secret of a new session for it; None if the link is no longer valid."""
         with self._engine.begin() as connection:
             return links.use(connection, secret, instead_of=instead_of)
 
     def local_actor(self) -> Actor:
-        """The single person of local mode: an administrator, owner of the team "Local user"."""
+        """Return the single person of local mode: an administrator, owner of the team "Local user"."""
         table = tables.users
         me = [table.c.issuer == LOCAL_ISSUER, table.c.subject == LOCAL_ISSUER]
         with self._reading.begin() as connection:
@@ -126,18 +126,18 @@ class Accounts(Credentials):
         return Actor(user, self.teams_of(user), frozenset(SCOPES), "local")
 
     def user(self, user_id: str) -> User | None:
-        """The user of this id, disabled or not."""
+        """Return the user with this id, disabled or not."""
         with self._reading.begin() as connection:
             row = connection.execute(sa.select(tables.users).where(tables.users.c.id == user_id)).one_or_none()
         return None if row is None else _as_user(row)
 
     def users(self) -> list[User]:
-        """Everybody, by name."""
+        """Return all users, by name."""
         with self._reading.begin() as connection:
             return [_as_user(row) for row in connection.execute(sa.select(tables.users).order_by(tables.users.c.name))]
 
     def set_admin(self, user: User, is_admin: bool, who: str) -> None:
-        """Make `user` an administrator or no longer one (who is listed in the settings becomes one again)."""
+        """Make `user` an administrator or no longer one (listed in the settings, they become one again at sign-in)."""
         with self._engine.begin() as connection:
             check_right(connection, who)
             connection.execute(tables.users.update().where(tables.users.c.id == user.id).values(is_admin=is_admin))
@@ -147,18 +147,18 @@ class Accounts(Credentials):
     # Teams ----------------------------------------------------------------------------------------------------------
 
     def create_team(self, name: str, *, owner: User, who: str, is_asked: bool = False) -> Team:
-        """A new team. A person makes one; further ones are made by administrators, since each has its own quota.
+        """Create a team. A person may create one, administrators any number, since each team has its own quota.
 
         Parameters
         ----------
-        is_asked : whether it waits for approval, unless `who` is an administrator
+        is_asked : True if it waits for approval, unless `who` is an administrator
 
         Raises
         ------
         TeamNameError
             If the name breaks the rule for names or is taken.
         NotPermittedError
-            If `who` made a team before and is not an administrator, or makes one for somebody else.
+            If `who` created a team before and is not an administrator, or creates one for another person.
         """
         called = _team_name(name)
         try:
@@ -174,28 +174,28 @@ class Accounts(Credentials):
                 why = f"owner {event_name(owner)}" + (", waits for approval" if waits else "")
                 events.append(connection, subject=event_name(team), who=who, to_status="created", why=why)
         except IntegrityError:
-            raise TeamNameError(f"name: there is a team of this name already, got {name!r}") from None
+            raise TeamNameError(f"name: must be new, got the name of an existing team, {name!r}") from None
         return team
 
     def team(self, team_id: str) -> Team | None:
-        """The team of this id, disabled or not."""
+        """Return the team with this id, disabled or not."""
         with self._reading.begin() as connection:
             row = connection.execute(sa.select(tables.teams).where(tables.teams.c.id == team_id)).one_or_none()
         return None if row is None else _as_team(row)
 
     def teams(self) -> list[Team]:
-        """All teams, by name."""
+        """Return all teams, by name."""
         with self._reading.begin() as connection:
             rows = connection.execute(sa.select(tables.teams).order_by(tables.teams.c.name_key))
             return [_as_team(row) for row in rows]
 
     def team_to_submit_for(self, actor: Actor, organization: str) -> Team | None:
-        """The actor's team named `organization`, None if it may not submit for it; a local actor's is made.
+        """Return the actor's team named `organization`, None if it may not submit for it; a local actor's is created.
 
         Raises
         ------
         TeamNameError
-            If a local actor names a team by what is not a name.
+            If a local actor uses an invalid name for a team.
         NotAllowedError
             If the team waits for approval, or is closed.
         """
@@ -220,12 +220,12 @@ class Accounts(Credentials):
             return team
 
     def add_member(self, team: Team, user: User, role: str, who: str) -> None:
-        """Change the role of a member of `team`; the operator adds a person, too, whom others can only invite.
+        """Change the role of a member of `team`; only the operator may also add a person, others invite.
 
         Raises
         ------
         NotPermittedError
-            If `who` neither owns the team nor is an administrator, or `user` is not a member and has to be asked.
+            If `who` neither owns the team nor is an administrator, or `user` is not a member and must be invited.
         ValueError
             If `role` is not one of `ROLES`, or the last owner would stop being one.
         """
@@ -247,7 +247,7 @@ class Accounts(Credentials):
             events.append(connection, subject=event_name(team), who=who, to_status="member", why=why)
 
     def remove_member(self, team: Team, user: User, who: str) -> None:
-        """Take `user` out of `team` and revoke their tokens for it. Everybody may leave; the last owner may not.
+        """Remove `user` from `team` and revoke their tokens for it. Everyone may leave except the last owner.
 
         Raises
         ------
@@ -267,7 +267,7 @@ class Accounts(Credentials):
             events.append(connection, subject=event_name(team), who=who, to_status="member", why=why)
 
     def members(self, team: Team) -> list[tuple[User, str]]:
-        """The members of `team` with their roles, longest first."""
+        """Return the members of `team` with their roles, longest membership first."""
         table = tables.members
         query = (
             sa.select(tables.users, table.c.role)
@@ -279,19 +279,19 @@ class Accounts(Credentials):
             return [(_as_user(row), row.role) for row in connection.execute(query)]
 
     def teams_of(self, user: User) -> tuple[Membership, ...]:
-        """The teams of `user` that are not disabled."""
+        """Return the teams of `user` that are not disabled."""
         with self._reading.begin() as connection:
             return memberships_of(connection, user.id)
 
     def approve_team(self, team: Team, who: str) -> bool:
-        """Let a team that waits submit; False if it did not wait.
+        """Approve a waiting team; return False if it was not waiting.
 
         Raises
         ------
         NotPermittedError
             If `who` is not an administrator.
         ValueError
-            If the team is closed: whoever closed it gave a reason.
+            If the team is closed, since it was closed for a reason.
         """
         table = tables.teams
         with self._engine.begin() as connection:
@@ -306,7 +306,7 @@ class Accounts(Credentials):
         return True
 
     def closed_teams_of(self, user: User) -> list[tuple[Team, str]]:
-        """The teams of `user` that are disabled, and why."""
+        """Return the disabled teams of `user`, with reasons."""
         table, members = tables.teams, tables.members
         query = sa.select(table).join(members, members.c.team_id == table.c.id).order_by(table.c.name_key)
         with self._reading.begin() as connection:
@@ -316,11 +316,11 @@ class Accounts(Credentials):
     # Both -----------------------------------------------------------------------------------------------------------
 
     def disable(self, whom: User | Team, who: str, why: str = "") -> None:
-        """Close an account (sessions end, tokens are revoked) or a team (it cannot submit, what it sent stays)."""
+        """Close an account (sessions end, tokens are revoked) or a team (it cannot submit, its submissions stay)."""
         self._switch(whom, who, why, is_on=False)
 
     def enable(self, whom: User | Team, who: str, why: str = "") -> None:
-        """Open a closed account or team again."""
+        """Reopen a closed account or team."""
         self._switch(whom, who, why, is_on=True)
 
     def _switch(self, whom: User | Team, who: str, why: str, *, is_on: bool) -> None:
@@ -340,7 +340,7 @@ class Accounts(Credentials):
 def _signed_in(
     connection: sa.Connection, issuer: str, subject: str, name: str, as_admin: bool, who: str | None = None
 ) -> User:
-    """The person, made if there is none; `who` makes an account if not the person themselves."""
+    """Return the person, created if missing; `who` is the author if not the person themselves."""
     table = tables.users
     me = [table.c.issuer == issuer, table.c.subject == subject]
     row = connection.execute(sa.select(table).where(*me)).one_or_none()

@@ -1,11 +1,11 @@
-"""Sessions and API tokens: secrets that stand for a person.
+"""Sessions and API tokens: secrets that authenticate a person.
 
 Conventions
 -----------
-A secret is 256 random bits, handed out once; the database holds its SHA-256, by which it is found. Moments are seconds
-since 1970 UTC by the database's clock. A session lasts 12 hours from sign-in, whatever happens in between, and longer
-where people sign in by links (:mod:`reveal_leaderboard.accounts.links`). A token
-belongs to one person and one team and lasts at most 366 days.
+A secret is 256 random bits, shown once; the database stores its SHA-256, by which it is found. Times are seconds since
+1970 UTC by the database's clock. A session lasts 12 hours from sign-in, regardless of activity, and longer if people
+sign in by links (:mod:`reveal_leaderboard.accounts.links`). A token belongs to one person and one team and lasts at
+most 366 days.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ DAY_SECONDS = 24 * 3600
 TOKEN_DAYS = 90
 MAX_TOKEN_DAYS = 366
 MAX_TOKENS = 50  # alive, per person
-TOKEN_PREFIX = "rvl_"  # scanners of public code find a leaked one by it
+TOKEN_PREFIX = "rvl_"  # lets scanners of public code find a leaked token
 SECRET_BYTES = 32
 MAX_SECRET_LENGTH = 100
-SWEEP = 500  # expired sessions that one sign-in clears away
-USED_EVERY_SECONDS = 60  # how exact `used_at` is
+SWEEP = 500  # expired sessions removed per sign-in
+USED_EVERY_SECONDS = 60  # precision of `used_at`
 
 NAME = TypeAdapter(Name)
 
 
 class TokenError(ValueError):
-    """A token as asked for cannot be issued."""
+    """The requested token cannot be issued."""
 
 
 class Credentials:
@@ -51,12 +51,12 @@ class Credentials:
     # Sessions -------------------------------------------------------------------------------------------------------
 
     def new_session(self, user: User, *, instead_of: str | None = None) -> str:
-        """The secret of a new session of `user`; the session with the secret `instead_of`, if any, ends."""
+        """Create a session of `user` and return its secret; the session with the secret `instead_of`, if any, ends."""
         with self._engine.begin() as connection:
             return begin_session(connection, user.id, instead_of=instead_of)
 
     def session_user(self, secret: str) -> Actor | None:
-        """Who is signed in with this secret; None if nobody is, or no longer."""
+        """Return the actor signed in with this secret; None if it has no valid session."""
         if len(secret) > MAX_SECRET_LENGTH:
             return None
         table, users = tables.sessions, tables.users
@@ -72,7 +72,7 @@ class Credentials:
         return Actor(user, memberships, frozenset(scopes), "session")
 
     def end_session(self, secret: str) -> None:
-        """Sign out; a secret that belongs to no session is not an error."""
+        """Sign out; an unknown secret is not an error."""
         table = tables.sessions
         with self._engine.begin() as connection:
             mine = table.c.key_hash == hashed(secret)
@@ -87,11 +87,11 @@ class Credentials:
     def issue_token(
         self, user: User, team: Team, *, name: str, scopes: Iterable[str] = ("read", "submit"), days: int = TOKEN_DAYS
     ) -> tuple[Token, str]:
-        """A new token of `user` for `team`, and its secret, which is shown this once.
+        """Create a token of `user` for `team`; return it with its secret, which is shown only once.
 
         Parameters
         ----------
-        name : what the person calls it, by the rule for names
+        name : the person's name for it, by the rule for names
         scopes : of `SCOPES`; "admin" for administrators only, "submit" not for readers of the team
         days : 1 to 366
 
@@ -116,7 +116,7 @@ class Credentials:
         return token, secret
 
     def token_actor(self, secret: str) -> Actor | None:
-        """Whom this token stands for; None if it is unknown, expired, revoked, or its person or team was closed."""
+        """Return the actor of this token; None if it is unknown, expired or revoked, or its owner is closed."""
         if not secret.startswith(TOKEN_PREFIX) or len(secret) > MAX_SECRET_LENGTH:
             return None
         table, users = tables.tokens, tables.users
@@ -150,7 +150,7 @@ class Credentials:
             connection.execute(tables.tokens.update().where(tables.tokens.c.id == token_id).values(**values))
 
     def tokens_of(self, user: User) -> list[Token]:
-        """The tokens of `user`, newest first, those that are over too."""
+        """Return the tokens of `user`, newest first, including expired and revoked ones."""
         table = tables.tokens
         query = _tokens().where(table.c.user_id == user.id)
         with self._reading.begin() as connection:
@@ -158,9 +158,10 @@ class Credentials:
         return [_as_token(row) for row in rows]
 
     def live_tokens(self) -> list[tuple[Token, str]]:
-        """Every token that is neither over nor revoked, with its owner's name, newest first: for administrators.
+        """Return every token that is neither expired nor revoked, with its owner's name, newest first, for
+        administrators.
 
-        Those of closed accounts and teams are among them: they work again when what was closed is opened.
+        Tokens of closed accounts and teams are included: they work again once their owner is reopened.
         """
         table, users = tables.tokens, tables.users
         query = _tokens().add_columns(users.c.name.label("owner")).join(users, users.c.id == table.c.user_id)
@@ -170,7 +171,7 @@ class Credentials:
         return [(_as_token(row), row.owner) for row in rows]
 
     def token_id_of(self, secret: str) -> str | None:
-        """Which token this secret is of, be it over or not; None if it is of none."""
+        """Return the id of the token with this secret, valid or not; None if there is none."""
         if not secret.startswith(TOKEN_PREFIX) or len(secret) > MAX_SECRET_LENGTH:
             return None
         query = sa.select(tables.tokens.c.id).where(tables.tokens.c.key_hash == hashed(secret))
@@ -178,9 +179,9 @@ class Credentials:
             return connection.execute(query).scalar_one_or_none()
 
     def revoke_token(self, token_id: str, who: str, why: str = "") -> bool:
-        """End a token of `who`, or of anybody for administrators and ``cli``; False if there is no such valid token.
+        """Revoke a token of `who`, or any token for administrators and ``cli``; return False if no such token is valid.
 
-        To a person, another's token looks like none at all. `why` is kept in its event, for its owner to read.
+        To a person, other people's tokens do not exist. `why` is stored in the event, for the token's owner.
         """
         mine = [tables.tokens.c.id == token_id]
         with self._engine.begin() as connection:
@@ -190,7 +191,7 @@ class Credentials:
             return bool(revoke(connection, mine, who, why))
 
     def why_revoked(self, user: User) -> dict[str, str]:
-        """Reasons given for the revoked tokens of `user`, by token id; those revoked without one are left out."""
+        """Return the reasons given for revoked tokens of `user`, by token id; tokens without a reason are left out."""
         table, rows = tables.tokens, tables.events
         of_token = sa.and_(rows.c.subject == "token:" + table.c.id, rows.c.to_status == "revoked", rows.c.why != "")
         query = sa.select(table.c.id, rows.c.why).join(rows, of_token).where(table.c.user_id == user.id)
@@ -201,7 +202,7 @@ class Credentials:
 def begin_session(
     connection: sa.Connection, user_id: str, *, seconds: float = SESSION_SECONDS, instead_of: str | None = None
 ) -> str:
-    """The secret of a new session; the one with the secret `instead_of`, and some that are over, are removed."""
+    """Return the secret of a new session; the one with the secret `instead_of`, and some expired ones, are removed."""
     table, secret, now = tables.sessions, secrets.token_urlsafe(SECRET_BYTES), moment(connection)
     over = sa.select(table.c.key_hash).where(table.c.expires_at <= now).limit(SWEEP)
     hashes = list(connection.execute(locked(over, skip=True)).scalars())
@@ -215,7 +216,7 @@ def begin_session(
 
 
 def memberships_of(connection: sa.Connection, user_id: str) -> tuple[Membership, ...]:
-    """The places of a person in teams that are not disabled, by the teams' names."""
+    """Return a person's memberships in teams that are not disabled, by the teams' names."""
     teams, members = tables.teams, tables.members
     query = (
         sa.select(teams.c.id, teams.c.name, teams.c.waiting_since, members.c.role)
@@ -228,14 +229,14 @@ def memberships_of(connection: sa.Connection, user_id: str) -> tuple[Membership,
 
 
 def is_admin(connection: sa.Connection, user_id: str) -> bool:
-    """Whether this person is an administrator whose account is open."""
+    """Return True if this person is an administrator with an open account."""
     users = tables.users
     query = sa.select(users.c.is_admin).where(users.c.id == user_id, users.c.disabled_at.is_(None))
     return bool(connection.execute(query).scalar_one_or_none())
 
 
 def revoke(connection: sa.Connection, where: Sequence[sa.ColumnElement[bool]], who: str, why: str) -> int:
-    """End the live tokens that `where` selects; answers how many."""
+    """Revoke the live tokens selected by `where`; return their number."""
     table = tables.tokens
     query = sa.select(table.c.id).where(*where, table.c.revoked_at.is_(None)).order_by(table.c.id)
     ids = connection.execute(locked(query)).scalars().all()
@@ -260,7 +261,7 @@ def _as_token(row: Any) -> Token:
 
 
 def hashed(secret: str) -> str:
-    """What the database holds of a secret."""
+    """Return the form of a secret that the database stores."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -1,11 +1,11 @@
-"""Invitations: a person joins a team by accepting one, so that nobody finds themselves in a team unasked.
+"""Invitations: a person joins a team by accepting one, so that nobody joins without consent.
 
 Conventions
 -----------
-An owner of the team or an administrator invites; the person invited accepts or declines, and nobody else can. An
-invitation is open for `INVITATION_DAYS`; one that is over counts for nothing. Another to the same person takes the
-place of the one before. Every change appends an event under ``invitation:ID`` whose author is who made it, and joining
-one under ``team:ID`` as well. All functions work within the caller's transaction.
+An owner of the team or an administrator invites; only the invited person accepts or declines. An invitation is open for
+`INVITATION_DAYS`; an expired one has no effect. A new invitation to the same person replaces the earlier one. Every
+change appends an event under ``invitation:ID`` with its author, and joining also one under ``team:ID``. All functions
+work within the caller's transaction.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from reveal_leaderboard.store.database import moment
 INVITATION_DAYS = 14
 MAX_OPEN = 50  # of one team
 DAY_SECONDS = 24 * 3600
-GONE = "you have no such open invitation: it expired, was withdrawn or has been answered"
+GONE = "this invitation is not open: it expired, was withdrawn or has been answered"
 
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """An open invitation of `user` to `team`; `inviter` is the name of who invited, as shown."""
+    """An open invitation of `user` to `team`; `inviter` is the displayed name of its author."""
 
     id: str
     team: Team
@@ -41,7 +41,7 @@ class Invitation:
 
 
 def invite(connection: sa.Connection, team: Team, user: User, role: str, who: str) -> str:
-    """Invite `user` to `team`; the id of the invitation.
+    """Invite `user` to `team`, and return the invitation's id.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def invite(connection: sa.Connection, team: Team, user: User, role: str, who: st
     if user.disabled_at is not None:
         raise ValueError(f"the account of {user.name} is closed")
     if _is_member(connection, team, user):
-        raise ValueError(f"{user.name} is a member of {team.name} already: change the role")
+        raise ValueError(f"{user.name} is already a member of {team.name}: change the role")
     end_open(connection, team, user, "withdrawn", who)
     now = moment(connection)
     if len(connection.execute(_open(now).where(tables.invitations.c.team_id == team.id)).all()) >= MAX_OPEN:
@@ -76,16 +76,16 @@ def accept(connection: sa.Connection, invitation_id: str, user: User) -> Team:
     Raises
     ------
     NotPermittedError
-        If there is no such open invitation of theirs, the team is closed, or who invited may not invite any more.
+        If the person has no such open invitation, the team is closed, or the inviter may no longer invite.
     """
     row = _own(connection, invitation_id, user)
     team = _team(row)
     lock_team(connection, team)
-    row = _own(connection, invitation_id, user)  # as it stands now that nobody else can change it
+    row = _own(connection, invitation_id, user)  # read again now that it is locked
     if row.disabled_at is not None:
         raise NotPermittedError(f"the team {team.name} is closed")
     try:
-        check_right(connection, row.who, team)  # an owner who was taken out must not get in again through a friend
+        check_right(connection, row.who, team)  # a removed owner must not return through a friend
     except NotPermittedError:
         raise NotPermittedError(f"your inviter no longer owns {team.name}: ask for another invitation") from None
     member = {"team_id": team.id, "user_id": user.id, "role": row.role, "since": moment(connection)}
@@ -97,12 +97,12 @@ def accept(connection: sa.Connection, invitation_id: str, user: User) -> Team:
 
 
 def decline(connection: sa.Connection, invitation_id: str, user: User) -> Team:
-    """Turn an invitation down; the team that sent it.
+    """Decline an invitation, and return the team that sent it.
 
     Raises
     ------
     NotPermittedError
-        If there is no such open invitation of theirs.
+        If the person has no such open invitation.
     """
     team = _team(_own(connection, invitation_id, user))
     lock_team(connection, team)
@@ -112,7 +112,7 @@ def decline(connection: sa.Connection, invitation_id: str, user: User) -> Team:
 
 
 def withdraw(connection: sa.Connection, team: Team, invitation_id: str, who: str) -> None:
-    """Take an open invitation of `team` back.
+    """Withdraw an open invitation of `team`.
 
     Raises
     ------
@@ -129,18 +129,18 @@ def withdraw(connection: sa.Connection, team: Team, invitation_id: str, who: str
 
 
 def of_user(connection: sa.Connection, user: User) -> list[Invitation]:
-    """The open invitations of a person, oldest first; none of a team that is closed."""
+    """Return a person's open invitations, oldest first; none from closed teams."""
     where = [tables.invitations.c.user_id == user.id, tables.teams.c.disabled_at.is_(None)]
     return _listed(connection, *where)
 
 
 def of_team(connection: sa.Connection, team: Team) -> list[Invitation]:
-    """The open invitations of a team, oldest first."""
+    """Return a team's open invitations, oldest first."""
     return _listed(connection, tables.invitations.c.team_id == team.id)
 
 
 def end_open(connection: sa.Connection, team: Team, user: User, status: str, who: str) -> None:
-    """End the open invitations of `user` to `team`, if there are any; the team is locked by the caller."""
+    """End the open invitations of `user` to `team`, if any; the caller has locked the team."""
     table = tables.invitations
     place = [table.c.team_id == team.id, table.c.user_id == user.id, table.c.status == "open"]
     for invitation_id in connection.execute(sa.select(table.c.id).where(*place)).scalars().all():

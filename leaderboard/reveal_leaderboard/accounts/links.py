@@ -1,11 +1,11 @@
-"""Sign-in links: how people sign in where no provider says who they are.
+"""Sign-in links, for boards without a provider that identifies people.
 
 Conventions
 -----------
-The operator makes a link for an e-mail address and sends it; whoever opens it is taken to be its owner. A link is
-good for one session, which lasts 30 days, and a person has one link at a time. Its secret is 256 random bits; until it
-is used or over, its hash lies among the sessions of its person, marked so that it is no session's. Making a link and
-using one append an event under ``user:ID``. All functions work within the caller's transaction.
+The operator creates a link for an e-mail address and sends it; whoever opens it is taken to be the address's owner. A
+link is valid for one session, which lasts 30 days, and a person has one link at a time. Its secret is 256 random bits.
+Until it is used or expires, its hash is among the sessions of its person, marked so that it matches no session's.
+Creating and using a link appends an event under ``user:ID``. All functions work within the caller's transaction.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from reveal_leaderboard.store import events, tables
 from reveal_leaderboard.store.database import moment
 
 LINK_ISSUER = "link"
-"""What `users.issuer` holds for people who sign in by links; their subject is their address."""
+"""The `users.issuer` of people who sign in by links; their subject is their address."""
 LINK_DAYS = 7
 MAX_LINK_DAYS = 30
 LINK_SESSION_SECONDS = 30 * DAY_SECONDS
-MARK = "link-"  # no hash of a session begins like this
+MARK = "link-"  # no hash of a session starts like this
 MAX_ADDRESS = 200
 
 
 def mail_address(text: str) -> str:
-    """An e-mail address as accounts are found by it: case does not count.
+    """Return an e-mail address in the form that identifies accounts, in lower case.
 
     Raises
     ------
     ValueError
-        If it is none.
+        If it is not an e-mail address.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def mail_address(text: str) -> str:
 
 
 def make(connection: sa.Connection, user: User, who: str, *, days: int = LINK_DAYS) -> str:
-    """The secret of a new link of `user`; one of theirs that was not used yet counts no more.
+    """Return the secret of a new link for `user`; their unused link becomes invalid.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def make(connection: sa.Connection, user: User, who: str, *, days: int = LINK_DA
 
 
 def use(connection: sa.Connection, secret: str, *, instead_of: str | None = None) -> str | None:
-    """The secret of a new session for that of a link, which is used up; None if there is no such link any more.
+    """Use up a link, and return the secret of a new session for it; None if the link is no longer valid.
 
     Parameters
     ----------
@@ -88,12 +88,12 @@ def use(connection: sa.Connection, secret: str, *, instead_of: str | None = None
     mine = [table.c.key_hash == _hashed(secret), table.c.expires_at > moment(connection)]
     query = sa.select(users.c.id).join(table, table.c.user_id == users.c.id)
     user_id = connection.execute(query.where(*mine, users.c.disabled_at.is_(None))).scalar_one_or_none()
-    # Of two who use it at once, one deletes it
+    # If two requests use it at once, only one deletes it
     if user_id is None or connection.execute(table.delete().where(*mine)).rowcount != 1:
         return None
     return begin_session(connection, user_id, seconds=LINK_SESSION_SECONDS, instead_of=instead_of)
 
 
 def _hashed(secret: str) -> str:
-    """Cut to the width of the column: 236 bits of it are left."""
+    """Return the hash cut to the width of the column, which leaves 236 bits."""
     return (MARK + hashed(secret))[:64]

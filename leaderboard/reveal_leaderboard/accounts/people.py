@@ -1,9 +1,9 @@
-"""Who there is: persons, teams, roles, and what an actor may do. Plain facts; the queries are in `accounts`.
+"""Persons, teams, roles, and the rights of an actor. Plain facts; the queries are in `accounts`.
 
 Conventions
 -----------
-Roles: an *owner* manages the team's members and submits, a *member* submits, a *reader* sees. Scopes: what a way of
-asking allows; a person signed in has all that the person may do, a token only those it was issued with.
+Roles: an *owner* manages the team's members and submits, a *member* submits, a *reader* may only look. Scopes limit a
+way of access: a signed-in person has all of the person's rights, a token only the scopes it was issued with.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class NotPermittedError(PermissionError):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A person; `issuer` and `subject` together are who the sign-in provider says it is."""
+    """A person, identified by the sign-in provider (`issuer`) and the provider's id (`subject`)."""
 
     id: str
     issuer: str
@@ -43,7 +43,7 @@ class Team:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A person's place in a team; `role` is one of `ROLES`."""
+    """A person's membership in a team; `role` is one of `ROLES`."""
 
     team: Team
     role: str
@@ -51,7 +51,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What may be shown of an API token: everything but the secret. `scopes` are of `SCOPES`."""
+    """The facts about an API token that may be shown, without its secret. `scopes` are some of `SCOPES`."""
 
     id: str
     user_id: str
@@ -71,7 +71,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who is asking, and what the way of asking allows; `via` is "session", "token" or "local"."""
+    """The author of a request, and the scopes of the way of access; `via` is "session", "token" or "local"."""
 
     user: User
     memberships: tuple[Membership, ...]
@@ -80,30 +80,30 @@ class Actor:
 
     @property
     def name(self) -> str:
-        """As events name it."""
+        """The actor's name in events."""
         return f"user:{self.user.id}"
 
     @property
     def is_admin(self) -> bool:
-        """Whether it may administer the board: a token of an administrator only with the scope `admin`."""
+        """True if the actor may administer the board; an administrator's token needs the scope `admin`."""
         return self.user.is_admin and "admin" in self.scopes
 
     def may(self, scope: str) -> bool:
-        """Whether it may do what `scope` names."""
+        """Return True if the actor may do what `scope` names."""
         return self.is_admin if scope == "admin" else scope in self.scopes
 
     def team(self, team_id: str) -> Team | None:
-        """The team of this id if the actor may submit for it; one that waits for approval is none."""
+        """Return the team with this id if the actor may submit for it; None if the team awaits approval."""
         if not self.may("submit"):
             return None
         teams = (m.team for m in self.memberships if m.role in ("owner", "member") and m.team.waiting_since is None)
         return next((team for team in teams if team.id == team_id), None)
 
     def belongs_to(self, team_id: str) -> bool:
-        """Whether it may see what only the team sees."""
+        """Return True if the actor may see what only the team may see."""
         return any(m.team.id == team_id for m in self.memberships)
 
 
 def team_key(name: str) -> str:
-    """What two names of the same team have in common: case and runs of spaces do not count."""
+    """Return the key by which names of the same team are equal: without case and runs of spaces."""
     return " ".join(unicodedata.normalize("NFKC", name).split()).casefold()

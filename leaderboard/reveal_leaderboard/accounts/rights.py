@@ -1,9 +1,9 @@
-"""Who may change people and teams, and what no change may leave behind.
+"""The rights to change people and teams, and the rules that every change must keep.
 
 Conventions
 -----------
 Every check takes the `connection` of its caller's transaction; it raises, or returns nothing. `who` is the author of a
-change as events name it: ``user:ID``, or ``cli`` for the operator on the server's own machine.
+change as in events: ``user:ID``, or ``cli`` for the operator on the server's own machine.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ OPERATOR = "cli"
 
 
 def event_name(whom: User | Team) -> str:
-    """As events name a person or a team."""
+    """Return the name of a person or a team in events."""
     return f"{type(whom).__name__.lower()}:{whom.id}"
 
 
 def is_trusted(connection: sa.Connection, who: str) -> bool:
-    """Whether `who` is the operator or an administrator."""
+    """Return True if `who` is the operator or an administrator."""
     kind, _, user_id = who.partition(":")
     return kind == OPERATOR or (kind == "user" and is_admin(connection, user_id))
 
 
 def check_right(connection: sa.Connection, who: str, team: Team | None = None) -> None:
-    """Refuse anybody but the operator, administrators and, where `team` is given, its owners.
+    """Refuse everyone except the operator, administrators and, with `team`, its owners.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def check_right(connection: sa.Connection, who: str, team: Team | None = None) -
 
 
 def check_consent(user: User, who: str) -> None:
-    """Refuse to let `user` into a team on anybody's word but the user's own or the operator's.
+    """Refuse to add `user` to a team unless the user or the operator does it.
 
     Raises
     ------
@@ -61,11 +61,11 @@ def check_consent(user: User, who: str) -> None:
         If it is refused.
     """
     if who != event_name(user) and who.partition(":")[0] != OPERATOR:
-        raise NotPermittedError(f"{user.name} must accept an invitation first: nobody is added without being asked")
+        raise NotPermittedError(f"{user.name} must accept an invitation first: people join only by consent")
 
 
 def check_may_create(connection: sa.Connection, owner: User, who: str) -> None:
-    """Refuse a person's second team; whether there was one, the events tell even after the person left it.
+    """Refuse a person's second team; events record the first one even after the person left it.
 
     Raises
     ------
@@ -84,25 +84,25 @@ def check_may_create(connection: sa.Connection, owner: User, who: str) -> None:
 
 
 def lock_team(connection: sa.Connection, team: Team) -> None:
-    """Let changes of one team's members wait for each other.
+    """Lock a team, so that changes of its members wait for each other.
 
     Raises
     ------
     ValueError
-        If there is no such team.
+        If the team does not exist.
     """
     query = locked(sa.select(tables.teams.c.id).where(tables.teams.c.id == team.id))
     if connection.execute(query).one_or_none() is None:
-        raise ValueError(f"team must be one that there is, got {team.id}")
+        raise ValueError(f"no team {team.id}")
 
 
 def check_owner_left(connection: sa.Connection, team: Team, user: User) -> None:
-    """Refuse to take the last owner of `team` away.
+    """Refuse to remove the last owner of `team`.
 
     Raises
     ------
     ValueError
-        If `user` is the only one.
+        If `user` is the only owner.
     """
     members = tables.members
     query = sa.select(members.c.user_id).where(members.c.team_id == team.id, members.c.role == "owner")

@@ -52,7 +52,7 @@ log = logging.getLogger("reveal_leaderboard")
 
 @dataclass(frozen=True)
 class _Listening:
-    """Whom the server lets in, and with how much."""
+    """The access rules and limits of the server."""
 
     auth: str
     proxies: int
@@ -90,7 +90,7 @@ def serve(
     folders = [_folder_and_split(text) for text in benchmark]
     lock = lock_folder(at.data)
     for folder in at.shared:
-        make_folder(folder, "--blobs")  # now: Landlock opens only what there is
+        make_folder(folder, "--blobs")  # now, because Landlock allows only existing paths
     live_in(at.data)
     confinement = _confine(at, [*(folder for folder, _ in folders), *listening.galleries])
     try:
@@ -168,7 +168,7 @@ def worker(
     try:
         holdouts = open_holdouts((_name_and_folder(text) for text in holdout), shared=at.shared, vault=vault)
     except OSError as error:
-        raise typer.BadParameter(f"{error.filename} must be open to this user: {error.strerror}") from None
+        raise typer.BadParameter(f"{error.filename} must be accessible to this user: {error.strerror}") from None
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     if processes > 1:
@@ -192,8 +192,8 @@ def worker(
             raise typer.BadParameter(str(error), param_hint="--settings") from None
         with store.read() as connection:
             for key in receipts.with_other_keys(connection, process.signers):
-                log.warning("another key signed the receipts of %s %s so far: is --vault the board's vault?", *key)
-        with store.write() as connection:  # those of a board that has final figures from before they were signed
+                log.warning("earlier receipts of %s %s have another key: is --vault the board's vault?", *key)
+        with store.write() as connection:  # for boards whose final figures predate signing
             if n := receipts.append_missing(connection, process.signers):
                 log.info("signed %d receipts of final figures that had none", n)
         custody.warm_up([one.folder for one in holdouts.values()])
@@ -274,7 +274,7 @@ def demo(
                 show_board(url, name, typer.echo)
             show.say_what_next(url)
             if stay:
-                threading.Event().wait()  # until Ctrl-C; the supervisor restarts whatever dies
+                threading.Event().wait()  # until Ctrl-C; the supervisor restarts processes that die
     except KeyboardInterrupt:
         disarm_signals()
         typer.echo("stopped")
@@ -293,7 +293,7 @@ def _folder_and_split(text: str) -> tuple[Path, str]:
     if not folder or Path(text).is_dir():
         folder, split = text, "holdout"
     if not Path(folder).is_dir():
-        raise typer.BadParameter(f"there is no folder {folder}", param_hint="--benchmark")
+        raise typer.BadParameter(f"no folder {folder}", param_hint="--benchmark")
     return Path(folder).resolve(), split
 
 

@@ -1,8 +1,8 @@
-"""``reveal-leaderboard admin``: what an operator does to a board from the machine that it runs on.
+"""``reveal-leaderboard admin``: an operator's actions on a board, run on the board's machine.
 
-Whoever may open the database is trusted here; every action is noted in the event log under the operator's login. Also
-``reveal-leaderboard backup``, ``restore`` and ``audit``: copies of a board, and proof that nobody changed it; and
-``webhooks``: what was told to whom, a test message, another attempt, and sending alone.
+Everyone who can open the database is trusted here; every action is recorded in the event log under the operator's
+login. Also ``reveal-leaderboard backup``, ``restore`` and ``audit``: copies of a board, and proof that nobody changed
+it; and ``webhooks``: the deliveries, a test message, another attempt, and a process that only sends.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Why = Annotated[str, typer.Option(help="The reason; shown to those affected and 
 
 @contextmanager
 def _store(data: Path, database: str | None, settings: Path | None = None) -> Iterator[Store]:
-    """The open store; what cannot be done is one line, not a traceback."""
+    """Yield the open store; failures are printed as one line, without a traceback."""
     from sqlalchemy.exc import DatabaseError
 
     try:
@@ -66,7 +66,7 @@ def show_table(rows: Iterable[Iterable[object]], head: tuple[str, ...]) -> None:
 
 
 def as_time(moment: float | None) -> str | None:
-    """Seconds since 1970 as UTC to the minute."""
+    """Return seconds since 1970 as UTC to the minute."""
     return None if moment is None else datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M")
 
 
@@ -305,7 +305,7 @@ def flags(
     """List open flags, or settle one."""
     with _store(data, database) as store:
         if clear is not None and not store.clear_flag(clear, _who()):
-            raise LookupError(f"there is no open flag {clear}")
+            raise LookupError(f"no open flag {clear}")
         rows = store.flags()
         show_table(((f.id, f.kind, f.submission_id, f.other_id, f.detail, as_time(f.raised_at)) for f in rows),
               ("flag", "kind", "submission", "other", "detail", "since"))  # fmt: skip
@@ -398,7 +398,7 @@ def rotate_receipt_key(
     """Sign receipts with a new key from now on; old and new key sign the change. As the worker's user."""
     from reveal_leaderboard.release.receipts import KEY_FILE, Signer
 
-    if not (vault / KEY_FILE).exists():  # a signer would make one, in whatever folder
+    if not (vault / KEY_FILE).exists():  # a signer would create one in any folder
         raise typer.BadParameter(f"must be a worker's vault, with {KEY_FILE}, got {vault}", param_hint="--vault")
     signer = Signer(vault)
     signer.rotate()
@@ -416,14 +416,14 @@ def _accounts(data: Path, database: str | None) -> Iterator[Accounts]:
 def _person(accounts: Accounts, person_id: str) -> User:
     user = accounts.user(person_id)
     if user is None:
-        raise LookupError(f"there is no person {person_id}; `admin people` lists them")
+        raise LookupError(f"no person {person_id}; `admin people` lists them")
     return user
 
 
 def _team(accounts: Accounts, name: str) -> Team:
     match = next((team for team in accounts.teams() if team.name.casefold() == name.casefold()), None)
     if match is None:
-        raise LookupError(f"there is no team {name!r}; `admin people` lists them")
+        raise LookupError(f"no team {name!r}; `admin people` lists them")
     return match
 
 
@@ -498,10 +498,10 @@ def audit(
 
 
 def _show_audit(report: AuditReport, *, quiet: bool = False) -> None:
-    """Print what was found; the exit code says whether there was anything."""
+    """Print the audit's report, and exit with a code that says if there are problems."""
     if not quiet:
         counted = ", ".join(f"{n} {name}" for name, n in report.counts.items() if n is not None)
-        typer.echo(f"looked at {counted}")
+        typer.echo(f"checked {counted}")
         for name, (length, head) in report.heads.items():
             typer.echo(f"chain of {name}: {length} links, head {head}")
         for problem in report.problems:
@@ -515,7 +515,7 @@ DELIVERIES_SHOWN = 100
 
 
 class Action(StrEnum):
-    """What to do with webhooks."""
+    """The actions on webhooks."""
 
     LIST = "list"
     TEST = "test"

@@ -1,9 +1,9 @@
-"""The whole product on synthetic data, on this machine: what ``make demo`` runs.
+"""The whole product on synthetic data, on this machine: the program of ``make demo``.
 
-A synthetic CheXlocalize download becomes a public dataset folder and a private holdout; three models of graded quality
-and two baselines predict both halves; their files are scored at home on the released half, and uploaded to a board
+A synthetic CheXlocalize download becomes a public dataset folder and a private holdout. Three models of graded quality
+and two baselines predict both halves. Their files are scored at home on the released half, and uploaded to a board
 whose worker alone knows the holdout. A second dataset, of studies, is curated from DICOM files and reports by simulated
-readers. Everything lies in one folder and is made again only when it is missing.
+readers. Everything is in one folder, and only missing parts are made again.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Entrant:
 
     @property
     def stem(self) -> str:
-        """Its file name without ending."""
+        """Return the model's file name without its ending."""
         return self.name.lower().replace(" ", "-")
 
 
@@ -91,7 +91,7 @@ class Demo:
 
     Parameters
     ----------
-    root : folder of everything; made if missing
+    root : folder of the demonstration; created if missing
     n_images : images of the synthetic test split; half of their patients are held out
     echo : called with each line for the user
     """
@@ -105,33 +105,35 @@ class Demo:
         self.predictions, self.gallery = self.root / "predictions", self.root / "gallery"
 
     def prepare(self) -> None:
-        """Make the world, the dataset and the prediction files, unless they are there already.
+        """Create the synthetic data, the dataset and the prediction files, unless they exist.
 
         Raises
         ------
         ValueError
-            If `root` holds something else, or a demo of another size or seed.
+            If `root` contains something else, or a demo of another size or seed.
         """
         wanted = {"n_images": self.n_images, "seed": self.seed}
         marker = self.root / MARKER
         if marker.exists():
             made = json.loads(marker.read_text(encoding="utf-8"))
             if made == {}:
-                self.echo("the demo that is there was interrupted: making it again")
+                self.echo("the existing demo was interrupted: making it again")
                 self.remove()
                 return self.prepare()
             if made != wanted:
-                raise ValueError(f"{self.root} holds a demo made with {made}, not {wanted}: use --fresh to replace it")
+                raise ValueError(
+                    f"{self.root} contains a demo made with {made}, not {wanted}: use --fresh to replace it"
+                )
             self.echo(f"using the world in {self.root} (--fresh makes a new one)")
             return None
         if self.root.exists() and any(self.root.iterdir()):
-            raise ValueError(f"{self.root} is not empty and holds no finished demo: use --fresh to replace it")
+            raise ValueError(f"{self.root} is not empty and contains no finished demo: use --fresh to replace it")
         self.root.mkdir(parents=True, exist_ok=True)
         marker.write_text("{}", encoding="utf-8")
         self.echo(f"1  drawing {self.n_images} synthetic radiographs with masks and readers")
         n_val = self.n_images // 10
         write_chexlocalize(self.download, n_images=self.n_images, n_val=n_val, seed=self.seed, long_side=512)
-        self.echo("2  building the dataset: released half, and the private half apart")
+        self.echo("2  building the dataset: a released half, and a separate private half")
         self._build()
         self.echo("3  predicting both halves: three models, two baselines")
         for half in ("released", "holdout"):
@@ -155,7 +157,7 @@ class Demo:
         Raises
         ------
         ValueError
-            If it does not look like one.
+            If the folder does not look like a demo.
         """
         known = {
             MARKER,
@@ -171,7 +173,7 @@ class Demo:
         }
         unknown = sorted({path.name for path in self.root.iterdir()} - known) if self.root.exists() else []
         if unknown:
-            raise ValueError(f"{self.root} does not look like a demo (it holds {unknown[0]}): not deleted")
+            raise ValueError(f"{self.root} does not look like a demo (it contains {unknown[0]}): not deleted")
         shutil.rmtree(self.root, ignore_errors=True)
 
     def _build(self) -> None:
@@ -194,7 +196,7 @@ class Demo:
                 made = chance_baseline(manifest, seed=self.seed)
             else:
                 made = location_prior_baseline(manifest, fit_location_prior(released, manifest.findings))
-            # A board has no grid hit rate of files with cells that their points are not in, which name two places.
+            # A board has no grid hit rate for files with points outside their cells: such answers name two places.
             made = [replace(one, cell=None) if one.points else one for one in made]
             folder = self.predictions / entrant.stem
             folder.mkdir(parents=True, exist_ok=True)
@@ -212,7 +214,7 @@ class Demo:
         score_studies_at_home(self.studies, self.echo)
 
     def uploads(self) -> list[DemoUpload]:
-        """Every file for a holdout, in the order in which they are sent."""
+        """Return every file for a holdout, in the order of sending."""
         of_images = [
             DemoUpload(BENCHMARK, folder / "holdout.jsonl", _metadata_of(folder))
             for folder in (self.predictions / entrant.stem for entrant in ENTRANTS)
@@ -220,12 +222,12 @@ class Demo:
         return of_images + study_uploads(self.studies)
 
     def say_what_next(self, url: str) -> None:
-        """Tell where to look, and what to try."""
+        """Tell the user what to look at and try."""
         file = self.predictions / "phantom-chat" / "holdout.jsonl"
         self.echo(f"""
 The board is at  {url}
 Try next:
-  - look at {url}/gallery: released films with what every model answered
+  - look at {url}/gallery: released images with every model's answers
   - break a line of {file}
     and drop the file on {url}/submit: the linter names line, field and value
   - reveal-bench score {self.predictions / "phantom-chat" / "released.jsonl"} {self.public}
@@ -236,14 +238,14 @@ Ctrl-C ends the server and the worker; running this again takes a few seconds.""
 
     @contextmanager
     def running(self, port: int) -> Iterator[str]:
-        """Server and worker as processes of their own; yields the address, ends both."""
+        """Run server and worker as separate processes; yield the address, and end both afterwards."""
         self.server.mkdir(parents=True, exist_ok=True)
         holdouts = {BENCHMARK: self.holdout, STUDIES: self.private / STUDIES}
         common = ["--data", self.server, "--settings", self.settings]
         serve = ["serve", *common]
         for folder in (self.public, self.studies / "public"):
             serve += ["--benchmark", folder]
-        if self.gallery.is_dir():  # a demo made by an earlier version has none
+        if self.gallery.is_dir():  # demos of earlier versions have none
             serve += ["--gallery", self.gallery]
         work = ["worker", *common]
         for name, folder in holdouts.items():
@@ -277,7 +279,7 @@ PLACING_SECONDS = 20
 
 @dataclass(frozen=True)
 class DemoUpload:
-    """A file to send to a board, with what is said about it."""
+    """A file to send to a board, with its metadata."""
 
     benchmark: str
     path: Path
@@ -286,12 +288,12 @@ class DemoUpload:
 
 @contextmanager
 def running(serve: Sequence[object], work: Sequence[object], *, port: int, log: Path) -> Iterator[str]:
-    """Keep a server and a worker running, started again when they die; yields the address once it answers.
+    """Keep a server and a worker running, restarting them if they die; yield the address once it answers.
 
     Raises
     ------
     RuntimeError
-        If there is no answer in two minutes; the message holds the end of the log.
+        If there is no answer within two minutes; the message contains the end of the log.
     """
     port = port if _is_free(port) else _free_port()
     url = f"http://127.0.0.1:{port}"
@@ -320,11 +322,11 @@ def upload(uploads: Sequence[DemoUpload], url: str, echo: Echo) -> None:
 
 
 def show_board(url: str, benchmark: str, echo: Echo) -> None:
-    """Print a board as the API gives it."""
+    """Print a board as the API returns it."""
     board = _placed_board(url, benchmark)
     metric = board["primary"]
     title = METRICS[metric].in_words
-    echo(f"7  the board ({board['benchmark']} {board['version']}): place, tier, macro {title} over the findings shown")
+    echo(f"7  the board ({board['benchmark']} {board['version']}): rank, tier, macro {title} over the findings shown")
     for row in board["entries"]:
         figure = next((f for f in row["figures"] if (f["metric"], f["finding"]) == (metric, MACRO)), None)
         text = "not shown" if figure is None else (
@@ -334,7 +336,7 @@ def show_board(url: str, benchmark: str, echo: Echo) -> None:
 
 
 def _placed_board(url: str, benchmark: str) -> dict[str, Any]:
-    """The board once every entry has its place, which a worker gives it a moment after the score."""
+    """Return the board once every entry has its rank, which a worker computes shortly after the score."""
     deadline = time.monotonic() + PLACING_SECONDS
     while True:
         board: dict[str, Any] = client.Server(url).leaderboard(benchmark)
@@ -380,10 +382,10 @@ SECONDS_UNTIL_AGAIN = 2.0
 
 
 def arm_signals() -> None:
-    """Make Ctrl-C and SIGTERM raise KeyboardInterrupt, even where the shell that started us had them ignored.
+    """Make Ctrl-C and SIGTERM raise KeyboardInterrupt, even if the shell that started this process ignores them.
 
-    Python drops an exception that is raised in a ``__del__`` or while a library is called back: so it is raised again
-    every two seconds, until somebody has :func:`disarm_signals` it.
+    Python drops an exception raised in a ``__del__`` or in a library's callback, so it is raised again every two
+    seconds until :func:`disarm_signals` is called.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -395,23 +397,23 @@ def arm_signals() -> None:
 
 
 def disarm_signals() -> None:
-    """Let what follows end in order: the exception of :func:`arm_signals` is not raised again."""
+    """Stop raising the exception of :func:`arm_signals`, so that the program can end in order."""
     signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 STRATA = {1: 0.34, 2: 0.22, 3: 0.10, 4: 0.04}
-"""Suggested labels -> share of the pool that is sampled; what a stratum lacks comes from the next one down."""
+"""Suggested labels -> proportion of the pool that is sampled; a stratum's shortfall comes from the next lower one."""
 
 
 TARGET = 0.5
-"""Studies selected, as a share of the pool at most."""
+"""Maximum proportion of the pool that is selected."""
 
 
 DRAWS = 20
 
 
 def curate(folder: CurationFolder, pool: Path, echo: Echo) -> Path:
-    """Go through every step with what :func:`reveal_bench.phantom.write_curation_world` wrote; where the mapping is."""
+    """Run every curation step on the files of :func:`reveal_bench.phantom.write_curation_world`; return the mapping."""
     counts = extract(folder, ReportTable(pool / "reports.csv", ReportColumns("study", "patient", "report"))).counts
     from_reports = f"{counts['studies']} reports of {counts['patients']} patients"
     echo(f"     extract    {from_reports}, {counts['quarantined']} quarantined")
@@ -457,17 +459,17 @@ MODELS = {
     "Phantom Reader S": ("Example Hospital", 0.35),
     "Chance": ("Chance Laboratory", 0.0),
 }
-"""Model -> the team that sends it, and its quality."""
+"""Model -> its team, and its quality."""
 
 
 FEWEST_STUDIES = 90
-"""Of fewer, too few are held out for a board to be served."""
+"""With fewer studies, too few are held out to serve a board."""
 ENOUGH_IMAGES = 150
-"""Of so many, half of them held out, the usual rules of release leave something to show."""
+"""With this many studies, half of them held out, the usual release rules leave scores to show."""
 
 
 def settings_of(*benchmarks: str) -> str:
-    """Settings of a demo in which these benchmarks have holdouts as small as a demo's must be."""
+    """Return settings for a demo in which these benchmarks have holdouts as small as a demo's must be."""
     head = "# For the demo alone, whose holdouts are small: findings with ten cases are shown.\n"
     head += '[about]\nhost = "your own machine, to try things out"\n'
     return head + "".join(
@@ -482,7 +484,7 @@ def prepare_studies(root: Path, *, n_studies: int, seed: int, private: Path, ech
     pool, public = root / "pool", root / "public"
     write_curation_world(pool, n_studies=n_studies, seed=seed, long_side=512)
     mapping = curate(CurationFolder.create(root / "curation", name="Demo", seed=seed), pool, echo)
-    # What is made up needs no secret, and ids decide the order in which the models draw: one seed, one demo.
+    # Synthetic data need no secret, and ids decide the order of the models' random draws: one seed, one demo.
     key = hashlib.sha256(f"the studies of the demo with seed {seed}".encode()).digest()
     source_data = SOURCE_MODULES[STUDIES].read(pool / "films", keep_going=False, mapping=mapping, id_key=key)
     build_folder(
@@ -496,7 +498,7 @@ def prepare_studies(root: Path, *, n_studies: int, seed: int, private: Path, ech
         synthetic=True,
     )
     ready = prepare(public, f"demo/{STUDIES}", private=False, holdout=private)
-    echo(f"     publish    {len(ready.files)} files checked, nothing of the holdout among them; not sent")
+    echo(f"     publish    {len(ready.files)} files checked, none from the holdout; not sent")
     labels = read_folder_info(public).findings
     for half, folder in (("released", public), ("holdout", private)):
         studies = read_studies(folder, half)
@@ -519,7 +521,7 @@ def _home_line(name: str, macro: Estimate) -> str:
 
 
 def study_uploads(root: Path) -> list[DemoUpload]:
-    """Every model's file for the holdout."""
+    """Return every model's file for the holdout."""
     return [
         DemoUpload(
             STUDIES,

@@ -1,9 +1,9 @@
 """``reveal-leaderboard health``: the health check of a container, whichever role it has.
 
-The check reads the command lines of process 1 and its descendants, so it knows the role and the port without being
-configured. A server (``serve``, ``readers``) must answer ``/healthz`` at its own address. A worker and a sender of
-webhooks have no port: they are healthy while they live. A process that restarts others (``worker --processes N``, the
-Space's ``app.py``) is healthy only while the process that it keeps is there.
+The check reads the command lines of process 1 and its descendants, so that it knows the role and the port without
+configuration. A server (``serve``, ``readers``) must answer ``/healthz`` at its own address. A worker and a sender of
+webhooks have no port: they are healthy while they run. A process that restarts others (``worker --processes N``, the
+Space's ``app.py``) is healthy only while the process that it supervises runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PROC = Path("/proc")
 
 
 class UnhealthyError(Exception):
-    """The container does not do its work; the message says why."""
+    """The container does not work; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def check(pid: int, app: typer.Typer) -> list[str]:
     Raises
     ------
     UnhealthyError
-        If no process has a role, a server does not answer, or a kept process is gone.
+        If no process has a role, a server does not answer, or a supervised process is gone.
     """
     lines = [_command_line(process) for process in _descendants(pid)]
     roles = {role for words in lines if (role := _role(words, app))}
@@ -91,7 +91,7 @@ def _checked(role: Role) -> str:
 
 
 def _role(words: list[str], app: typer.Typer) -> Role | None:
-    """Return the role of a command line; None if it is another program or a command that ends by itself."""
+    """Return the role of a command line; None for another program or a command that ends by itself."""
     names = [Path(word).name for word in words]
     start = next((index for index, name in enumerate(names) if name in PROGRAMS), None)
     if start is None:

@@ -1,12 +1,12 @@
-"""The process of a server or a worker: where it writes, so that one per folder does, and nothing stays behind.
+"""The process of a server or worker: its scratch folder, its lock on the data folder, and its cleanup.
 
 Nothing heavy is imported at the top: a server confines its process before libraries start threads.
 
-Scratch folders end with their process, whatever ends it. A process that lives holds a lock (flock) on its folder, of
-which the kernel lets go when the process is no more. So a folder of that name that nobody locks was left by one that
-was killed, and the next to start removes it. A number of a process would not do: it is given again, and says nothing in
-another container that shares the place. Nothing is removed but folders of this name, of the same user, directly in the
-place; links are not followed. Where the file system knows no such locks, nothing is removed at all.
+Scratch folders end with their process, however it ends. A running process holds a lock (flock) on its folder, which the
+kernel releases when the process ends. So an unlocked folder of that name was left by a killed process, and the next
+process to start removes it. A process id would not do: ids are reused, and mean nothing in another container that
+shares the parent folder. Only folders of this name, owned by the same user, directly in the parent folder are removed;
+links are not followed. If the file system has no such locks, nothing is removed.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ log = logging.getLogger(__name__)
 
 
 def log_to_stderr(known: Iterable[str] = ()) -> None:
-    """Write the journal to the standard error; `known` words may stand in it as they are."""
+    """Write the journal to standard error; `known` words are printed unchanged."""
     from reveal_leaderboard.store.journal import set_up_journal
 
     set_up_journal(sys.stderr, known=known)
 
 
 def check_auth(auth: str, host: str, proxies: int) -> None:
-    """Refuse options that would let in whom the server must not let in."""
+    """Refuse options that would let in people whom the server must keep out."""
     from reveal_leaderboard.web.sign_in_modes import ModeError, check_mode
 
     try:
@@ -55,13 +55,13 @@ def check_auth(auth: str, host: str, proxies: int) -> None:
 
 
 def secret_files() -> list[Path]:
-    """The files of secrets that the environment names."""
+    """Return the files of secrets that the environment names."""
     return [Path(value) for name, value in os.environ.items() if name.startswith("REVEAL_") and "_FILE" in name]
 
 
 def run_server(application: FastAPI, host: str, port: int) -> None:
-    """Serve until a signal ends it; the address is printed once it answers."""
-    import uvicorn  # after confinement: threads started by libraries are bound by it too
+    """Serve until a signal ends it; the address is printed once the server answers."""
+    import uvicorn  # after confinement, which then also binds libraries' threads
 
     class AnnouncingServer(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -79,17 +79,17 @@ def run_server(application: FastAPI, host: str, port: int) -> None:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=75,  # longer than proxies keep theirs, else a request meets a connection that closes
+        timeout_keep_alive=75,  # longer than proxies' timeouts, otherwise a request may meet a closing connection
     )
     server = AnnouncingServer(config)
-    with suppress(KeyboardInterrupt):  # raised once more after an orderly end
+    with suppress(KeyboardInterrupt):  # raised again after an orderly end
         server.run()
     if not server.started:
-        raise SystemExit(3)  # not 0: whoever supervises it is to start it again
+        raise SystemExit(3)  # not 0, so that a supervisor restarts it
 
 
 def lock_folder(data: Path) -> BinaryIO:
-    """Keep a second server from the same folder; the kernel releases it when this process ends."""
+    """Prevent a second server on the same folder; the kernel releases the lock when this process ends."""
     try:
         data.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = (data / "server.lock").open("ab")
@@ -104,30 +104,30 @@ def lock_folder(data: Path) -> BinaryIO:
 
 
 def live_in(data: Path) -> None:
-    """Point everything that libraries write to a folder below `data`, and go there."""
+    """Point all files that libraries write to a folder below `data`, and change to it."""
     home = data / "server"
-    shutil.rmtree(home, ignore_errors=True)  # what a killed server left
+    shutil.rmtree(home, ignore_errors=True)  # left by a killed server
     for name in ("TMPDIR", "GRADIO_TEMP_DIR", "HOME", "HF_HOME", "XDG_CACHE_HOME"):
         folder = home / name.lower()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.environ[name] = str(folder)
-    tempfile.tempdir = None  # asked for again from TMPDIR
+    tempfile.tempdir = None  # read again from TMPDIR
     os.chdir(home)
 
 
 @contextmanager
 def scratch_folder(place: Path | None = None) -> Iterator[Path]:
-    """A folder for all that this process writes for a while; what killed processes left beside it is removed first.
+    """Yield a folder for this process's scratch files; folders of killed processes beside it are removed first.
 
-    Until the block ends, Python's temporary files go there, too, unless they are told another place.
+    Until the block ends, Python's temporary files go there by default, too.
 
     Parameters
     ----------
-    place : where to make it; the system's folder for temporary files (``TMPDIR``) unless given
+    place : parent folder; the system's folder for temporary files (``TMPDIR``) by default
     """
     place = Path(tempfile.gettempdir() if place is None else place)
     for left in remove_abandoned(place):
-        log.info("removed %s, which a killed process had left", left.name)
+        log.info("removed %s, left by a killed process", left.name)
     folder, lock = _locked_folder(place)
     before, tempfile.tempdir = tempfile.tempdir, str(folder)
     try:
@@ -139,10 +139,10 @@ def scratch_folder(place: Path | None = None) -> Iterator[Path]:
 
 
 def remove_abandoned(place: Path) -> list[Path]:
-    """Remove the scratch folders in `place` whose processes are gone; returns those removed."""
+    """Remove the scratch folders in `place` whose processes are gone; return them."""
     removed = []
     for folder in sorted(place.glob(f"{PREFIX}*")):
-        with suppress(OSError):  # a lock that is held; no folder; not ours to open
+        with suppress(OSError):  # locked, not a folder, or not accessible
             handle = _open(folder)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -155,14 +155,14 @@ def remove_abandoned(place: Path) -> list[Path]:
 
 
 def _locked_folder(place: Path) -> tuple[Path, int]:
-    """A new folder, and the descriptor that holds its lock, which no program that is started inherits."""
+    """Return a new folder, and the descriptor of its lock, which started programs do not inherit."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place.absolute()))
         with suppress(FileNotFoundError):
             handle = _open(folder)
             if _is_locked(folder, handle) and _is_at(folder, handle):
                 return folder, handle
-            os.close(handle)  # somebody took it for an abandoned one before it was locked
+            os.close(handle)  # another process removed it as abandoned before it was locked
 
 
 def _is_locked(folder: Path, handle: int) -> bool:
@@ -180,7 +180,7 @@ def _open(folder: Path) -> int:
 
 
 def _is_at(folder: Path, handle: int) -> bool:
-    """Whether `folder` is what was opened, and still there."""
+    """Return True if `folder` is still the opened folder."""
     try:
         status = os.stat(folder, follow_symlinks=False)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""``reveal-leaderboard readers`` and ``readers-...``: the page where readers judge labels, errors or answers.
+"""``reveal-leaderboard readers`` and ``readers-...``: the app in which readers judge labels, errors or answers.
 
-Nothing heavy is imported at the top: the server confines its process before libraries start threads. It runs apart from
-the board's server, in a data folder of its own.
+Nothing heavy is imported at the top: the server confines its process before libraries start threads. It runs separately
+from the board's server, with its own data folder.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ def readers(
         )
     check_auth(auth, host, proxies)
     if auth != "local" and people is None:
-        raise typer.BadParameter(f"must be given in the mode {auth}: who reads as whom", param_hint="--people")
+        raise typer.BadParameter(f"--auth {auth} needs --people (accounts to readers)", param_hint="--people")
     if curation is not None and images is not None and curation.resolve().is_relative_to(images.resolve()):
-        hint = "it must not lie below --images, which the server reads"
+        hint = "it must not be below --images, which the server reads"
         raise typer.BadParameter(hint, param_hint="--curation")
     make_folder(data, "--data")
     data.chmod(0o700)
@@ -231,7 +231,7 @@ def readers_export(
 
 
 def _prepare_in_a_child(arguments: Mapping[str, object]) -> None:
-    """Prepare in a process of its own: this one is to have one thread, and no business with what is read there."""
+    """Prepare in a separate process: the server must have one thread, and must not see what preparation reads."""
     from reveal_leaderboard.worker.supervisor import own_command
 
     words = [str(word) for name, value in arguments.items() if value is not None for word in (name, value)]
@@ -243,7 +243,7 @@ def _prepared_votes(data: Path, curation: Path, images: Path, pictures: Path | N
     from reveal_bench.cli import output as terminal
     from reveal_leaderboard.readers.preparation import prepare_votes
 
-    step = "looking for pictures"
+    step = "looking for images"
     with terminal.progress(step) as bar:
         return prepare_votes(
             data, curation, images, pictures=pictures, progress=lambda done, total: bar(step, done, total)
@@ -257,12 +257,12 @@ def _given(name: str, value: Path | None, form: FormName) -> Path:
 
 
 def _stored_root(data: Path) -> Path:
-    """Where the pictures were when the data folder was prepared; read without what would start threads."""
+    """Return the image folder recorded at preparation, without starting threads."""
     import sqlite3
 
     path = data / "readings.sqlite"
     if not path.is_file():
-        message = "there is nothing to read yet: give --curation, --misses or --answers"
+        message = "nothing to read yet: pass --curation, --misses or --answers"
         raise typer.BadParameter(message, param_hint="--data")
     connection = sqlite3.connect(path)
     try:

@@ -108,7 +108,7 @@ def test_a_killed_server_has_lost_nothing_that_it_acknowledged(pool: Pool, tmp_p
 def test_commands_say_what_is_wrong(pool: Pool, tmp_path: Path) -> None:
     run = CliRunner()
     for words, said in (
-        (["readers-status", "--data", str(tmp_path / "none")], "holds no readings.sqlite"),
+        (["readers-status", "--data", str(tmp_path / "none")], "contains no readings.sqlite"),
         (["readers", "--data", str(tmp_path), "--host", "0.0.0.0"], "must be 127.0.0.1"),
         (["readers", "--data", str(tmp_path), "--auth", "oidc"], "must be set in the environment"),
     ):
@@ -132,5 +132,5 @@ def test_the_server_reads_no_folder_in_which_the_curation_lies(tmp_path: Path) -
     words = ["readers", "--data", tmp_path / "data", "--curation", curation, "--images", tmp_path / "pool"]
     refused = CliRunner().invoke(app, list(map(str, words)))
     assert refused.exit_code == 2
-    assert "must not lie below --images" in " ".join(refused.output.replace("│", "").split())
+    assert "must not be below --images" in " ".join(refused.output.replace("│", "").split())
     assert not (tmp_path / "data").exists()
