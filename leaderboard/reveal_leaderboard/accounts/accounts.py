@@ -174,7 +174,7 @@ class Accounts(Credentials):
                 why = f"owner {event_name(owner)}" + (", waits for approval" if waits else "")
                 events.append(connection, subject=event_name(team), who=who, to_status="created", why=why)
         except IntegrityError:
-            raise TeamNameError(f"name: must be new, got the name of an existing team, {name!r}") from None
+            raise TeamNameError(f"name: a team of this name already exists, got {name!r}") from None
         return team
 
     def team(self, team_id: str) -> Team | None:
