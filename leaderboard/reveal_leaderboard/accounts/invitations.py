@@ -24,7 +24,7 @@ from reveal_leaderboard.store.database import moment
 INVITATION_DAYS = 14
 MAX_OPEN = 50  # of one team
 DAY_SECONDS = 24 * 3600
-GONE = "this invitation is not open: it expired, was withdrawn or has been answered"
+GONE = "you have no such open invitation: it expired, was withdrawn or has been answered"
 
 
 @dataclass(frozen=True, slots=True)
