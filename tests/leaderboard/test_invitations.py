@@ -118,7 +118,7 @@ def test_what_cannot_be_asked_is_refused(
     lab = team_of(accounts, jane)
     with pytest.raises(ValueError, match="role must be one of owner, member, reader, got 'boss'"):
         invited(engine, lab, bob, me(jane), "boss")
-    with pytest.raises(ValueError, match="is a member of Example Lab already"):
+    with pytest.raises(ValueError, match="is already a member of Example Lab"):
         invited(engine, lab, jane, me(jane))
     monkeypatch.setattr(invitations, "MAX_OPEN", 1)
     invitation = invited(engine, lab, bob, me(jane))
