@@ -1,6 +1,6 @@
 """Draws docs/architecture.svg from the imports of the code: ``python docs/draw_architecture.py``.
 
-A box is a room (a package, or a module beside the packages) and stands in a row that :data:`ROWS` gives it. An arrow
+A box is a room (a package, or a module next to the packages), in its row of :data:`ROWS`. An arrow
 runs from a room to one that it imports; where a longer way of arrows says the same, the short one is left out. A test
 holds the drawing against the code, so it cannot drift.
 """
@@ -151,7 +151,7 @@ def _arrow(above: tuple[float, float], below: tuple[float, float]) -> str:
     return f'<path d="{curve}" marker-end="url(#tip)"/>'
 
 
-_STYLE = """<title>Rooms of both packages and what they import</title>
+_STYLE = """<title>Rooms of both packages and their imports</title>
 <style>
   svg { background: #fff; font: 14px system-ui, sans-serif }
   rect { fill: #eef3f8; stroke: #34618c; stroke-width: 1.2 }

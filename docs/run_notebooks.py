@@ -48,7 +48,7 @@ def text(notebook: dict[str, Any]) -> str:
 
 
 def shown(notebook: dict[str, Any]) -> list[list[str]]:
-    """What each code cell shows, as text; of a figure only that there is one."""
+    """Return the output of each code cell as text; a figure is one word."""
     cells = []
     for cell in notebook["cells"]:
         outputs = cell.get("outputs", ())

@@ -57,7 +57,7 @@ def phantom(
     ] = None,
     counterfactuals: Annotated[
         Path | None,
-        typer.Option(help="Also write every film without each of its findings to this folder, for `run --control`."),
+        typer.Option(help="Also write every image without each of its findings to this folder, for `run --control`."),
     ] = None,
 ) -> None:
     """Write a synthetic download in the layout of a real one: pictures, masks, readers, headers, traps."""
@@ -100,7 +100,7 @@ def phantom(
                 long_side=long_side,
                 progress=lambda done, total: progress("counterfactuals", done, total),
             )
-        typer.echo(f"wrote {n:,} films without one of their findings to {counterfactuals}")
+        typer.echo(f"wrote {n:,} images without one of their findings to {counterfactuals}")
 
 
 def inspect(

@@ -525,7 +525,7 @@ def draft_ratings(
     films: Annotated[
         bool,
         typer.Option(
-            "--films", help="Also show the films; --model may then be a name of inspect_ai, without --endpoint."
+            "--films", help="Also show the images; --model may then be a name of inspect_ai, without --endpoint."
         ),
     ] = False,
     model_options: ModelOptions = None,

@@ -104,13 +104,13 @@ def report(
         typer.Option(help="Report readers' ratings of open tasks: a table, or a dataset folder that has them."),
     ] = None,
     examples: Annotated[
-        int, typer.Option(min=0, max=12, help="Number of example films to show, with every run's cell.")
+        int, typer.Option(min=0, max=12, help="Number of example images to show, with every run's cell.")
     ] = 0,
     missing: Missing = None,
     resamples: Resamples = 1000,
     seed: Seed = 0,
 ) -> None:
-    """Write an HTML report: a dataset's counts and films, or runs' scores, errors and heat maps."""
+    """Write an HTML report: a dataset's counts and images, or runs' scores, errors and heat maps."""
     from reveal_bench import api
 
     others = (reference, finding, anatomy, reviews)
@@ -182,7 +182,7 @@ def view(
     ] = None,
     split: Split = None,
     most: Annotated[int | None, typer.Option(min=1, help="Cases to show, spread over the split.")] = None,
-    max_side: Annotated[int, typer.Option(min=64, help="Longer side of a film in pixels.")] = 2048,
+    max_side: Annotated[int, typer.Option(min=64, help="Longer side of an image in pixels.")] = 2048,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; any free one by default.")] = 0,
 ) -> None:
     """View cases in a browser: images, references and systems' answers; on this machine only."""

@@ -42,7 +42,7 @@ Side = Annotated[int | None, typer.Option(help="Side of the picture in pixels; 2
 Shots = Annotated[int, typer.Option(min=1, help="Number of examples in a few-shot prompt.")]
 ShotsSplit = Annotated[str | None, typer.Option(help="Split of the examples; `validation` if there is one.")]
 Views = Annotated[
-    Literal["all", "one"], typer.Option(help="Films of a study: all, or the PA (else the AP) and its prior.")
+    Literal["all", "one"], typer.Option(help="Images of a study: all, or the PA (else the AP) and its prior.")
 ]
 Coordinates = Annotated[
     str,
@@ -94,7 +94,7 @@ def run(
         ),
     ] = None,
     counterfactuals: Annotated[
-        Path | None, typer.Option(help="Folder of phantom films without each finding, for `without-finding`.")
+        Path | None, typer.Option(help="Folder of phantom images without each finding, for `without-finding`.")
     ] = None,
     epochs: Annotated[int, typer.Option(min=1, max=100, help="How often every question is asked.")] = 1,
     limit: Limit = None,

@@ -43,7 +43,7 @@ class Form(Protocol):
 
         Parameters
         ----------
-        pictures : image_id -> file name in :attr:`IMAGES`, of every film
+        pictures : image_id -> file name in :attr:`IMAGES`, of every image
 
         Returns
         -------

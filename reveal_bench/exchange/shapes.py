@@ -151,7 +151,7 @@ def runs_of_mask(mask: npt.NDArray[np.bool_]) -> list[int]:
 
 
 def mask_of_runs(runs: Sequence[int], box: tuple[int, int, int, int], film: AnnotatedImage) -> Rle:
-    """The mask of a film whose rows within `box` (left, top, width, height) have these runs.
+    """Return the mask of an image whose rows within `box` (left, top, width, height) have these runs.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What commands say of long work where nobody looks at a terminal, and in how many columns where somebody does."""
+"""Progress of long work off a terminal, and tables on narrow terminals."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ USAGE = {"served_models": ["model-a-2026"], "tokens_in": 10, "tokens_out": 4, "c
 
 
 def rows(table: str) -> dict[str, str]:
-    """Item -> what is recorded, as Markdown."""
+    """Return item -> recorded fact, as Markdown."""
     cells = re.findall(r"^\| (\w+) \| [^|]+ \| (.+) \|$", table, re.MULTILINE)
     facts = {item: fact for item, fact in cells if item != "item"}
     assert len(facts) == len(cells) - 1, "an item twice"

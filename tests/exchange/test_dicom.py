@@ -1,4 +1,4 @@
-"""DICOM objects as others see them: highdicom reads what is written, and what highdicom writes is read."""
+"""DICOM objects and another library: highdicom reads ours, and we read highdicom's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of Every Eval Ever: valid by its own schemas, never finer than what was released, the same twice."""
+"""Records of Every Eval Ever: valid by its own schemas, never finer than the release, and deterministic."""
 
 from __future__ import annotations
 

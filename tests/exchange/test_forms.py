@@ -1,4 +1,4 @@
-"""Every form: what is written is read again as it was, what cannot be kept is said, and others' files are read."""
+"""Every format: round trips keep everything or report the loss, and other tools' files are read."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ HELD = {
     "dicom-seg": (replace(MASKED, points=()), PARTS, GUESSED),
     "dicom-sr": (replace(MASKED, mask=None), BOXED, OUTLINED, POINTED),
 }
-"""What each form holds of the drawings; all that it does not hold it must name."""
+"""Parts of the drawings that each format keeps; it must name the others."""
 NOT_KEPT = {
     "coco": [],
     "cvat": ["1 empty masks: CVAT has none"],

@@ -1,4 +1,4 @@
-"""Results in the forms of others: each against its owner's schema, and never finer than what was released."""
+"""Results in other formats: each against its owner's schema, and never finer than the release."""
 
 from __future__ import annotations
 
