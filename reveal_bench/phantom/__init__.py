@@ -1,9 +1,9 @@
-"""Synthetic radiographs, masks, readers, reports and model outputs, seeded: the demo's and the tests' world.
+"""Synthetic radiographs, masks, readers, reports and model outputs, seeded, for the demo and the tests.
 
-Everything here is made up and says so. A film is drawn from smooth contours of a body (:mod:`.anatomy`), findings are
-drawn into it with exact outlines (:mod:`.findings_drawn`) and rendered (:mod:`.radiograph`); a second
-reader disagrees by a known amount (:mod:`.readers`). :data:`LAYOUTS` writes such films in the layouts of the real
-downloads, and :func:`model_predictions` and :func:`study_predictions` answer as models of some quality would.
+Everything here is invented and says so. An image is drawn from smooth contours of a body (:mod:`.anatomy`), findings
+are drawn into it with exact outlines (:mod:`.findings_drawn`) and rendered (:mod:`.radiograph`); a second reader
+disagrees by a known amount (:mod:`.readers`). :data:`LAYOUTS` writes such images in the layouts of the real downloads.
+:func:`model_predictions` and :func:`study_predictions` answer as models of a given quality would.
 """
 
 from __future__ import annotations
@@ -44,5 +44,5 @@ LAYOUTS: dict[str, Callable[..., Any]] = {
 }
 """Style -> ``write(out, n, *, seed, long_side, progress)``: n images, studies or tasks in the source's own layout.
 
-The rows of :data:`reveal_bench.benchmarks.SOURCES` say which there are.
+:data:`reveal_bench.benchmarks.SOURCES` lists the styles.
 """

@@ -1,10 +1,10 @@
 """The body of a synthetic patient in one projection, as smooth contours.
 
-Units: the long side of the picture is 1; (x, y) from the top-left corner. The patient's right is on the left of a
-frontal film. In the local frame of the thorax, x runs from -1 to 1 over its width and y from 0 (apex of the lungs) to 1
-(costophrenic angles); :meth:`Anatomy.place` maps it to the picture.
+Units: the long side of the image is 1; (x, y) from the top-left corner. The patient's right is on the left of a frontal
+image. In the local frame of the thorax, x runs from -1 to 1 over its width and y from 0 (apex of the lungs) to 1
+(costophrenic angles); :meth:`Anatomy.place` maps it to the image.
 
-Proportions are of textbook adults (heart about 45 % of the thorax on PA, more on AP); nothing is measured on a patient.
+Proportions are those of textbook adults (heart about 45% of the thorax on PA, more on AP); no patient was measured.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Anatomy:
     ----------
     height, width : size in units of the long side
     view : "AP", "PA" or "LATERAL"
-    centre, scale, tilt : where the local frame of the thorax lies
+    centre, scale, tilt : position of the local frame of the thorax
     contours : closed outlines by name: body, heart, mediastinum, lung_* ...
-    local_lungs : the lungs' outlines in the local frame, from the apex along the outer border to the base
+    local_lungs : outlines of the lungs in the local frame, from the apex along the outer border to the base
     lines : open lines by name with their width: ribs, clavicles, ...
     """
 
@@ -43,16 +43,16 @@ class Anatomy:
 
     @property
     def is_lateral(self) -> bool:
-        """Whether the film was taken from the side."""
+        """True if the image is lateral."""
         return self.view == "LATERAL"
 
     @property
     def lungs(self) -> dict[str, Points]:
-        """The lungs' contours: two on a frontal film, one on a lateral."""
+        """The contours of the lungs: two on a frontal image, one on a lateral."""
         return {name: contour for name, contour in self.contours.items() if name.startswith("lung")}
 
     def place(self, points: Sequence[Sequence[float]] | Points) -> Points:
-        """Local (x, y) -> picture (x, y)."""
+        """Map local (x, y) to image (x, y)."""
         local = np.asarray(points, float) * self.scale
         turn = np.array([[np.cos(self.tilt), -np.sin(self.tilt)], [np.sin(self.tilt), np.cos(self.tilt)]])
         placed: Points = local @ turn.T + self.centre
@@ -62,7 +62,7 @@ class Anatomy:
 def draw_anatomy(
     rng: np.random.Generator, height: float, width: float, view: str, *, heart: float = 1.0, mediastinum: float = 1.0
 ) -> Anatomy:
-    """A random patient; `heart` and `mediastinum` widen the heart and the upper mediastinum (1 is normal)."""
+    """Draw a random patient; `heart` and `mediastinum` widen the heart and the upper mediastinum (1 is normal)."""
     short = min(height, width)
     centre = (width / 2 + rng.normal(0, 0.012), height * rng.uniform(0.10, 0.15))
     if view == "LATERAL":

@@ -1,4 +1,4 @@
-"""One of several, by chance."""
+"""A random choice with given chances."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Choice = TypeVar("Choice")
 
 
 def choose(rng: np.random.Generator, chances: Mapping[Choice, float]) -> Choice:
-    """A key of `chances`; its chance is its value's share of their sum.
+    """Return a key of `chances` at random, with its value's proportion of their sum.
 
-    The same key as by ``rng.choice(..., p=...)``, of the same random number, in a tenth of the time.
+    The key is the same as from ``rng.choice(..., p=...)`` for the same random number, in a tenth of the time.
 
     Examples
     --------

@@ -1,33 +1,34 @@
-"""The pool that a benchmark is chosen from, without pixels, and the votes of simulated readers on it.
+"""The pool from which a benchmark is selected, without pixels, and the votes of simulated readers on it.
 
 The pool has reports, facts and suggested labels of any number of studies: the studies of ``write_reveal(stage="pool")``
-with the same seed: same ids, labels, sides, words of reports, suggestions, and headers of the first film. Everything is
-synthetic, and ``SYNTHETIC.txt`` says so. ::
+with the same seed, with the same ids, labels, sides, reports, suggestions, and headers of the first image. Everything
+is synthetic, and ``SYNTHETIC.txt`` says so. ::
 
     reports.csv     study, patient, report
-    suggested.csv   study, patient, labels: what a fallible labeller read in the report, right with the probability
-                    SUGGESTION_RIGHT of :mod:`reveal_bench.phantom.votes`; separated by "; ", "None" for none
-    facts.csv       study and :data:`FACTS`; blank where the header of the first film says nothing
+    suggested.csv   study, patient, labels: those that a fallible labeller extracts from the report, correct with the
+                    probability SUGGESTION_RIGHT of :mod:`reveal_bench.phantom.votes`; separated by "; ", "None" for
+                    none
+    facts.csv       study and :data:`FACTS`; blank if the header of the first image lacks the value
     truth.jsonl     study_uid, case_id, labels, sides, suggested, age, sex, race, patient_class
 
-A report names the sides of findings as they are drawn. So films are drawn here, too, as far as it takes to know them,
-but never rendered: that is most of the time.
+Reports name the sides of findings as drawn. Therefore images are drawn here, too, as far as necessary to know the
+sides, but never rendered, which takes most of the time.
 
-The readers are seventeen, of unequal diligence. How many studies each of them reads is Table S4 of paper 004; how they
-err is :mod:`reveal_bench.phantom.votes`, the same for all. A vote depends on (seed, study, reader) alone: whoever else
-reads the study, and whenever, it is the same.
+There are seventeen readers with different workloads. Table S4 of paper 004 gives the number of studies per reader;
+:mod:`reveal_bench.phantom.votes` models their errors, the same for all. A vote depends only on (seed, study, reader):
+other readers of the study do not affect it.
 
 The model, given a study's suggested labels and its truth
 ---------------------------------------------------------
-A reader agrees to all with probability AGREE_IF_RIGHT or AGREE_IF_WRONG. One who does not agree looks at the pictures:
-sees the true labels, but for an airspace opacity mistaken with OPACITY_MISREAD and any other label missed with
-OTHER_MISSED, each by itself; and stays silent with SILENT, or says in a comment what to change. So a reader's list of
-labels is the suggested one; or what was seen; or is not known. One who saw just what was suggested names no label in
-the comment: what the list is then depends on how comments are read, see :data:`Lists`.
+A reader agrees to all with probability AGREE_IF_RIGHT or AGREE_IF_WRONG. A reader who does not agree looks at the
+images and sees the true labels, except that an airspace opacity is mistaken with OPACITY_MISREAD and any other label
+missed with OTHER_MISSED, independently. The reader then writes no comment with SILENT, or a comment on the changes. So
+a reader's list of labels is the suggested one, the seen one, or unknown. A reader who saw exactly the suggested labels
+names no label in the comment; that list depends on how comments are interpreted, see :data:`Lists`.
 
-Readers of a study are independent, so that the expected table of (reader's answer, majority) is a sum over all
-combinations of their answers. :func:`expected_agreement` adds these tables over the studies that were read. The kappa
-of the sum is what an estimate from the votes tends to; no simulation is involved.
+Readers of a study are independent, so the expected table of (reader's answer, majority) is a sum over all combinations
+of their answers. :func:`expected_agreement` adds these tables over the studies. An estimate from the votes converges to
+the kappa of the sum; no simulation is involved.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ from reveal_bench.phantom.votes import (
 )
 
 DEMOGRAPHICS = ("age_band", "sex", "race", "patient_class")
-"""In the words of :mod:`reveal_bench.kinds.findings.records`."""
+"""Spelling in :mod:`reveal_bench.kinds.findings.records`."""
 ACQUISITION = {
     "manufacturer": "Manufacturer",
     "model": "ManufacturerModelName",
@@ -81,8 +82,8 @@ ACQUISITION = {
     "exposure_mas": "ExposureInuAs",
     "pixel_spacing": "ImagerPixelSpacing",
 }
-"""Column -> DICOM keyword. Texts are as in the header, but for mAs, made from ExposureInuAs or else Exposure; the
-spacing is PixelSpacing where the other is missing."""
+"""Column -> DICOM keyword. Texts are as in the header, except mAs, computed from ExposureInuAs or Exposure; the spacing
+is PixelSpacing if the other is missing."""
 FACTS = (*DEMOGRAPHICS, *ACQUISITION)
 """Columns of facts.csv: those of Tables 1 and S2 of paper 004."""
 
@@ -93,24 +94,24 @@ FIXED_SIDES = {
     "Interstitial opacity": "bilateral",
     "Lymphadenopathy": "bilateral",
 }
-"""Label -> where :mod:`.reveal_findings` draws it in every patient."""
+"""Label -> the side on which :mod:`.reveal_findings` draws it in every patient."""
 DRAWING_ORDER = (
     "Airspace opacity", "Pleural effusion", "Pneumothorax", "COPD", "Interstitial opacity", "Lung nodule", "Lung mass",
     "Aneurysm", "Hiatal hernia", "Lymphadenopathy", "Pleural thickening",
 )  # fmt: skip
-"""In which findings take their random numbers; Cardiomegaly takes none. Tubes and lines come after the third."""
+"""The order in which findings draw random numbers; Cardiomegaly draws none. Tubes and lines come after the third."""
 BEFORE_DEVICES = DRAWING_ORDER[:3]
 SHAPES_THE_BODY = ("Cardiomegaly", "Aneurysm", "Lymphadenopathy")
 
 CHUNK = 200
-"""Studies that a process makes at a time."""
+"""Studies per task of a process."""
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class PoolStudy:
-    """All that the tables say about a study; `facts` by column."""
+    """All values of the tables for a study; `facts` by column."""
 
     study: RevealStudy
     sides: dict[str, str]
@@ -127,7 +128,7 @@ def write_pool(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> dict[str, int]:
-    """Write the tables; studies stream, so any number of them needs the same memory.
+    """Write the tables; studies are streamed, so memory does not depend on their number.
 
     Parameters
     ----------
@@ -135,11 +136,11 @@ def write_pool(
     n_studies : paper 004 had 13,735
     seed : same seed, same bytes; study k does not depend on `n_studies`
     workers : processes, by default one per core; the bytes do not depend on it
-    progress : called with (studies done, studies in all)
+    progress : called with (studies done, all studies)
 
     Returns
     -------
-    dict with the number of studies, of patients, and of studies whose suggested labels are right
+    dict with the number of studies, of patients, and of studies with correct suggested labels
 
     Raises
     ------
@@ -171,12 +172,12 @@ def write_pool(
 
 
 def pool_studies(some: Iterable[RevealStudy]) -> list[PoolStudy]:
-    """What the tables say about some studies of the pool."""
+    """Return the values of the tables for some studies of the pool."""
     return [_pool_study(study) for study in some]
 
 
 def _made(n_studies: int, seed: int, workers: int) -> Iterator[PoolStudy]:
-    """All studies in order, a chunk at a time."""
+    """Yield all studies in order, computed in chunks."""
     all_of_them = islice(studies("pool", seed=seed), n_studies)
     chunks = iter(lambda: list(islice(all_of_them, CHUNK)), [])
     if workers == 1 or n_studies <= CHUNK:
@@ -195,7 +196,7 @@ def _pool_study(study: RevealStudy) -> PoolStudy:
 
 
 def _sides(study: RevealStudy) -> dict[str, str]:
-    """Label -> side, drawing no more than what comes before the last label whose side is random."""
+    """Return label -> side, drawing only up to the last label with a random side."""
     random = [label for label in DRAWING_ORDER if label in study.labels and label not in FIXED_SIDES]
     if not random:
         return {label: FIXED_SIDES[label] for label in study.labels}
@@ -218,7 +219,7 @@ def _facts(study: RevealStudy) -> dict[str, str]:
 
 
 def _header(study: RevealStudy) -> dict[Any, Any]:
-    """The header of the first film, from the random numbers that wrote it: those of its storage come before."""
+    """Return the header of the first image, from the same random numbers: those of its storage come first."""
     image = study.images[0]
     rng = study.rng(31, image.number)
     draw_storage(rng, force={k: v for k, v in RARE.get(study.index, {}).items() if k not in ("syntax", "meta")})
@@ -254,12 +255,12 @@ def _text(value: Any) -> str:
 
 Ties = Literal["left_out", "absent"]
 Lists = Literal["by_hand", "comments", "changes"]
-"""Whose list is known besides those who agree to all and those whose comment names a label: who wrote it down by hand
-(everybody with a comment); who approves in a comment ("Labels are fine", or one in doubt, "Equivocal", who agrees
-mostly), as :mod:`reveal_bench.curation.comments` reads it; or nobody."""
+"""Readers with a known list besides those who agree to all and those whose comment names a label: those who wrote it
+down (everyone with a comment); those whose comment approves ("Labels are fine", or with doubt, "Equivocal", if they
+agree mostly), as in :mod:`reveal_bench.curation.comments`; or no others."""
 
 EQUIVOCAL = 1 / 3
-"""Of the comments that name no label, those that only doubt: one wording of three."""
+"""Proportion of mere doubts among the comments that name no label: one wording of three."""
 
 FINISHED = (300, 300, 300, 273, 229, 222, 213, 203, 177, 151, 140, 133, 121, 94, 57, 53, 34)
 READERS = {f"reader_{number:02d}": finished for number, finished in enumerate(FINISHED, start=1)}
@@ -268,7 +269,7 @@ READERS = {f"reader_{number:02d}": finished for number, finished in enumerate(FI
 VOTE_COLUMNS = ("study", "reader", "answer", "comment", "labels")
 
 UNKNOWN, NO, YES = range(3)
-"""What a reader may say of one thing: nothing, that it is not so, that it is."""
+"""A reader's statement on a label: unknown, absent, present."""
 
 
 def write_readers(path: Path, readers: Mapping[str, int] = READERS) -> None:
@@ -285,7 +286,7 @@ def write_curation_world(
     pixels: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Write what a curation begins with: reports, facts and readers, and with `pixels` the films of the same studies.
+    """Write the inputs of a curation: reports, facts and readers, and with `pixels` the images of the same studies.
 
     ``reports.csv``, ``facts.csv``, ``suggested.csv``, ``truth.jsonl`` of :func:`write_pool`,
     ``readers.csv``, and below ``films`` the DICOM files of ``write_reveal(stage="pool")``.
@@ -310,19 +311,19 @@ def cast(
     *,
     by_hand: bool = False,
 ) -> list[dict[str, str]]:
-    """The readers' votes.
+    """Return the readers' votes.
 
     Parameters
     ----------
-    assignments : (study, reader) of every reading
+    assignments : (study, reader) of every assignment
     suggested, truth : study -> labels
     seed : another one gives other votes
-    by_hand : whether readers also write down their labels; otherwise there are comments alone, as in paper 004
+    by_hand : whether readers also write down their labels; otherwise there are only comments, as in paper 004
 
     Returns
     -------
     list of dict with :data:`VOTE_COLUMNS`, in the order of `assignments`
-        `labels` is "" where nothing is written down and "None" where the reader sees none of the twelve.
+        `labels` is "" if the reader wrote none down and "None" if the reader sees none of the twelve.
 
     Raises
     ------
@@ -333,7 +334,7 @@ def cast(
     for study, reader in assignments:
         digest = sha256(f"{study}\0{reader}".encode()).digest()
         rng = np.random.default_rng([seed, *digest[:16]])
-        vote = cast_votes(rng, suggested[study], truth[study])[0]  # the first of three alike is this reader's
+        vote = cast_votes(rng, suggested[study], truth[study])[0]  # the first of three is this reader's
         is_written = by_hand and vote.labels is not None and vote.answer != "Agree All"
         labels = "; ".join(vote.labels or ()) or "None" if is_written else ""
         rows.append(dict(zip(VOTE_COLUMNS, (study, reader, vote.answer, vote.comment, labels), strict=True)))
@@ -342,16 +343,16 @@ def cast(
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What the votes on some studies tend to.
+    """Expected values of the votes on some studies.
 
     Attributes
     ----------
-    share_agreed : of studies to whose labels at least two readers agree
-    kappa : of a reader with the majority, "agree all" against the rest; the own vote is in the majority
+    share_agreed : proportion of studies with at least two readers who agree to the labels
+    kappa : of a reader with the majority, "agree all" against the rest; the majority includes the reader's own vote
     ac1 : Gwet's AC1 among a study's readers, "agree all" against the rest
-    share_with_list : of studies with at least two lists of labels that are known
-    label_kappas, label_ac1 : label -> the same of "the label is in the list", in studies with at least two lists;
-        NaN where chance agreement is 1
+    share_with_list : proportion of studies with at least two known lists of labels
+    label_kappas, label_ac1 : label -> the same for "the label is in the list", in studies with at least two lists;
+        NaN if chance agreement is 1
     """
 
     share_agreed: float
@@ -369,14 +370,14 @@ def expected_agreement(
     lists: Lists = "comments",
     ties: Ties = "left_out",
 ) -> Expected:
-    """Exact values for readers of :func:`cast`, given what was suggested and what is true.
+    """Return exact expectations for readers of :func:`cast`, given suggestions and truth.
 
     Parameters
     ----------
-    studies : (suggested labels, true labels) of each study that was read
+    studies : (suggested labels, true labels) of each study
     n_readers : of each study
     lists : how lists become known
-    ties : what becomes of a label that half of a study's known lists have: "left_out", as in
+    ties : treatment of a label in half of a study's known lists: "left_out", as in
         :func:`reveal_bench.metrics.agreement.reader_against_majority`, or "absent" from the majority list
 
     Raises
@@ -403,7 +404,7 @@ def expected_agreement(
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """Expected values added over studies: tables (..., reader, majority), and what AC1 is made of."""
+    """Expected values summed over studies: tables (..., reader, majority), and the terms of AC1."""
 
     tables: FloatArray
     agreeing_pairs: FloatArray
@@ -412,7 +413,7 @@ class _Sums:
 
 
 def _list_chances(pairs: Sequence[tuple[Sequence[str], Sequence[str]]], agree: FloatArray, lists: Lists) -> FloatArray:
-    """Chance (n_studies, n_labels, 3) that a reader's list is unknown, lacks the label, or has it."""
+    """Return the chances (n_studies, n_labels, 3) that a reader's list is unknown, lacks the label, or has it."""
     in_suggested = np.array([[label in a for label in REVEAL_LABELS] for a, _ in pairs])
     in_truth = np.array([[label in b for label in REVEAL_LABELS] for _, b in pairs])
     is_opacity = np.array([label == "Airspace opacity" for label in REVEAL_LABELS])
@@ -422,7 +423,7 @@ def _list_chances(pairs: Sequence[tuple[Sequence[str], Sequence[str]]], agree: F
     yes = agree[:, None] * in_suggested + looks[:, None] * seen
     unknown = (1 - agree) * SILENT
     if lists != "by_hand":
-        tells_nothing = looks * np.where(in_suggested, seen, 1 - seen).prod(axis=1)  # what was suggested is seen
+        tells_nothing = looks * np.where(in_suggested, seen, 1 - seen).prod(axis=1)  # sees exactly the suggested labels
         if lists == "comments":
             is_right = (in_suggested == in_truth).all(axis=1)
             tells_nothing *= EQUIVOCAL * (1 - np.where(is_right, MOSTLY_IF_RIGHT, MOSTLY_IF_WRONG))
@@ -433,16 +434,16 @@ def _list_chances(pairs: Sequence[tuple[Sequence[str], Sequence[str]]], agree: F
 
 
 def _enumerated(chances: FloatArray, n_readers: int, ties: Ties) -> _Sums:
-    """Expected sums over studies, by all combinations of what `n_readers` say; chances (n_studies, ..., 3)."""
+    """Return expected sums over all combinations of `n_readers` statements; chances (n_studies, ..., 3)."""
     shape = chances.shape[1:-1]
     tables = np.zeros((*shape, 2, 2))
     agreeing, with_pair, yes_share = (np.zeros(shape) for _ in range(3))
-    for said in product(range(3), repeat=n_readers):
-        votes = [one - NO for one in said if one != UNKNOWN]
+    for statements in product(range(3), repeat=n_readers):
+        votes = [one - NO for one in statements if one != UNKNOWN]
         n, n_yes = len(votes), sum(votes)
-        if n < 2:  # nobody to agree with
+        if n < 2:  # no other reader to agree with
             continue
-        weight = np.prod([chances[..., one] for one in said], axis=0).sum(axis=0)
+        weight = np.prod([chances[..., one] for one in statements], axis=0).sum(axis=0)
         with_pair += weight
         yes_share += weight * n_yes / n
         agreeing += weight * (n_yes * (n_yes - 1) + (n - n_yes) * (n - n_yes - 1)) / (n * (n - 1))
@@ -474,7 +475,7 @@ def _ac1(sums: _Sums) -> FloatArray:
 
 
 def _beyond(agreement: FloatArray, chance: FloatArray) -> FloatArray:
-    """Agreement beyond chance; NaN where chance agreement is 1."""
+    """Return agreement beyond chance; NaN if chance agreement is 1."""
     room = np.where(np.isclose(chance, 1), np.nan, 1 - chance)
     beyond: FloatArray = (agreement - chance) / room
     return beyond

@@ -12,13 +12,13 @@ Points = npt.NDArray[np.float64]
 
 
 def closed_curve(corners: ArrayLike) -> Points:
-    """Catmull-Rom curve through `corners` and back to the first, six points per corner."""
+    """Return the Catmull-Rom curve through `corners` and back to the first, six points per corner."""
     p = np.asarray(corners, float)
     return _catmull_rom(np.roll(p, 1, axis=0), p, np.roll(p, -1, axis=0), np.roll(p, -2, axis=0), 6)
 
 
 def open_curve(corners: ArrayLike) -> Points:
-    """Catmull-Rom curve from the first to the last of at least two `corners`."""
+    """Return the Catmull-Rom curve from the first to the last of at least two `corners`."""
     p = np.asarray(corners, float)
     padded = np.concatenate([[2 * p[0] - p[1]], p, [2 * p[-1] - p[-2]]])
     curve = _catmull_rom(padded[:-3], padded[1:-2], padded[2:-1], padded[3:], 8)
@@ -34,7 +34,7 @@ def _catmull_rom(p0: Points, p1: Points, p2: Points, p3: Points, steps: int) -> 
 
 
 def strip(line: Points, width: float) -> Points:
-    """Outline of a strip of `width` along a line."""
+    """Return the outline of a strip of `width` along a line."""
     along = np.gradient(line, axis=0)
     along /= np.maximum(np.linalg.norm(along, axis=1, keepdims=True), 1e-9)
     across = np.stack([-along[:, 1], along[:, 0]], axis=1) * width / 2
@@ -42,7 +42,7 @@ def strip(line: Points, width: float) -> Points:
 
 
 def blob(rng: np.random.Generator, centre: ArrayLike, radii: ArrayLike, *, wobble: float = 0.15) -> Points:
-    """An irregular ellipse: `wobble` is the size of its bumps relative to the radius."""
+    """Return an irregular ellipse: `wobble` is the size of its bumps relative to the radius."""
     angles = np.linspace(0, 2 * np.pi, 40, endpoint=False)
     bumps = sum(rng.normal() / k * np.cos(k * angles + rng.uniform(0, 2 * np.pi)) for k in (2, 3, 4, 5))
     radius = np.maximum(1 + wobble * np.asarray(bumps), 0.3)
@@ -54,13 +54,13 @@ def blob(rng: np.random.Generator, centre: ArrayLike, radii: ArrayLike, *, wobbl
 
 
 def area(contour: Points) -> float:
-    """Area inside a closed contour that does not cross itself."""
+    """Return the area inside a closed contour that does not cross itself."""
     x, y = contour[:, 0], contour[:, 1]
     return float(abs(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1))) / 2)
 
 
 def is_inside(points: Points, contour: Points) -> npt.NDArray[np.bool_]:
-    """Which of the points a closed contour holds, by the even-odd rule: how many edges lie to the right of each."""
+    """Return which points are in a closed contour, by the even-odd rule: the number of edges to the right of each."""
     a, b = contour, np.roll(contour, -1, axis=0)
     x, y = points[:, :1], points[:, 1:]
     crosses = (a[:, 1] > y) != (b[:, 1] > y)
@@ -71,10 +71,10 @@ def is_inside(points: Points, contour: Points) -> npt.NDArray[np.bool_]:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """A closed contour (long side of the picture = 1) that adds `density` to the film.
+class DensityShape:
+    """A closed contour (long side of the image = 1) that adds `density` to the image.
 
-    `blur` is the width of its edge; `sharp` shapes (devices) are drawn at the picture's full size.
+    `blur` is the width of its edge; `sharp` shapes (devices) are drawn at the image's full size.
     """
 
     contour: Points

@@ -1,15 +1,15 @@
-"""Headers of synthetic DICOM files: who, where and when, all made up, and all of it must stay out of a dataset.
+"""Headers of synthetic DICOM files with invented identifiers, all of which must stay out of a dataset.
 
-Whoever builds a dataset from real files has names, dates, places and private elements in them, whatever the
-de-identification promised. These headers hold such values on purpose, in every kind of element that was found to leak:
-text, names, dates, comments, elements inside sequences, private elements of known and of unknown kind.
-:func:`identifiers` lists what a test must not find again.
+Real files contain names, dates, places and private elements, whatever the de-identification promised. These headers
+contain such values on purpose, in every kind of element that was found to leak: text, names, dates, comments, elements
+in sequences, private elements of known and of unknown kind. :func:`identifiers` lists the values that a test must not
+find in a dataset.
 
-How a film was taken is in the spellings that real files have. Vendors, models, detectors, distances, kVp, mAs and
-spacings are those of Table S2 of paper 004 (both halves together), with the share of each as there. Values that belong
-to one machine stay together. Spacings are the published ones, whatever the size of the picture. How often an element is
-missing, empty, zero or doubled is as in the 7,469 headers of :mod:`reveal_bench.phantom.reveal_pixels`; where neither
-source says, it is chosen.
+Acquisition parameters are spelled as in real files. Vendors, models, detectors, distances, kVp, mAs and spacings are
+those of Table S2 of paper 004 (both halves together), with their proportions there. Values of one machine stay
+together. Spacings are the published ones, whatever the size of the image. Elements are missing, empty, zero or
+duplicated as often as in the 7,469 headers of :mod:`reveal_bench.phantom.reveal_pixels`; rates that neither source has
+are chosen.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ MACHINES = (
 )
 
 AT_BEDSIDE = ("DRX-REVOLUTION", "DRX-Revolution", "DRX-1")
-"""Models on wheels; the others stand in a room."""
+"""Mobile models; the others are stationary."""
 
 KVP_AT_BEDSIDE = {"85": 69, "110": 79, "95": 7, "90": 4, "100": 4, "83": 1, "107": 1}
 KVP_IN_A_ROOM = {"120": 30, "115": 11, "125": 5, "140": 1, "112": 1}
@@ -66,7 +66,7 @@ POSITIONS: dict[str, dict[str | None, float]] = {
     "PA": {"PA": 0.80, "POSTERO ANTERIOR": 0.17, "": 0.03},
     "LATERAL": {"LL": 0.72, "LATERAL": 0.15, "RL": 0.07, "LARGE LATERAL": 0.02, "": 0.04},
 }
-"""ViewPosition as written, per view."""
+"""Spellings of ViewPosition, per view."""
 VIEW_CODES = {
     "AP": ("399348003", "antero-posterior"),
     "PA": ("272479007", "postero-anterior"),
@@ -74,11 +74,11 @@ VIEW_CODES = {
 }
 BODY_PARTS = {"CHEST": 0.80, "PORT CHEST": 0.12, "EXTREMETY": 0.03, "": 0.05}
 SPACINGS = {"imager": 0.34, "different": 0.12, "zero": 0.02, "pixel": 0.02, "both": 0.50}
-"""Which of PixelSpacing and ImagerPixelSpacing are there; 34 % and 12 % are measured."""
+"""Presence of PixelSpacing and ImagerPixelSpacing; 34% and 12% are measured."""
 
 
 def draw_acquisition(rng: np.random.Generator, view: str, *, at_bedside: bool) -> Attributes:
-    """Attributes of one exposure (DICOM keyword -> value)."""
+    """Return the attributes of one exposure (DICOM keyword -> value)."""
     machines = [machine for machine in MACHINES if (machine.model in AT_BEDSIDE) == at_bedside]
     machine = choose(rng, {machine: machine.share for machine in machines})
     is_computed = rng.random() < 0.15
@@ -111,14 +111,14 @@ def _spacing(rng: np.random.Generator, spacing: str) -> Attributes:
     kind = choose(rng, SPACINGS)
     twice = f"{spacing}\\{spacing}"
     at_patient = f"{0.96 * float(spacing):.6f}"
-    found: dict[str, Attributes] = {
+    attributes: dict[str, Attributes] = {
         "imager": {"ImagerPixelSpacing": twice},
         "different": {"ImagerPixelSpacing": twice, "PixelSpacing": f"{at_patient}\\{at_patient}"},
         "zero": {"ImagerPixelSpacing": twice, "PixelSpacing": "0.000\\0.000"},
         "pixel": {"PixelSpacing": twice},
         "both": {"ImagerPixelSpacing": twice, "PixelSpacing": twice},
     }
-    return found[kind]
+    return attributes[kind]
 
 
 def _view(rng: np.random.Generator, view: str) -> Attributes:
@@ -160,16 +160,16 @@ PLANTED: dict[str, str] = {
     "AdmittingDiagnosesDescription": "planted: fall at Leakington station",
     "RequestedProcedureDescription": "planted: request of Dr Leakington",
 }
-"""Elements that say who, where or when -> their value in every file that :func:`draw_header` plants."""
+"""Identifying elements -> their value in every file that :func:`draw_header` plants."""
 
 _PRIVATE = "Leakington in a private element"
 _NESTED = "Leakington in a sequence"
 DEIDENTIFIED_CHANCE = 0.95
-"""Of the markers that a de-identification tool leaves (PS3.15, Annex E)."""
+"""Markers that a de-identification tool leaves (PS3.15, Annex E)."""
 
 
 def draw_header(study: RevealStudy, image: RevealImage, rng: np.random.Generator, *, plant: bool = True) -> Attributes:
-    """Attributes of one film, but for those of its pixels; with `plant` also what must not leak.
+    """Return the attributes of one image, but not of its pixels; with `plant`, also identifiers that must not leak.
 
     Examples
     --------
@@ -207,7 +207,7 @@ def draw_header(study: RevealStudy, image: RevealImage, rng: np.random.Generator
 
 
 def identifiers(study: RevealStudy, image: RevealImage) -> tuple[str, ...]:
-    """Everything in the film's header that must not be found in a dataset: texts, dates, numbers, UIDs."""
+    """Return all values in the image's header that must not be in a dataset: texts, dates, numbers, UIDs."""
     uids = (study.study_uid, study.uid("series", image.number), study.uid("image", image.number))
     made = [value for value in _dates_and_numbers(study, image).values() if isinstance(value, str)]
     return (*PLANTED.values(), _PRIVATE, _NESTED, "Leakington", study.case_id, *uids, *made)
@@ -228,7 +228,7 @@ def _dates_and_numbers(study: RevealStudy, image: RevealImage) -> Attributes:
 
 
 def _hidden() -> Attributes:
-    """Elements that a list of names would not find: inside a sequence, private, and of no stated kind."""
+    """Return elements that a list of names would miss: in a sequence, private, and of no stated kind."""
     return {
         "RequestAttributesSequence": [
             {"ScheduledProcedureStepDescription": _NESTED, "RequestedProcedureID": "LEAK-REQUEST-9"}

@@ -1,12 +1,12 @@
-"""Findings in a synthetic patient: their contours (the ground truth) and how they look.
+"""Findings in a synthetic patient: their contours (the references) and their appearance.
 
-Units and frames are those of :mod:`reveal_bench.phantom.anatomy`. A finding's contours are what a reader would outline;
-the shapes are what is added to the film. Opacities stay inside the lungs. As in the released CheXlocalize masks,
-Airspace Opacity covers the opacities that have a name of their own, and Enlarged Cardiomediastinum contains the heart.
+Units and frames are those of :mod:`reveal_bench.phantom.anatomy`. A finding's contours are those that a reader would
+outline; its shapes are added to the image. Opacities stay inside the lungs. As in the released CheXlocalize masks,
+Airspace Opacity covers the opacities with a name of their own, and Enlarged Cardiomediastinum contains the heart.
 
-Support devices are tubes, lines and pacemakers. As the readers of CheXlocalize were told (paper 002, Methods),
-implanted or invasive devices are outlined and ECG leads and stickers are not: those are drawn into some films without a
-contour, and so is the side marker.
+Support devices are tubes, lines and pacemakers. By the instructions for the readers of CheXlocalize (paper 002,
+Methods), implanted or invasive devices are outlined, but not ECG leads and stickers: some images have those without a
+contour, and also a side marker.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw
 
 from reveal_bench.phantom.anatomy import Anatomy
-from reveal_bench.phantom.curves import Points, Shape, blob, closed_curve, open_curve, strip
+from reveal_bench.phantom.curves import DensityShape, Points, blob, closed_curve, open_curve, strip
 
 OUTLINE = 2.4
 """Width of a drawn contour around a line, in widths of the line."""
 
 
-def draw_devices(rng: np.random.Generator, anatomy: Anatomy) -> tuple[list[Points], list[Shape]]:
-    """Contours of the devices and the shapes to draw."""
+def draw_devices(rng: np.random.Generator, anatomy: Anatomy) -> tuple[list[Points], list[DensityShape]]:
+    """Return the contours of the devices and the shapes to draw."""
     contours: list[Points] = []
-    shapes: list[Shape] = []
+    shapes: list[DensityShape] = []
     kinds = ["central line", "endotracheal tube", "feeding tube", "chest tube", "pacemaker"]
     chances = np.array([0.34, 0.2, 0.2, 0.12, 0.14])
     for kind in rng.choice(kinds, size=int(rng.choice([1, 2, 3], p=[0.5, 0.3, 0.2])), replace=False, p=chances):
         line, width, density = _line(rng, anatomy, str(kind))
         path = anatomy.place(open_curve(line))
         contours.append(strip(path, width * OUTLINE))
-        shapes.append(Shape(strip(path, width), density, 0.0006, sharp=True))
+        shapes.append(DensityShape(strip(path, width), density, 0.0006, sharp=True))
         if kind == "pacemaker":
             box = anatomy.place(closed_curve(_box(line[0])))
             contours.append(box)
-            shapes.append(Shape(box, 0.38, 0.0008, sharp=True))
+            shapes.append(DensityShape(box, 0.38, 0.0008, sharp=True))
     return contours, shapes
 
 
 def _line(rng: np.random.Generator, anatomy: Anatomy, kind: str) -> tuple[Points, float, float]:
-    """Path in the local frame, width (long side = 1) and density of one device."""
+    """Return the path in the local frame, width (long side = 1) and density of one device."""
     side = float(rng.choice([-1.0, 1.0]))
     shake = rng.normal(0, 0.012, (6, 2))
     if anatomy.is_lateral:
@@ -78,46 +78,46 @@ def _box(centre: Points) -> list[tuple[float, float]]:
     ]  # fmt: skip
 
 
-def _distractors(rng: np.random.Generator, anatomy: Anatomy) -> list[Shape]:
+def _distractors(rng: np.random.Generator, anatomy: Anatomy) -> list[DensityShape]:
     shapes = []
     if anatomy.view == "AP" and rng.random() < 0.4:
         for x, y in ((-0.75, 0.12), (0.78, 0.14), (0.7, 0.9)):
             start = np.array([x, y]) + rng.normal(0, 0.04, 2)
             bend, end = start + rng.normal(0, 0.25, 2), np.add(start, (np.sign(x) * 0.5, 0.9))
             wire = open_curve(np.stack([start, bend, end]))
-            shapes.append(Shape(strip(anatomy.place(wire), 0.002), 0.13, 0.0008, sharp=True))
+            shapes.append(DensityShape(strip(anatomy.place(wire), 0.002), 0.13, 0.0008, sharp=True))
             ends = [(start[0] + dx, start[1] + dy) for dx, dy in ((-0.03, 0), (0, -0.02), (0.03, 0), (0, 0.02))]
-            shapes.append(Shape(anatomy.place(closed_curve(ends)), 0.2, 0.0008, sharp=True))
+            shapes.append(DensityShape(anatomy.place(closed_curve(ends)), 0.2, 0.0008, sharp=True))
     if not anatomy.is_lateral:
         x, y, size = anatomy.width * 0.93, anatomy.height * 0.07, 0.028
         strokes = ((x, y - size), (x + size * 0.7, y))  # an "L" on the patient's left
-        shapes += [Shape(strip(np.array([[x, y], end]), 0.006), 0.5, 0.0006, sharp=True) for end in strokes]
+        shapes += [DensityShape(strip(np.array([[x, y], end]), 0.006), 0.5, 0.0006, sharp=True) for end in strokes]
     return shapes
 
 
 GRID = 256
-"""Long side of the raster on which contours are kept inside the lungs."""
+"""Long side of the raster that keeps contours inside the lungs."""
 
 
 @dataclass
 class Drawn:
-    """Contours by finding, and everything to draw into the film."""
+    """Contours by finding, and all shapes to draw into the image."""
 
     contours: dict[str, list[Points]] = field(default_factory=dict)
-    shapes: list[Shape] = field(default_factory=list)
+    shapes: list[DensityShape] = field(default_factory=list)
 
     def add(self, finding: str, contour: Points, density: float, blur: float) -> None:
-        """A contour that is also a shape."""
+        """Add a contour that is also a shape."""
         self.contours.setdefault(finding, []).append(contour)
-        self.shapes.append(Shape(contour, density, blur))
+        self.shapes.append(DensityShape(contour, density, blur))
 
 
 def draw_findings(
     rng: np.random.Generator, anatomy: Anatomy, present: set[str], *, without: frozenset[str] = frozenset()
 ) -> Drawn:
-    """Draw the findings that are `present`; heart and mediastinum must already have their size in `anatomy`.
+    """Draw the findings in `present`; heart and mediastinum must already have their size in `anatomy`.
 
-    What is also in `without` has its contours and leaves everything else where it is, but is not drawn.
+    Findings that are also in `without` keep their contours but are not drawn, and nothing else changes.
     """
     drawn = Drawn()
     room = _Room(anatomy)
@@ -135,7 +135,7 @@ def draw_findings(
 
 
 def hidden_with(finding: str) -> frozenset[str]:
-    """What must not be drawn for a film without `finding`: it, and what is a case of it.
+    """Return the findings to omit from an image without `finding`: itself and its subtypes.
 
     Examples
     --------
@@ -193,7 +193,7 @@ def _draw_effusion(rng: np.random.Generator, anatomy: Anatomy, room: _Room, draw
 def _draw_pneumothorax(rng: np.random.Generator, anatomy: Anatomy, room: _Room, drawn: Drawn) -> None:
     air, edge = _pneumothorax(rng, anatomy, _lungs(rng, anatomy, both=0.0)[0])
     drawn.add("Pneumothorax", air, -0.07, 0.003)
-    drawn.shapes.append(Shape(strip(edge, 0.0035), 0.16, 0.001))
+    drawn.shapes.append(DensityShape(strip(edge, 0.0035), 0.16, 0.001))
 
 
 def _draw_heart(rng: np.random.Generator, anatomy: Anatomy, room: _Room, drawn: Drawn) -> None:
@@ -205,7 +205,7 @@ def _draw_mediastinum(rng: np.random.Generator, anatomy: Anatomy, room: _Room, d
 
 
 OPACITIES = ("Edema", "Consolidation", "Lung Lesion", "Atelectasis")
-"""Findings that are opacities with a name of their own; drawn before Airspace Opacity, which covers them."""
+"""Opacities with a name of their own; drawn before Airspace Opacity, which covers them."""
 
 _DRAW: dict[str, Callable[[np.random.Generator, Anatomy, _Room, Drawn], None]] = {
     "Edema": _draw_edema,
@@ -234,7 +234,7 @@ def _lungs(rng: np.random.Generator, anatomy: Anatomy, *, both: float) -> list[s
 
 
 class _Room:
-    """The lungs beside the heart as a raster, to keep contours inside."""
+    """The lungs next to the heart as a raster that keeps contours inside."""
 
     def __init__(self, anatomy: Anatomy) -> None:
         self.anatomy = anatomy
@@ -249,7 +249,7 @@ class _Room:
     def blob(
         self, rng: np.random.Generator, centre: tuple[float, float], radii: tuple[float, float], *, wobble: float
     ) -> Points:
-        """A blob around a local `centre`, pulled in wherever it would leave the lungs."""
+        """Return a blob around a local `centre`, pulled in wherever it would leave the lungs."""
         middle = self._nearest_inside(self.anatomy.place([centre])[0])
         contour = blob(rng, middle, np.array(radii) * self.anatomy.scale, wobble=wobble)
         steps = np.linspace(0, 1, 33)[1:]
@@ -264,8 +264,8 @@ class _Room:
         cells = np.rint(points * GRID).astype(int)
         height, width = self.inside.shape
         x, y = np.clip(cells[..., 0], 0, width - 1), np.clip(cells[..., 1], 0, height - 1)
-        found: npt.NDArray[np.bool_] = self.inside[y, x]
-        return found
+        is_inside: npt.NDArray[np.bool_] = self.inside[y, x]
+        return is_inside
 
     def _nearest_inside(self, point: Points) -> Points:
         ys, xs = np.nonzero(self.inside)
@@ -278,7 +278,7 @@ class _Room:
 
 
 def _effusion(rng: np.random.Generator, anatomy: Anatomy, name: str) -> Points:
-    """The lowest part of a lung up to a meniscus that is higher at the outer wall."""
+    """Return the lowest part of a lung up to a meniscus that is higher at the outer wall."""
     lung = anatomy.local_lungs[name]
     level = rng.uniform(0.55, 0.8)
     outer = lung[:, 0] if anatomy.is_lateral else np.abs(lung[:, 0])
@@ -296,7 +296,7 @@ def _effusion(rng: np.random.Generator, anatomy: Anatomy, name: str) -> Points:
 
 
 def _pneumothorax(rng: np.random.Generator, anatomy: Anatomy, name: str) -> tuple[Points, Points]:
-    """Air between the outer border of a lung and its collapsed edge, and that edge."""
+    """Return the air between the outer border of a lung and its collapsed edge, and that edge."""
     lung = anatomy.contours[name]
     outer = lung[:24] if anatomy.is_lateral else lung[5 : int(rng.integers(32, 44))]
     middle = lung.mean(axis=0)
@@ -306,7 +306,7 @@ def _pneumothorax(rng: np.random.Generator, anatomy: Anatomy, name: str) -> tupl
 
 
 def _cardiomediastinum(anatomy: Anatomy) -> Points:
-    """Outline around heart and mediastinum together, row by row, a little wider than both."""
+    """Return the outline around heart and mediastinum together, row by row, slightly wider than both."""
     parts = [anatomy.contours["heart"], anatomy.contours["mediastinum"]]
     rows, left, right = [], [], []
     top, bottom = min(part[:, 1].min() for part in parts), max(part[:, 1].max() for part in parts)
@@ -318,7 +318,7 @@ def _cardiomediastinum(anatomy: Anatomy) -> Points:
             right.append(max(crossings))
     margin = 0.008
     lefts, rights = np.array(left), np.array(right)
-    for step in (1, -1):  # a row takes the wider of itself and its neighbours, so that chords cut nothing off
+    for step in (1, -1):  # each row gets the larger width of itself and its neighbours, so chords cut nothing off
         lefts = np.minimum(lefts, _shifted(lefts, step))
         rights = np.maximum(rights, _shifted(rights, step))
     ys = np.array(rows)

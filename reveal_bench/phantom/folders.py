@@ -1,4 +1,4 @@
-"""The folders that the synthetic world is written into, and the notice that each holds."""
+"""Folders for the synthetic downloads, and the notice in each of them."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from reveal_bench.arguments import ArgumentError
 
 
 def check_sizes(*, long_side: int, **counts: int) -> None:
-    """Raise ValueError unless every count is at least 1 and `long_side` is one that films may have, in pixels."""
+    """Raise ValueError unless every count is at least 1 and `long_side` is an allowed size of images, in pixels."""
     for name, count in counts.items():
         if count < 1:
             raise ArgumentError(name, "must be at least 1", count)
     if not 64 <= long_side <= 8192:
-        raise ArgumentError("long_side", "must lie in [64, 8192]", long_side)
+        raise ArgumentError("long_side", "must be in [64, 8192]", long_side)
 
 
 def start_folder(out: Path, notice: str, *inner: str) -> Path:
-    """Make a new folder, with folders in it, and say in each of them that what it holds is synthetic.
+    """Create a new folder with subfolders, each with a notice that its contents are synthetic.
 
     Raises
     ------
     ValueError
-        If there is something in `out`.
+        If `out` is not empty.
     """
     out = Path(out)
     if out.exists() and any(out.iterdir()):
@@ -36,7 +36,7 @@ def start_folder(out: Path, notice: str, *inner: str) -> Path:
 
 
 def write_csv(path: Path, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write a CSV file with a header, in a folder that is made if it is missing."""
+    """Write a CSV file with a header, in a folder that is created if missing."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:

@@ -1,14 +1,14 @@
-"""Writes the synthetic world in the layout of the CheXlocalize download.
+"""Write synthetic images in the layout of the CheXlocalize download.
 
 Names, columns, prefixes, id styles and JSON forms are the real ones (research notes on the download, and the README of
 rajpurkarlab/cheXlocalize); everything is synthetic, and ``SYNTHETIC.txt`` says so. With ``traps`` the layout also has
-what makes the real one awkward: a second nesting, interrupted downloads, pickled heat maps, positives that were not
-segmented, readers' masks that are missing, a label that contradicts its mask. :data:`TRAPS` lists those of images.
+the difficulties of the real one: a second nesting, interrupted downloads, pickled heat maps, positives that were not
+segmented, missing readers' masks, a label that contradicts its mask. :data:`TRAPS` lists those of images.
 
-:func:`write_anatomy` writes the anatomy behind the films, which tells a wrong place from an impossible one. JSON Lines,
-a line per film: ``{"image_id", "size": [height, width], "regions": {"heart": [[x, y], ...], ...}}``; closed contours in
-pixels of the picture, with two decimals like the annotations; they may leave the picture. Left and right are the
-patient's. A lung's contour is that of the whole pleural space, and runs on behind the heart.
+:func:`write_anatomy` writes the anatomy of the images, which distinguishes wrong positions from impossible ones. JSON
+Lines, one image per line: ``{"image_id", "size": [height, width], "regions": {"heart": [[x, y], ...], ...}}``; closed
+contours in pixels of the image, with two decimals like the annotations; they may leave the image. Left and right are
+the patient's. A lung's contour is that of the whole pleural space, including the part behind the heart.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from reveal_bench.phantom.anatomy import Anatomy
 from reveal_bench.phantom.curves import Points
 from reveal_bench.phantom.findings_drawn import hidden_with
 from reveal_bench.phantom.folders import check_sizes, start_folder, write_csv
-from reveal_bench.phantom.patients import Film, draw_film, films
+from reveal_bench.phantom.patients import PhantomFilm, draw_film, films
 from reveal_bench.phantom.radiograph import jpeg_bytes, render
 from reveal_bench.phantom.readers import perturb, reader_contours, reader_point
 
@@ -45,7 +45,7 @@ TRAPS = (
     "reader annotation without segmentation",
     "drawn, but labelled absent",
 )
-"""Trap of the first, second, ... test film with at least two findings."""
+"""Trap of the first, second, ... test image with at least two findings."""
 
 NOTICE = """SYNTHETIC DATA
 
@@ -60,7 +60,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass
 class _Files:
-    """The JSON files of one split, while they grow."""
+    """The JSON files of one split while they are being filled."""
 
     gt_annotations: Json = field(default_factory=dict)
     gt_segmentations: Json = field(default_factory=dict)
@@ -87,16 +87,16 @@ def write_chexlocalize(
     Parameters
     ----------
     out : new or empty folder
-    n_images, n_val : films of the test and validation split; None or 0 leaves the split out
+    n_images, n_val : images of the test and validation split; None or 0 leaves the split out
     seed : same seed, same bytes
-    long_side : long side of the pictures in pixels; 2828 is that of the real ones
-    traps : also write what makes the real download awkward
-    pixels : write the pictures; without them annotations and labels alone, much faster
-    progress : called with (films done, films in all)
+    long_side : long side of the images in pixels; 2828 is that of the real ones
+    traps : also write the difficulties of the real download
+    pixels : write the images; without them only annotations and labels, much faster
+    progress : called with (images done, all images)
 
     Returns
     -------
-    dict with the number of films, positives and masks per split
+    dict with the number of images, positives and masks per split
 
     Raises
     ------
@@ -134,7 +134,7 @@ def _check_sizes(n_images: int, n_val: int | None, long_side: int) -> None:
         raise ArgumentError("n_val", "must be at least 0", n_val)
 
 
-def _write_film(root: Path, film: Film, files: _Files, trap: str, *, long_side: int, pixels: bool) -> None:
+def _write_film(root: Path, film: PhantomFilm, files: _Files, trap: str, *, long_side: int, pixels: bool) -> None:
     size = round(film.size[0] * long_side), round(film.size[1] * long_side)
     anatomy, drawn = draw_film(film)
     path = root / "CheXpert" / film.study.split / film.study.patient / "study1" / f"{film.name}.jpg"
@@ -163,7 +163,12 @@ def _write_film(root: Path, film: Film, files: _Files, trap: str, *, long_side: 
 
 
 def _add_reader(
-    film: Film, files: _Files, contours: dict[str, list[Points]], size: tuple[int, int], long_side: int, trap: str
+    film: PhantomFilm,
+    files: _Files,
+    contours: dict[str, list[Points]],
+    size: tuple[int, int],
+    long_side: int,
+    trap: str,
 ) -> None:
     rng = film.rng(2)
     polygons = {name: reader_contours(rng, truth, name) for name, truth in contours.items()}
@@ -174,20 +179,20 @@ def _add_reader(
     masks = {} if trap == "reader annotation without segmentation" else files.hb_segmentations
     _add(files.hb_annotations, masks, film, polygons, size, long_side)
     files.hb_points[film.image_id] = {
-        name: [_pixel(np.array([point]), size, long_side)[0] for point in found] for name, found in points.items()
+        name: [_pixel(np.array([point]), size, long_side)[0] for point in hits] for name, hits in points.items()
     }
 
 
 def _add(
     annotations: Json,
     segmentations: Json,
-    film: Film,
+    film: PhantomFilm,
     contours: dict[str, list[Points]],
     size: tuple[int, int],
     long_side: int,
 ) -> None:
-    """One film's entry in an annotation file and in a segmentation file, which has all ten findings."""
-    polygons = {name: [_pixel(contour, size, long_side) for contour in found] for name, found in contours.items()}
+    """Add one image to an annotation file and to a segmentation file, which has all ten findings."""
+    polygons = {name: [_pixel(contour, size, long_side) for contour in outlines] for name, outlines in contours.items()}
     annotations[film.image_id] = {"img_size": list(size), **polygons}
     empty = empty_rle(size)
     rles = {
@@ -197,13 +202,13 @@ def _add(
 
 
 def _pixel(points: Points, size: tuple[int, int], long_side: int) -> list[list[float]]:
-    """Points in pixels with two decimals, inside the picture."""
+    """Return points in pixels with two decimals, inside the image."""
     height, width = size
     inside: list[list[float]] = np.round(np.clip(points * long_side, 0, (width - 1, height - 1)), 2).tolist()
     return inside
 
 
-def _label_row(film: Film, positives: list[str]) -> list[str]:
+def _label_row(film: PhantomFilm, positives: list[str]) -> list[str]:
     study = film.study
     path = f"{study.patient}/study1/{film.name}.jpg"
     present = {"Lung Opacity" if name == "Airspace Opacity" else name for name in positives}
@@ -239,7 +244,7 @@ def _write_files(root: Path, split: str, files: _Files, *, traps: bool) -> None:
 
 
 def _write_unrelated_files(root: Path) -> None:
-    """What else a download leaves in its folders: interrupted parts, and pickles that nobody must open."""
+    """Write other remains of a download: interrupted parts, and pickles that must never be opened."""
     pictures = sorted((root / "CheXpert").rglob("*.jpg"))[:2]
     for i, path in enumerate(pictures):
         part = path.with_name(f".azDownload-{i:08d}-0000-0000-0000-000000000000-{path.name}")
@@ -267,17 +272,17 @@ SHOWN = {
 
 
 def write_anatomy(path: Path, n_images: int, *, n_val: int | None = None, seed: int = 0, long_side: int = 2828) -> int:
-    """Write the anatomy of the films that `write_chexlocalize` makes of the same arguments, without drawing them.
+    """Write the anatomy of the images that `write_chexlocalize` makes with the same arguments, without drawing them.
 
     Parameters
     ----------
-    path : file to write; an older one is replaced
-    n_images, n_val : films of the test and of the validation split
-    seed, long_side : as given to `write_chexlocalize`
+    path : file to write; an existing one is replaced
+    n_images, n_val : images of the test and of the validation split
+    seed, long_side : as for `write_chexlocalize`
 
     Returns
     -------
-    int, lines written: validation first
+    int, number of lines: validation first
 
     Raises
     ------
@@ -294,8 +299,8 @@ def write_anatomy(path: Path, n_images: int, *, n_val: int | None = None, seed: 
     return n_images + (n_val or 0)
 
 
-def _line(film: Film, anatomy: Anatomy, long_side: int) -> str:
-    """The line of one film, without a line feed."""
+def _line(film: PhantomFilm, anatomy: Anatomy, long_side: int) -> str:
+    """Return the line of one image, without a line feed."""
     size = [round(side * long_side) for side in film.size]
     regions = {
         SHOWN[name]: (contour * long_side).round(2).tolist()
@@ -312,7 +317,7 @@ def _write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 LABEL_READERS = {"bc4": 0.06, "bc6": 0.10, "bc8": 0.14}
-"""Name of a reader's table -> the share of labels that the reader gets wrong."""
+"""Name of a reader's table -> the proportion of labels that the reader gets wrong."""
 LABEL_PREVALENCE = (0.0, 0.45, 0.25, 0.45, 0.02, 0.13, 0.06, 0.03, 0.28, 0.02, 0.19, 0.01, 0.01, 0.4)
 
 
@@ -324,13 +329,13 @@ def write_chexpert_labels(
     long_side: int = 2828,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, int]:
-    """Write ``groundtruth.csv`` and a table per reader of `n_studies`, and ``valid.csv`` of two fifths as many.
+    """Write ``groundtruth.csv`` and a table per reader for `n_studies`, and ``valid.csv`` for two fifths as many.
 
     Parameters
     ----------
     out : new or empty folder
-    long_side : makes no difference here: there are no pictures
-    progress : called with (studies done, studies in all)
+    long_side : has no effect, because there are no images
+    progress : called with (studies done, all studies)
 
     Returns
     -------
@@ -347,12 +352,12 @@ def write_chexpert_labels(
     rng = np.random.default_rng(seed)
     n_valid = 2 * n_studies // 5
     test, valid = (_draw(rng, n) for n in (n_studies, n_valid))
-    first = max(64741, 64541 + n_valid)  # as in the source, whose 200 validation patients come before
+    first = max(64741, 64541 + n_valid)  # as in the source, whose 200 validation patients come first
     names = [f"CheXpert-v1.0/test/patient{first + i}/study1" for i in range(n_studies)]
     _write(out / "groundtruth.csv", ("Study",), ((name,) for name in names), test)
     for reader, share in LABEL_READERS.items():
-        said = _with_no_finding(test ^ (rng.random(test.shape) < share))
-        _write(out / f"{reader}.csv", ("Study",), ((name,) for name in names), said)
+        votes = _with_no_finding(test ^ (rng.random(test.shape) < share))
+        _write(out / f"{reader}.csv", ("Study",), ((name,) for name in names), votes)
     facts, rows = [], []
     for i in range(n_valid):
         sex, age = ("Female", "Male")[rng.integers(2)], str(rng.integers(18, 91))
@@ -371,7 +376,7 @@ def _draw(rng: np.random.Generator, n: int) -> BoolArray:
 
 
 def _with_no_finding(labels: BoolArray) -> BoolArray:
-    """With "No Finding" where there is none, but for support devices, which are none."""
+    """Add "No Finding" to studies without findings; support devices do not count as findings."""
     labels = labels.copy()
     labels[:, 0] = ~labels[:, 1:-1].any(axis=1)
     return labels
@@ -398,17 +403,17 @@ def write_counterfactuals(
     long_side: int = 2828,
     progress: Callable[[int, int], None] | None = None,
 ) -> int:
-    """Write the films without each of their findings.
+    """Write every image without each of its findings.
 
     Parameters
     ----------
     out : new or empty folder
-    n_images, n_val, seed, long_side : as given to `write_chexlocalize`
-    progress : called with (films done, films in all)
+    n_images, n_val, seed, long_side : as for `write_chexlocalize`
+    progress : called with (images done, all images)
 
     Returns
     -------
-    int, pictures written
+    int, number of images
 
     Raises
     ------
@@ -432,7 +437,7 @@ def write_counterfactuals(
     return n_written
 
 
-def _without(film: Film, finding: str, long_side: int) -> bytes:
+def _without(film: PhantomFilm, finding: str, long_side: int) -> bytes:
     size = round(film.size[0] * long_side), round(film.size[1] * long_side)
     anatomy, drawn = draw_film(film, without=hidden_with(finding))
     return jpeg_bytes(render(anatomy, drawn.shapes, film.rng(1), size))

@@ -1,8 +1,8 @@
 """Outputs of imaginary models of graded quality.
 
-A prediction is either informed (it starts from the ground truth) or a guess that knows nothing of the image. The share
-of informed ones grows with `quality`: 0 is chance, 1 near the human reader of paper 002. As real models do, a few
-answers are plainly wrong at any quality, and answers can be left out on request.
+A prediction is either informed (it starts from the reference) or a guess independent of the image. The proportion of
+informed ones grows with `quality`: 0 is chance, 1 near the human reader of paper 002. As with real models, a few
+answers are plainly wrong at any quality, and answers can be omitted on request.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from reveal_bench.phantom.curves import Points, blob
 from reveal_bench.phantom.readers import perturb
 
 INFORMED = 0.9
-"""Share of informed answers at quality 1."""
+"""Proportion of informed answers at quality 1."""
 WRONG = 0.02
-"""Share of answers that are a guess whatever the quality."""
+"""Proportion of answers that are guesses at any quality."""
 
 Kind = Literal["cell", "point", "mask", "all"]
 
@@ -42,16 +42,16 @@ def model_predictions(
     seed: int = 0,
     missing_rate: float = 0.0,
 ) -> list[LocalizationPrediction]:
-    """Predictions for every question of a manifest.
+    """Return predictions for every question of a manifest.
 
     Parameters
     ----------
     records : the references of the split
-    manifest : what is asked
+    manifest : the questions
     quality : in [0, 1]
-    kind : what is predicted; "all" gives cell, point, box and mask at once
-    seed : an answer depends on it and on its place in the manifest
-    missing_rate : share of questions left unanswered, in [0, 1]
+    kind : form of the predictions; "all" gives cell, point, box and mask at once
+    seed : an answer depends on it and on its position in the manifest
+    missing_rate : proportion of questions left unanswered, in [0, 1]
 
     Raises
     ------
@@ -59,13 +59,13 @@ def model_predictions(
         If an argument is out of range or an image of the manifest has no record.
     """
     if not (0 <= quality <= 1 and 0 <= missing_rate <= 1):
-        raise ValueError(f"`quality` and `missing_rate` must lie in [0, 1], got {quality} and {missing_rate}")
+        raise ValueError(f"`quality` and `missing_rate` must be in [0, 1], got {quality} and {missing_rate}")
     if kind not in ("cell", "point", "mask", "all"):
         raise ArgumentError("kind", "must be 'cell', 'point', 'mask' or 'all'", repr(kind))
     by_id = {record.image_id: record for record in records}
     unknown = [image_id for image_id in manifest.rows if image_id not in by_id]
     if unknown:
-        raise ArgumentError("records", f"must hold every image of the manifest, {unknown[0]!r} is missing")
+        raise ArgumentError("records", f"must have every image of the manifest, {unknown[0]!r} is missing")
     grid = Grid(manifest.grid)
     predictions = []
     for number, (image_id, finding) in enumerate(manifest.asked_pairs(), start=1):
@@ -85,10 +85,10 @@ def model_predictions(
 def study_predictions(
     studies: Iterable[StudyRecord], labels: Sequence[str], *, quality: float, seed: int = 0
 ) -> list[FindingsPrediction]:
-    """A probability of every label for every study, better than chance by `quality`.
+    """Return a probability of every label for every study, better than chance by `quality`.
 
-    On the scale of log odds, labels that are there lie 4 x `quality` above those that are not, both with a standard
-    deviation of 1: the AUROC is near Phi(4 x quality / sqrt 2), 0.5 at quality 0 and 0.92 at 0.5.
+    On the scale of log odds, present labels are 4 x `quality` above absent ones, both with a standard deviation of 1:
+    the AUROC is near Phi(4 x quality / sqrt 2), 0.5 at quality 0 and 0.92 at 0.5.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def study_predictions(
         If `quality` is outside [0, 1].
     """
     if not 0 <= quality <= 1:
-        raise ArgumentError("quality", "must lie in [0, 1]", quality)
+        raise ArgumentError("quality", "must be in [0, 1]", quality)
     predictions = []
     for number, study in enumerate(studies):
         rng = np.random.default_rng([seed, number])
@@ -109,7 +109,7 @@ def study_predictions(
 
 
 def _aim(reference: Annotation) -> tuple[float, float]:
-    """The point that a perfect model would name: deepest in the mask, or the middle of the box."""
+    """Return the point that a perfect model would name: the deepest in the mask, or the middle of the box."""
     if reference.rle is not None:
         deepest = pack_masks([reference.rle]).deepest_xy([0])[0]
         if deepest is not None:
@@ -160,7 +160,7 @@ def _mask(
     reference: Annotation | None,
     quality: float,
 ) -> tuple[Rle, tuple[float, float, float, float]]:
-    """The reference's contours, perturbed the more the lower the quality; a blob at `point` without a reference."""
+    """Return the reference's contours, more perturbed at lower quality; without a reference, a blob at `point`."""
     height, width = record.size
     contours: list[Points]
     if reference is not None and reference.polygons:

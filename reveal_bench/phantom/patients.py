@@ -1,6 +1,6 @@
-"""Who is in the synthetic world: studies, their films, and the findings that are present.
+"""Patients of the synthetic world: studies, their images, and the findings in them.
 
-Study j of a split depends on the seed, the split and j alone, so image k does not depend on how many are made.
+Study j of a split depends only on the seed, the split and j, so image k does not depend on the number of images.
 Prevalence, per image of the test set: paper 002, Extended Data Fig. 10.
 """
 
@@ -28,24 +28,24 @@ PREVALENCE = {
     "Pneumothorax": 10,
     "Support Devices": 314,
 }
-"""Images with the finding, of the 668 of the test set; 169 have none."""
+"""Images with the finding, among the 668 of the test set; 169 have none."""
 N_NORMAL = 169
 
 FIRST_PATIENT = {"val": 64541, "test": 64741}
 """The source numbers its 200 validation and 500 test patients without a gap; further validation patients get numbers
-that collide with nobody."""
+beyond both."""
 MANY_VAL, FURTHER_VAL = 200, 1_000_000
 FILMS = {"val": {1: 0.84, 2: 0.15, 3: 0.01}, "test": {1: 0.70, 2: 0.265, 3: 0.035}}
-"""Chance of one, two and three films per study: 234 films of 200 patients, 668 of 500."""
+"""Chance of one, two and three images per study: 234 images of 200 patients, 668 of 500."""
 LATERAL_CHANCE = 0.52
-"""Of a film after the first; with the above about 13 % of all films."""
+"""Chance for an image after the first; overall this gives about 13% of all images."""
 SIZES = ((0.8204, 1.0), (1.0, 0.8204), (1.0, 0.8325), (0.88, 1.0))
-"""(height, width) relative to the long side; 2320 x 2828 is the commonest."""
+"""(height, width) relative to the long side; 2320 x 2828 is the most common."""
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """One patient's only study."""
+    """The only study of one patient."""
 
     split: str
     index: int
@@ -56,14 +56,14 @@ class Study:
 
     @property
     def patient(self) -> str:
-        """Name of the patient, as the source numbers them."""
+        """Name of the patient, numbered as in the source."""
         number = FIRST_PATIENT[self.split] + self.index
         return f"patient{number + FURTHER_VAL if self.split == 'val' and self.index >= MANY_VAL else number}"
 
 
 @dataclass(frozen=True, slots=True)
-class Film:
-    """One picture of a study; `number` counts from 1."""
+class PhantomFilm:
+    """One image of a study; `number` counts from 1."""
 
     study: Study
     number: int
@@ -82,12 +82,12 @@ class Film:
         return f"view{self.number}_{'lateral' if self.view == 'LATERAL' else 'frontal'}"
 
     def rng(self, purpose: int) -> np.random.Generator:
-        """Random numbers of one purpose: 0 anatomy and findings, 1 pixels, 2 reader."""
+        """Return the random numbers of one purpose: 0 anatomy and findings, 1 pixels, 2 reader."""
         return np.random.default_rng([*self.seed, purpose])
 
 
-def films(split: str, *, seed: int) -> Iterator[Film]:
-    """The films of a split, without end."""
+def films(split: str, *, seed: int) -> Iterator[PhantomFilm]:
+    """Yield the images of a split, without end."""
     index = 0
     while True:
         key = (seed, sorted(FIRST_PATIENT).index(split), index)
@@ -100,12 +100,12 @@ def films(split: str, *, seed: int) -> Iterator[Film]:
             view = "LATERAL" if number > 1 and rng.random() < LATERAL_CHANCE else first
             chances = (0.62, 0.16, 0.1, 0.12) if view == "AP" else (0.08, 0.6, 0.27, 0.05)
             size = choose(rng, dict(zip(SIZES, chances, strict=True))) if view != "LATERAL" else SIZES[1]
-            yield Film(study, number, view, size, (*key, number))
+            yield PhantomFilm(study, number, view, size, (*key, number))
         index += 1
 
 
-def draw_film(film: Film, *, without: frozenset[str] = frozenset()) -> tuple[Anatomy, Drawn]:
-    """The patient's body and the findings in it; those in `without` are not drawn, and all else is as with them."""
+def draw_film(film: PhantomFilm, *, without: frozenset[str] = frozenset()) -> tuple[Anatomy, Drawn]:
+    """Return the patient's body and its findings; those in `without` are not drawn, without changing anything else."""
     rng = film.rng(0)
     findings = film.study.findings
     heart = rng.uniform(1.22, 1.5) if "Cardiomegaly" in findings else 1.0
@@ -122,7 +122,7 @@ def draw_film(film: Film, *, without: frozenset[str] = frozenset()) -> tuple[Ana
 
 
 def _sample_findings(rng: np.random.Generator) -> frozenset[str]:
-    """Findings of a study, with the paper's prevalence and CheXpert's hierarchy.
+    """Draw the findings of a study, with the paper's prevalence and CheXpert's hierarchy.
 
     Cardiomegaly implies Enlarged Cardiomediastinum; a named opacity implies Airspace Opacity.
     """
@@ -134,18 +134,18 @@ def _sample_findings(rng: np.random.Generator) -> frozenset[str]:
     if rng.random() >= abnormal:
         return frozenset()
     while True:
-        # redrawing the empty sets, about one in twenty, raises every chance by that much: divided out
-        found = set()
+        # redrawing empty sets, about one in twenty, raises every chance by that much: divide it out
+        findings = set()
         whole = abnormal / 0.955
-        found |= {name for name in ("Support Devices", "Pleural Effusion", "Pneumothorax") if chance(name, whole)}
+        findings |= {name for name in ("Support Devices", "Pleural Effusion", "Pneumothorax") if chance(name, whole)}
         if chance("Enlarged Cardiomediastinum", whole):
-            found.add("Enlarged Cardiomediastinum")
+            findings.add("Enlarged Cardiomediastinum")
             if rng.random() < PREVALENCE["Cardiomegaly"] / PREVALENCE["Enlarged Cardiomediastinum"]:
-                found.add("Cardiomegaly")
+                findings.add("Cardiomegaly")
         if chance("Airspace Opacity", whole):
-            found.add("Airspace Opacity")
+            findings.add("Airspace Opacity")
             for name in ("Atelectasis", "Edema", "Consolidation", "Lung Lesion"):
                 if rng.random() < PREVALENCE[name] / PREVALENCE["Airspace Opacity"]:
-                    found.add(name)
-        if found:
-            return frozenset(found)
+                    findings.add(name)
+        if findings:
+            return frozenset(findings)

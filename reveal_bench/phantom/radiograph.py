@@ -1,7 +1,7 @@
-"""Anatomy and findings -> grey values.
+"""Render anatomy and findings as grey values.
 
-A film is drawn as a map of attenuation at a base size (long side at most 448 pixels) by adding blurred shapes, then
-brought to the picture's size, and grain is added there. White is dense, as on a film. Values are 8 bit.
+An image is drawn as a map of attenuation at a base size (long side at most 448 pixels) by adding blurred shapes, then
+resized to its final size, where grain is added. White is dense, as on film. Values are 8 bit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFilter
 
 from reveal_bench.phantom.anatomy import Anatomy
-from reveal_bench.phantom.curves import Points, Shape
+from reveal_bench.phantom.curves import DensityShape, Points
 
 BASE_SIDE = 448
 """Long side at which soft shapes are drawn, in pixels."""
@@ -36,7 +36,7 @@ class _Canvas:
         return self.fills([(contour, 1.0)], blur)
 
     def fills(self, contours: list[tuple[Points, float]], blur: float) -> Float:
-        """Contours with their values in [0, 1]; a later one covers an earlier one."""
+        """Return contours with their values in [0, 1]; a later one covers an earlier one."""
         if not contours:
             return np.zeros(self.size[::-1], np.float32)
         image = Image.new("L", self.size)
@@ -46,7 +46,7 @@ class _Canvas:
         return self._soft(image, blur)
 
     def lines(self, lines: list[tuple[Points, float]], blur: float, *, hollow: float = 0.0) -> Float:
-        """Lines of some width; `hollow` darkens their middle, as of a bone with a bright cortex."""
+        """Return lines of some width; `hollow` darkens their middle, like a bone with a bright cortex."""
         image = Image.new("L", self.size)
         draw = ImageDraw.Draw(image)
         for factor, value in ((1.0, 255), (0.6, round(255 * (1 - hollow)))):
@@ -58,7 +58,7 @@ class _Canvas:
         return self._soft(image, blur)
 
     def _soft(self, image: Image.Image, blur: float) -> Float:
-        """Grey values in [0, 1]; only what the blur can reach is blurred, the rest stays black."""
+        """Return grey values in [0, 1]; only the range of the blur is processed, the rest stays black."""
         soft = np.zeros(self.size[::-1], np.float32)
         drawn = image.getbbox()
         if drawn is None:
@@ -68,23 +68,23 @@ class _Canvas:
         left, top = max(drawn[0] - reach, 0), max(drawn[1] - reach, 0)
         part = image.crop((left, top, min(drawn[2] + reach, image.width), min(drawn[3] + reach, image.height)))
         if blur > 0:
-            # three box blurs make a Gaussian; for narrow edges one does, in a third of the time
+            # three box blurs approximate a Gaussian; for narrow edges one is enough, in a third of the time
             part = part.filter(ImageFilter.BoxBlur(1.5 * pixels) if pixels < 2.5 else ImageFilter.GaussianBlur(pixels))
         soft[top : top + part.height, left : left + part.width] = np.asarray(part, np.float32) / np.float32(255)
         return soft
 
 
 def render(
-    anatomy: Anatomy, shapes: list[Shape], rng: np.random.Generator, size: tuple[int, int]
+    anatomy: Anatomy, shapes: list[DensityShape], rng: np.random.Generator, size: tuple[int, int]
 ) -> npt.NDArray[np.uint8]:
-    """Grey values of a film.
+    """Return the grey values of an image.
 
     Parameters
     ----------
     anatomy : contours of the patient
     shapes : findings and devices to draw
-    rng : of vessels, grain and exposure
-    size : (height, width) of the picture in pixels
+    rng : source of vessels, grain and exposure
+    size : (height, width) of the image in pixels
 
     Returns
     -------
@@ -106,13 +106,13 @@ def render(
 
 
 def jpeg_bytes(grey: npt.NDArray[np.uint8], *, quality: int = 90) -> bytes:
-    """Grey values as a JPEG file."""
+    """Return grey values as a JPEG file."""
     buffer = io.BytesIO()
     Image.fromarray(grey).save(buffer, "JPEG", quality=quality)
     return buffer.getvalue()
 
 
-def _film(anatomy: Anatomy, shapes: list[Shape], canvas: _Canvas, rng: np.random.Generator) -> Float:
+def _film(anatomy: Anatomy, shapes: list[DensityShape], canvas: _Canvas, rng: np.random.Generator) -> Float:
     c = anatomy.contours
     body = canvas.fill(c["body"], 0.010)
     lungs = canvas.fills([(contour, 1.0) for contour in anatomy.lungs.values()], 0.006)
@@ -132,7 +132,7 @@ def _film(anatomy: Anatomy, shapes: list[Shape], canvas: _Canvas, rng: np.random
     film += 0.08 * canvas.fills([(contour, 1.0) for name, contour in c.items() if name.startswith("breast")], 0.02)
     airless = canvas.fills([(shape.contour, 1.0) for shape in shapes if shape.density < 0], 0.004)
     film += lungs * (1 - airless) * (1 - 0.7 * middle) * _vessels(anatomy, canvas, rng) + 0.025 * clouds * body
-    airy = 0.25 + 0.75 * lungs * (1 - middle)  # what is dense already gains little
+    airy = 0.25 + 0.75 * lungs * (1 - middle)  # dense regions gain little
     for shape in shapes:
         texture = airy * (1 + 0.22 * clouds[::-1]) if shape.density > 0 else 1.0
         film += np.float32(shape.density) * canvas.fill(shape.contour, shape.blur) * texture
@@ -142,7 +142,7 @@ def _film(anatomy: Anatomy, shapes: list[Shape], canvas: _Canvas, rng: np.random
 
 
 def _spine(anatomy: Anatomy, canvas: _Canvas) -> Float:
-    """The column: a band with paler gaps between the vertebrae."""
+    """Return the spine: a band with paler gaps between the vertebrae."""
     line, width = anatomy.lines["spine"][0]
     band = canvas.lines([(line, width)], 0.004)
     steps = np.linspace(0, len(line) - 1, 26)
@@ -162,7 +162,7 @@ def _spine(anatomy: Anatomy, canvas: _Canvas) -> Float:
 
 
 def _vessels(anatomy: Anatomy, canvas: _Canvas, rng: np.random.Generator) -> Float:
-    """Pulmonary vessels: branches from the hila, thinner and fainter outwards."""
+    """Return pulmonary vessels: branches from the hila, thinner and fainter outwards."""
     hila = [(-0.17, 0.42), (0.19, 0.40)] if not anatomy.is_lateral else [(0.1, 0.42), (0.05, 0.45)]
     thick: list[tuple[Points, float]] = []
     thin: list[tuple[Points, float]] = []
@@ -196,7 +196,7 @@ def _turned(angle: float) -> Points:
 
 
 def _clouds(canvas: _Canvas, rng: np.random.Generator) -> Float:
-    """Smooth random texture of mean about 0 and size about 1."""
+    """Return a smooth random texture of mean about 0 and size about 1."""
     width, height = canvas.size
     total = np.zeros((height, width), np.float32)
     for cells, weight in ((9, 0.6), (28, 0.45)):
@@ -205,8 +205,8 @@ def _clouds(canvas: _Canvas, rng: np.random.Generator) -> Float:
     return total
 
 
-def _add_sharp(film: Float, shapes: list[Shape], side: int) -> None:
-    """Devices: drawn at the picture's own size, within their box only."""
+def _add_sharp(film: Float, shapes: list[DensityShape], side: int) -> None:
+    """Draw devices at the image's own size, only within their box."""
     height, width = film.shape
     for shape in shapes:
         points = shape.contour * side

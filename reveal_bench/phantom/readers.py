@@ -1,8 +1,8 @@
-"""A second reader: contours and points that differ from the ground truth by a known amount.
+"""A second reader: contours and points that differ from the reference by a known amount.
 
 :data:`MASK_IOU` and :data:`POINT_HIT` are the human benchmark of paper 002 (Extended Data Figs. 5 and 6). A reader's
-contours are perturbed as much as brings their mean IoU near the first, and a reader's point lies in the ground truth
-with the probability of the second.
+contours are perturbed until their mean IoU is near the first, and a reader's point is in the reference with the
+probability of the second.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _IOU = (1.0, 0.88, 0.78, 0.65, 0.54, 0.40, 0.30, 0.17, 0.11, 0.05)
 def perturb(rng: np.random.Generator, contour: Points, magnitude: float) -> Points:
     """Shift, grow or shrink, and dent a contour.
 
-    Everything is relative to the contour's half width (twice its area by its perimeter), so a thin strip is disturbed
-    as much, for its width, as a round blob.
+    Everything is relative to the contour's half width (twice its area divided by its perimeter), so that a thin strip
+    is disturbed as much, relative to its width, as a round blob.
     """
     edges = np.linalg.norm(np.roll(contour, -1, axis=0) - contour, axis=1)
     half = 2 * area(contour) / max(float(edges.sum()), 1e-9)
@@ -66,7 +66,7 @@ def perturb(rng: np.random.Generator, contour: Points, magnitude: float) -> Poin
 
 
 def reader_contours(rng: np.random.Generator, contours: Sequence[Points], finding: str) -> list[Points]:
-    """The contours that the reader draws for a finding; of several, one may be overlooked."""
+    """Return the contours that the reader draws for a finding; if there are several, one may be overlooked."""
     magnitude = float(np.interp(MASK_IOU[finding], _IOU[::-1], _MAGNITUDE[::-1]))
     kept = [contour for contour in contours if len(contours) == 1 or rng.random() > 0.08]
     return [perturb(rng, contour, magnitude) for contour in kept or contours[:1]]
@@ -75,14 +75,14 @@ def reader_contours(rng: np.random.Generator, contours: Sequence[Points], findin
 def reader_point(
     rng: np.random.Generator, contours: Sequence[Points], finding: str, *, size: tuple[float, float]
 ) -> tuple[float, float]:
-    """The reader's most representative point, inside the contours with probability ``POINT_HIT[finding]``."""
+    """Return the reader's most representative point, inside the contours with probability ``POINT_HIT[finding]``."""
     if rng.random() < POINT_HIT[finding]:
         return interior_point(rng, max(contours, key=area))
     return _outside_point(rng, contours, size)
 
 
 def interior_point(rng: np.random.Generator, contour: Points) -> tuple[float, float]:
-    """A point well inside a contour."""
+    """Return a point well inside a contour."""
     low, high = contour.min(axis=0), contour.max(axis=0)
     half = len(contour) // 2
     across = (contour[:half] + contour[::-1][:half]) / 2  # middles of a strip
@@ -99,7 +99,7 @@ def interior_point(rng: np.random.Generator, contour: Points) -> tuple[float, fl
 def _outside_point(
     rng: np.random.Generator, contours: Sequence[Points], size: tuple[float, float]
 ) -> tuple[float, float]:
-    """A point near the contours but in none of them; (height, width) of the picture bounds it."""
+    """Return a point near the contours but in none of them; (height, width) of the image bounds it."""
     every = np.concatenate(list(contours))
     middle, spread = every.mean(axis=0), np.maximum(np.ptp(every, axis=0), 0.05)
     for reach in (0.6, 0.8, 1.0, 1.5, 2.0):
@@ -112,5 +112,5 @@ def _outside_point(
 
 
 def _holds(contour: Points, point: Points) -> bool:
-    """Whether a point lies in a contour or very near one of its corners."""
+    """Return True if a point is in a contour or very near one of its corners."""
     return bool(is_inside(point[None], contour)[0] or np.linalg.norm(contour - point, axis=1).min() < 0.006)

@@ -1,12 +1,12 @@
-"""Free-text reports of synthetic studies, for what reads labels out of prose.
+"""Free-text reports of synthetic studies, for extracting labels from prose.
 
-Every label of a study is said to be present, once in the findings and mostly again in the impression; some of the
-other labels are denied, told to have resolved, or asked for in the indication, and most are not mentioned. Wording,
-order, headings and layout vary. The sides are those that were drawn.
+Every label of a study is asserted once in the findings and usually again in the impression; some of the other labels
+are denied, resolved, or asked about in the indication, and most are not mentioned. Wording, order, headings and layout
+vary. The sides are those drawn.
 
-All sentences were written for this project; none is from a report. Per label they say how it is described, how it is
-named in the impression, how it is denied, and how it is told to be gone. ``{side}`` is "right", "left" or "bilateral";
-``{size}`` an adjective of amount; sentences that would sound wrong for one of the sides are under another key.
+All sentences were written for this project; none is from a report. They describe each label, name it in the impression,
+deny it, and report that it has resolved. ``{side}`` is "right", "left" or "bilateral"; ``{size}`` an adjective of
+amount; sentences that would sound wrong for one of the sides are under another key.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ INDICATIONS = (
     "Altered mental status.",
     "Preoperative.",
 )
-"""Some ask for what is not there, or tell of what was: neither is a finding of the film."""
+"""Some ask about absent findings, or mention past ones: neither is a finding of the image."""
 
 BESIDES = (
     "A calcified granuloma in the {side} upper zone is unchanged and benign.",
@@ -203,7 +203,7 @@ BESIDES = (
     "The bones are osteopenic.",
     "Surgical clips project over the {side} axilla.",
 )
-"""True of any film and none of the labels; a granuloma is not a nodule here, as paper 004 has it (Box 3)."""
+"""True of any image and none of the labels; a granuloma is not a nodule here, as in paper 004 (Box 3)."""
 
 DEVICES = (
     "Lines and tubes are in standard position.",
@@ -216,21 +216,21 @@ DEVICES = (
 SIZES = ("small", "moderate", "large")
 SIZES_OF = {"Cardiomegaly": ("mild", "moderate", "marked"), "Airspace opacity": ("mild", "moderate", "extensive")}
 DENIED, GONE = 0.45, 0.06
-"""Chance that a label that is absent is denied, or told to be gone."""
+"""Chance that an absent label is denied, or reported as resolved."""
 
 
 def write_report(study: RevealStudy, sides: Mapping[str, str], *, has_devices: bool) -> str:
-    """The report of a study.
+    """Return the report of a study.
 
     Parameters
     ----------
     sides : dict from every label of the study to "right", "left" or "bilateral"
-    has_devices : whether tubes or lines are on the film
+    has_devices : whether the image shows tubes or lines
 
     Returns
     -------
     str
-        Several paragraphs that end in one line feed.
+        Several paragraphs ending in one line feed.
     """
     rng = study.rng(50)
     present = [label for label in REVEAL_LABELS if label in study.labels]
@@ -253,7 +253,7 @@ def _said(rng: np.random.Generator, phrases: Phrases, side: str, size: str) -> s
 
 
 def _denials(rng: np.random.Generator, present: set[str]) -> list[str]:
-    """Sentences about labels that are absent."""
+    """Return sentences about absent labels."""
     denied, sentences = [], []
     for label in REVEAL_LABELS:
         if label in present:

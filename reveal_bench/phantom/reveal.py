@@ -1,22 +1,21 @@
-"""Writes the synthetic REVEAL world: DICOM files with realistic headers, labels, votes and reports.
+"""Write the synthetic REVEAL world: DICOM files with realistic headers, labels, votes and reports.
 
-The source's own layout is not public; ``layout="dicom"`` is a plain tree of DICOM files beside one table of labels, as
-such sets usually come, ``layout="midrc"`` that of the Medical Imaging and Data Resource Center. Everything is
+The source's own layout is not public; ``layout="dicom"`` is a plain tree of DICOM files with one table of labels, the
+usual form of such datasets, ``layout="midrc"`` that of the Medical Imaging and Data Resource Center. Everything is
 synthetic, and ``SYNTHETIC.txt`` says so. ::
 
-    labels.csv  mapping.yaml    what the source reads: one row per study, and what its columns mean
-    images/...                  DICOM files; folder names say nothing about studies
+    labels.csv  mapping.yaml    input of the source: one row per study, and the meaning of its columns
+    images/...                  DICOM files; folder names do not identify studies
     reports/<study uid>.txt     reports in prose; reports.csv has them with the true labels
     votes.csv                   three readers per study on the suggested labels
-    truth.jsonl                 what was drawn: labels, sides, how every film is stored
+    truth.jsonl                 the truth: labels, sides, how every image is stored
 
-With ``traps`` some films are stored in ways that are rare (:data:`RARE`), some studies come with files that are no
-further films (:data:`EXTRA_FILES`), one in seven lies in a folder with others, and
-files that are not DICOM lie among them.
+With ``traps`` some images are stored in rare ways (:data:`RARE`), some studies come with files that are no further
+images (:data:`EXTRA_FILES`), one in seven is in a folder with others, and there are files that are not DICOM.
 
 The layout of MIDRC: ``<case>/<study uid>/<series uid>.zip``, in older releases ``.../<series uid>/<sop uid>.dcm``; a
 manifest in JSON; one table per node of the data model, tab separated, required columns with a leading ``*``, arrays as
-Python literals, ages above 89 as a flag; mRALE scores in a CSV. As in the real thing nothing of it says which of the
+Python literals, ages above 89 as a flag; mRALE scores in a CSV. As in the real download, none of this says which of the
 twelve labels a study has: ``labels.csv`` does.
 
 Tables are written study by study. ``labels.csv`` spells labels as the paper does, in more than one way.
@@ -50,7 +49,7 @@ from reveal_bench.phantom.reports import write_report
 from reveal_bench.phantom.reveal_findings import DEVICES, draw_reveal_film, sides
 from reveal_bench.phantom.reveal_pixels import draw_storage, stored_values
 from reveal_bench.phantom.reveal_studies import RevealImage, RevealStudy, Stage, studies
-from reveal_bench.phantom.votes import Votes, draw_votes
+from reveal_bench.phantom.votes import SimulatedVotes, draw_votes
 
 PROJECT = "Synthetic-R0"
 _CAPITAL = {"F": "Female", "M": "Male", "unknown": "Not Reported"}
@@ -70,7 +69,7 @@ SERIES = (
 
 
 class MidrcLayout:
-    """Writes films below `root` in MIDRC's layout; every fifth study in its older form, without archives."""
+    """Writes images below `root` in MIDRC's layout; every fifth study in its older form, without archives."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -87,14 +86,14 @@ class MidrcLayout:
         self._last_patient = self._last_study = -1
 
     def place(self, study: RevealStudy, image: RevealImage) -> Path:
-        """Where a film is to be written; its folder exists."""
+        """Return the path for an image; its folder exists."""
         series = study.uid("series", image.number)
         path = self.root / study.case_id / study.study_uid / series / f"{study.uid('image', image.number)}.dcm"
         path.parent.mkdir(parents=True)
         return path
 
     def add(self, study: RevealStudy, attributes: Mapping[str, Any], file: Path) -> str:
-        """Put a film into the archive of its series, and into manifest and tables; its path in the download."""
+        """Move an image into the archive of its series, and into manifest and tables; return its path."""
         self._add_study(study)
         if study.index % 5 != 4:
             file, inner = file.parent.parent / f"{file.parent.name}.zip", file
@@ -107,7 +106,7 @@ class MidrcLayout:
         name = file.relative_to(self.root).as_posix()
         md5 = hashlib.md5(file.read_bytes(), usedforsecurity=False).hexdigest()
         entry: dict[str, Any] = {"object_id": f"dg.SYN/{study.uid('object', name)}"}
-        if study.index % 3:  # an entry needs nothing but its object
+        if study.index % 3:  # an entry needs only its object
             entry |= {"md5sum": md5, "file_name": name, "file_size": file.stat().st_size}
         self._manifest.write(self._separator + json.dumps(entry))
         self._separator = ",\n"
@@ -128,7 +127,7 @@ class MidrcLayout:
             file.close()
 
     def _add_study(self, study: RevealStudy) -> None:
-        """Rows of the study and, the first time, of its patient."""
+        """Add the rows of the study and, the first time, of its patient."""
         is_old = "Yes" if study.age is not None and study.age > 89 else "No"
         age = "" if study.age is None else str(min(study.age, 89))
         if study.patient != self._last_patient:
@@ -213,13 +212,13 @@ class Tables:
     def add(
         self,
         study: RevealStudy,
-        votes: Votes,
+        votes: SimulatedVotes,
         sides: Mapping[str, str],
         images: Sequence[Mapping[str, Any]],
         *,
         has_devices: bool,
     ) -> None:
-        """Everything that is written down about a study."""
+        """Write everything about a study into the tables."""
         self._labels.writerow(self._label_row(study, votes))
         for vote in votes.votes:
             labels = "" if vote.labels is None else _joined(vote.labels)
@@ -244,7 +243,7 @@ class Tables:
         }
         self._truth.write(json.dumps(truth) + "\n")
 
-    def _label_row(self, study: RevealStudy, votes: Votes) -> list[str]:
+    def _label_row(self, study: RevealStudy, votes: SimulatedVotes) -> list[str]:
         labels = [
             SPELLINGS.get(label, label) if (study.index + i) % 3 else label for i, label in enumerate(votes.suggested)
         ]
@@ -270,7 +269,7 @@ def _text(value: str) -> str:
 
 
 def _age_group(age: int | None) -> str:
-    """In the bands of paper 004, Table 1."""
+    """Return the age band of paper 004, Table 1."""
     if age is None:
         return "Unknown"
     return "80+" if age >= 80 else f"{age // 10 * 10}-{age // 10 * 10 + 9}"
@@ -292,7 +291,7 @@ RARE: dict[int, dict[str, str]] = {
     13: {"syntax": "rle"},
     14: {"syntax": "jpegls-lossless", "bits": "15"},
 }  # fmt: skip
-"""Index of a study -> how its films are stored, in names and values of `SHARES`; and their transfer syntax and meta."""
+"""Index of a study -> storage of its images, in names and values of `SHARES`; and their transfer syntax and meta."""
 
 EXTRA_FILES = {
     8: "a secondary capture",
@@ -300,7 +299,7 @@ EXTRA_FILES = {
     10: "the same file again",
     11: "a derived secondary picture",
 }
-"""Index of a study, modulo :data:`EVERY` -> file that comes with it and is not a further film."""
+"""Index of a study, modulo :data:`EVERY` -> file that comes with it and is not a further image."""
 EVERY = 25
 EXTRA = 9
 """Number of the extra file among the images of its study."""
@@ -310,10 +309,10 @@ DX_FOR_PROCESSING = "1.2.840.10008.5.1.4.1.1.1.1.1"
 
 
 def write_extra_file(study: RevealStudy, first: Path, layout: Layout) -> int:
-    """Write the extra file of a study, if it has one; how many were written."""
+    """Write the extra file of a study, if it has one; return the number of files."""
     kind = EXTRA_FILES.get(study.index % EVERY)
     if kind is None or (kind == "the same file again" and not first.exists()):
-        return 0  # a film that went into an archive lies there once
+        return 0  # an image in an archive is there only once
     image = RevealImage(EXTRA, study.images[0].view, study.images[0].size)
     path = layout.place(study, image)
     if kind == "the same file again":
@@ -354,7 +353,7 @@ def _write_small_picture(study: RevealStudy, image: RevealImage, path: Path, kin
 
 
 def write_unrelated_files(root: Path) -> None:
-    """What else is in a folder that people and programs have used."""
+    """Write other files of a folder that people and programs have used."""
     (root / "Thumbs.db").write_bytes(b"\xd0\xcf\x11\xe0" + bytes(60))
     (root / ".DS_Store").write_bytes(bytes(8))
     (root / "readme.txt").write_text("Films in any order; see labels.csv.\n", encoding="utf-8")
@@ -383,16 +382,16 @@ Body = tuple[Anatomy, Drawn]
 
 
 class Layout(Protocol):
-    """Where the files of a download lie."""
+    """The layout of a download's files."""
 
     def place(self, study: RevealStudy, image: RevealImage) -> Path:
-        """Where a film is to be written; its folder exists."""
+        """Return the path for an image; its folder exists."""
 
     def add(self, study: RevealStudy, attributes: Mapping[str, Any], file: Path) -> str:
-        """Take up a film that was written; its path relative to the download."""
+        """Register an image that was written; return its path relative to the download."""
 
     def finish(self) -> None:
-        """Complete what lists the files."""
+        """Complete the lists of files."""
 
 
 def write_reveal(
@@ -406,22 +405,22 @@ def write_reveal(
     traps: bool = True,
     progress: Progress | None = None,
 ) -> dict[str, int]:
-    """Write a synthetic REVEAL-CXR download; studies stream, so any number of them needs the same memory.
+    """Write a synthetic REVEAL-CXR download; studies are streamed, so memory does not depend on their number.
 
     Parameters
     ----------
     out : new or empty folder
-    n_studies : the release has 100; the pool it was chosen from had 13,735
+    n_studies : the release has 100; the pool it was selected from had 13,735
     seed : same seed, same bytes; study k does not depend on `n_studies`
-    long_side : long side of the films in pixels; 3056 is that of the commonest real ones
+    long_side : long side of the images in pixels; 3056 is that of the most common real ones
     layout : "dicom", or "midrc" for zip archives per series, a manifest and tables per node
-    stage : "benchmark" for what is released, "pool" for what it is chosen from; see :mod:`.reveal_studies`
-    traps : also write what makes real downloads awkward
-    progress : called with (studies done, studies in all)
+    stage : "benchmark" for the released studies, "pool" for those to select from; see :mod:`.reveal_studies`
+    traps : also write the difficulties of real downloads
+    progress : called with (studies done, all studies)
 
     Returns
     -------
-    dict with the number of studies, films, and files that are no further films
+    dict with the number of studies, images, and files that are no further images
 
     Raises
     ------
@@ -454,27 +453,27 @@ def write_reveal(
 
 
 def write_midrc(out: Path, n_studies: int = 100, **options: Any) -> dict[str, int]:
-    """:func:`write_reveal` in the layout of MIDRC: zip archives per series, a manifest, and tables per node."""
+    """Do :func:`write_reveal` in the layout of MIDRC: zip archives per series, a manifest, and tables per node."""
     return write_reveal(out, n_studies, layout="midrc", **options)
 
 
 def reveal_film(
     study: RevealStudy, image: RevealImage, long_side: int, *, body: Body | None = None
 ) -> npt.NDArray[np.uint8]:
-    """Grey levels of a film, as every viewer should show it; `body` is what is drawn, if it is known already."""
+    """Return the grey levels of an image, as every viewer should show it; `body` is the drawing, if known already."""
     anatomy, drawn = body or draw_reveal_film(study, image)
     size = round(image.size[0] * long_side), round(image.size[1] * long_side)
     return render(anatomy, drawn.shapes, study.rng(20, image.number), size)
 
 
 class TreeLayout:
-    """A tree of DICOM files whose folders tell nothing."""
+    """A tree of DICOM files whose folders do not identify studies."""
 
     def __init__(self, root: Path, *, traps: bool) -> None:
         self.root, self.traps = root, traps
 
     def place(self, study: RevealStudy, image: RevealImage) -> Path:
-        """Where a film is to be written; its folder exists."""
+        """Return the path for an image; its folder exists."""
         if self.traps and study.index % 7 == 3:  # one folder for many studies, files without a suffix
             path = self.root / "images" / "loose" / f"IM{study.index:06d}{image.number}"
         else:
@@ -484,11 +483,11 @@ class TreeLayout:
         return path
 
     def add(self, study: RevealStudy, attributes: Mapping[str, Any], file: Path) -> str:
-        """The film's path relative to the download."""
+        """Return the image's path relative to the download."""
         return file.relative_to(self.root).as_posix()
 
     def finish(self) -> None:
-        """Nothing lists the files."""
+        """Do nothing, because no file lists the files."""
 
 
 def _check(n_studies: int, long_side: int, layout: str, stage: str) -> None:
@@ -502,7 +501,7 @@ def _check(n_studies: int, long_side: int, layout: str, stage: str) -> None:
 def _write_film(
     study: RevealStudy, image: RevealImage, body: Body, layout: Layout, long_side: int, *, traps: bool
 ) -> dict[str, Any]:
-    """Write one film; what was done."""
+    """Write one image; return its facts."""
     from reveal_bench.dicom import write_dicom
 
     rng = study.rng(31, image.number)
@@ -537,6 +536,6 @@ def _write_film(
 def _add_to_tables(
     tables: Tables, study: RevealStudy, anatomy: Anatomy, drawn: Drawn, facts: list[dict[str, Any]]
 ) -> None:
-    found = {label: sides(anatomy, drawn.contours[label]) for label in study.labels}
+    sides_of = {label: sides(anatomy, drawn.contours[label]) for label in study.labels}
     images = [{name: value for name, value in fact.items() if name != "path"} for fact in facts]
-    tables.add(study, draw_votes(study), found, images, has_devices=DEVICES in drawn.contours)
+    tables.add(study, draw_votes(study), sides_of, images, has_devices=DEVICES in drawn.contours)

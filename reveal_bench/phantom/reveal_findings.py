@@ -1,10 +1,10 @@
 """The twelve labels of REVEAL-CXR in a synthetic patient: contours, shapes, and the body they change.
 
-Five labels are drawn by :mod:`reveal_bench.phantom.findings_drawn`; here are the others. Units and frames are those of
-:mod:`reveal_bench.phantom.anatomy`: contours in the picture (long side = 1), places in the local frame of the thorax,
-whose half width of 1 stands for about 15 cm, so that a nodule of 3 cm has a radius of 0.1.
+:mod:`reveal_bench.phantom.findings_drawn` draws five labels; here are the others. Units and frames are those of
+:mod:`reveal_bench.phantom.anatomy`: contours in the image (long side = 1), positions in the local frame of the thorax,
+whose half width of 1 represents about 15 cm, so a nodule of 3 cm has a radius of 0.1.
 
-Every frontal film of a study shows the same patient with the same findings; so does every lateral.
+Every frontal image of a study shows the same patient with the same findings; so does every lateral.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from reveal_bench.findings import REVEAL_LABELS, canonical_finding
 from reveal_bench.phantom.anatomy import Anatomy, draw_anatomy
-from reveal_bench.phantom.curves import Points, Shape, blob, closed_curve, is_inside, strip
+from reveal_bench.phantom.curves import DensityShape, Points, blob, closed_curve, is_inside, strip
 from reveal_bench.phantom.findings_drawn import Drawn, draw_findings
 from reveal_bench.phantom.reveal_studies import RevealImage, RevealStudy
 
@@ -27,7 +27,7 @@ NODULE_RADIUS, MASS_RADIUS = (0.045, 0.09), (0.13, 0.21)
 
 DEVICES = "Support Devices"
 DEVICE_CHANCE = 0.55
-"""Of tubes and lines in patients at the bedside: no label, but part of most such films."""
+"""Chance of tubes and lines in patients at the bedside: no label, but part of most such images."""
 
 _ELSEWHERE = {
     "Airspace Opacity": "Airspace opacity",
@@ -39,7 +39,7 @@ _ELSEWHERE = {
 
 
 def draw_reveal_film(study: RevealStudy, image: RevealImage) -> tuple[Anatomy, Drawn]:
-    """The patient's body in one projection, and what is in it; `contours` of the result are by label.
+    """Return the patient's body in one projection, and the drawing; `contours` of the result are by label.
 
     "Support Devices" is a further key of the contours if there are tubes or lines.
     """
@@ -54,9 +54,9 @@ def draw_reveal_film(study: RevealStudy, image: RevealImage) -> tuple[Anatomy, D
     at_bedside = study.patient_class != "outpatient"
     if at_bedside and study.rng(FRONTAL, 1).random() < DEVICE_CHANCE:
         present.add(DEVICES)
-    found = draw_findings(rng, anatomy, present)
-    drawn = Drawn(shapes=list(found.shapes))
-    for name, contours in found.contours.items():
+    drawing = draw_findings(rng, anatomy, present)
+    drawn = Drawn(shapes=list(drawing.shapes))
+    for name, contours in drawing.contours.items():
         drawn.contours[canonical_finding(name, REVEAL_LABELS) or name] = contours
     for label, draw in _DRAW.items():
         if label in labels:
@@ -65,13 +65,13 @@ def draw_reveal_film(study: RevealStudy, image: RevealImage) -> tuple[Anatomy, D
 
 
 def sides(anatomy: Anatomy, contours: list[Points]) -> str:
-    """Where the patient has a finding: "right", "left" or "bilateral"; of a frontal film."""
-    found = {"left" if contour[:, 0].mean() > anatomy.centre[0] else "right" for contour in contours}
-    return found.pop() if len(found) == 1 else "bilateral"
+    """Return the side of a finding in the patient: "right", "left" or "bilateral"; for a frontal image."""
+    names = {"left" if contour[:, 0].mean() > anatomy.centre[0] else "right" for contour in contours}
+    return names.pop() if len(names) == 1 else "bilateral"
 
 
 def _hyperinflate(anatomy: Anatomy, *, slim: float) -> None:
-    """COPD: long lungs, flat and low diaphragms, a slim heart that hangs down."""
+    """Change the body for COPD: long lungs, flat and low diaphragms, a slim heart that hangs down."""
     floor = 0.99 if not anatomy.is_lateral else 0.97
     for name, lung in anatomy.local_lungs.items():
         x, y = lung[:, 0], lung[:, 1]
@@ -89,17 +89,17 @@ def _hyperinflate(anatomy: Anatomy, *, slim: float) -> None:
 
 
 def _draw_copd(rng: np.random.Generator, anatomy: Anatomy, drawn: Drawn) -> None:
-    """The long lungs themselves; in their outer parts hardly a vessel is left."""
+    """Draw the long lungs themselves, with hardly any vessels in their outer parts."""
     for name, lung in anatomy.local_lungs.items():
         drawn.contours.setdefault("COPD", []).append(anatomy.contours[name])
         middle = np.add(lung.mean(axis=0), (0.0, -0.12))
         for grow in (0.9, 0.72):
             hollow = middle + (lung - middle) * (grow, grow * 0.8) + rng.normal(0, 0.008, lung.shape)
-            drawn.shapes.append(Shape(anatomy.place(hollow), -0.028, 0.03))
+            drawn.shapes.append(DensityShape(anatomy.place(hollow), -0.028, 0.03))
 
 
 def _draw_interstitial(rng: np.random.Generator, anatomy: Anatomy, drawn: Drawn) -> None:
-    """A net of fine lines over a faint veil, in both bases or everywhere."""
+    """Draw a net of fine lines over a faint veil, in both bases or everywhere."""
     top = rng.uniform(0.5, 0.6) if rng.random() < 0.6 else rng.uniform(0.12, 0.25)
     for lung in anatomy.local_lungs.values():
         shrunk = lung.mean(axis=0) + (lung - lung.mean(axis=0)) * 0.94
@@ -107,11 +107,11 @@ def _draw_interstitial(rng: np.random.Generator, anatomy: Anatomy, drawn: Drawn)
         drawn.add("Interstitial opacity", anatomy.place(region), rng.uniform(0.03, 0.05), 0.03)
         for _ in range(3):
             net = strip(_wander(rng, region), rng.uniform(0.006, 0.010))
-            drawn.shapes.append(Shape(anatomy.place(net), rng.uniform(0.055, 0.08), 0.0014))
+            drawn.shapes.append(DensityShape(anatomy.place(net), rng.uniform(0.055, 0.08), 0.0014))
 
 
 def _wander(rng: np.random.Generator, region: Points) -> Points:
-    """A line from point to nearest point, through 420 points per unit of area of a region."""
+    """Return a line from point to nearest point, through 420 points per unit of area of a region."""
     low, high = region.min(axis=0), region.max(axis=0)
     tried = rng.uniform(low, high, (int(420 * np.prod(high - low)), 2))
     fading = rng.random(len(tried)) < (tried[:, 1] - low[1]) / 0.15  # sparse towards the upper edge
@@ -138,7 +138,7 @@ def _draw_mass(rng: np.random.Generator, anatomy: Anatomy, drawn: Drawn) -> None
 
 
 def _round(rng: np.random.Generator, anatomy: Anatomy, radius: float, *, wobble: float) -> Points:
-    """A round opacity in a lung, clear of the heart."""
+    """Return a round opacity in a lung, clear of the heart."""
     side = float(rng.choice([-1.0, 1.0]))
     if anatomy.is_lateral:
         place = (rng.uniform(0.1, 0.5), rng.uniform(0.28, 0.55))
@@ -151,21 +151,21 @@ def _round(rng: np.random.Generator, anatomy: Anatomy, radius: float, *, wobble:
 
 
 def _draw_aneurysm(rng: np.random.Generator, anatomy: Anatomy, drawn: Drawn) -> None:
-    """A wide aortic arch that bulges to the left, with a thin rim of calcium."""
+    """Draw a wide aortic arch that bulges to the left, with a thin rim of calcium."""
     wide = rng.uniform(0.17, 0.23)
     tall = wide * anatomy.scale[0] / anatomy.scale[1] * 1.25
     x, y = (0.2, 0.27) if not anatomy.is_lateral else (0.12, 0.26)
     bulge = anatomy.place(blob(rng, (x, y), (wide, tall), wobble=0.03))
     descending = closed_curve([(x - 0.1, y), (x + wide * 0.85, y), (x + wide * 0.5, y + 0.42), (x - 0.12, y + 0.42)])
     drawn.add("Aneurysm", bulge, 0.30, 0.004)
-    drawn.shapes.append(Shape(anatomy.place(descending), 0.12, 0.01))
+    drawn.shapes.append(DensityShape(anatomy.place(descending), 0.12, 0.01))
     rim = np.linspace(-1.2, 0.5, 16)
     calcium = np.stack([x + 0.95 * wide * np.cos(rim), y + 0.95 * tall * np.sin(rim)], axis=1)
-    drawn.shapes.append(Shape(strip(anatomy.place(calcium), 0.003), 0.22, 0.0012))
+    drawn.shapes.append(DensityShape(strip(anatomy.place(calcium), 0.003), 0.22, 0.0012))
 
 
 def _draw_hernia(rng: np.random.Generator, anatomy: Anatomy, drawn: Drawn) -> None:
-    """Stomach behind the heart: a round density with gas above a level."""
+    """Draw stomach behind the heart: a round density with gas above a level."""
     wide = rng.uniform(0.19, 0.25)
     tall = wide * anatomy.scale[0] / anatomy.scale[1]
     x, y = (rng.uniform(0.02, 0.14), 0.80) if not anatomy.is_lateral else (0.3, 0.76)
@@ -173,11 +173,11 @@ def _draw_hernia(rng: np.random.Generator, anatomy: Anatomy, drawn: Drawn) -> No
     drawn.add("Hiatal hernia", anatomy.place(sac), 0.30, 0.004)
     level, inner = y - 0.1 * tall, (sac - (x, y)) * 0.84 + (x, y)
     gas = np.where((inner[:, 1] < level)[:, None], inner, np.stack([inner[:, 0], np.full(len(inner), level)], axis=1))
-    drawn.shapes.append(Shape(anatomy.place(gas), -0.26, 0.004))
+    drawn.shapes.append(DensityShape(anatomy.place(gas), -0.26, 0.004))
 
 
 def _draw_nodes(rng: np.random.Generator, anatomy: Anatomy, drawn: Drawn) -> None:
-    """Lobulated hila, and a bulging stripe beside the trachea."""
+    """Draw lobulated hila, and a bulging stripe next to the trachea."""
     places = [(-0.2, 0.43), (0.23, 0.41), (-0.17, 0.24)] if not anatomy.is_lateral else [(0.08, 0.42)]
     for x, y in places:
         lobes = [(x + dx, y + dy) for dx, dy in ((0, -0.045), (np.sign(x) * 0.045, 0.012), (0, 0.06))]
@@ -188,7 +188,7 @@ def _draw_nodes(rng: np.random.Generator, anatomy: Anatomy, drawn: Drawn) -> Non
 
 
 def _draw_thickening(rng: np.random.Generator, anatomy: Anatomy, drawn: Drawn) -> None:
-    """A rind along the outer wall of a lung, or a cap over its apex."""
+    """Draw a rind along the outer wall of a lung, or a cap over its apex."""
     names = list(anatomy.local_lungs)
     name = names[int(rng.integers(len(names)))]
     lung = anatomy.contours[name]
@@ -213,7 +213,7 @@ _DRAW: dict[str, Callable[[np.random.Generator, Anatomy, Drawn], None]] = {
 
 
 def _local(anatomy: Anatomy, points: Points) -> Points:
-    """Picture (x, y) -> local (x, y): the inverse of :meth:`Anatomy.place`."""
+    """Map image (x, y) to local (x, y): the inverse of :meth:`Anatomy.place`."""
     turn = np.array([[np.cos(anatomy.tilt), -np.sin(anatomy.tilt)], [np.sin(anatomy.tilt), np.cos(anatomy.tilt)]])
     local: Points = ((points - anatomy.centre) @ turn) / anatomy.scale
     return local

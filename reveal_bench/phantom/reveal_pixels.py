@@ -1,12 +1,12 @@
-"""How a synthetic film is stored: grey levels -> the stored values that a viewer turns back into those grey levels.
+"""Storage of synthetic images: grey levels -> the stored values that a viewer turns back into those grey levels.
 
-A detector may store 10 to 15 bits, bright as high or as low values, behind a rescale step, for a window, several
-windows, a look-up table or nothing. Whatever is drawn here, a program that follows the header (modality step, then VOI,
-then inversion of MONOCHROME1) shows the film as it was rendered, to within one of 256 grey levels; one that skips or
-repeats a step does not.
+A detector may store 10 to 15 bits, with bright as high or as low values, with a rescale step, and for a window, several
+windows, a look-up table or none of these. In any case, a program that follows the header (modality step, then VOI, then
+inversion of MONOCHROME1) shows the image as rendered, to within one of 256 grey levels; one that skips or repeats a
+step does not.
 
-:data:`SHARES` are those of 7,469 real headers of the NLM / Open-i collection, as counted in the header table that
-torchxrayvision ships; where a value is not in them it is chosen, and its comment says so.
+:data:`SHARES` are those of 7,469 real headers of the NLM / Open-i collection, as counted in the header table of
+torchxrayvision; values that it lacks are chosen, and their comments say so.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ SHARES: dict[str, dict[str, float]] = {
     "function": {"": 0.90, "LINEAR": 0.06, "LINEAR_EXACT": 0.02, "SIGMOID": 0.02},  # chosen
     "slope": {"1": 0.6, "-1": 0.4},  # of LOG_E REL; chosen
 }
-"""Chance of every way to store a film; `draw_storage(force=...)` takes the same names and values."""
+"""Chance of every storage option; `draw_storage(force=...)` accepts the same names and values."""
 
 WINDOW_NAMES = ["NORMAL", "HARDER", "SOFTER"]
 GREYS = np.arange(256) / 255
 
 
 @dataclass(frozen=True, slots=True)
-class Storage:
-    """One way to store a film.
+class PixelStorage:
+    """One way to store an image.
 
     Attributes
     ----------
     choices : name of SHARES -> value drawn
     attributes : DICOM keyword (or (group, element, VR)) -> value
-    lowest, n_values : per grey level the lowest stored value that stands for it, and how many do
+    lowest, n_values : per grey level the lowest stored value for it, and the number of such values
     """
 
     choices: Mapping[str, str]
@@ -56,8 +56,8 @@ class Storage:
     n_values: int
 
 
-def draw_storage(rng: np.random.Generator, *, force: Mapping[str, str] | None = None) -> Storage:
-    """A way to store a film; `force` fixes some of its choices.
+def draw_storage(rng: np.random.Generator, *, force: Mapping[str, str] | None = None) -> PixelStorage:
+    """Draw a way to store an image; `force` fixes some of its options.
 
     Examples
     --------
@@ -70,8 +70,8 @@ def draw_storage(rng: np.random.Generator, *, force: Mapping[str, str] | None = 
     top = (1 << bits) - 1
     attributes: dict[Any, Any] = {}
     slope, intercept = _rescale(choices, top, attributes)
-    shown = GREYS if choices["photometric"] == "MONOCHROME2" else 1 - GREYS
-    values = _before_voi(rng, shown, choices, bits, attributes)
+    levels = GREYS if choices["photometric"] == "MONOCHROME2" else 1 - GREYS
+    values = _before_voi(rng, levels, choices, bits, attributes)
     stored = np.clip(np.rint((values - intercept) / slope), 0, top).astype(np.int64)
     if choices["photometric"] == "MONOCHROME1" and choices["shape"]:
         attributes["PresentationLUTShape"] = choices["shape"]
@@ -79,13 +79,15 @@ def draw_storage(rng: np.random.Generator, *, force: Mapping[str, str] | None = 
         attributes["PresentationLUTShape"] = "IDENTITY"
     n_values = max(int(np.abs(np.diff(stored)).min()), 1)
     lowest = np.clip(stored - n_values // 2, 0, top - n_values + 1).astype(np.uint16)
-    return Storage(choices, choices["photometric"], bits, attributes, lowest, n_values)
+    return PixelStorage(choices, choices["photometric"], bits, attributes, lowest, n_values)
 
 
-def stored_values(grey: npt.NDArray[np.uint8], storage: Storage, rng: np.random.Generator) -> npt.NDArray[np.uint16]:
-    """The pixels of a film with the grey levels `grey`: uint16 (height, width)."""
+def stored_values(
+    grey: npt.NDArray[np.uint8], storage: PixelStorage, rng: np.random.Generator
+) -> npt.NDArray[np.uint16]:
+    """Return the stored pixels of an image with the grey levels `grey`: uint16 (height, width)."""
     values: npt.NDArray[np.uint16] = np.take(storage.lowest, grey)
-    if storage.n_values > 1:  # the detector sees more levels than a screen shows
+    if storage.n_values > 1:  # the detector distinguishes more levels than a screen
         height, width = grey.shape
         noise = rng.integers(0, storage.n_values, (256, 256), dtype=np.uint16)
         values += np.tile(noise, (-(-height // 256), -(-width // 256)))[:height, :width]
@@ -102,18 +104,18 @@ def _rescale(choices: Mapping[str, str], top: int, attributes: dict[Any, Any]) -
 
 def _before_voi(
     rng: np.random.Generator,
-    shown: npt.NDArray[np.float64],
+    levels: npt.NDArray[np.float64],
     choices: Mapping[str, str],
     bits: int,
     attributes: dict[Any, Any],
 ) -> npt.NDArray[np.float64]:
-    """The values that the VOI step turns into `shown` (0 to 1); the step itself goes into `attributes`."""
+    """Return the values that the VOI step turns into `levels` (0 to 1), and add that step to `attributes`."""
     top = (1 << bits) - 1
     if choices["voi"] == "neither":
-        return shown * top
+        return levels * top
     if choices["voi"] in ("lut", "both"):
-        values = _look_up_table(rng, shown, bits, attributes)
-        if choices["voi"] == "both":  # a viewer takes the table; this window would show a pale film
+        values = _look_up_table(rng, levels, bits, attributes)
+        if choices["voi"] == "both":  # viewers use the table; this window would give a pale image
             attributes.update(WindowCenter=str(top // 3), WindowWidth=str(4 * top))
         return values
     width = round(rng.uniform(0.5, 0.8) * top)
@@ -125,21 +127,21 @@ def _before_voi(
     if choices["function"]:
         attributes["VOILUTFunction"] = choices["function"]
     if choices["function"] == "SIGMOID":
-        width //= 4  # so that black and white lie within the stored bits
+        width //= 4  # keeps black and white within the stored bits
     attributes["WindowCenter"] = "\\".join(str(center + shift) for shift, _ in factors)
     attributes["WindowWidth"] = "\\".join(str(round(width * factor)) for _, factor in factors)
     if choices["function"] == "SIGMOID":
-        inner = np.clip(shown, 0.3 / 255, 1 - 0.3 / 255)
+        inner = np.clip(levels, 0.3 / 255, 1 - 0.3 / 255)
         return center + width / 4 * np.log(inner / (1 - inner))
     if choices["function"] == "LINEAR_EXACT":
-        return (shown - 0.5) * width + center
-    return (shown - 0.5) * (width - 1) + center - 0.5
+        return (levels - 0.5) * width + center
+    return (levels - 0.5) * (width - 1) + center - 0.5
 
 
 def _look_up_table(
-    rng: np.random.Generator, shown: npt.NDArray[np.float64], bits: int, attributes: dict[Any, Any]
+    rng: np.random.Generator, levels: npt.NDArray[np.float64], bits: int, attributes: dict[Any, Any]
 ) -> npt.NDArray[np.float64]:
-    """A table with the S shape of a film's characteristic curve."""
+    """Return a table with the S shape of a film's characteristic curve."""
     n_entries, entry_bits = 1 << bits, int(rng.choice([12, 15, 16]))
     steepness, middle = rng.uniform(3.5, 5.5), rng.uniform(0.42, 0.58)
     curve = np.tanh(steepness * (np.linspace(0, 1, n_entries) - middle) / 2)
@@ -152,4 +154,4 @@ def _look_up_table(
             (0x0028, 0x3006, "OW"): entries.tobytes(),  # as words: in an explicit US they would not fit
         }
     ]
-    return np.interp(shown, curve, np.arange(n_entries))
+    return np.interp(levels, curve, np.arange(n_entries))

@@ -1,17 +1,17 @@
-"""Who is in the synthetic REVEAL world: studies, their images, labels and patients.
+"""Studies of the synthetic REVEAL world: their images, labels and patients.
 
-A study depends on the seed, the stage and its index alone, so study k does not depend on how many are made.
+A study depends only on the seed, the stage and its index, so study k does not depend on the number of studies.
 
 Two stages of the same world:
 
-* ``benchmark``: what a finished benchmark releases. 1 to 4 labels per study, rare ones made more frequent, one study
-  per patient. Demographics are those of Table 1 of paper 004 (released half). The weights of the labels are the
-  prevalences of its Table S3, with the less common findings raised as its selection raised them; the paper shows the
-  prevalence of the benchmark itself in a figure only, so these are chosen, not measured.
-* ``pool``: what such a benchmark is chosen from. A third of the studies have no label, some have six, every sixth study
-  is a further one of the patient before it. All rates of the pool are chosen.
+* ``benchmark``: the studies that a finished benchmark releases. 1 to 4 labels per study, with rare ones more frequent,
+  one study per patient. Demographics are those of Table 1 of paper 004 (released half). The weights of the labels are
+  the prevalences of its Table S3, with the less common findings raised as by its selection; the paper shows the
+  prevalence of the benchmark itself only in a figure, so these are chosen, not measured.
+* ``pool``: the studies from which such a benchmark is selected. A third have no label, some have six, every sixth study
+  is a further one of the previous patient. All rates of the pool are chosen.
 
-The labels are those that are drawn into the films: the truth.
+The labels are the truth: those drawn into the images.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ WEIGHTS = {
     "Lymphadenopathy": 2 * 0.013,
 }
 """Relative chance of a label in the stage `benchmark`: Table S3; those that the paper calls less common count twice,
-the commonest of them one and a half times."""
+the most common of them one and a half times."""
 
 POOL = {
     "Airspace opacity": 0.40,
@@ -67,7 +67,7 @@ POOL = {
 """Chance of each label in the stage `pool`, independent of the others."""
 
 FURTHER = 6
-"""In the pool, every study of this number is a further one of the patient before it."""
+"""In the pool, every study of this number is a further one of the previous patient."""
 
 AGES = {(80, 96): 0.23, (70, 79): 0.26, (60, 69): 0.22, (50, 59): 0.15, (40, 49): 0.125, (20, 39): 0.01, None: 0.005}
 SEXES = {"F": 0.5, "M": 0.495, "unknown": 0.005}
@@ -78,14 +78,14 @@ PATIENT_CLASSES = {"inpatient": 0.885, "outpatient": 0.11, "unknown": 0.005}
 SECOND_IMAGE = 0.09
 """Table S2: 109 images of 100 studies, of which 10 are lateral."""
 LATERAL = 0.95
-"""Of the second images."""
+"""Chance of a lateral among the second images."""
 LANDSCAPE, PORTRAIT = (0.8325, 1.0), (1.0, 0.8325)
 """(height, width) relative to the long side, as of the common 35 x 43 cm detector."""
 
 
 @dataclass(frozen=True, slots=True)
 class RevealImage:
-    """One film of a study; `number` counts from 1, `size` is (height, width) relative to the long side."""
+    """One image of a study; `number` counts from 1, `size` is (height, width) relative to the long side."""
 
     number: int
     view: str
@@ -94,7 +94,7 @@ class RevealImage:
 
 @dataclass(frozen=True, slots=True)
 class RevealStudy:
-    """One study; `labels` are what is drawn into its films, in the order of REVEAL_LABELS; `age` in years."""
+    """One study; `labels` are those drawn into its images, in the order of REVEAL_LABELS; `age` in years."""
 
     seed: int
     stage: Stage
@@ -109,7 +109,7 @@ class RevealStudy:
 
     @property
     def case_id(self) -> str:
-        """The patient's pseudonym, as a collection numbers its cases."""
+        """The patient's pseudonym, in the numbering of a collection."""
         return f"999999-{self.patient:06d}"
 
     @property
@@ -118,22 +118,22 @@ class RevealStudy:
         return self.uid("study")
 
     def uid(self, *what: object) -> str:
-        """A UID of something in this study."""
+        """Return a UID of something in this study."""
         return made_uid(self.seed, self.stage, self.index, *what)
 
     def rng(self, *purpose: int) -> np.random.Generator:
-        """Random numbers of one purpose; 0 made the study itself."""
+        """Return the random numbers of one purpose; 0 made the study itself."""
         return np.random.default_rng((self.seed, STAGES.index(self.stage), self.index, *purpose))
 
 
 def made_uid(*what: object) -> str:
-    """A UID under 2.25 (UUID as a number), from a hash of `what`: the same every time, nobody else's."""
+    """Return a UID under 2.25 (UUID as a number), from a hash of `what`: reproducible and unique."""
     digest = hashlib.sha256("\0".join(("reveal-bench phantom", *map(str, what))).encode()).digest()
     return f"2.25.{uuid.UUID(bytes=digest[:16], version=4).int}"
 
 
 def studies(stage: Stage = "benchmark", *, seed: int) -> Iterator[RevealStudy]:
-    """The studies of a stage, without end."""
+    """Yield the studies of a stage, without end."""
     index = 0
     while True:
         yield _study(stage, seed, index)

@@ -1,16 +1,16 @@
-"""Writes a synthetic set of tasks, its ratings, and the MIMIC-CXR-JPG tree that it stands on.
+"""Write a synthetic set of tasks, its ratings, and the MIMIC-CXR-JPG tree on which it is based.
 
 The tree has the layout of MIMIC-CXR-JPG 2.1.0: names, columns, id styles, equalised JPEG of quality 95; the task and
-ratings files have the columns of :mod:`reveal_bench.sources.rexecution_files`. Everything is synthetic, ids included,
-and ``SYNTHETIC.txt`` says so. Task j depends on the seed and on j alone. Every tenth task is of the patient before.
+ratings files have the columns of :mod:`reveal_bench.sources.rexecution_files`. Everything is synthetic, including ids,
+and ``SYNTHETIC.txt`` says so. Task j depends only on the seed and on j. Every tenth task is of the previous patient.
 
-With ``traps`` the tree lies where `wget -r` puts it, among ``index.html`` files; tables are packed; the metadata knows
-studies without pictures, has blank and odd view names and times without leading zeros; the task file mixes spellings.
+With ``traps`` the tree is where `wget -r` puts it, among ``index.html`` files; tables are packed; the metadata lists
+studies without images, has blank and odd view names and times without leading zeros; the task file mixes spellings.
 
 Readers score the answers of imaginary models, with known error rates. Every answer has a true score per criterion,
-drawn from the model's distribution; a reader gives it, or with the reader's error rate one step more or less (at 1 and
-5 the step goes inwards). So the agreement that is to be expected can be computed: :func:`expected_kappa`. Criteria are
-independent of each other, which those of real answers are not.
+drawn from the model's distribution; a reader gives this score, or with the reader's error rate one step more or less
+(at 1 and 5 the step goes inwards). The expected agreement can therefore be computed: :func:`expected_kappa`. Criteria
+are independent of each other, unlike those of real answers.
 
 Distributions are near those of paper 001 (Tables 1 to 3): plans are good, execution is not.
 """
@@ -35,7 +35,7 @@ from reveal_bench.phantom.anatomy import Anatomy
 from reveal_bench.phantom.curves import Points, area
 from reveal_bench.phantom.findings_drawn import Drawn, draw_findings
 from reveal_bench.phantom.folders import check_sizes, start_folder
-from reveal_bench.phantom.patients import Film, draw_film, films
+from reveal_bench.phantom.patients import PhantomFilm, draw_film, films
 from reveal_bench.phantom.radiograph import jpeg_bytes, render
 from reveal_bench.phantom.rexecution_text import (
     Course,
@@ -48,25 +48,25 @@ from reveal_bench.phantom.rexecution_text import (
 )
 
 MODELS = {"phantom-large": 0.3, "phantom-small": 0.0, "phantom-text": -0.4}
-"""Model -> how much better or worse than the mean below its answers are."""
+"""Model -> shift of its answers' quality from the mean below."""
 ANSWERED = {"phantom-large": 1.0, "phantom-small": 0.81, "phantom-text": 1.0}
-"""Share of the tasks that a model answers; the others have no rating."""
+"""Proportion of tasks that a model answers; the others have no rating."""
 DRAWS = {"phantom-large": 0.9}
-"""Share of the tasks that require boxes for which a model draws some; the other models draw none."""
+"""Proportion of tasks requiring boxes for which a model draws some; the other models draw none."""
 READERS = {"reader-1": 0.15, "reader-2": 0.35}
-"""Reader -> share of scores that are one step off. The first reads everything, the second every fourth task."""
+"""Reader -> proportion of scores that are one step off. The first rates all answers, the second every fourth task."""
 SECOND_READS = 4
 SPREADS = {
     "process": (4.1, 0.9), "execution": (2.9, 1.4), "synthesis": (3.7, 1.1), "language": (4.2, 0.8),
     "image_content": (3.0, 1.2), "image_style": (3.6, 1.3),
 }  # fmt: skip
-"""Mean and SD of the normal density that is evaluated at 1 to 5."""
+"""Mean and SD of the normal density, evaluated at 1 to 5."""
 
 Float = npt.NDArray[np.float64]
 
 
 def score_distribution(model: str, criterion: str) -> Float:
-    """Probabilities of the true scores 1 to 5."""
+    """Return the probabilities of the true scores 1 to 5."""
     mean, sd = SPREADS[criterion]
     density: Float = np.exp(-(((np.arange(1, 6) - mean - MODELS[model]) / sd) ** 2) / 2)
     density /= density.sum()
@@ -74,7 +74,7 @@ def score_distribution(model: str, criterion: str) -> Float:
 
 
 def draw_ratings(tasks: Sequence[tuple[str, bool]], *, seed: int) -> list[Rating]:
-    """Ratings of the answers to `tasks`, given as (task_id, requires_boxes); a task's do not depend on the others'."""
+    """Return ratings of the answers to `tasks`, given as (task_id, requires_boxes); tasks do not affect each other."""
     ratings = []
     distributions = {(model, name): score_distribution(model, name) for model in MODELS for name in CRITERIA}
     kernels = {reader: _kernel(error) for reader, error in READERS.items()}
@@ -88,18 +88,18 @@ def draw_ratings(tasks: Sequence[tuple[str, bool]], *, seed: int) -> list[Rating
             true = {name: _pick(rng, distributions[model, name]) for name in criteria}
             for r, (reader, kernel) in enumerate(kernels.items()):
                 if r == 0 or j % SECOND_READS == 0:
-                    given = {name: _pick(rng, kernel[score - 1]) for name, score in true.items()}
-                    ratings.append(Rating(task_id, model, reader, **given))
+                    scores = {name: _pick(rng, kernel[score - 1]) for name, score in true.items()}
+                    ratings.append(Rating(task_id, model, reader, **scores))
     return ratings
 
 
 def _pick(rng: np.random.Generator, probabilities: Float) -> int:
-    """A score from 1 to 5."""
+    """Return a score from 1 to 5."""
     return 1 + min(int(np.searchsorted(np.cumsum(probabilities), rng.random(), side="right")), 4)
 
 
 def _kernel(error: float) -> Float:
-    """Row t: probabilities of the scores 1 to 5 that a reader gives to a true score of t + 1."""
+    """Return rows t: probabilities of the scores 1 to 5 that a reader gives to a true score of t + 1."""
     kernel = np.diag(np.full(5, 1 - error))
     for t in range(5):
         steps = [t + step for step in (-1, 1) if 0 <= t + step < 5]
@@ -108,7 +108,7 @@ def _kernel(error: float) -> Float:
 
 
 def expected_kappa(criterion: str) -> float:
-    """Quadratic-weighted kappa of the two readers over the answers of all models, for infinitely many tasks.
+    """Return the quadratic-weighted kappa of the two readers over the answers of all models, for infinitely many tasks.
 
     Examples
     --------
@@ -147,28 +147,28 @@ LABELS = (
 )  # fmt: skip
 CODE_MEANINGS = {"AP": "antero-posterior", "PA": "postero-anterior", "LATERAL": "lateral", "LL": "left lateral"}
 CATEGORY_ENDS = (("broad_abnormality", 0.26), ("diagnosis_support", 0.89), ("measurement_temporal", 1.0))
-"""Shares of the categories, summed: 26, 63 and 11 % (paper 001)."""
+"""Proportions of the categories, cumulated: 26, 63 and 11% (paper 001)."""
 TEMPORAL = {"broad_abnormality": 0.0, "diagnosis_support": 0.05, "measurement_temporal": 0.72}
-"""Share of a category's tasks that have a prior study: 11 % of all."""
+"""Proportion of a category's tasks with a prior study: 11% of all."""
 GOLDEN = 0.6180339887498949
 NAMES_OF_PAPER = {
     "broad_abnormality": "Broad abnormality query", "diagnosis_support": "High-level diagnostic reasoning",
     "measurement_temporal": "Measurements and temporal comparisons",
 }  # fmt: skip
 DEVICELIKE = ("Cardiomegaly", "Enlarged Cardiomediastinum", "Support Devices")
-"""What does not come and go within days."""
+"""Findings that do not come and go within days."""
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class _Visit:
-    """A study with its films drawn; `dicom_ids` run parallel to them."""
+    """A study with its images drawn; `dicom_ids` are in the same order."""
 
     subject: int
     study: int
     taken: tuple[str, str]
-    films: Sequence[Film]
+    films: Sequence[PhantomFilm]
     drawn: Sequence[tuple[Anatomy, Drawn]]
     dicom_ids: Sequence[str]
     grain: int
@@ -176,7 +176,7 @@ class _Visit:
 
 @dataclass
 class _RexecutionTables:
-    """The tables of the tree and the rows of the task file, while they grow."""
+    """The tables of the tree and the rows of the task file while they are being filled."""
 
     metadata: list[dict[str, Any]] = field(default_factory=list)
     labels: list[dict[str, Any]] = field(default_factory=list)
@@ -197,15 +197,15 @@ def write_rexecution(
     Parameters
     ----------
     out : new or empty folder
-    n_tasks : one study each, about 11 % with an earlier one
+    n_tasks : one study each, about 11% with an earlier one
     seed : same seed, same bytes
-    long_side : long side of the pictures in pixels; 3056 is the commonest of the real ones
-    traps : also write what makes real files awkward
-    progress : called with (tasks done, tasks in all)
+    long_side : long side of the images in pixels; 3056 is the most common of the real ones
+    traps : also write the difficulties of real files
+    progress : called with (tasks done, all tasks)
 
     Returns
     -------
-    dict with the number of tasks, films and ratings
+    dict with the number of tasks, images and ratings
 
     Raises
     ------
@@ -233,13 +233,13 @@ def write_rexecution(
     return {"tasks": n_tasks, "films": n_films, "ratings": len(ratings)}
 
 
-def _studies(seed: int) -> Iterator[list[Film]]:
+def _studies(seed: int) -> Iterator[list[PhantomFilm]]:
     for _, group in itertools.groupby(films("test", seed=seed), key=lambda film: film.study.index):
         yield list(group)
 
 
 def _write_task(
-    tree: Path, tables: _RexecutionTables, j: int, shots: list[Film], seed: int, long_side: int, *, traps: bool
+    tree: Path, tables: _RexecutionTables, j: int, shots: list[PhantomFilm], seed: int, long_side: int, *, traps: bool
 ) -> None:
     rng = np.random.default_rng([seed, 2, j])
     category, temporal = _category(j, seed)
@@ -259,7 +259,7 @@ def _write_task(
 
 
 def _category(j: int, seed: int) -> tuple[str, bool]:
-    """Category of task j and whether it has a prior study: shares come out even for any number of tasks."""
+    """Return the category of task j and whether it has a prior study: proportions are exact for any number of tasks."""
     u = (0.37 * seed + j * GOLDEN) % 1.0
     low = 0.0
     for category, end in CATEGORY_ENDS:
@@ -269,8 +269,10 @@ def _category(j: int, seed: int) -> tuple[str, bool]:
     raise AssertionError("the last share ends at 1")
 
 
-def _visit(shots: Sequence[Film], drawn: Sequence[tuple[Anatomy, Drawn]], j: int, which: int, seed: int) -> _Visit:
-    """The films of task j's study (0) or of the one before (1), with made-up ids and dates in the source's style."""
+def _visit(
+    shots: Sequence[PhantomFilm], drawn: Sequence[tuple[Anatomy, Drawn]], j: int, which: int, seed: int
+) -> _Visit:
+    """Return the images of task j's study (0) or the previous one (1), with invented ids and dates in source style."""
     rng = np.random.default_rng([seed, 4, j, which])
     subject = 10_000_000 + (12_347 * seed + 3_141_593 * (j - (j % 10 == 9))) % 10_000_000
     study = 50_000_000 + (45_677 * seed + 2_718_281 * (2 * j + which)) % 10_000_000
@@ -282,7 +284,7 @@ def _visit(shots: Sequence[Film], drawn: Sequence[tuple[Anatomy, Drawn]], j: int
 
 
 def _prior(topic: Topic, now: _Visit, j: int, seed: int, rng: np.random.Generator) -> _Visit:
-    """The same body some days before, with what comes and goes drawn anew."""
+    """Return the same body some days before, with transient findings drawn again."""
     finding, present = topic.findings[0], set(now.films[0].study.findings)
     earlier = {name for name in present if name in DEVICELIKE} | ({finding} if rng.random() < 0.65 else set())
     anatomy = now.drawn[0][0]
@@ -305,8 +307,8 @@ def _write_visit(tree: Path, tables: _RexecutionTables, visit: _Visit, long_side
         equalised = np.asarray(ImageOps.equalize(Image.fromarray(grey)))
         path.write_bytes(jpeg_bytes(equalised, quality=95))
         tables.metadata.append(_metadata_row(visit, film, dicom_id, size, traps=traps))
-    found = {"Lung Opacity" if name == "Airspace Opacity" else name for name in visit.drawn[0][1].contours}
-    labels = {name: "1.0" if name in found or (name == "No Finding" and not found) else "" for name in LABELS}
+    names = {"Lung Opacity" if name == "Airspace Opacity" else name for name in visit.drawn[0][1].contours}
+    labels = {name: "1.0" if name in names or (name == "No Finding" and not names) else "" for name in LABELS}
     tables.labels.append({"subject_id": visit.subject, "study_id": visit.study, **labels})
 
 
@@ -314,7 +316,9 @@ def _path(subject: int, study: int, dicom_id: str) -> str:
     return f"files/p{str(subject)[:2]}/p{subject}/s{study}/{dicom_id}.jpg"
 
 
-def _metadata_row(visit: _Visit, film: Film, dicom_id: str, size: tuple[int, int], *, traps: bool) -> dict[str, Any]:
+def _metadata_row(
+    visit: _Visit, film: PhantomFilm, dicom_id: str, size: tuple[int, int], *, traps: bool
+) -> dict[str, Any]:
     view = film.view
     if traps and view == "LATERAL" and int(dicom_id[0], 16) % 2:
         view = "LL"
@@ -332,7 +336,7 @@ def _metadata_row(visit: _Visit, film: Film, dicom_id: str, size: tuple[int, int
 
 
 def _seen(visit: _Visit) -> Seen:
-    """Findings of the frontal film with their places in the patient, and how wide heart and chest are."""
+    """Return the findings of the frontal image with their positions, and the widths of heart and chest."""
     anatomy, drawn = visit.drawn[0]
     places = {name: [_place(anatomy, name, c) for c in contours] for name, contours in drawn.contours.items()}
     lungs = np.concatenate(list(anatomy.lungs.values()))
@@ -364,7 +368,7 @@ def _task_row(
     seen = _seen(visit)
     prompt, indication, boxes = prompt_text(topic, rng)
     scores = rng.choice([3, 4, 5], size=4, p=[0.06, 0.34, 0.6])
-    while scores.sum() < 16:  # the questions of paper 001 that were kept
+    while scores.sum() < 16:  # as for the questions kept in paper 001
         scores = rng.choice([3, 4, 5], size=4, p=[0.06, 0.34, 0.6])
     dash = " - " if traps and j % 2 else " \u2013 "
     values = tag_values(topic)
@@ -388,7 +392,7 @@ def _task_row(
 
 
 def _boxes(topic: Topic, visit: _Visit, long_side: int) -> list[dict[str, Any]]:
-    """Boxes around what was drawn of the topic in the frontal film; the heart's where its size is asked for."""
+    """Return boxes around the topic's findings in the frontal image; around the heart if its size is asked for."""
     anatomy, drawn = visit.drawn[0]
     contours = [(name, contour) for name in topic.findings for contour in drawn.contours.get(name, ())]
     if topic.name == "heart size":
@@ -405,7 +409,7 @@ def _boxes(topic: Topic, visit: _Visit, long_side: int) -> list[dict[str, Any]]:
 
 
 def _add_studies_without_pictures(tables: _RexecutionTables, n_tasks: int, seed: int, long_side: int) -> None:
-    """Studies that the metadata knows and whose pictures nobody downloaded."""
+    """Add studies that are in the metadata but whose images were not downloaded."""
     for j in range(n_tasks, n_tasks + max(3, n_tasks // 10)):
         visit = _visit([], [], j, 0, seed)
         dicom_id = "-".join(f"{j:08x}" for _ in range(5))

@@ -1,7 +1,8 @@
-"""What is asked about a synthetic study, in our own words: prompts, indications, tags and reference answers.
+"""Questions about synthetic studies, in our own words: prompts, indications, tags and reference answers.
 
-A *topic* is one thing a radiologist might ask an assistant. Its text is filled with what was drawn, so an answer never
-contradicts its picture. Findings are named as in :mod:`reveal_bench.phantom.patients`; places are of the frontal film.
+A *topic* is one thing that a radiologist might ask an assistant. Its text is filled in from the drawing, so an answer
+never contradicts its image. Findings are named as in :mod:`reveal_bench.phantom.patients`; positions are those on the
+frontal image.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was drawn: finding -> places such as "right lower zone", one per contour; the view, and the widths of heart
-    and chest relative to the film's.
+    """The drawing: finding -> positions such as "right lower zone", one per contour; the view, and the widths of heart
+    and chest relative to the image's.
     """
 
     places: Mapping[str, Sequence[str]]
@@ -32,7 +33,7 @@ class Course:
     now: float
 
     def describe(self) -> str:
-        """Its course in words; within a quarter of the area it is unchanged."""
+        """Return its course in words; within a quarter of the area it is unchanged."""
         if self.before == self.now == 0:
             return "absent on both studies"
         if self.before == 0:
@@ -49,11 +50,11 @@ class Topic:
 
     Attributes
     ----------
-    findings : what it is about; the reference answer speaks of all of them
+    findings : subject of the topic; the reference answer mentions all of them
     prompts, indications : to choose from
-    verdicts : the answer's last sentence when nothing, or something, of `findings` was drawn
+    verdicts : the answer's last sentence if none, or some, of `findings` was drawn
     tags : those that do not follow from the rest
-    temporal : whether it compares with an earlier study; `findings[0]` is what is compared
+    temporal : whether it compares with an earlier study; `findings[0]` is compared
     """
 
     name: str
@@ -67,7 +68,7 @@ class Topic:
 
 
 BOX = "Put a labelled box around each finding you name; if there is nothing to mark, say so."
-"""Ends the prompts whose answer must localize."""
+"""Ends prompts whose answer must localize."""
 
 # fmt: off
 TOPICS: tuple[Topic, ...] = (
@@ -184,12 +185,12 @@ TOPICS: tuple[Topic, ...] = (
 
 
 def topics_of(category: str, *, temporal: bool) -> list[Topic]:
-    """Topics of a category that do, or do not, compare with an earlier study."""
+    """Return the topics of a category that do, or do not, compare with an earlier study."""
     return [topic for topic in TOPICS if topic.category == category and topic.temporal == temporal]
 
 
 def prompt_text(topic: Topic, rng: np.random.Generator) -> tuple[str, str | None, bool]:
-    """(prompt, indication, whether it asks for boxes); a tenth of the studies come without an indication."""
+    """Return (prompt, indication, whether it asks for boxes); a tenth of the studies have no indication."""
     prompt = topic.prompts[int(rng.integers(len(topic.prompts)))]
     indication = topic.indications[int(rng.integers(len(topic.indications)))]
     boxes, known, apart = rng.random(3) < (0.85, 0.9, 0.3)
@@ -199,7 +200,7 @@ def prompt_text(topic: Topic, rng: np.random.Generator) -> tuple[str, str | None
 
 
 def answer_text(topic: Topic, seen: Seen, comparison: Course | None) -> str:
-    """The reference answer: what was measured, each finding of the topic with its places or that it is absent, and a
+    """Return the reference answer: the measurements, each finding of the topic with its positions or its absence, and a
     verdict.
     """
     widths = f"{seen.heart:.3f} and {seen.chest:.3f} of the film's width"
@@ -219,7 +220,7 @@ def answer_text(topic: Topic, seen: Seen, comparison: Course | None) -> str:
 
 
 def tag_values(topic: Topic) -> dict[str, tuple[str, ...]]:
-    """Values per tag, of the question and not of its answer; more than four become "Multiple"."""
+    """Return the values per tag, of the question and not of its answer; more than four become "Multiple"."""
     tags = {
         **topic.tags,
         "imaging_finding": topic.findings,

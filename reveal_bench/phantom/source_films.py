@@ -1,6 +1,6 @@
-"""Films for the synthetic downloads of other sources: pixels, and the boxes of what was drawn into them.
+"""Images for the synthetic downloads of other sources: pixels, and the boxes of the findings drawn into them.
 
-Coordinates are pixels of the written picture. A box is of one contour; its corners are [left, top, right, bottom].
+Coordinates are pixels of the written image. A box belongs to one contour; its corners are [left, top, right, bottom].
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from PIL import Image
 
 from reveal_bench.phantom.curves import Points
 from reveal_bench.phantom.folders import check_sizes, start_folder
-from reveal_bench.phantom.patients import Film, draw_film, films
+from reveal_bench.phantom.patients import PhantomFilm, draw_film, films
 from reveal_bench.phantom.radiograph import render
 
 FRAME = 1024
-"""Side of the square frames of NIH ChestX-ray14 and of what was made of it, in pixels."""
+"""Side of the square frames of NIH ChestX-ray14 and the datasets derived from it, in pixels."""
 
 NOTICE = """SYNTHETIC DATA
 
@@ -35,18 +35,18 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Picture:
-    """One frontal film.
+    """One frontal image.
 
     Attributes
     ----------
-    number : 0-based among the pictures of the download
+    number : 0-based among the images of the download
     film : patient, view and random numbers
     grey : uint8 array (height, width)
     contours : by finding of CheXlocalize, each a float array (n, 2) of (x, y)
     """
 
     number: int
-    film: Film
+    film: PhantomFilm
     grey: Grey
     contours: dict[str, list[Points]]
 
@@ -56,14 +56,14 @@ class Picture:
         return int(self.grey.shape[0]), int(self.grey.shape[1])
 
     def boxes(self, finding: str) -> list[Corners]:
-        """Boxes of the contours of a finding, inside the picture."""
+        """Return the boxes of the contours of a finding, inside the image."""
         height, width = self.size
-        found = []
+        boxes = []
         for contour in self.contours.get(finding, ()):
             left, top = np.clip(contour.min(axis=0), 0, (width - 2, height - 2)).tolist()
             right, bottom = np.clip(contour.max(axis=0), (left + 2, top + 2), (width, height)).tolist()
-            found.append((left, top, right, bottom))
-        return found
+            boxes.append((left, top, right, bottom))
+        return boxes
 
 
 def draw_pictures(
@@ -75,13 +75,13 @@ def draw_pictures(
     ensure: str | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Picture]:
-    """Frontal films of patients with one or more, in order.
+    """Yield frontal images of patients with one or more, in order.
 
     Parameters
     ----------
-    long_side : long side in pixels at which films are drawn
-    frame : side of the square that every picture is brought to, or None to leave films as they are
-    ensure : a finding that every fourth film has, for sources that are enriched for it
+    long_side : long side in pixels of the drawing
+    frame : side of the square to which every image is resized, or None for no resizing
+    ensure : a finding in every fourth image, for sources that are enriched for it
     """
     frontal = (film for film in films("test", seed=seed) if film.view != "LATERAL")
     for number, film in zip(range(n_images), frontal, strict=False):
@@ -97,14 +97,14 @@ def draw_pictures(
         if frame is not None:
             grey = np.asarray(Image.fromarray(grey).resize((frame, frame), Image.Resampling.BICUBIC))
             scale = float(frame)
-        contours = {name: [contour * scale for contour in found] for name, found in drawn.contours.items()}
+        contours = {name: [contour * scale for contour in outlines] for name, outlines in drawn.contours.items()}
         yield Picture(number, film, grey, contours)
         if progress is not None:
             progress(number + 1, n_images)
 
 
 def start_download(out: Path, source: str, *, n_images: int, long_side: int) -> Path:
-    """Make the folder of a download and put the notice into it.
+    """Create the folder of a download with the notice.
 
     Raises
     ------

@@ -1,11 +1,11 @@
 """Synthetic downloads of the further localization sources, each in the layout of the real one.
 
-Names, columns, id styles and traps are the real ones, films and boxes are drawn. What a real download lacks and its
-source takes as ``pictures`` (MS-CXR, ChestX-Det) goes to the folder ``pictures`` beside it.
+Names, columns, id styles and traps are the real ones, images and boxes are drawn. If a real download lacks images and
+its source accepts ``pictures`` (MS-CXR, ChestX-Det), they go to its folder ``pictures``.
 
 Each function is ``write(out, n_images, *, seed, long_side, traps=True, progress=None)``; `progress` gets (done, all).
-The frames of NIH ChestX-ray14, and of the three sets made of them (ChestX-Det, RSNA, SIIM-ACR), are 1024 x 1024 pixels,
-as the sources demand: a smaller `long_side` is drawn faster and brought to that.
+The frames of NIH ChestX-ray14, and of the three datasets made of them (ChestX-Det, RSNA, SIIM-ACR), are 1024 x 1024
+pixels, as the sources require: a smaller `long_side` is faster to draw and then enlarged.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ ENTRY_HEADS = (
 )  # fmt: skip
 SECONDARY_CAPTURE = "1.2.840.10008.5.1.4.1.1.7"
 UID_ROOT = "1.2.276.0.7230010.3.1"
-"""The challenges' UIDs begin with it."""
+"""Prefix of the challenges' UIDs."""
 
 
 def write_nih_boxes(
     out: Path, n_images: int, *, seed: int, long_side: int = FRAME, traps: bool = True, progress: Progress | None = None
 ) -> None:
-    """``BBox_List_2017.csv``, ``Data_Entry_2017.csv`` and the PNG files; with `traps`, pictures without a box too."""
+    """Write ``BBox_List_2017.csv``, ``Data_Entry_2017.csv`` and the PNG files; with `traps`, some without a box."""
     out = start_download(out, "nih-boxes", n_images=n_images, long_side=long_side)
     boxes: list[list[Any]] = []
     entries: list[list[Any]] = []
@@ -97,7 +97,7 @@ def _nih_entry(picture: Picture, name: str, boxes: list[list[Any]]) -> list[Any]
 def write_chestx_det(
     out: Path, n_images: int, *, seed: int, long_side: int = FRAME, traps: bool = True, progress: Progress | None = None
 ) -> None:
-    """``ChestX_Det_test.json``, and the PNG files in ``pictures``, which the real download does not hold."""
+    """Write ``ChestX_Det_test.json``, and the PNG files in ``pictures``, which the real download lacks."""
     out = start_download(out, "chestx-det", n_images=n_images, long_side=long_side)
     entries = []
     for picture in draw_pictures(n_images, seed=seed, long_side=long_side, frame=FRAME, progress=progress):
@@ -116,7 +116,7 @@ def write_chestx_det(
 def write_rsna_pneumonia(
     out: Path, n_images: int, *, seed: int, long_side: int = FRAME, traps: bool = True, progress: Progress | None = None
 ) -> None:
-    """The challenge's stage 2; with `traps`, a test image without labels, and images of one patient under two ids."""
+    """Write the challenge's stage 2; with `traps`, a test image without labels, and a patient under two ids."""
     out = start_download(out, "rsna-pneumonia", n_images=n_images, long_side=long_side)
     labels: list[list[Any]] = []
     classes: list[list[Any]] = []
@@ -143,7 +143,7 @@ def write_rsna_pneumonia(
 def write_siim_acr(
     out: Path, n_images: int, *, seed: int, long_side: int = FRAME, traps: bool = True, progress: Progress | None = None
 ) -> None:
-    """``train-rle.csv`` and the DICOM files nested by UIDs; with `traps`, a mask in two rows that overlap."""
+    """Write ``train-rle.csv`` and the DICOM files nested by UIDs; with `traps`, a mask in two rows that overlap."""
     out = start_download(out, "siim-acr", n_images=n_images, long_side=long_side)
     rows: list[list[str]] = []
     options: dict[str, Any] = {"long_side": long_side, "frame": FRAME, "ensure": "Pneumothorax", "progress": progress}
@@ -166,7 +166,7 @@ def _filled(contour: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
 
 
 def _relative(mask: npt.NDArray[np.bool_]) -> str:
-    """Pairs of a gap and a length, column by column: the challenge's own code."""
+    """Return pairs of a gap and a length, column by column: the challenge's own code."""
     flat = np.concatenate([[False], mask.ravel(order="F"), [False]])
     edges = np.flatnonzero(flat[1:] != flat[:-1])
     return " ".join(map(str, np.diff(edges, prepend=0).tolist()))
@@ -218,9 +218,9 @@ HEADS = (
 def write_padchest_gr(
     out: Path, n_images: int, *, seed: int, long_side: int = 2000, traps: bool = True, progress: Progress | None = None
 ) -> None:
-    """``grounded_reports_20240819.json``, ``master_table.csv`` and ``Padchest_GR_files``.
+    """Write ``grounded_reports_20240819.json``, ``master_table.csv`` and ``Padchest_GR_files``.
 
-    With `traps`, a picture of an earlier study has the name of another one, sentences that are not abnormal lack keys,
+    With `traps`, an image of an earlier study has the name of another one, sentences that are not abnormal lack keys,
     and there are a label that is not a finding and a finding without a box.
     """
     out = start_download(out, "padchest-gr", n_images=n_images, long_side=long_side)
@@ -243,7 +243,7 @@ def write_padchest_gr(
 
 
 def _findings(picture: Picture, rng: np.random.Generator, *, traps: bool) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     for finding, (label, english, spanish) in SENTENCES.items():
         boxes = [_corners_as_fractions(box, picture) for box in picture.boxes(finding)]
         if not boxes:
@@ -251,7 +251,7 @@ def _findings(picture: Picture, rng: np.random.Generator, *, traps: bool) -> lis
         second = (
             [_corners_as_fractions(box, picture, rng) for box in picture.boxes(finding)] if rng.random() < 0.5 else []
         )
-        found.append(
+        entries.append(
             {
                 "sentence_en": english,
                 "sentence_es": spanish,
@@ -263,18 +263,18 @@ def _findings(picture: Picture, rng: np.random.Generator, *, traps: bool) -> lis
                 "progression": None if rng.random() < 0.8 else "stable",
             }
         )
-    if traps and found:
+    if traps and entries:
         blank: dict[str, Any] = {"boxes": [], "extra_boxes": [], "locations": [], "progression": None, "abnormal": True}
-        found.append({**blank, "sentence_en": "Chronic changes.", "sentence_es": "Cambios crónicos.",
+        entries.append({**blank, "sentence_en": "Chronic changes.", "sentence_es": "Cambios crónicos.",
                       "labels": ["chronic changes"]})  # fmt: skip
-        found.append({**blank, "sentence_en": "Scoliosis.", "sentence_es": "Escoliosis.", "labels": ["scoliosis"]})
+        entries.append({**blank, "sentence_en": "Scoliosis.", "sentence_es": "Escoliosis.", "labels": ["scoliosis"]})
     plain = {"sentence_en": "No other findings.", "sentence_es": "Sin otros hallazgos.", "abnormal": False}
-    found.append(plain if traps else {**plain, "boxes": [], "extra_boxes": [], "labels": [], "locations": []})
-    return found
+    entries.append(plain if traps else {**plain, "boxes": [], "extra_boxes": [], "labels": [], "locations": []})
+    return entries
 
 
 def _corners_as_fractions(box: Corners, picture: Picture, rng: np.random.Generator | None = None) -> list[float]:
-    """Corners from 0 to 1; with `rng`, as a second reader draws them."""
+    """Return corners from 0 to 1; with `rng`, as drawn by a second reader."""
     height, width = picture.size
     corners = np.array(box) / (width, height, width, height)
     if rng is not None:
@@ -343,9 +343,9 @@ SEES, JITTER = 0.85, 0.02
 def write_ms_cxr(
     out: Path, n_images: int, *, seed: int, long_side: int = 2544, traps: bool = True, progress: Progress | None = None
 ) -> None:
-    """CSV and COCO JSON of version 1.1.0, and a tree of MIMIC-CXR-JPG in ``pictures`` with its metadata.
+    """Write CSV and COCO JSON of version 1.1.0, and a tree of MIMIC-CXR-JPG in ``pictures`` with its metadata.
 
-    With `traps`, coordinates of the JSON have decimals that the CSV cuts off, and a picture has two entries.
+    With `traps`, coordinates of the JSON have decimals that the CSV truncates, and an image has two entries.
     """
     out = start_download(out, "ms-cxr", n_images=n_images, long_side=long_side)
     table: list[list[Any]] = []
@@ -388,7 +388,7 @@ def _mimic_path(picture: Picture, seed: int) -> tuple[str, str]:
 
 
 @dataclass
-class _Tables:
+class _VindrTables:
     """Rows of boxes and of labels of one split."""
 
     boxes: list[list[Any]] = field(default_factory=list)
@@ -398,31 +398,31 @@ class _Tables:
 def write_vindr_cxr(
     out: Path, n_images: int, *, seed: int, long_side: int = 2880, traps: bool = True, progress: Progress | None = None
 ) -> None:
-    """The PhysioNet edition: a third of the images, at least one, is the test set.
+    """Write the PhysioNet edition: a third of the images, at least one, is the test set.
 
     With `traps`, a file of train has no pixel data, another no meta header, and some are MONOCHROME1.
     """
     out = start_download(out, "vindr-cxr", n_images=n_images, long_side=long_side)
     n_test = max(1, n_images // 3)
-    tables = {"train": _Tables(), "test": _Tables()}
+    tables = {"train": _VindrTables(), "test": _VindrTables()}
     for picture in draw_pictures(n_images, seed=seed, long_side=long_side, progress=progress):
         split = "test" if picture.number < n_test else "train"
         image_id = _image_id(picture, seed)
         trap = {n_test: "no pixels", n_test + 1: "no meta header"}.get(picture.number, "") if traps else ""
         _save_deep_dicom(out / split / f"{image_id}.dicom", picture, trap, inverted=traps and picture.number % 5 == 0)
-        for reader, found in _readers(picture, split, seed):
-            boxes = [(label, box) for label, own in found.items() for box in own]
+        for reader, boxes_by_label in _readers(picture, split, seed):
+            boxes = [(label, box) for label, own in boxes_by_label.items() for box in own]
             start = [image_id, *([reader] if reader else [])]
             tables[split].boxes += [[*start, label, *box] for label, box in boxes] or [
                 [*start, "No finding", *[""] * 4]
             ]
-            present = [int(label in found) for label in VINDR_CXR_FINDINGS]
-            tables[split].labels.append([*start, *present, 0, 0, 0, 0, 0, int(not found)])
+            present = [int(label in boxes_by_label) for label in VINDR_CXR_FINDINGS]
+            tables[split].labels.append([*start, *present, 0, 0, 0, 0, 0, int(not boxes_by_label)])
     for split, rows in tables.items():
         start = ["image_id", *(["rad_id"] if split == "train" else [])]
         write_csv(out / "annotations" / f"annotations_{split}.csv", [*start, "class_name", *BOX], rows.boxes)
         names = [*VINDR_CXR_FINDINGS, *VINDR_GLOBAL_LABELS]
-        if split == "test":  # the two real tables spell it differently
+        if split == "test":  # the two real tables have different spellings
             names[names.index("Other diseases")] = "Other disease"
         write_csv(out / "annotations" / f"image_labels_{split}.csv", [*start, *names], rows.labels)
 
@@ -430,15 +430,19 @@ def write_vindr_cxr(
 def write_vinbigdata(
     out: Path, n_images: int, *, seed: int, long_side: int = 2880, traps: bool = True, progress: Progress | None = None
 ) -> None:
-    """The Kaggle edition: ``train.csv`` and ``train/*.dicom``; with `traps`, a test image without labels."""
+    """Write the Kaggle edition: ``train.csv`` and ``train/*.dicom``; with `traps`, a test image without labels."""
     out = start_download(out, "vinbigdata", n_images=n_images, long_side=long_side)
     rows: list[list[Any]] = []
     codes = {label: i for i, label in enumerate((*VINBIGDATA_FINDINGS, "No finding"))}
     for picture in draw_pictures(n_images, seed=seed, long_side=long_side, progress=progress):
         image_id = _image_id(picture, seed)
         _save_deep_dicom(out / "train" / f"{image_id}.dicom", picture, "", inverted=traps and picture.number % 5 == 0)
-        for reader, found in _readers(picture, "train", seed):
-            boxes = [(label if label in codes else "Other lesion", box) for label, own in found.items() for box in own]
+        for reader, boxes_by_label in _readers(picture, "train", seed):
+            boxes = [
+                (label if label in codes else "Other lesion", box)
+                for label, own in boxes_by_label.items()
+                for box in own
+            ]
             rows += [[image_id, label, codes[label], reader, *box] for label, box in boxes] or [
                 [image_id, "No finding", codes["No finding"], reader, *[""] * 4]
             ]
@@ -452,7 +456,7 @@ def _image_id(picture: Picture, seed: int) -> str:
 
 
 def _readers(picture: Picture, split: str, seed: int) -> list[tuple[str, dict[str, list[Corners]]]]:
-    """What each reader drew, by label; the one reader of test, who has no name, drew what is there."""
+    """Return the boxes of each reader, by label; the only reader of test, who has no name, drew the true ones."""
     truth = {label: picture.boxes(finding) for finding, label in VINDR_LABELS.items() if finding in picture.contours}
     if split == "test":
         return [("", {label: [_rounded(box) for box in boxes] for label, boxes in truth.items()})]
@@ -471,7 +475,7 @@ def _rounded(box: Sequence[float]) -> Corners:
 
 
 def _moved(rng: np.random.Generator, box: Corners, picture: Picture) -> Corners:
-    """A box whose sides were drawn a little elsewhere, inside the picture and at least 4 pixels wide."""
+    """Return a box with its sides moved a little, inside the image and at least 4 pixels wide."""
     height, width = picture.size
     moved = np.array(box) + rng.normal(0, JITTER * min(height, width), 4)
     low = np.clip(moved[:2], 0, (width - 5, height - 5))
@@ -480,7 +484,7 @@ def _moved(rng: np.random.Generator, box: Corners, picture: Picture) -> Corners:
 
 
 def _save_deep_dicom(path: Path, picture: Picture, trap: str, *, inverted: bool) -> None:
-    """12 bits; the headers have no patient, no study and no view, as in the source."""
+    """Write 12 bits; the headers have no patient, no study and no view, as in the source."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pixels = picture.grey.astype(np.uint16) * 16
     attributes: dict[str, Any] = {

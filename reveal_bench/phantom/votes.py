@@ -1,14 +1,14 @@
-"""Suggested labels, and three readers who agree with them or not, with known error rates.
+"""Suggested labels, and three readers who agree or disagree, with known error rates.
 
-As in paper 004 (section 2.2), a reader sees a study with suggested labels and says "Agree All", "Agree Mostly" or
+As in paper 004 (section 2.2), a reader sees a study with suggested labels and answers "Agree All", "Agree Mostly" or
 "Disagree". The model has five numbers. A suggestion is right with probability :data:`SUGGESTION_RIGHT`; independently
-of the others, a reader says "Agree All" with probability :data:`AGREE_IF_RIGHT` to a right suggestion and
-:data:`AGREE_IF_WRONG` to a wrong one. Who does not agree says "Agree Mostly" with :data:`MOSTLY_IF_RIGHT` or
-:data:`MOSTLY_IF_WRONG`. So every table of agreement has an expected value in closed form; with the numbers below, at
-least two of three agree in 39 % of studies (paper: 381 of 1,000), and the kappa of a reader with the majority, "Agree
+of the others, a reader answers "Agree All" with probability :data:`AGREE_IF_RIGHT` to a right suggestion and
+:data:`AGREE_IF_WRONG` to a wrong one. Readers who do not agree answer "Agree Mostly" with :data:`MOSTLY_IF_RIGHT` or
+:data:`MOSTLY_IF_WRONG`. Therefore every table of agreement has an expected value in closed form; with these numbers, at
+least two of three agree in 39% of studies (paper: 381 of 1,000), and the kappa of a reader with the majority, "Agree
 All" against the rest, is 0.63 (paper: 0.622).
 
-In the stage `benchmark` a study is one that was chosen: the suggestion is right and at least two readers agree.
+In the stage `benchmark` a study was selected: the suggestion is right and at least two readers agree.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from reveal_bench.phantom.reveal_studies import POOL, RevealStudy
 
 ANSWERS = ("Agree All", "Agree Mostly", "Disagree")
 N_READERS = 17
-"""From whom three read each study; paper 004."""
+"""The number of readers from whom each study gets three; paper 004."""
 
 SUGGESTION_RIGHT = 0.38
 AGREE_IF_RIGHT = 0.74
@@ -34,15 +34,15 @@ MOSTLY_IF_WRONG = 0.45
 
 OPACITY_MISREAD = 0.15
 OTHER_MISSED = 0.05
-"""Errors of the labels that a reader who does not agree writes down: an airspace opacity is seen where there is none,
-or not seen, with the first probability; any other label is missed with the second."""
+"""Errors in the labels written down by a reader who does not agree: an airspace opacity is invented or overlooked with
+the first probability; any other label is missed with the second."""
 SILENT = 0.3
-"""Of readers who do not agree, those who write no comment."""
+"""Proportion without a comment among readers who do not agree."""
 
 
 @dataclass(frozen=True, slots=True)
-class Vote:
-    """One reader's answer; `labels` are those the reader would give, None where nothing says."""
+class SimulatedVote:
+    """One reader's answer; `labels` are those the reader would give, None if they are unknown."""
 
     reader: str
     answer: str
@@ -51,56 +51,56 @@ class Vote:
 
 
 @dataclass(frozen=True, slots=True)
-class Votes:
-    """What was suggested for a study, and the three votes."""
+class SimulatedVotes:
+    """The suggestion for a study, and the three votes."""
 
     suggested: tuple[str, ...]
-    votes: tuple[Vote, ...]
+    votes: tuple[SimulatedVote, ...]
 
     @property
     def n_agree_all(self) -> int:
-        """Readers who agreed to all labels."""
+        """Number of readers who agreed to all labels."""
         return sum(vote.answer == "Agree All" for vote in self.votes)
 
 
-def draw_votes(study: RevealStudy) -> Votes:
-    """Suggestion and votes for a study."""
+def draw_votes(study: RevealStudy) -> SimulatedVotes:
+    """Return the suggestion and votes for a study."""
     rng = study.rng(40)
     if study.stage == "pool":
         suggested = study.labels if rng.random() < SUGGESTION_RIGHT else _wrong(rng, study.labels)
-        return Votes(suggested, cast_votes(rng, suggested, study.labels))
-    while True:  # the others were not chosen
-        votes = Votes(study.labels, cast_votes(rng, study.labels, study.labels))
+        return SimulatedVotes(suggested, cast_votes(rng, suggested, study.labels))
+    while True:  # other outcomes are not selected
+        votes = SimulatedVotes(study.labels, cast_votes(rng, study.labels, study.labels))
         if votes.n_agree_all >= 2:
             return votes
 
 
-def cast_votes(rng: np.random.Generator, suggested: Sequence[str], truth: Sequence[str]) -> tuple[Vote, ...]:
-    """Votes of three different readers on any suggestion."""
+def cast_votes(rng: np.random.Generator, suggested: Sequence[str], truth: Sequence[str]) -> tuple[SimulatedVote, ...]:
+    """Return the votes of three different readers on any suggestion."""
     is_right = set(suggested) == set(truth)
     agree, mostly = (AGREE_IF_RIGHT, MOSTLY_IF_RIGHT) if is_right else (AGREE_IF_WRONG, MOSTLY_IF_WRONG)
     votes = []
     for reader in rng.choice(N_READERS, 3, replace=False):
         name = f"reader_{reader + 1:02d}"
         if rng.random() < agree:
-            votes.append(Vote(name, "Agree All", "", tuple(suggested)))
+            votes.append(SimulatedVote(name, "Agree All", "", tuple(suggested)))
             continue
         answer = "Agree Mostly" if rng.random() < mostly else "Disagree"
         labels = _read(rng, truth)
         is_silent = rng.random() < SILENT
         comment = "" if is_silent else _comment(rng, suggested, labels)
-        votes.append(Vote(name, answer, comment, None if is_silent else labels))
+        votes.append(SimulatedVote(name, answer, comment, None if is_silent else labels))
     return tuple(votes)
 
 
 def _wrong(rng: np.random.Generator, truth: tuple[str, ...]) -> tuple[str, ...]:
-    """A suggestion with one label too many or too few; airspace opacity above all."""
+    """Return a suggestion with one label too many or too few, mostly airspace opacity."""
     label = choose(rng, {label: POOL[label] ** 1.5 for label in REVEAL_LABELS})
     return _ordered(set(truth) ^ {label})
 
 
 def _read(rng: np.random.Generator, truth: Sequence[str]) -> tuple[str, ...]:
-    """The labels that a reader gives who looks at the pictures."""
+    """Return the labels of a reader who looks at the images."""
     seen = {label for label in truth if label == "Airspace opacity" or rng.random() >= OTHER_MISSED}
     if rng.random() < OPACITY_MISREAD:
         seen ^= {"Airspace opacity"}
@@ -112,7 +112,7 @@ def _ordered(labels: set[str]) -> tuple[str, ...]:
 
 
 def _comment(rng: np.random.Generator, suggested: Sequence[str], labels: Sequence[str]) -> str:
-    """A short note that says what to change, as a reader types it."""
+    """Return a short note on the changes, as a reader types it."""
     more = [_small(label) for label in labels if label not in suggested]
     less = [_small(label) for label in suggested if label not in labels]
     notes = []

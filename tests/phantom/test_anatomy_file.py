@@ -119,7 +119,7 @@ def test_a_model_that_answers_the_truth_hits_fully(phantom):
     anatomy, records = phantom
     found = categorize(answers(frontal(records), best_cell), records["test"], grid=8, anatomy=anatomy)
     assert {case.category for case in found} == {"full_hit"}
-    assert [share.value for share in shares(found, resampling=Resampling(20))[:6]] == [1, 0, 0, 0, 0, 0]
+    assert [share.estimate.value for share in shares(found, resampling=Resampling(20))[:6]] == [1, 0, 0, 0, 0, 0]
 
 
 def shoulder_cell(record, regions):
@@ -173,7 +173,7 @@ def test_shares_of_a_guessing_model_sum_to_one(phantom):
     assert {case.source for case in found} == {"overlap", "anatomy"}
     by_finding = {}
     for share in shares(found, findings=GRID_STUDY_FINDINGS, resampling=Resampling(20)):
-        by_finding.setdefault(share.finding, []).append(share.value)
+        by_finding.setdefault(share.finding, []).append(share.estimate.value)
     defined = {name: values for name, values in by_finding.items() if not np.isnan(values).any()}
     assert len(defined) >= 8
     assert [sum(values) for values in defined.values()] == pytest.approx([1.0] * len(defined))
@@ -195,7 +195,7 @@ def test_same_arguments_same_bytes_and_nothing_is_left_behind(tmp_path):
     [
         (0, {}, "`n_images` must be at least 1, got 0"),
         (1, {"n_val": -1}, "`n_val` must be at least 0, got -1"),
-        (1, {"long_side": 32}, r"`long_side` must lie in \[64, 8192\], got 32"),
+        (1, {"long_side": 32}, r"`long_side` must be in \[64, 8192\], got 32"),
     ],
 )
 def test_numbers_out_of_range(tmp_path, n, options, message):

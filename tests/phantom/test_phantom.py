@@ -84,7 +84,7 @@ def test_progress_counts_to_the_end(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "got"), [({"n_images": 0}, "be at least 1, got 0"), ({"long_side": 9}, "lie in .64, 8192., got 9")]
+    ("change", "got"), [({"n_images": 0}, "be at least 1, got 0"), ({"long_side": 9}, "be in .64, 8192., got 9")]
 )
 def test_bad_arguments(tmp_path, change, got):
     with pytest.raises(ValueError, match=f"must {got}"):
@@ -264,9 +264,9 @@ def test_kinds_and_missing_answers(world):
 
 def test_model_arguments(world):
     records, manifest = world
-    with pytest.raises(ValueError, match=r"must lie in \[0, 1\], got 2 and 0.0"):
+    with pytest.raises(ValueError, match=r"must be in \[0, 1\], got 2 and 0.0"):
         model_predictions(records, manifest, quality=2)
     with pytest.raises(ValueError, match="`kind` must be 'cell', 'point', 'mask' or 'all', got 'box'"):
         model_predictions(records, manifest, quality=0.5, kind="box")
-    with pytest.raises(ValueError, match="`records` must hold every image of the manifest, 'i399' is missing"):
+    with pytest.raises(ValueError, match="`records` must have every image of the manifest, 'i399' is missing"):
         model_predictions(records[:-1], manifest, quality=0.5)

@@ -66,7 +66,7 @@ def test_tables_agree_with_the_truth(tmp_path):
     ("change", "message"),
     [
         ({"n_studies": 0}, "`n_studies` must be at least 1, got 0"),
-        ({"long_side": 9}, r"`long_side` must lie in \[64, 8192\], got 9"),
+        ({"long_side": 9}, r"`long_side` must be in \[64, 8192\], got 9"),
         ({"layout": "zip"}, "`layout` must be 'dicom' or 'midrc', got 'zip'"),
         ({"stage": "holdout"}, "`stage` must be 'benchmark' or 'pool', got 'holdout'"),
     ],
