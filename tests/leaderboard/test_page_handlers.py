@@ -308,7 +308,7 @@ def test_what_is_wrong_with_the_form_stands_at_its_field(
 def test_nothing_is_sent_for_a_team_of_others(world: Any, good_file: str) -> None:
     form = [*FORM[:2], "Southern Lab", *FORM[3:]]
     handlers = submit.SubmitHandlers(world.services)
-    assert "no team of yours" in handlers.send(asking(world, world.ada), good_file, IMAGES, False, {}, *form)
+    assert "none of your teams" in handlers.send(asking(world, world.ada), good_file, IMAGES, False, {}, *form)
     assert world.store.count_waiting() == 0
 
 

@@ -219,7 +219,7 @@ def test_a_figure_without_spread_claims_no_interval() -> None:
     figures = [dict(figure, low=1.0, high=1.0, value=1.0) for figure in everywhere["figures"]]
     held = replace(score(), released={**everywhere, "figures": figures})
     markup = entry_view(SUBMISSION, [held], "1.0.0", [])
-    assert "no spread" in markup
+    assert "no variation" in markup
     assert "100 to 100" not in markup
 
 

@@ -145,7 +145,7 @@ def test_scores_are_shown_on_their_own_scale(room: Room) -> None:
     read_by_two(room, submission)
     board = standings(room.store, room.board.published)
     for shown in (rubric_view.render_board(board), rubric_view.render_score(board.entries[0].score)):
-        assert "4.00 no spread" in text_of(shown)
+        assert "4.00 no variation" in text_of(shown)
         assert "left:75.0%" in shown
         assert "400" not in re.sub("[0-9a-f]{32}", "", shown)  # ids are random
     marked = replace(board, entries=(replace(board.entries[0], model="<i>Alpha</i>", team="<b>"),))

@@ -85,7 +85,7 @@ def test_only_members_submit_for_a_team(intake: Intake, write_file: WriteFile) -
         actor = accounts.session_user(accounts.new_session(user))
         assert actor is not None
         actors[user.name] = actor
-    with pytest.raises(NotAMemberError, match="no team of yours has that name"):
+    with pytest.raises(NotAMemberError, match="none of your teams has that name"):
         send(intake, write_file(), actors["stranger"])
     assert stored(intake) == []
     sent = send(intake, write_file(), actors["owner"], organization="EXAMPLE laboratory")

@@ -1,8 +1,8 @@
-"""Pages, API, sign-in, and what a request passes before them.
+"""Pages, API, sign-in, and the middleware in front of them.
 
-Whenever Gradio is imported, it parses the source of each of its components and writes type stubs for editors beside
-them: a third of the time that its import takes, and writing where a server should not. It has no switch for that, so
-the function is taken out of its module as soon as that is loaded.
+On import, Gradio parses the source of each of its components and writes type stubs for editors next to them. That takes
+a third of its import time and writes where a server should not. Gradio has no switch for it, so the function is
+replaced as soon as its module is loaded.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ MODULE = "gradio.component_meta"
 
 
 class GradioWithoutStubs(MetaPathFinder):
-    """Finds the one module of Gradio that writes stubs, and takes the writer away."""
+    """Finds the module of Gradio that writes stubs, and replaces the function that does."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The module with another loader; None for every other module."""
+        """Return the spec of that module with a changed loader; None for all other modules."""
         spec = PathFinder.find_spec(fullname, path) if fullname == MODULE else None
         if spec is None or spec.loader is None:
             return None

@@ -1,6 +1,6 @@
-"""Builds the web application: the REST API, the Gradio pages beside it, and before both what a request passes.
+"""Builds the web application: the REST API, the Gradio pages, and the middleware in front of both.
 
-`OwnMethods` stands here and not with the other gates because it looks at the application's routes.
+`OwnMethods` is here rather than in :mod:`.middleware` because it reads the application's routes.
 """
 
 from __future__ import annotations
@@ -65,17 +65,17 @@ METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 
 QUIET = {
     "GRADIO_ANALYTICS_ENABLED": "False",
-    # Gradio tables its last 10,000 events anew after every event, for a monitoring page that is closed here.
+    # After every event Gradio summarises its last 10,000 events for a monitoring page that is closed here.
     "GRADIO_ANALYTICS_MAX_EVENTS": "1",
     "GRADIO_ANALYTICS_CACHE_FREQUENCY": str(sys.maxsize),
 }
-"""What Gradio reads from the environment: nothing is sent anywhere, and nothing is gathered about events."""
+"""Environment variables for Gradio: it sends nothing anywhere, and collects nothing about events."""
 
 
 class OwnMethods(Gate):
-    """Answers 405 where a path is the application's own but the method is not.
+    """Answers 405 if a path is the application's own but the method is not.
 
-    Without it such a request would fall through to what is mounted below ``/``.
+    Without it such a request would reach the pages mounted below ``/``.
     """
 
     def __init__(self, app: ASGIApp, owner: FastAPI) -> None:
@@ -105,18 +105,18 @@ def guard(
     shared: SharedBuckets | None = None,
     functions: Container[object] | None = None,
 ) -> None:
-    """Let requests to `app` through the gates only; to be called once, before or after Gradio is mounted.
+    """Put all middleware in front of `app`; call it once, before or after Gradio is mounted.
 
     Parameters
     ----------
-    auth : who is asking, and under which host names the server is reached
+    auth : finds the sender of a request, and knows the server's host names
     max_body_bytes : largest request body
-    n_proxies : how many trusted proxies stand before the server; their word counts, nobody else's
-    limits : how much may be asked for; in local mode, where everybody is one person, only what is given here
-    shared : what is counted together with other servers; without it, each counts by itself
+    n_proxies : number of trusted proxies in front of the server; only their headers are trusted
+    limits : request limits; without them there are none in local mode, which has a single user
+    shared : counts requests together with other servers; without it, each server counts alone
     functions : see :class:`GradioGate`
     """
-    # The last one added sees a request first. Gradio's own CORS rules stand down when there is a CORSMiddleware.
+    # The middleware added last sees a request first. Gradio's own CORS rules do nothing if there is a CORSMiddleware.
     app.add_middleware(NoTraces)
     app.add_middleware(OwnMethods, owner=app)
     app.add_middleware(GradioGate, auth=auth, functions=functions)
@@ -135,7 +135,7 @@ def guard(
 
 
 POLL_SECONDS = 0.05
-"""How often Gradio looks for events while it has none; its own thousand times a second take 8 % of a core for ever."""
+"""Seconds between Gradio's looks for events while it is idle; its default of a millisecond takes 8 % of a core."""
 MAX_UPLOAD_BYTES = 200 * 1000 * 1000
 SYSTEM_FONTS = ["system-ui", "-apple-system", "Segoe UI", "sans-serif"]
 MONO_FONTS = ["ui-monospace", "monospace"]
@@ -155,17 +155,17 @@ UNLISTED = ("/entry", "/submission", "/admin", "/read")
 
 @dataclass(frozen=True)
 class Front:
-    """How the application meets the world.
+    """Settings of the application towards its network.
 
     Attributes
     ----------
-    n_proxies : proxies in front of it whose word is taken
-    confinement : what :func:`reveal_leaderboard.custody.confinement.confine` answered, shown by ``/readyz``
+    n_proxies : number of trusted proxies in front of it
+    confinement : answer of :func:`reveal_leaderboard.custody.confinement.confine`, shown by ``/readyz``
     blocked : paths that no file route may serve
     max_upload_bytes : largest request body
-    metrics_token : whoever asks for ``/metrics`` must bear it; without one, only this machine may ask
-    limits : of requests; None for those of the mode
-    galleries : cases to look at, of benchmarks that have a gallery
+    metrics_token : bearer token for ``/metrics``; without one, only this machine may request it
+    limits : request limits; None for those of the mode
+    galleries : viewers of cases, for benchmarks that have one
     """
 
     n_proxies: int = 0
@@ -180,7 +180,7 @@ class Front:
 def build_app(
     store: Store, blobs: Blobs, catalogue: Catalogue, custody: Custody, auth: Auth, front: Front | None = None
 ) -> FastAPI:
-    """The application: API, sign-in and pages over the parts given, behind the gate."""
+    """Return the application: API, sign-in and pages behind all middleware."""
     front = front or Front()
     queue, accounts = Queue(store.engine, store.settings), auth.accounts
     app = FastAPI(
@@ -223,9 +223,9 @@ def build_app(
 
 @contextmanager
 def _no_app_yet() -> Iterator[None]:
-    """Keep Gradio from making an application after every page: only the one that is mounted in the end is used.
+    """Stop Gradio from creating an application after every page: only the one that is finally mounted is used.
 
-    Each has some hundred routes, and all together they take as long as everything else that a server does at its start.
+    Each has about a hundred routes; together they take as long as everything else at the start of a server.
     """
     create = App.create_app
     App.create_app = staticmethod(lambda *_, **__: None)  # type: ignore[assignment]
@@ -236,10 +236,9 @@ def _no_app_yet() -> Iterator[None]:
 
 
 class _BareSessions(StateHolder):
-    """What Gradio keeps of every open page: what its events have set, and no copy of all components beside it.
+    """Gradio's state of every open page, without a copy of all components.
 
-    That copy serves deep links, which are closed here. It took a third of a megabyte and, of the time that every page
-    waits for its content, some 20 ms.
+    That copy serves deep links, which are closed here. It took a third of a megabyte and delayed every page by 20 ms.
     """
 
     def __getitem__(self, session_id: str) -> SessionState:
@@ -250,16 +249,16 @@ class _BareSessions(StateHolder):
 
 
 def _mount_pages(app: FastAPI, services: Services, front: Front) -> list[int]:
-    """Make the pages and put them below `app`; the numbers of their handlers."""
+    """Build the pages, mount them below `app`, and return the numbers of their handlers."""
     os.environ.update(QUIET)
-    further = navigation(front.galleries)
+    links = navigation(front.galleries)
     with _no_app_yet():
         with gr.Blocks(title="REVEAL leaderboard", analytics_enabled=False, delete_cache=(3600, 3600)) as pages:
-            Navbar(further, main_page_name=MAIN_PAGE)
+            Navbar(links, main_page_name=MAIN_PAGE)
             board.build(services, pages)
         for path, module in PAGES.items():
             with pages.route(OPENINGS[path].name, path, show_in_navbar=path not in UNLISTED) as page:
-                Navbar(further, main_page_name=MAIN_PAGE)
+                Navbar(links, main_page_name=MAIN_PAGE)
                 module.build(services, page)
         pages.queue(default_concurrency_limit=4, max_size=64)
         pages._queue.sleep_when_free = POLL_SECONDS
@@ -280,8 +279,8 @@ def _mount_pages(app: FastAPI, services: Services, front: Front) -> list[int]:
         theme=gr.themes.Base(primary_hue="teal", neutral_hue="slate", font=SYSTEM_FONTS, font_mono=MONO_FONTS),
         css=(files("reveal_leaderboard.web.pages") / "style.css").read_text(encoding="utf-8"),
     )
-    # Gradio would keep a connection open for every open page, of which a browser allows six to one server: the seventh
-    # tab would never load. Nothing here needs to know that a page was closed.
+    # Gradio would keep a connection open for every open page. A browser allows six to one server, so the seventh tab
+    # would never load. Nothing here needs to know that a page was closed.
     pages.config["connect_heartbeat"] = False
     (mounted,) = (inner for route in app.routes if isinstance(inner := getattr(route, "app", None), App))
     mounted.state_holder = _BareSessions()  # type: ignore[no-untyped-call]
@@ -290,20 +289,20 @@ def _mount_pages(app: FastAPI, services: Services, front: Front) -> list[int]:
 
 
 def add_gallery(app: FastAPI, galleries: Galleries) -> None:
-    """Serve the page, its files and those of the galleries."""
+    """Serve the viewer of cases, its files and those of the galleries."""
 
     @app.get(CASES, include_in_schema=False)
     def page() -> Response:
         return answer("")
 
-    @app.get(f"{CASES}/{{place:path}}", include_in_schema=False)
-    def answer(place: str) -> Response:
-        served = galleries.answer(place)
+    @app.get(f"{CASES}/{{path:path}}", include_in_schema=False)
+    def answer(path: str) -> Response:
+        served = galleries.answer(path)
         if served is None:
-            raise HTTPException(404, "There are no cases to look at here.")
+            raise HTTPException(404, "There are no cases to view here.")
         return Response(served.body, media_type=served.media, headers=served.headers)
 
 
 def navigation(galleries: Galleries) -> list[tuple[str, str]]:
-    """The way there in the bar of pages, if there is a gallery; Gradio puts the slash before it."""
+    """Return the link to the viewer of cases, if there are any; Gradio adds the slash."""
     return [("Cases", CASES.removeprefix("/"))] if galleries.names else []

@@ -1,16 +1,16 @@
-"""Guards the routes that Gradio mounts: what the pages need passes, for whom it belongs to; the rest is not there.
+"""Guards the routes that Gradio mounts: those that the pages need serve their owner, all others answer 404.
 
 Conventions
 -----------
-Measured on Gradio 6.31: any visitor may call any handler by several routes, read any upload whose path is known, hand
-another's upload to a handler, and read the events of a session whose hash is known. So here, whatever Gradio does:
+Measured on Gradio 6.31: any visitor can call any handler by several routes, read any upload whose path is known, pass
+another person's upload to a handler, and read the events of a session whose hash is known. This middleware prevents it:
 
-- below ``/gradio_api`` only the routes of `ROUTES` exist, and none of the monitoring and editing ones beside it;
-- an upload needs somebody signed in, and its file is that person's alone: to fetch it, and to hand it to a handler;
-- a browser knows its file by a name made up here, never by where it lies on this machine's disk;
-- a session hash belongs to whoever brings it first; nobody signed in may be followed by somebody, never the reverse.
+- below ``/gradio_api`` only the routes of `ROUTES` exist, and the monitoring and editing routes outside it do not;
+- only people who are signed in can upload, and only they can fetch their file or pass it to a handler;
+- a browser knows its file by a name generated here, never by its path on this machine's disk;
+- a session hash belongs to the first who uses it; a visitor's session may become a person's, never the reverse.
 
-What belongs to whom is kept in memory, as Gradio keeps its queue and sessions, and forgotten oldest first.
+Owners are kept in memory, as Gradio keeps its queue and sessions; the oldest are forgotten first.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from reveal_leaderboard.web.sign_in_modes import Auth
 API = "/gradio_api/"
 NOBODY = "nobody"
 MAX_EVENT_BYTES = 4 * 1000 * 1000
-MAX_KNOWN = 100_000  # session hashes, and files, remembered
+MAX_KNOWN = 100_000  # session hashes, and files
 MAX_UPLOAD_ANSWER = 1_000_000
 HASH = re.compile(r"[A-Za-z0-9_-]{6,64}")
 
@@ -53,16 +53,16 @@ ROUTES = {
     "upload_progress": ("GET",),
 }
 WITH_SESSION_IN_BODY = ("queue/join", "cancel")
-CLOSED = ("monitoring", "pwa_icon", "openapi.json")  # beside /gradio_api
-OURS = {"/login": ("GET", "HEAD"), "/logout": ("POST",)}  # where Gradio has a route of its own for other methods
+CLOSED = ("monitoring", "pwa_icon", "openapi.json")  # outside /gradio_api
+OURS = {"/login": ("GET", "HEAD"), "/logout": ("POST",)}  # Gradio has routes of its own for the other methods
 
 
 class GradioGate(Gate):
-    """Lets through what the pages need of Gradio, for whom it belongs to.
+    """Admits the requests to Gradio that the pages need, from the owners of sessions and files.
 
     Parameters
     ----------
-    functions : numbers of the pages' handlers, which may be known after the gate is made; None to let Gradio look
+    functions : numbers of the pages' handlers, which may be filled in later; None leaves the check to Gradio
     """
 
     def __init__(self, app: ASGIApp, auth: Auth, functions: Container[object] | None = None) -> None:
@@ -95,8 +95,8 @@ class GradioGate(Gate):
         elif method not in ROUTES.get(route, ()):
             await send_problem(send, 404, "There is nothing here.")
         elif route == "queue/data":
-            asked = parse_qs(scope["query_string"].decode("latin-1")).get("session_hash", [])
-            if len(asked) == 1 and self._sessions.claim(asked[0], owner):
+            hashes = parse_qs(scope["query_string"].decode("latin-1")).get("session_hash", [])
+            if len(hashes) == 1 and self._sessions.claim(hashes[0], owner):
                 await self.app(scope, receive, send)
             else:
                 await send_problem(send, 403, OTHERS)
@@ -109,7 +109,7 @@ class GradioGate(Gate):
             await self.app(scope, receive, send)
 
     async def _guard_event(self, owner: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read the event, check whose session and files it names, and hand it on."""
+        """Read the event, check the owner of its session and files, and pass it on."""
         body = await _read(receive)
         if body is None:
             await send_problem(send, 413, f"An event is at most {MAX_EVENT_BYTES:,} bytes.", {"connection": "close"})
@@ -125,35 +125,35 @@ class GradioGate(Gate):
         except (ValueError, TypeError, KeyError, RecursionError):
             await send_problem(send, 400, "An event must be a JSON object with a session_hash.")
             return
-        if not is_known:  # Gradio would fail over it, and every such request would fill the log with a traceback
+        if not is_known:  # Gradio would fail, and log a traceback for every such request
             await send_problem(send, 404, "The pages have no such function.")
         elif not isinstance(session, str) or not self._sessions.claim(session, owner):
             await send_problem(send, 403, OTHERS)
         else:
-            # Written anew, so that Gradio cannot read another session or file out of it than was checked here.
+            # Serialised again, so that Gradio cannot read another session or file from it than was checked here.
             await self.app(scope, _replay(json.dumps(event).encode(), receive), send)
 
     def _with_paths(self, value: Any, owner: str) -> Any:
-        """An event with the true path of every file that it hands to a handler.
+        """Return an event with the true path of every file that it passes to a handler.
 
         Raises
         ------
         _NotTheirsError
-            If one of them is not the owner's.
+            If a file is not the owner's.
         """
         if isinstance(value, list):
             return [self._with_paths(inner, owner) for inner in value]
         if not isinstance(value, dict):
             return value
-        found = {name: self._with_paths(inner, owner) for name, inner in value.items()}
+        event = {name: self._with_paths(inner, owner) for name, inner in value.items()}
         if isinstance(value.get("path"), str):
-            found["path"] = self._files.path_of(value["path"], owner)
-            if found["path"] is None:
+            event["path"] = self._files.path_of(value["path"], owner)
+            if event["path"] is None:
                 raise _NotTheirsError
-        return found
+        return event
 
     def _renaming(self, owner: str, send: Send) -> Send:
-        """A `send` that answers an upload, a list of paths, with a made-up name for each, which is the owner's."""
+        """Return a `send` that answers an upload with generated names, which belong to the owner, instead of paths."""
 
         async def answer(start: Message, body: bytes) -> None:
             if len(body) > MAX_UPLOAD_ANSWER:
@@ -169,7 +169,7 @@ class GradioGate(Gate):
 
 
 class _NotTheirsError(Exception):
-    """An event names a file of somebody else."""
+    """An event names another person's file."""
 
 
 OTHERS = "This session belongs to someone else, or you have signed in or out since. Reload the page."
@@ -207,7 +207,7 @@ class _UploadedFiles:
 
 
 def _is_closed(method: str, path: str) -> bool:
-    if "gradio_api" in path and not path.startswith(API):  # another way of writing it
+    if "gradio_api" in path and not path.startswith(API):  # another spelling of it
         return True
     if method not in OURS.get(path.rstrip("/"), (method,)):
         return True
@@ -215,7 +215,7 @@ def _is_closed(method: str, path: str) -> bool:
 
 
 async def _read(receive: Receive) -> bytes | None:
-    """A whole body, None if it is too large or broke off."""
+    """Return the whole body; None if it is too large or broke off."""
     body = b""
     while True:
         message = await receive()

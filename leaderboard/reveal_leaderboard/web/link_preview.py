@@ -1,9 +1,9 @@
-"""What is told of a page before any script runs: its title, tags for link previews, its status, its first words.
+"""Pages before any script runs: title, tags for link previews, status, and the first content.
 
-Gradio serves one document for all pages, with tags of its own and always with status 200. Here the tags are replaced by
-ours; a board that is not there and an entry that the asker may not see answer 404, or 410 if its team withdrew it. The
-table of the board or the headline of the entry is seen until the page has drawn its own: without JavaScript, for good.
-What the page itself says stays the same.
+Gradio serves one document for all pages, with its own tags and always with status 200. This middleware replaces the
+tags. An unknown board answers 404; so does an entry that the visitor may not see, or 410 if its team withdrew it. The
+board's table or the entry's headline is visible until the page has drawn its own, and stays without JavaScript. The
+content of the page itself is unchanged.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ GRADIOS_OWN = re.compile(rb'<meta\s+(?:property|name)="(?:og|twitter):[^>]*>')
 TITLE, HEAD, BODY = (re.compile(tag) for tag in (rb"<title>[^<]*</title>", rb"<head[^>]*>", rb"<body[^>]*>"))
 WITHOUT_SCRIPTS = (
     "<style>#rv-early{position:static!important;animation:none!important}</style>"
-    '<p style="margin:2rem">This page needs JavaScript. The board is also there <a href="/">as a table</a> '
+    '<p style="margin:2rem">This page needs JavaScript. The board is also available <a href="/">as a table</a> '
     'and <a href="/api/v1/leaderboard">as data</a>.</p>'
 )
 STILL = (
@@ -50,7 +50,7 @@ STILL = (
     "gradio-app:not(:has(.rv-head h1):has(nav a):has(.rv-strip :is(a,button))) *"
     "{visibility:hidden;animation:rv-show 0s 4s forwards}</style>"
 )
-"""Keeps a page that Gradio still puts together from being seen to move; after four seconds it is shown as it is."""
+"""Hides a page while Gradio assembles it, so that nothing moves; after four seconds it is shown as it is."""
 PRINTED = (
     "<style>@media print{"
     ".nav-holder,.rv-strip,.rv-controls,.rv-action,.rv-films,.rv-sort .rv-arrow{display:none!important}"
@@ -59,7 +59,7 @@ PRINTED = (
     ".rv-scroll tr,.rv-places li{break-inside:avoid}"
     "#entry,#compare,gradio-app .gradio-container{min-height:0!important}}</style>"
 )
-"""Paper has the bars of intervals, and nothing to click. Gradio would bind these rules to a part of the page."""
+"""Rules for print: intervals keep their bars, controls are hidden. Gradio would limit them to a part of the page."""
 EARLY = (
     "<style>@keyframes rv-gone{{to{{visibility:hidden}}}}#rv-early{{position:absolute;inset:0 0 auto;min-height:100vh;"
     "z-index:9;pointer-events:none;animation:rv-gone 0s 10s forwards}}"
@@ -67,60 +67,60 @@ EARLY = (
     '<div id="rv-early"><template shadowrootmode="closed"><style>{style}</style>'
     '<header class="rv-site">{site}</header><main>{first}</main></template></div>'
 )
-"""What a page says first, over the page until Gradio has drawn its own, which a slow line delays by seconds. It lies in
-a closed shadow tree, so neither styles nor scripts of the page meet it.
+"""First content, drawn over the page until Gradio has drawn its own, which takes seconds on a slow line. It is in a
+closed shadow tree, out of reach of the page's styles and scripts.
 """
 EARLY_LAYOUT = (
     ":host{background:var(--rv-page);color:var(--rv-ink);font:16px/1.5 system-ui,sans-serif}"
     ".rv-site{border-bottom:1px solid var(--rv-line);padding:1rem 2rem .95rem;font-weight:700}.rv-head>p{margin:0}"
-    "a{pointer-events:auto}"  # who sees a link may follow it
+    "a{pointer-events:auto}"  # links stay clickable
     "main{max-width:1400px;margin:0 auto;padding:4.35rem 2rem 2rem;font-size:14px}"
-    "#opening{min-height:10rem}#opening+*{margin-top:7.95rem}"  # as high as the page's, and the place of its choices
+    "#opening{min-height:10rem}#opening+*{margin-top:7.95rem}"  # as high as on the page, with space for its choices
     "@media (max-width:900px){#opening+*{margin-top:13.2rem}}"
-    "@media (prefers-color-scheme:dark){:host{background:#0a0f1e}}"  # as Gradio's pages are then
+    "@media (prefers-color-scheme:dark){:host{background:#0a0f1e}}"  # as on Gradio's pages
     "@media (max-width:640px){main{padding:3.8rem .8rem}.rv-site{padding:.6rem .8rem}#opening+*{margin-top:11rem}}"
 )
 DARK = re.compile(r"\.dark (\{[^}]*\})")
-WHAT_IT_IS = (
-    "Models that read chest radiographs, ranked on cases that nobody but the scoring worker sees, with 95 % intervals."
+DESCRIPTION = (
+    "Models that read chest radiographs, ranked with 95 % intervals on cases that only the scoring worker sees."
 )
 
 
 @dataclass(frozen=True)
 class Preview:
-    """What a link to a page shows; `path` and `image` are addresses below the server's.
+    """Preview of a link to a page; `path` and `image` are addresses below the server's.
 
     Attributes
     ----------
-    first : what the page says first, as HTML for readers without JavaScript
-    is_early : whether all see it, until the page has drawn its own
+    first : first content of the page, as HTML for browsers without JavaScript
+    is_early : whether other browsers show it as well, until the page has drawn its own
     """
 
     path: str
     title: str = SITE
-    description: str = WHAT_IT_IS
+    description: str = DESCRIPTION
     image: str = ""
     status: int = 200
     first: str = ""
     is_early: bool = False
 
     def tags(self, server: str) -> bytes:
-        """As the tags that sites read."""
-        told = {"og:site_name": SITE, "og:type": "website", "og:title": self.title, "og:description": self.description}
-        told |= {"og:url": f"{server}{self.path}", "description": self.description}
-        told |= {"twitter:card": "summary_large_image" if self.image else "summary"}
+        """Return the tags that other sites read."""
+        tags = {"og:site_name": SITE, "og:type": "website", "og:title": self.title, "og:description": self.description}
+        tags |= {"og:url": f"{server}{self.path}", "description": self.description}
+        tags |= {"twitter:card": "summary_large_image" if self.image else "summary"}
         if self.image:
-            told |= {"og:image": f"{server}{self.image}", "og:image:width": "1200", "og:image:height": "630"}
-            told |= {"og:image:alt": self.description}
+            tags |= {"og:image": f"{server}{self.image}", "og:image:width": "1200", "og:image:height": "630"}
+            tags |= {"og:image:alt": self.description}
         lines = [f"<title>{escape(self.title)}</title>", STILL, PRINTED]
-        for name, text in told.items():
+        for name, text in tags.items():
             attribute = "property" if name.startswith("og:") else "name"
             lines.append(f'<meta {attribute}="{name}" content="{escape(text)}">')
         return "\n".join(lines).encode()
 
 
 class LinkPreviews(Gate):
-    """Puts our tags into every page that Gradio serves, and gives an entry's page its status."""
+    """Puts our tags into every page that Gradio serves, and sets the status of boards and entries."""
 
     def __init__(self, app: ASGIApp, services: Services) -> None:
         super().__init__(app)
@@ -130,8 +130,8 @@ class LinkPreviews(Gate):
         async def answer(start: Message, body: bytes) -> None:
             await self._send(scope, start, body, send)
 
-        looks = scope["method"] in ("GET", "HEAD")
-        await self.app(scope, receive, gathered(send, _is_page, answer) if looks else send)
+        is_read = scope["method"] in ("GET", "HEAD")
+        await self.app(scope, receive, gathered(send, _is_page, answer) if is_read else send)
 
     async def _send(self, scope: Scope, start: Message, body: bytes, send: Send) -> None:
         request = Request(scope)
@@ -143,7 +143,7 @@ class LinkPreviews(Gate):
             first = f"<noscript>{WITHOUT_SCRIPTS}{'' if preview.is_early else preview.first}</noscript>"
             if preview.is_early:
                 first += EARLY.format(style=_early_style(), site=SITE, first=preview.first)
-            body = BODY.sub(lambda found: found[0] + first.encode(), body, count=1)
+            body = BODY.sub(lambda tag: tag[0] + first.encode(), body, count=1)
             MutableHeaders(raw=start["headers"])["content-length"] = str(len(body))
         await send({**start, "status": preview.status})
         await send({"type": "http.response.body", "body": body})
@@ -152,12 +152,14 @@ class LinkPreviews(Gate):
         path = request.url.path
         if path == "/":
             preview = self._of_board(request.query_params.get("benchmark"))
-            is_first = not set(request.query_params) - {"benchmark"}  # else the page shows the board otherwise
+            is_first = not set(request.query_params) - {
+                "benchmark"
+            }  # otherwise the page shows another view of the board
             return preview if is_first else replace(preview, is_early=False)
         if path.rstrip("/") != ENTRY:
             return Preview(path, f"{OPENINGS[path].name} · {SITE}" if path in OPENINGS else SITE)
-        wanted, version = request.query_params.get("id", "")[:64], request.query_params.get("version")
-        submission = self.services.store.get(wanted)
+        entry_id, version = request.query_params.get("id", "")[:64], request.query_params.get("version")
+        submission = self.services.store.get(entry_id)
         if submission is None:
             return Preview(path, status=404)
         scores = self.services.store.scores_of(submission.id)
@@ -166,13 +168,13 @@ class LinkPreviews(Gate):
         return self._of_entry(submission, version)
 
     def _of_board(self, name: str | None) -> Preview:
-        """The board: who leads, and its table."""
+        """Return the preview of a board: who leads, and its table."""
         catalogue = self.services.catalogue
         if name and name not in catalogue.names:
-            return Preview("/", f"Not found · {SITE}", "There is no such board here.", status=404)
+            return Preview("/", f"Not found · {SITE}", "This board does not exist.", status=404)
         try:
             board = standings(self.services.store, catalogue.current(name or catalogue.names[0]))
-        except UnknownBenchmarkError:  # its version that is shown is another server's
+        except UnknownBenchmarkError:  # another server shows its current version
             return Preview("/")
         galleries = self.services.galleries
         opening = board_opening(board, galleries.strip(board.benchmark, N_THUMBNAILS))
@@ -185,13 +187,13 @@ class LinkPreviews(Gate):
         return Preview(address, f"{board.title} · {SITE}", words, first=first, is_early=is_early)
 
     def _of_entry(self, submission: Submission, version: str | None) -> Preview:
-        """What visitors are told of it; of what its team alone may see, nothing is told."""
+        """Return the preview of an entry for visitors, empty if only its team may see it."""
         visible = with_score(self.services, submission, version)
         if not visible.is_public or visible.score is None:
             return Preview(ENTRY)
         try:
             result = read_shared(self.services, submission, visible.score)
-        except UnknownBenchmarkError:  # the same
+        except UnknownBenchmarkError:  # as for a board
             return Preview(ENTRY, status=404)
         title = f"{result.model}, {result.team} · {SITE}"
         first = entry_opening(submission, visible.score.version, result)
@@ -200,7 +202,7 @@ class LinkPreviews(Gate):
 
 @cache
 def _early_style() -> str:
-    """The sheet of the pages for a shadow tree, whose host has the colours: dark ones where the system wants them."""
+    """Return the pages' stylesheet for a shadow tree; its host has the colours, dark if the system is."""
     sheet = (files("reveal_leaderboard.web.pages") / "style.css").read_text(encoding="utf-8")
     sheet = re.sub(r"/\*.*?\*/", "", sheet, flags=re.DOTALL)
     own = DARK.sub(r"@media (prefers-color-scheme:dark){:host\1}", sheet.replace(":root {", ":host {", 1), count=1)

@@ -1,10 +1,10 @@
-"""What ``/metrics`` shows: how the board does, in the text format of Prometheus.
+"""The page ``/metrics``: counts and times of the leaderboard, in the text format of Prometheus.
 
 Conventions
 -----------
-Figures of the queue come from the database when they are asked for, so that every server tells the same; requests and
-lint reports are counted by each server for itself since it started. Labels are names of benchmarks, kinds, statuses and
-templates of routes: nothing that a user wrote, and no id. Seconds, as Prometheus wants it.
+Counts of the queue are read from the database on request, so that every server reports the same; each server counts its
+requests and lint reports since its start. Labels are names of benchmarks, kinds, statuses and route templates: no text
+of a user, and no id. Times are in seconds, as is usual for Prometheus.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 class Metrics:
-    """The figures of the board in `store`; calling it gives the page.
+    """The metrics of a leaderboard; calling the object returns the page.
 
     Parameters
     ----------
-    benchmarks : names that lint reports are counted under
+    benchmarks : names under which lint reports are counted
     """
 
     def __init__(self, store: Store, benchmarks: Iterable[str] = ()) -> None:
@@ -64,7 +64,7 @@ class Metrics:
                 self._lints.labels(benchmark, verdict)
 
     def __call__(self) -> str:
-        """The page."""
+        """Return the page."""
         return generate_latest(self._registry).decode("utf-8")
 
     def count_request(self, method: str, route: str, status: int) -> None:
@@ -78,9 +78,9 @@ class Metrics:
 
 
 class CountRequests(Gate):
-    """ASGI middleware that counts answers under the template of the route that gave them.
+    """ASGI middleware that counts answers by the template of their route.
 
-    What no route of `templates` answered is counted as "page": Gradio's own routes, and addresses that do not exist.
+    Answers of routes not in `templates` count as "page": Gradio's own routes, and unknown addresses.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, templates: Iterable[str]) -> None:
@@ -105,21 +105,21 @@ class CountRequests(Gate):
 
 
 class _Database:
-    """Collects the figures that are in the database."""
+    """Collects the metrics stored in the database."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def describe(self) -> list[Metric]:
-        """Nothing, so that registering asks the database nothing."""
+        """Return nothing, so that registration does not query the database."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """All families; only `reveal_database_up` 0 if the database does not answer."""
+        """Yield all families; only `reveal_database_up` 0 if the database is unreachable."""
         try:
             with self._store.read() as connection:
                 now = moment(connection)
-                found = [
+                families = [
                     *_submissions(connection), *_queue(connection, now), *_workers(connection, now),
                     *_durations(connection, now), *_deliveries(connection),
                 ]  # fmt: skip
@@ -127,7 +127,7 @@ class _Database:
             yield _gauge("reveal_database_up", "Whether the database answers.", 0)
             return
         yield _gauge("reveal_database_up", "Whether the database answers.", 1)
-        yield from found
+        yield from families
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
@@ -165,7 +165,9 @@ def _queue(connection: sa.Connection, now: float) -> Iterator[Metric]:
     family = GaugeMetricFamily("reveal_jobs", "Jobs by kind and status.", labels=["kind", "status"])
     query = sa.select(jobs.c.kind, jobs.c.status, sa.func.count()).group_by(jobs.c.kind, jobs.c.status)
     counts = {(kind, status): n for kind, status, n in connection.execute(query)}
-    for key in product(sorted({kind for kind, _ in counts}), JOB_STATES):  # also 0: alarms compare with what was before
+    for key in product(
+        sorted({kind for kind, _ in counts}), JOB_STATES
+    ):  # zeros as well: alarms compare with earlier values
         family.add_metric(key, counts.get(key, 0))
     yield family
     waiting = (jobs.c.kind == "score", jobs.c.status == "queued")
@@ -198,6 +200,6 @@ def _durations(connection: sa.Connection, now: float) -> Iterator[Metric]:
 
 
 def _quantile(ascending: list[Any], q: float) -> float:
-    """The smallest value that at least a share `q` does not exceed."""
+    """Return the smallest value such that at least the proportion `q` is no greater."""
     rank = next(i for i in range(1, len(ascending) + 1) if i >= q * len(ascending) - 1e-9)
     return float(ascending[rank - 1])

@@ -34,9 +34,9 @@ GRACE_SECONDS = 120.0
 SLOWEST_BYTES_PER_SECOND = 50_000
 MAX_PLAIN_ERROR = 16 * 1024
 
-# Gradio's pages are built from inline scripts and, in its HTML component, from templates compiled in the browser. So
-# the policy cannot forbid those: what stops foreign markup is that all user text is escaped. The policy stops requests
-# to other sites, foreign forms and framing.
+# Gradio's pages consist of inline scripts and, in its HTML component, of templates compiled in the browser, so the
+# policy cannot forbid those: escaping all user text is what stops foreign markup. The policy stops requests to other
+# sites, foreign forms and framing.
 POLICY = "Content-Security-Policy"
 CONTENT_POLICY = (
     "default-src 'self'",
@@ -51,18 +51,18 @@ CONTENT_POLICY = (
 )
 SECURE_HEADERS = {
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",  # with "no-referrer" browsers do not say where a form comes from either
+    "Referrer-Policy": "same-origin",  # with "no-referrer" browsers do not name the origin of a form either
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
-MAY_DIFFER = ("Cache-Control", "Cross-Origin-Resource-Policy")  # the latter of pictures that other sites may show
+MAY_DIFFER = ("Cache-Control", "Cross-Origin-Resource-Policy")  # the latter for images that other sites may show
 
 log = logging.getLogger(__name__)
 
 
 class Gate:
-    """Middleware for requests: `_handle` does the work, and what is no request passes."""
+    """Middleware for requests: subclasses implement `_handle`; anything other than an HTTP request passes through."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -78,25 +78,25 @@ class Gate:
 
 def gathered(
     send: Send,
-    is_meant: Callable[[Message], bool],
+    matches: Callable[[Message], bool],
     answer: Callable[[Message, bytes], Awaitable[None]],
-    most: int | None = None,
+    max_bytes: int | None = None,
 ) -> Send:
-    """A `send` that keeps back the answers whose first message `is_meant`, and has `answer` do the sending for them.
+    """Return a `send` that withholds the answers whose first message `matches`, and lets `answer` send its own instead.
 
-    `answer` gets that first message and the body, of which no more is read once it has `most` bytes.
+    `answer` gets that first message and the body, which is not read further once it has `max_bytes`.
     """
     start: Message | None = None
     body = b""
 
     async def gather(message: Message) -> None:
         nonlocal start, body
-        if message["type"] == "http.response.start" and is_meant(message):
+        if message["type"] == "http.response.start" and matches(message):
             start = message
         elif start is None:
             await send(message)
         else:
-            if most is None or len(body) < most:
+            if max_bytes is None or len(body) < max_bytes:
                 body += message.get("body", b"")
             if not message.get("more_body", False):
                 await answer(start, body)
@@ -117,12 +117,12 @@ async def send_problem(
 
 
 class SecureHeaders(Gate):
-    """Adds the security headers to every answer; a content policy of its own stays beside ours.
+    """Adds the security headers to every answer; an answer's own content policy is kept as well.
 
     Parameters
     ----------
-    framed_by : sites whose pages may show this one in a frame; nobody unless said (`SPACE_FRAMES` on a Space)
-    is_secure : whether browsers come by https; they are told to keep to it
+    framed_by : sites whose pages may show this one in a frame, such as `SPACE_FRAMES` on a Space; by default none
+    is_secure : whether browsers use https; if so, a header tells them to keep using it
     policy : what pages may load and do
     headers : more headers
     """
@@ -156,7 +156,7 @@ class SecureHeaders(Gate):
                 for name, value in self.headers.items():
                     if name not in MAY_DIFFER or name not in headers:
                         headers[name] = value
-                if own is not None:  # of a page that may do less: browsers hold to both
+                if own is not None:  # a page with a stricter policy: browsers apply both
                     headers.append(POLICY, own)
             await send(message)
 
@@ -164,15 +164,15 @@ class SecureHeaders(Gate):
 
 
 class Compressed:
-    """Compresses answers, but for those to whoever is signed in.
+    """Compresses answers, except to people who are signed in.
 
-    How long a compressed page is tells what it holds twice: a page with a person's secret beside text that another
-    person chose would give the secret away, a guess at a time (BREACH). So only what is the same for everybody is
-    compressed: files of the pages, and answers to requests without credentials. Events are passed on as they come.
+    The length of a compressed page reveals repeated text: if a page holds both a secret and text that another person
+    chose, guesses reveal the secret (BREACH). So only answers that are the same for all visitors are compressed: the
+    pages' files, and answers to requests without credentials. Events are passed on as they arrive.
 
     Parameters
     ----------
-    session_cookie : name of the cookie of whoever is signed in
+    session_cookie : name of the cookie of people who are signed in
     """
 
     def __init__(self, app: ASGIApp, session_cookie: str) -> None:
@@ -192,10 +192,10 @@ class Compressed:
 
 
 class Forwarded:
-    """Believes what `n_proxies` trusted proxies say of the client, and removes what anybody else says.
+    """Reads the client from the headers of `n_proxies` trusted proxies, and removes everyone else's.
 
-    With none, ``X-Forwarded-*`` and their kind are dropped, since anybody can send them. With n, the address that the
-    n-th proxy from the server saw is the client's, and the scheme and host are those that it was asked by.
+    With none, ``X-Forwarded-*`` and similar headers are dropped, since anyone can send them. With n, the client's
+    address, scheme and host are those that the n-th proxy, counted from the server, received.
     """
 
     def __init__(self, app: ASGIApp, n_proxies: int = 0) -> None:
@@ -208,11 +208,11 @@ class Forwarded:
         await self.app(scope, receive, send)
 
     def _read(self, scope: Scope) -> Scope:
-        told = Headers(scope=scope)
+        sent = Headers(scope=scope)
         headers = [(name, value) for name, value in scope["headers"] if not _is_forwarding(name)]
         scope = {**scope, FORWARDED: len(headers) < len(scope["headers"])}
         if self.n_proxies:
-            client, scheme, host = (self._told(told, f"x-forwarded-{name}") for name in ("for", "proto", "host"))
+            client, scheme, host = (self._forwarded(sent, f"x-forwarded-{name}") for name in ("for", "proto", "host"))
             if client:
                 scope["client"] = (client, 0)
             if scheme in ("http", "https"):
@@ -223,7 +223,7 @@ class Forwarded:
         scope["headers"] = headers
         return scope
 
-    def _told(self, headers: Headers, name: str) -> str:
+    def _forwarded(self, headers: Headers, name: str) -> str:
         values = [part.strip() for line in headers.getlist(name) for part in line.split(",")]
         return values[-min(self.n_proxies, len(values))] if values else ""
 
@@ -233,7 +233,7 @@ def _is_forwarding(name: bytes) -> bool:
 
 
 class KnownHost:
-    """Refuses requests for any host but `hosts` (400), and websockets, which nothing here speaks.
+    """Refuses requests for hosts other than `hosts` (400), and websockets, which nothing here uses.
 
     Parameters
     ----------
@@ -257,7 +257,7 @@ class KnownHost:
         if len(named) != 1:
             return False
         host, _, port = named[0].rpartition(":")
-        if not host or not port.isdecimal():  # no port; a bare IPv6 address ends with a bracket
+        if not host or not port.isdecimal():  # no port; an IPv6 address without one ends with a bracket
             host = named[0]
         return host.lower() in self.hosts
 
@@ -265,7 +265,7 @@ class KnownHost:
 class Problems(Gate):
     """Turns every error that is neither a page nor a problem document into a problem document.
 
-    Frameworks answer some errors by themselves, in plain text or in JSON of their own: CORS, routing, Gradio.
+    CORS, routing and Gradio answer some errors themselves, in plain text or JSON of their own.
     """
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -276,15 +276,15 @@ class Problems(Gate):
         async def answer(start: Message, body: bytes) -> None:
             headers = Headers(raw=start.get("headers", []))
             names = ("allow", "retry-after", "www-authenticate", "connection")
-            kept = {name: headers[name] for name in names if name in headers}
+            retained = {name: headers[name] for name in names if name in headers}
             detail, errors = _detail_of(start["status"], b"" if "content-encoding" in headers else body)
-            await send_problem(send, start["status"], detail, kept, errors=errors)
+            await send_problem(send, start["status"], detail, retained, errors=errors)
 
         await self.app(scope, receive, gathered(send, is_foreign, answer, MAX_PLAIN_ERROR))
 
 
 def _detail_of(status: int, body: bytes) -> tuple[str, object]:
-    """What an error answer says for people, and what it says for programs; nothing of ours if the fault is ours."""
+    """Return an error's text and its details for programs; nothing internal if the error is ours."""
     if status >= 500 and status != 503:
         return "Something went wrong on our side.", None
     try:
@@ -299,14 +299,14 @@ def _detail_of(status: int, body: bytes) -> tuple[str, object]:
 
 
 class SameOrigin(Gate):
-    """Refuses requests that change something and come, or may come, from another site's page (403).
+    """Refuses writes that come, or may come, from another site's page (403).
 
-    A browser says where a write comes from; so a write with a cookie that does not say is refused too. A page cannot
-    send a token without asking first, which CORS refuses: a request with one needs no origin.
+    Browsers name the origin of a write, so a write with a cookie and without an origin is refused as well. A page must
+    ask before it sends a token, and CORS refuses that: a request with a token needs no origin.
 
     Parameters
     ----------
-    is_secure : whether pages are served by HTTPS alone: then one served by HTTP under the same name is another site's
+    is_secure : whether pages are served only by https: then a page of the same name by http is another site's
     """
 
     def __init__(self, app: ASGIApp, is_secure: bool = False) -> None:
@@ -332,11 +332,11 @@ def _is_foreign(headers: Headers, scheme: str) -> bool:
 
 
 class BodyLimit(Gate):
-    """Refuses a request body of more than `limit` bytes (413) or one that arrives too slowly (408).
+    """Refuses a request body that exceeds `limit` bytes (413) or arrives too slowly (408).
 
     Parameters
     ----------
-    limit : bytes, counted while they arrive
+    limit : bytes, counted as they arrive
     grace_seconds, bytes_per_second : n bytes must have arrived after `grace_seconds` + n / `bytes_per_second`
     """
 
@@ -380,7 +380,7 @@ class BodyLimit(Gate):
 
 
 class _Body:
-    """One request's body while it arrives; `refused` is the status to refuse it with, 0 while it is good."""
+    """A request's body as it arrives; `refused` is the status of a refusal, 0 without one."""
 
     def __init__(self, rules: BodyLimit, receive: Receive) -> None:
         self.rules, self._receive = rules, receive
@@ -388,7 +388,7 @@ class _Body:
         self._began = asyncio.get_running_loop().time()
 
     async def receive(self) -> Message:
-        """The next message; to the application the client is gone once its body is refused."""
+        """Return the next message; once the body is refused, the client looks disconnected."""
         if self.refused:
             return {"type": "http.disconnect"}
         if self._is_complete:
@@ -409,11 +409,11 @@ class _Body:
         return {"type": "http.disconnect"}
 
 
-NO_ROOM = "The server's disk is full or read-only. Nothing was kept or charged. Try again later."
+NO_ROOM = "The server's disk is full or read-only. Nothing was stored or charged. Try again later."
 
 
 class NoTraces:
-    """Answers an unexpected exception with a number to quote, and logs it under that number; a full disk says so."""
+    """Answers an unexpected exception with an incident number, and logs it under that number; names a full disk."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -437,24 +437,24 @@ class NoTraces:
             if has_no_room(error):
                 await send_problem(send, 507, NO_ROOM)
             else:
-                await send_problem(send, 500, f"Something went wrong on our side; it is noted as incident {number}.")
+                await send_problem(send, 500, f"Something went wrong on our side. It is logged as incident {number}.")
 
 
 # Pages for people -----------------------------------------------------------------------------------------------------
 
 FOR_PROGRAMS = ("/api/", "/gradio_api/", "/metrics", "/healthz", "/readyz")
 MAX_DOCUMENT = 64 * 1024
-LOST = "Nothing here has this address. It may be incomplete, or out of date."
-WAYS = (("/", "To the board"), ("/submit", "Submit"), ("/about", "About"))
+LOST = "No page has this address. It may be incomplete or out of date."
+LINKS = (("/", "To the board"), ("/submit", "Submit"), ("/about", "About"))
 
 
 def error_page(status: int, title: str, detail: str) -> str:
-    """A whole page with the way back to the board."""
-    return whole_page(title, detail, f"HTTP status {status}", WAYS)
+    """Return a whole page with links back to the board."""
+    return whole_page(title, detail, f"HTTP status {status}", LINKS)
 
 
 class ErrorPages(Gate):
-    """Answers people with pages where programs are answered with problem documents (RFC 9457)."""
+    """Turns problem documents (RFC 9457) into pages if a browser sent the request."""
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def answer(start: Message, body: bytes) -> None:
@@ -485,7 +485,7 @@ async def _send_page(start: Message, body: bytes, send: Send, *, has_body: bool)
     if status == 404 and detail == title:  # the framework's own words
         title, detail = "Page not found", LOST
     page = error_page(status, title, detail).encode()
-    told = [pair for pair in start["headers"] if pair[0].lower() not in (b"content-type", b"content-length")]
+    headers = [pair for pair in start["headers"] if pair[0].lower() not in (b"content-type", b"content-length")]
     kind = [(b"content-type", b"text/html; charset=utf-8"), (b"content-length", str(len(page)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": [*told, *kind]})
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, *kind]})
     await send({"type": "http.response.body", "body": page if has_body else b""})

@@ -1,17 +1,15 @@
-"""Limits how much one address, one person and one team may ask for, as ASGI middleware.
+"""ASGI middleware that limits the requests of an address, a person and a team.
 
 Conventions
 -----------
-Token buckets: a request takes its cost from the bucket of its address and from that of its actor, an upload also from
-that of each team of the actor (of a token: its team), and is refused (429, with ``Retry-After``) if any holds less; a
-refused request takes nothing. Costs are in units of one read. An IPv6 address counts by its /64, since a single
-customer has that many.
+Token buckets: a request takes its cost from the buckets of its address and of its actor, an upload also from those of
+the actor's teams (a token's: its team). If a bucket holds less, the request is refused (429, with ``Retry-After``) and
+takes nothing. The unit of cost is one read. IPv6 addresses count by their /64, since a single customer has that many.
 
-Every request is counted in the memory of its server. Uploads, sign-ins and what a person or a program changes by the
-API are counted in the database, too (:mod:`reveal_leaderboard.store.buckets`), for all servers together and across
-restarts. Reading a page writes nothing, and of somebody not signed in only a sign-in is written: visitors must not keep
-workers from the database. In memory, a bucket that has filled up again is as good as none, so the ones used longest ago
-are dropped first.
+Every request is counted in the memory of its server. Uploads, sign-ins and changes through the API are also counted in
+the database (:mod:`reveal_leaderboard.store.buckets`), for all servers together and across restarts. Reading a page
+writes nothing, and of visitors only sign-ins are written: they must not keep workers from the database. In memory, a
+full bucket is the same as none, so the buckets used longest ago are dropped first.
 """
 
 from __future__ import annotations
@@ -46,10 +44,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """How much an address and an actor may ask for, and a team upload; `open_requests` at once from one address.
+    """Rates for an address, an actor and a team's uploads; `open_requests` is the number at once from one address.
 
-    A hospital's people share an address, and a page keeps a request open until its events are answered: hence the
-    address's generous figures. All people and programs of a team together may upload twice as much as one of them: 60
+    The limits of an address are generous because a hospital's staff share one, and a page keeps a request open until
+    its events are answered. All people and programs of a team together may upload twice as much as one of them: 60
     files at once, then 2 a second.
     """
 
@@ -60,7 +58,7 @@ class RequestLimits:
 
 
 def cost_of(method: str, path: str) -> int:
-    """What a request costs, in reads: static files are free, uploads and sign-ins dear.
+    """Return the cost of a request in reads: static files are free, uploads and sign-ins expensive.
 
     >>> cost_of("GET", "/assets/index.js"), cost_of("GET", "/submit"), cost_of("POST", "/api/v1/submissions")
     (0, 1, 20)
@@ -81,13 +79,13 @@ def _is_upload(method: str, path: str) -> bool:
 
 
 class RateLimit(Gate):
-    """Refuses what goes beyond `limits`.
+    """Refuses requests beyond `limits`.
 
     Parameters
     ----------
-    auth : finds the actor; requests of nobody are counted by address alone
-    shared : what all servers count together; None for a server that counts by itself
-    clock : seconds, never going back
+    auth : finds the actor; visitors are counted by address alone
+    shared : counts of all servers together; None for a server that counts alone
+    clock : monotonic seconds
     """
 
     def __init__(
@@ -108,7 +106,7 @@ class RateLimit(Gate):
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         address = _address(scope)
         if self._open[address] >= self.limits.open_requests:
-            detail = f"There are {self.limits.open_requests} requests under way from your address already."
+            detail = f"Your address already has {self.limits.open_requests} requests in progress."
             await send_problem(send, 429, detail, {"retry-after": "5"})
             return
         self._open[address] += 1
@@ -124,7 +122,7 @@ class RateLimit(Gate):
         cost, actor = cost_of(method, path), None
         charged = {f"address:{address}": self.limits.address}
         seconds = self._buckets.wait(charged, cost)
-        if not seconds and cost and _has_credentials(scope):  # asked for only if the address may go on
+        if not seconds and cost and _has_credentials(scope):  # looked up only if the address may go on
             actor = await self.auth.find_actor(scope)
             if actor is not None:
                 charged[actor.name] = self.limits.actor
@@ -139,13 +137,13 @@ class RateLimit(Gate):
                     self._buckets.take(charged, -cost)
         if seconds:
             wait = max(1, math.ceil(seconds))
-            detail = f"That is more than the board takes at once. Try again in {wait} s."
+            detail = f"Too many requests at once. Try again in {wait} s."
             await send_problem(send, 429, detail, {"retry-after": str(wait)})
             return
         await self.app(scope, receive, send)
 
     def _take_shared(self, shared: SharedBuckets, charged: dict[str, Rate], cost: float) -> float:
-        """Seconds to wait; 0 while the database does not answer, for the request itself meets that next."""
+        """Return the seconds to wait; 0 if the database is unreachable, which the request itself meets next."""
         try:
             if self._clock() > self._swept + SWEEP_SECONDS:
                 self._swept = self._clock()
@@ -153,36 +151,36 @@ class RateLimit(Gate):
                 shared.sweep(max(rate.burst / rate.per_second for rate in rates))
             return shared.take(charged, cost)
         except SQLAlchemyError as error:
-            log.warning("the database does not answer: a request is counted by this server alone", exc_info=error)
+            log.warning("the database is unreachable: a request is counted by this server alone", exc_info=error)
             return 0.0
 
 
 class _Buckets:
-    """What is left in each bucket, and when that was worked out."""
+    """Contents of each bucket, and the time of that count."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._left: Recent[str, tuple[float, float]] = Recent(MAX_BUCKETS)
+        self._contents: Recent[str, tuple[float, float]] = Recent(MAX_BUCKETS)
 
     def wait(self, rates: dict[str, Rate], cost: float) -> float:
-        """Seconds until every bucket holds `cost`; 0 if they do now."""
+        """Return the seconds until every bucket holds `cost`; 0 if they do now."""
         return max(rate.wait(self._now_in(key, rate), cost) for key, rate in rates.items())
 
     def take(self, rates: dict[str, Rate], cost: float) -> None:
         if not cost:
             return
         for key, rate in rates.items():
-            self._left.put(key, (self._now_in(key, rate) - cost, self._clock()))
+            self._contents.put(key, (self._now_in(key, rate) - cost, self._clock()))
 
     def _now_in(self, key: str, rate: Rate) -> float:
-        if key not in self._left:
+        if key not in self._contents:
             return rate.burst
-        left, at = self._left[key]
-        return rate.filled(left, self._clock() - at)
+        content, at = self._contents[key]
+        return rate.filled(content, self._clock() - at)
 
 
 def _is_shared(method: str, path: str, *, is_known: bool) -> bool:
-    """Whether all servers count a request together."""
+    """Return True if all servers count the request together."""
     changes = method not in SAFE_METHODS and (path.startswith(BY_API) or _is_upload(method, path))
     return _is_sign_in(method, path) or (is_known and changes)
 
@@ -196,7 +194,7 @@ def _address(scope: Scope) -> str:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        return "unknown"  # a proxy's word that is not an address
+        return "unknown"  # a proxy sent something other than an address
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None:
             return str(address.ipv4_mapped)

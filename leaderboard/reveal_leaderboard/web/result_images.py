@@ -1,7 +1,7 @@
-"""The pictures of a result: badge, card and figure, all of :class:`reveal_leaderboard.web.vector_image.VectorImage`.
+"""Images of a result: badge, card and figure, each a :class:`reveal_leaderboard.web.vector_image.VectorImage`.
 
-Scales run from 0 to 100 %, of coefficients from -1 to 1, of ratings from 1 to 5. Their colours are those of the light
-pages, as a picture does not know on which ground it will stand.
+Scales run from 0 to 100 %, for coefficients from -1 to 1, for ratings from 1 to 5. The colours are those of the light
+pages, since the background on which an image will be shown is unknown.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ MARGIN = 64
 
 
 def badge(result: SharedResult) -> VectorImage:
-    """A label of benchmark and version, and the value with its interval."""
+    """Return a label of benchmark and version, and the value with its interval."""
     recipe = _recipe(result, "badge")
     rank = f" · rank {result.place.replace('-', '–')}" if result.place else ""
     return _badge(f"{result.benchmark} {result.version}", f"{result.measured}{rank}", TEAL, result.spoken, recipe)
 
 
-def state_badge(left: str, state: str) -> VectorImage:
-    """A badge of an entry without figures: that it is withdrawn, or that there is none."""
-    return _badge(left, state, SOFT, f"{left}: {state}", {"drawn": "badge", "state": state})
+def state_badge(label: str, state: str) -> VectorImage:
+    """Return the badge of an entry without scores: it is withdrawn, or does not exist."""
+    return _badge(label, state, SOFT, f"{label}: {state}", {"drawn": "badge", "state": state})
 
 
-def _badge(left: str, right: str, colour: str, title: str, recipe: Mapping[str, Any]) -> VectorImage:
-    middle = round(width_of(left, LETTERS)) + 12
-    width = middle + round(width_of(right, LETTERS)) + 12
-    drawn = VectorImage(width, HEIGHT, f"{left}: {right}", title, recipe, ground="#4a5561")
-    drawn.shapes = [
+def _badge(label: str, text: str, colour: str, title: str, recipe: Mapping[str, Any]) -> VectorImage:
+    middle = round(width_of(label, LETTERS)) + 12
+    width = middle + round(width_of(text, LETTERS)) + 12
+    image = VectorImage(width, HEIGHT, f"{label}: {text}", title, recipe, ground="#4a5561")
+    image.shapes = [
         Box(middle, 0, width - middle, HEIGHT, colour),
-        Words(middle / 2, 14, left, LETTERS, PAGE, "middle"),
-        Words((middle + width) / 2, 14, right, LETTERS, PAGE, "middle"),
+        Words(middle / 2, 14, label, LETTERS, PAGE, "middle"),
+        Words((middle + width) / 2, 14, text, LETTERS, PAGE, "middle"),
     ]
-    return drawn
+    return image
 
 
 def card(result: SharedResult) -> VectorImage:
-    """The preview of 1200 x 630 that other sites show beside a link."""
-    drawn = VectorImage(1200, 630, f"{result.model}, {result.team}", result.spoken, _recipe(result, "card"))
-    wide = drawn.width - 2 * MARGIN
-    drawn.shapes = [
-        Box(0, 0, drawn.width, 14, TEAL),
+    """Return the preview of 1200 x 630 that other sites show with a link."""
+    image = VectorImage(1200, 630, f"{result.model}, {result.team}", result.spoken, _recipe(result, "card"))
+    wide = image.width - 2 * MARGIN
+    image.shapes = [
+        Box(0, 0, image.width, 14, TEAL),
         Words(MARGIN, 84, "REVEAL leaderboard", 26, TEAL, is_bold=True),
-        Words(drawn.width - MARGIN, 84, f"{result.benchmark} {result.version}", 26, SOFT, "end"),
+        Words(image.width - MARGIN, 84, f"{result.benchmark} {result.version}", 26, SOFT, "end"),
         Words(MARGIN, 178, fitted(result.model, 58, wide, is_bold=True), 58, INK, is_bold=True),
         Words(MARGIN, 226, fitted(result.team, 30, wide), 30, SOFT),
         Words(MARGIN, 352, result.value, 96, TEAL, is_bold=True),
@@ -65,13 +65,13 @@ def card(result: SharedResult) -> VectorImage:
     if figure is not None:
         after = MARGIN + width_of(result.value, 96, is_bold=True) + 36
         if result.interval:
-            drawn.shapes.append(Words(after, 352, f"95 % interval {result.interval}", 30, SOFT))
-        drawn.shapes.append(Words(after, 310, f"Macro {result.metric}", 30, INK))
-        drawn.shapes += _card_scale(figure, result.comparators, wide)
+            image.shapes.append(Words(after, 352, f"95 % interval {result.interval}", 30, SOFT))
+        image.shapes.append(Words(after, 310, f"Macro {result.metric}", 30, INK))
+        image.shapes += _card_scale(figure, result.comparators, wide)
     if result.ranked:
-        drawn.shapes.append(Words(MARGIN, 588, result.ranked, 34, INK, is_bold=True))
-    drawn.shapes.append(Words(drawn.width - MARGIN, 588, f"scored {result.scored_on}", 24, SOFT, "end"))
-    return drawn
+        image.shapes.append(Words(MARGIN, 588, result.ranked, 34, INK, is_bold=True))
+    image.shapes.append(Words(image.width - MARGIN, 588, f"scored {result.scored_on}", 24, SOFT, "end"))
+    return image
 
 
 def _card_scale(
@@ -112,11 +112,11 @@ class _Axis:
     unit: str
 
     def share(self, value: float) -> float:
-        """Where a value lies, from 0 to 1."""
+        """Return the position of a value, from 0 to 1."""
         return min(max((value - self.low) / (self.high - self.low), 0.0), 1.0)
 
     def say(self, tick: float) -> str:
-        """A tick in words."""
+        """Return the label of a tick."""
         return f"{100 * tick:.0f} %" if self.unit else f"{tick:g}".replace("-", "−")
 
 
@@ -131,46 +131,45 @@ def _axis(figure: ReleasedEstimate) -> _Axis:
 
 
 def entry_figure(result: SharedResult, metric: str | None = None) -> VectorImage | None:
-    """The findings of one metric, by default of the one that ranks; None if nothing of it is released."""
+    """Return the findings of a metric, by default the one used for ranking; None if no score of it is released."""
     primary = result.figure
-    wanted = metric or (None if primary is None else primary.metric)
-    rows, shown = [], None
+    metric = metric or (None if primary is None else primary.metric)
+    rows, first = [], None
     for finding in (MACRO, *result.score.shown):
-        figure = None if wanted is None else result.score.figure(wanted, finding)
+        figure = None if metric is None else result.score.figure(metric, finding)
         if figure is not None:
-            shown = shown or figure
+            first = first or figure
             rows.append(_row("Macro" if finding == MACRO else finding, figure))
-            if finding == MACRO and primary is not None and wanted == primary.metric:
+            if finding == MACRO and primary is not None and metric == primary.metric:
                 rows += [_published(other) for other in result.comparators]
-    if shown is None:
+    if first is None:
         return None
-    title = f"{result.model}, {result.team}: {METRICS[shown.metric].title} by finding"
-    return _plot(title, rows, _axis(shown), _recipe(result, "findings of one entry", shown))
+    title = f"{result.model}, {result.team}: {METRICS[first.metric].title} by finding"
+    return _plot(title, rows, _axis(first), _recipe(result, "findings of one entry", first))
 
 
 def board_figure(board: Standings) -> VectorImage | None:
-    """The macro that ranks, of every entry of a board; None while there is none."""
-    rows, shown = [], None
+    """Return the ranked macro of every entry of a board; None without one."""
+    rows, first = [], None
     for entry in board.entries:
         figure = entry.figure(board.primary.name)
         if figure is not None:
-            shown = shown or figure
+            first = first or figure
             place = f"{entry.place.replace('-', '–')}  " if entry.rank_low is not None else ""
             rows.append(_row(f"{place}{versioned(entry.model, entry.model_version)}, {entry.team}", figure))
-    if shown is None:
+    if first is None:
         return None
     recipe = {
-        "benchmark": board.benchmark, "version": board.version, "split": board.split, "metric": shown.metric,
-        "signature": shown.signature, "receipt_sha256": None, "drawn": "macros of all entries of a board",
+        "benchmark": board.benchmark, "version": board.version, "split": board.split, "metric": first.metric,
+        "signature": first.signature, "receipt_sha256": None, "drawn": "macros of all entries of a board",
         "date": (board.ranked_at or "")[:10] or None,
     }  # fmt: skip
-    return _plot(f"{board.title} {board.version}: macro {board.primary.in_words}", rows, _axis(shown), recipe)
+    return _plot(f"{board.title} {board.version}: macro {board.primary.in_words}", rows, _axis(first), recipe)
 
 
 def _row(name: str, figure: ReleasedEstimate) -> _FigureRow:
-    shown = in_words(figure)
-    words = with_interval(shown.value, shown.interval)
-    return _FigureRow(name, figure.value, figure.interval, words)
+    text = in_words(figure)
+    return _FigureRow(name, figure.value, figure.interval, with_interval(text.value, text.interval))
 
 
 def _published(other: Comparator) -> _FigureRow:
@@ -181,15 +180,15 @@ WIDE, LEFT, MOST_LEFT, RIGHT, STEP, TOP = 960, 300, 520, 130, 30, 64
 
 
 def _plot(title: str, rows: Sequence[_FigureRow], axis: _Axis, recipe: Mapping[str, Any]) -> VectorImage:
-    """A row per figure on one scale, its value at the right, the recipe below."""
+    """Return one row per score on a common scale, its value at the right, the recipe below."""
     bottom = TOP + STEP * len(rows)
-    left = min(max(LEFT, 32 + max(width_of(row.name, 14) for row in rows)), MOST_LEFT)
-    told = f"{title}. " + "; ".join(f"{row.name} {row.words}" for row in rows) + "."
-    drawn = VectorImage(WIDE, bottom + 62, title, told, recipe)
-    put = drawn.shapes.append
+    x0 = min(max(LEFT, 32 + max(width_of(row.name, 14) for row in rows)), MOST_LEFT)
+    description = f"{title}. " + "; ".join(f"{row.name} {row.words}" for row in rows) + "."
+    image = VectorImage(WIDE, bottom + 62, title, description, recipe)
+    put = image.shapes.append
 
     def at(value: float) -> float:
-        return round(left + (WIDE - left - RIGHT) * axis.share(value), 1)
+        return round(x0 + (WIDE - x0 - RIGHT) * axis.share(value), 1)
 
     put(Words(16, 32, fitted(title, 18, WIDE - 32, is_bold=True), 18, INK, is_bold=True))
     for tick in axis.ticks:
@@ -202,27 +201,27 @@ def _plot(title: str, rows: Sequence[_FigureRow], axis: _Axis, recipe: Mapping[s
             put(Line(at(low), y, at(high), y, BAR, 6))
         colour = INK if row.is_published else TEAL
         put(Dot(at(row.value), y, 5, colour, is_hollow=row.is_published, hint=f"{row.name}: {row.words}"))
-        put(Words(left - 16, y + 5, fitted(row.name, 14, left - 32), 14, INK, "end"))
+        put(Words(x0 - 16, y + 5, fitted(row.name, 14, x0 - 32), 14, INK, "end"))
         put(Words(WIDE - 16, y + 5, row.words, 14, INK, "end"))
     parts = (recipe["benchmark"], recipe["version"], recipe["split"], recipe["signature"], recipe["date"])
     put(Words(16, bottom + 46, fitted(" · ".join(str(part) for part in parts if part), 11, WIDE - 32), 11, SOFT))
-    return drawn
+    return image
 
 
 def _end(k: int, n: int) -> Any:
     return "start" if k == 0 else "end" if k == n - 1 else "middle"
 
 
-def _recipe(result: SharedResult, drawn: str, figure: ReleasedEstimate | None = None) -> dict[str, Any]:
-    shown = figure or result.figure
+def _recipe(result: SharedResult, content: str, figure: ReleasedEstimate | None = None) -> dict[str, Any]:
+    figure = figure or result.figure
     return {
         "benchmark": result.benchmark,
         "version": result.version,
         "split": result.split,
         "entry": result.submission_id,
-        "metric": None if shown is None else shown.metric,
-        "signature": None if shown is None else shown.signature,
+        "metric": None if figure is None else figure.metric,
+        "signature": None if figure is None else figure.signature,
         "receipt_sha256": result.receipt or None,
-        "drawn": drawn,
+        "drawn": content,
         "date": result.scored_on,
     }

@@ -1,10 +1,4 @@
-"""What the API and the pages work with: the stores, the queue, the accounts, and who is asking.
-
-Conventions
------------
-Nothing that the browser holds is trusted: every event asks anew who sent it, and every rule about who may do what is
-applied to that answer.
-"""
+"""Services for the API and the pages: the stores, the queue, the accounts, and the actor of a request."""
 
 from __future__ import annotations
 
@@ -28,19 +22,19 @@ if TYPE_CHECKING:
 
 
 class NotAdminError(PermissionError):
-    """An admin's action asked for by somebody else."""
+    """Someone other than an admin requested an admin's action."""
 
 
 @dataclass(frozen=True)
 class Services:
-    """Everything that a route or a page may reach; no holdout, no vault and no signing key is among it.
+    """Everything that a route or a page can reach; that excludes holdouts, the vault and signing keys.
 
     Attributes
     ----------
-    confinement : how this process is confined, for ``/readyz``
-    metrics : renders ``/metrics``; None where they are off
-    metrics_token : whoever asks for ``/metrics`` must bear it; without one, only this machine may ask
-    galleries : cases to look at
+    confinement : confinement of this process, for ``/readyz``
+    metrics : renders ``/metrics``; None to switch it off
+    metrics_token : bearer token for ``/metrics``; without one, only this machine may request it
+    galleries : viewers of cases
     """
 
     store: Store
@@ -55,12 +49,12 @@ class Services:
 
     @property
     def settings(self) -> Settings:
-        """The figures of the policy."""
+        """Settings of the policy."""
         return self.store.settings
 
     @property
     def catalogue(self) -> Catalogue:
-        """The public side of the benchmarks served."""
+        """Public side of the benchmarks served."""
         return self.intake.catalogue
 
     @property
@@ -71,19 +65,20 @@ class Services:
     @property
     def read_boards(self) -> list[str]:
         """Names of the benchmarks whose answers readers score."""
-        return [name for name in self.names if any(one.scored_by == "readers" for one in self.catalogue.versions(name))]
+        versions = self.catalogue.versions
+        return [name for name in self.names if any(version.scored_by == "readers" for version in versions(name))]
 
     def actor(self, request: gr.Request) -> Actor | None:
-        """Who sent an event of a page, from its cookie or token; None for a visitor."""
+        """Return the sender of a page's event, from its cookie or token; None for a visitor."""
         return self.auth.actor(request.request)
 
     def admin(self, request: gr.Request) -> Actor:
-        """Who sent an event of a page, if that is an admin.
+        """Return the sender of a page's event, who must be an admin.
 
         Raises
         ------
         NotAdminError
-            For everybody else.
+            If the sender is not.
         """
         actor = self.actor(request)
         if actor is None or not actor.is_admin:

@@ -1,9 +1,9 @@
-"""An entry as a result that travels: its headline, how to cite it, and what its badge, card and figures are drawn of.
+"""An entry's result to share: its headline, its citation, and the data of its badge, card and figures.
 
 Conventions
 -----------
-Everything is made of the board (:mod:`reveal_leaderboard.boards.standings`), of the entry's released figures and of
-published rows. What a visitor may not see on the entry's page has no result here either.
+Everything comes from the board (:mod:`reveal_leaderboard.boards.standings`), the entry's released scores and published
+rows. An entry that visitors cannot see has no result here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Comparator:
-    """What stands beside the entry's value: what chance gives, or what human readers reached in a paper."""
+    """A value to compare the entry's with: chance, or human readers in a paper."""
 
     name: str
     kind: str
@@ -44,10 +44,10 @@ class SharedResult:
 
     Attributes
     ----------
-    place : its rank or range of ranks, such as "2-5"; empty for an entry that has none
-    n_ranked : how many entries have a place
-    figure : the macro that ranks; None if it is not released
-    comparators : of that macro, what chance has on this holdout, and published values measured on the same data
+    place : its rank or range of ranks, such as "2-5"; empty for an entry without one
+    n_ranked : number of ranked entries
+    figure : the macro used for ranking; None if it is not released
+    comparators : chance on this holdout and published values on the same data, for that macro
     receipt : SHA-256 of the receipt, empty if there is none
     scored_on : UTC day
     """
@@ -69,32 +69,32 @@ class SharedResult:
 
     @property
     def figure(self) -> ReleasedEstimate | None:
-        """The macro that ranks."""
+        """The macro used for ranking."""
         return primary_figure(self.score)
 
     @property
     def metric(self) -> str:
-        """The metric that ranks, as inside a sentence."""
+        """The metric used for ranking, as inside a sentence."""
         return "" if self.figure is None else METRICS[self.figure.metric].in_words
 
     @property
     def ranked(self) -> str:
-        """Its place in words, such as "Rank 2-5 of 8 · tier B"; empty without one."""
+        """Rank in words, such as "Rank 2-5 of 8 · tier B"; empty without one."""
         if not self.place:
             return ""
         return f"Rank {self.place.replace('-', '–')} of {self.n_ranked} · tier {self.tier}"
 
     @property
     def value(self) -> str:
-        """The macro in words, such as "78 %"."""
+        """Macro in words, such as "78 %"."""
         if self.figure is None:
-            return "no figure shown"
-        shown = in_words(self.figure).value
-        return f"{shown}\u00a0%" if is_percent(self.figure) and "%" not in shown else shown
+            return "no score shown"
+        text = in_words(self.figure).value
+        return f"{text}\u00a0%" if is_percent(self.figure) and "%" not in text else text
 
     @property
     def interval(self) -> str:
-        """Its 95 % interval in words, such as "72 to 84"; empty without one."""
+        """95 % interval in words, such as "72 to 84"; empty without one."""
         return "" if self.figure is None else in_words(self.figure).interval
 
     @property
@@ -104,17 +104,17 @@ class SharedResult:
 
     @property
     def spoken(self) -> str:
-        """All of it in one sentence."""
-        told = f"{self.model} by {self.team}: macro {self.metric} {self.measured}, {self.title} {self.version}"
-        return f"{told}. {self.ranked}." if self.ranked else f"{told}."
+        """The whole result in a sentence."""
+        text = f"{self.model} by {self.team}: macro {self.metric} {self.measured}, {self.title} {self.version}"
+        return f"{text}. {self.ranked}." if self.ranked else f"{text}."
 
     @property
     def path(self) -> str:
-        """The permanent address of these figures, below the server's."""
+        """Permanent address of these scores, below the server's."""
         return f"/entry?{query_text({'id': self.submission_id, 'version': self.version})}"
 
     def bibtex(self, server: str) -> str:
-        """A BibTeX entry; the day on which it was looked at is left to the reader.
+        """Return a BibTeX entry; you fill in the date of access.
 
         Parameters
         ----------
@@ -143,12 +143,12 @@ class SharedResult:
         return "\n".join((f"@misc{{reveal-{self.submission_id[:12]},", *lines, "}"))
 
     def badge_markdown(self, server: str) -> str:
-        """The badge as a picture that leads to the entry, in Markdown."""
+        """Return the badge in Markdown, as an image that links to the entry."""
         label = escape_markdown(f"{self.benchmark} {self.version}: {self.measured}")
         return f"[![{label}]({server}{self.badge})]({server}{self.path})"
 
     def badge_html(self, server: str) -> str:
-        """The same as HTML."""
+        """Return the badge in HTML, as an image that links to the entry."""
         picture = Markup('<img src="{}" alt="{}" height="20">').format(
             f"{server}{self.badge}", f"{self.benchmark} {self.version}: {self.measured}"
         )
@@ -166,20 +166,20 @@ class SharedResult:
 
 
 def _bibtex(text: str) -> str:
-    """A text as LaTeX inside a BibTeX field; BibTeX counts braces, escaped or not, so there are none of the text's."""
+    """Return a text as LaTeX in a BibTeX field; BibTeX counts braces, escaped or not, so they become commands."""
     return escape_latex(text).replace(r"\{", r"{\textbraceleft}").replace(r"\}", r"{\textbraceright}")
 
 
 def is_percent(figure: ReleasedEstimate) -> bool:
-    """Whether the figure is shown in percent."""
+    """Return True if the score is shown in percent."""
     return METRICS[figure.metric].low == 0 and METRICS[figure.metric].high == 1
 
 
 def read_shared(services: Services, submission: Submission, score: Score) -> SharedResult:
-    """What is told of a submission's public score, which the asker may see."""
+    """Return the result of a submission's public score."""
     published = services.catalogue.current(submission.benchmark)
     board = standings(services.store, published, score.version)
-    entry = next((one for one in board.entries if one.submission_id == submission.id), None)
+    entry = next((row for row in board.entries if row.submission_id == submission.id), None)
     model = submission.metadata.get("model") or {}
     released = ReleasedScore.from_json(score.released)
     with services.store.read() as connection:
@@ -207,19 +207,21 @@ def _n_ranked(entries: tuple[BoardEntry, ...]) -> int:
 
 
 def _comparators(board: Standings, figure: ReleasedEstimate | None) -> tuple[Comparator, ...]:
-    """What chance has in the same macro, and what human readers reach (or chance, elsewhere), where a paper says so."""
+    """Return chance, on this holdout or else from a paper, and human readers from a paper, for the same macro."""
     if figure is None:
         return ()
     names = {"human": "Human readers", "chance": "Chance"}
-    found: dict[str, Comparator] = {}
+    comparators: dict[str, Comparator] = {}
     if figure.metric in board.chance:
-        found["chance"] = Comparator("Chance", "chance", board.chance[figure.metric], "answers drawn at random")
+        comparators["chance"] = Comparator("Chance", "chance", board.chance[figure.metric], "answers drawn at random")
     for row in board.references if board.comparable else ():
         if row.kind in names and figure.metric in row.macro:
-            found.setdefault(row.kind, Comparator(names[row.kind], row.kind, row.macro[figure.metric][0], row.source))
-    return tuple(found.values())
+            comparators.setdefault(
+                row.kind, Comparator(names[row.kind], row.kind, row.macro[figure.metric][0], row.source)
+            )
+    return tuple(comparators.values())
 
 
 def _plain(text: str) -> str:
-    """On one line, without what does not print."""
+    """Return the text on one line, without unprintable characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())

@@ -2,16 +2,15 @@
 
 Conventions
 -----------
-What a sign-in under way must remember (state, nonce, PKCE verifier, where to go afterwards) lies in a cookie of ten
-minutes that only this host's browser sends back, so any server may answer the callback; each of them is compared or
-checked again when it comes back. A finished sign-in always gets a new session, and the one before ends. After it,
-people are sent to paths of this server only. What goes wrong is shown as a page in plain words; the log has the rest
-under the number that the page names.
+The state of a pending sign-in (state, nonce, PKCE verifier, next path) is in a cookie of ten minutes that browsers send
+back only to this host, so any server can answer the callback; each part is compared or checked when it returns. A
+completed sign-in always gets a new session and ends the previous one. Afterwards, people are sent only to paths of this
+server. Errors are shown as a page in plain words; the log has the rest under the number on the page.
 
-Providers are asked by the Authorization Code flow (OpenID Connect Core 1.0, section 3.1) with PKCE S256 (RFC 7636) and
-the provider's name in its answer where it gives one (RFC 9207). ID tokens are accepted with RS256 or ES256 only, from
-this issuer, for this client, unexpired (60 s of grace for clocks), with this sign-in's nonce. Nothing that a provider
-sent is shown to anybody: :class:`ProviderError` is for the log.
+Providers are used by the Authorization Code flow (OpenID Connect Core 1.0, section 3.1) with PKCE S256 (RFC 7636), and
+an issuer in the answer must match (RFC 9207). ID tokens are accepted only with RS256 or ES256, from this issuer, for
+this client, unexpired (60 s of tolerance for clocks), with this sign-in's nonce. No text of a provider is shown to
+people: :class:`ProviderError` is for the log.
 """
 
 from __future__ import annotations
@@ -47,14 +46,14 @@ PENDING_SECONDS = 600
 MAX_PATH = 500
 NO_STORE = {"Cache-Control": "no-store"}
 
-WAYS = (("/login", "Sign in again"), ("/", "Back to the board"))
+LINKS = (("/login", "Sign in again"), ("/", "Back to the board"))
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A sign-in under way."""
+    """A pending sign-in."""
 
     state: str
     nonce: str
@@ -62,7 +61,7 @@ class Pending:
     path: str
 
     def to_cookie(self) -> str:
-        """The text that the cookie holds."""
+        """Return the text of the cookie."""
         return base64.urlsafe_b64encode(json.dumps(asdict(self)).encode()).rstrip(b"=").decode("ascii")
 
     @classmethod
@@ -77,14 +76,14 @@ class Pending:
 
 
 def add_sign_in(app: FastAPI, auth: Auth) -> None:
-    """Add the routes of signing in to `app`; to be called before Gradio is mounted."""
+    """Add the sign-in routes to `app`; call it before Gradio is mounted."""
     client = None if auth.provider is None else Client(auth.provider)
     if auth.mode == "links":
         add_links(app, auth)
 
     @app.get("/login", include_in_schema=False)
     def login(request: Request, next: str = "/") -> Response:
-        """Send the browser to the provider; in local mode, everybody is signed in already."""
+        """Send the browser to the provider; in local mode, all users are already signed in."""
         path = own_path(next)
         if auth.mode == "links":
             return how_to_sign_in()
@@ -94,11 +93,11 @@ def add_sign_in(app: FastAPI, auth: Auth) -> None:
 
     @app.get("/login/callback", include_in_schema=False)
     def callback(request: Request) -> Response:
-        """What the provider sends people back to."""
+        """Complete the sign-in of people who return from the provider."""
         if client is None:
             return RedirectResponse("/", 303, NO_STORE)
         answer = _finish(auth, client, request)
-        _clear(answer, auth, _pending_cookie(auth))  # a sign-in has one try
+        _clear(answer, auth, _pending_cookie(auth))  # each sign-in can be tried once
         return answer
 
     @app.post("/logout", include_in_schema=False)
@@ -129,8 +128,8 @@ def _finish(auth: Auth, client: Client, request: Request) -> Response:
     pending = Pending.from_cookie(request.cookies.get(_pending_cookie(auth), ""))
     state = query.get("state", "")
     if pending is None or not hmac.compare_digest(state.encode(), pending.state.encode()):
-        text = "It was not started in this browser, was already finished, or took longer than ten minutes."
-        return _page(400, "This sign-in cannot be finished", text)
+        text = "It was started in another browser, was already completed, or took longer than ten minutes."
+        return _page(400, "This sign-in cannot be completed", text)
     if query.get("iss", provider.issuer) != provider.issuer:
         return _trouble(provider, ProviderError("the answer names another issuer"), 400)
     if "error" in query:
@@ -143,7 +142,7 @@ def _finish(auth: Auth, client: Client, request: Request) -> Response:
     except ProviderError as error:
         return _trouble(provider, error, 400)
     except AccountDisabledError:
-        text = "An administrator closed it. Write to the operators of this board if you think that is a mistake."
+        text = "An administrator closed it. If you think this is a mistake, contact the operators of this board."
         return _page(403, "This account is closed", text)
     secret = auth.accounts.new_session(user, instead_of=auth.session_of(request))
     answer = RedirectResponse(own_path(pending.path), 303, NO_STORE)
@@ -153,14 +152,14 @@ def _finish(auth: Auth, client: Client, request: Request) -> Response:
 
 def _is_listed(claims: Claims, provider: Provider) -> bool:
     names = {f"sub:{claims.subject}"}
-    # A person may choose the username at some providers: one that reads like a subject's entry counts for nothing.
+    # At some providers people choose their username: one that looks like a subject's entry is ignored.
     if claims.preferred_username and not claims.preferred_username.startswith("sub:"):
         names.add(claims.preferred_username)
     return bool(names & provider.admins)
 
 
 def shown_name(claims: Claims) -> str:
-    """What a person is called here: the username or name, without an address's host; at most 100 characters."""
+    """Return a person's name here: the username or name, without an address's host, at most 100 characters."""
     for text in (claims.preferred_username.partition("@")[0], claims.name.partition("@")[0]):
         name = unicodedata.normalize("NFKC", text).strip()
         if name and len(name) <= 100 and name.isprintable():
@@ -169,7 +168,7 @@ def shown_name(claims: Claims) -> str:
 
 
 def own_path(text: str) -> str:
-    """`text` if it is a path of this server, else ``/``: nobody is sent elsewhere.
+    """Return `text` if it is a path of this server, else ``/``: browsers are never sent to other sites.
 
     >>> own_path("/entry?id=1"), own_path("https://elsewhere.example/"), own_path("//elsewhere.example")
     ('/entry?id=1', '/', '/')
@@ -195,31 +194,33 @@ def _clear(answer: Response, auth: Auth, name: str) -> None:
 def _trouble(provider: Provider, error: ProviderError, status: int = 502) -> Response:
     number = f"INC-{secrets.token_hex(4).upper()}"
     log.warning("%s: sign-in with %s: %s", number, provider.issuer, error)
-    text = f"{provider.label} could not confirm who you are. Try again; if it persists, tell the operators the number."
-    return _page(status, "Sign-in did not work", text, number)
+    text = (
+        f"{provider.label} could not confirm who you are. Try again; if it fails again, send the operators the number."
+    )
+    return _page(status, "Sign-in failed", text, number)
 
 
 def _page(status: int, title: str, text: str, number: str = "") -> Response:
     note = f"Incident {number}" if number else ""
-    return HTMLResponse(whole_page(title, text, note, WAYS), status, NO_STORE)
+    return HTMLResponse(whole_page(title, text, note, LINKS), status, NO_STORE)
 
 
 ALGORITHMS = ["RS256", "ES256"]
 KEY_TYPES = ("RSA", "EC")
 TIMEOUT_SECONDS = 10.0
-KNOWN_SECONDS = 3600.0  # how long discovery and keys are believed
-KEYS_AGAIN_SECONDS = 60.0  # how soon keys are asked for again when an ID token names one that is not there
+KNOWN_SECONDS = 3600.0  # lifetime of discovery and keys
+KEYS_AGAIN_SECONDS = 60.0  # the same if an ID token names an unknown key
 LEEWAY_SECONDS = 60
 ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 
 
 class ProviderError(Exception):
-    """The provider did not answer, or answered what cannot be believed; the text is for the log."""
+    """The provider is unreachable, or its answer is invalid; the text is for the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What an ID token says: the subject, and the names it offers, "" where there is none."""
+    """Claims of an ID token: the subject, and its names, which may be empty."""
 
     subject: str
     preferred_username: str
@@ -227,16 +228,16 @@ class Claims:
 
 
 class Client:
-    """This server as a client of `provider`; threads may share it."""
+    """This server as a client of `provider`; thread-safe."""
 
     def __init__(self, provider: Provider) -> None:
         self.provider = provider
         self._lock = threading.Lock()
-        self._found: tuple[float, dict[str, Any]] | None = None
+        self._discovery: tuple[float, dict[str, Any]] | None = None
         self._keys: tuple[float, KeySet] | None = None
 
     def authorization_url(self, *, state: str, nonce: str, verifier: str) -> str:
-        """Where the browser goes to sign in.
+        """Return the address at which the browser signs in.
 
         Raises
         ------
@@ -263,7 +264,7 @@ class Client:
         Raises
         ------
         ProviderError
-            If the provider refuses the code, or its ID token does not pass.
+            If the provider refuses the code, or its ID token is invalid.
         """
         answer = self._exchange(code, verifier)
         id_token = answer.get("id_token")
@@ -275,7 +276,7 @@ class Client:
         return Claims(claims["sub"], username, name)
 
     def _exchange(self, code: str, verifier: str) -> dict[str, Any]:
-        found = self._discovered()
+        discovery = self._discovered()
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -283,11 +284,11 @@ class Client:
             "code_verifier": verifier,
         }
         ours = (self.provider.client_id, self.provider.client_secret)
-        if "client_secret_basic" in found.get("token_endpoint_auth_methods_supported", ["client_secret_basic"]):
+        if "client_secret_basic" in discovery.get("token_endpoint_auth_methods_supported", ["client_secret_basic"]):
             auth = httpx.BasicAuth(*(quote(text, safe="") for text in ours))  # RFC 6749, section 2.3.1
-            return self._ask("POST", found["token_endpoint"], data=form, auth=auth)
+            return self._ask("POST", discovery["token_endpoint"], data=form, auth=auth)
         form |= dict(zip(("client_id", "client_secret"), ours, strict=True))
-        return self._ask("POST", found["token_endpoint"], data=form)
+        return self._ask("POST", discovery["token_endpoint"], data=form)
 
     def _checked(self, id_token: str, nonce: str) -> dict[str, Any]:
         client_id = self.provider.client_id
@@ -304,7 +305,7 @@ class Client:
             )
             registry.validate(claims)
         except (JoseError, ValueError, TypeError) as error:
-            raise ProviderError(f"the ID token does not pass: {error}") from None
+            raise ProviderError(f"invalid ID token: {error}") from None
         party = claims.get("azp", client_id if claims["aud"] in (client_id, [client_id]) else None)
         if party != client_id:
             raise ProviderError("the ID token is for several clients and not authorized for this one")
@@ -320,19 +321,19 @@ class Client:
 
     def _discovered(self) -> dict[str, Any]:
         with self._lock:
-            if self._found is not None and time.monotonic() - self._found[0] < KNOWN_SECONDS:
-                return self._found[1]
+            if self._discovery is not None and time.monotonic() - self._discovery[0] < KNOWN_SECONDS:
+                return self._discovery[1]
         issuer = self.provider.issuer
-        found = self._ask("GET", f"{issuer.rstrip('/')}/.well-known/openid-configuration")
-        if found.get("issuer") != issuer:
-            raise ProviderError(f"discovery names another issuer: {found.get('issuer')!r}")
+        document = self._ask("GET", f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+        if document.get("issuer") != issuer:
+            raise ProviderError(f"discovery names another issuer: {document.get('issuer')!r}")
         for name in ENDPOINTS:
-            url = found.get(name)
+            url = document.get(name)
             if not isinstance(url, str) or not self._is_safe(url):
                 raise ProviderError(f"discovery: {name} must be an https address, got {url!r}")
         with self._lock:
-            self._found = (time.monotonic(), found)
-        return found
+            self._discovery = (time.monotonic(), document)
+        return document
 
     def _key_set(self, known_seconds: float) -> KeySet:
         with self._lock:
@@ -360,10 +361,10 @@ class Client:
             with httpx.Client(timeout=TIMEOUT_SECONDS, trust_env=not own_machine, follow_redirects=False) as client:
                 answer = client.request(method, url, headers={"Accept": "application/json"}, **options)
             if answer.status_code != 200:
-                raise ProviderError(f"{method} {urlsplit(url).path} was answered by {answer.status_code}")
+                raise ProviderError(f"{method} {urlsplit(url).path} answered {answer.status_code}")
             document = answer.json()
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             raise ProviderError(f"{method} {urlsplit(url).path} failed: {type(error).__name__}") from None
         if not isinstance(document, dict):
-            raise ProviderError(f"{method} {urlsplit(url).path} was not answered by a JSON object")
+            raise ProviderError(f"{method} {urlsplit(url).path} did not answer a JSON object")
         return document

@@ -1,8 +1,8 @@
 """Signing in by a link that an administrator sent: ``GET`` and ``POST /login/link``.
 
-Programs that deliver mail open links to look at them. So opening one looks nothing up and changes nothing; the button
-on its page uses it, and counts as a sign-in for the limits of requests. Why a link does not work is not told, since a
-link that never was looks like one that is over.
+Mail programs open links to check them, so opening one looks nothing up and changes nothing. The button on its page uses
+it, and counts as a sign-in for the request limits. The page never says why a link does not work: an expired link looks
+like one that never existed.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from reveal_leaderboard.web.sign_in_modes import Auth
 
 PATH = "/login/link"
 NO_STORE = {"Cache-Control": "no-store"}
-GONE = "It was used before, is too old, was replaced by a newer one, or is incomplete. Ask for another."
-WAYS = (("/", "Back to the board"),)
+GONE = "It was used before, has expired, was replaced by a newer one, or is incomplete. Ask for another."
+LINKS = (("/", "Back to the board"),)
 
 
 def add_links(app: FastAPI, auth: Auth) -> None:
@@ -27,13 +27,13 @@ def add_links(app: FastAPI, auth: Auth) -> None:
 
     @app.get(PATH, include_in_schema=False)
     def opened(key: str = "") -> Response:
-        """Ask whether to sign in."""
-        text = "You were sent a link to this board. It works once, in the browser where you want to be signed in."
+        """Show the page with the button that signs in."""
+        text = "Use your link to sign in to this board. It works once, in the browser where you use it."
         return _page(200, "Sign in", text, key=key)
 
     @app.post(PATH, include_in_schema=False)
     def confirmed(request: Request, key: Annotated[str, Form()] = "") -> Response:
-        """Use the link up, and begin a session."""
+        """Use the link, and begin a session."""
         secret = auth.accounts.use_link(key, instead_of=auth.session_of(request))
         if secret is None:
             return _page(403, "This link does not work", GONE)
@@ -43,11 +43,11 @@ def add_links(app: FastAPI, auth: Auth) -> None:
 
 
 def how_to_sign_in() -> Response:
-    """What `/login` says where links are the only way."""
-    text = "People sign in here with a link that the operators of this board send them. Ask them for one."
+    """Return the page of `/login` for servers where people sign in only by link."""
+    text = "You sign in here with a link from the operators of this board. Ask them for one."
     return _page(200, "Sign in", text)
 
 
 def _page(status: int, title: str, text: str, *, key: str = "") -> Response:
     button = (PATH, key, "Sign in") if key else None
-    return HTMLResponse(whole_page(title, text, "", WAYS, button), status, NO_STORE)
+    return HTMLResponse(whole_page(title, text, "", LINKS, button), status, NO_STORE)

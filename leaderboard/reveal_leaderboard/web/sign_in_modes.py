@@ -1,18 +1,18 @@
-"""Who is asking: finds the actor of a request, and says what a mode of signing in demands of the server.
+"""Modes of signing in: the settings that each requires of the server, and the actor of a request.
 
 Modes
 -----
-``local``: one person on one machine. Everybody who reaches the server is that person and an administrator, so the
-server must listen on a loopback address, and a request that came through a proxy is nobody's.
+``local``: one person on one machine. All requests come from that person, an administrator, so the server must listen on
+a loopback address, and a request that came through a proxy has no actor.
 ``oidc``: people sign in with an OpenID provider (Authorization Code with PKCE).
-``links``: people sign in with a link that an administrator made for them (``admin invite``); there is no provider.
-``huggingface``: the same with Hugging Face as provider, on a Space, which supplies the client.
+``links``: people sign in with a link that an administrator made for them (``admin invite``), without a provider.
+``huggingface``: as ``oidc``, with Hugging Face as the provider, on a Space, which supplies the client.
 
 Environment
 -----------
 ``REVEAL_OIDC_ISSUER``, ``REVEAL_OIDC_CLIENT_ID``, ``REVEAL_OIDC_CLIENT_SECRET`` or ``REVEAL_OIDC_CLIENT_SECRET_FILE``,
-``REVEAL_URL`` (the server's address as browsers see it), ``REVEAL_ADMINS`` (who becomes an administrator at sign-in:
-``sub:SUBJECT``, on a Space also a username, separated by spaces or commas). A Space sets ``OAUTH_CLIENT_ID``,
+``REVEAL_URL`` (the server's address as browsers see it), ``REVEAL_ADMINS`` (people who become administrators at
+sign-in: ``sub:SUBJECT``, on a Space also a username, separated by spaces or commas). A Space sets ``OAUTH_CLIENT_ID``,
 ``OAUTH_CLIENT_SECRET``, ``OPENID_PROVIDER_URL`` and ``SPACE_HOST`` itself. Secrets are never logged.
 """
 
@@ -33,14 +33,14 @@ from reveal_leaderboard.settings import SettingsError, is_loopback, secret_from
 
 Mode = Literal["local", "oidc", "links", "huggingface"]
 MODES: tuple[Mode, ...] = ("local", "oidc", "links", "huggingface")
-MAX_ADDRESS = 200  # what the database has room for
+MAX_ADDRESS = 200  # characters, as in the database
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
-FORWARDED = "reveal.forwarded"  # set in a request's scope by gate.Forwarded: it came through a proxy
-ACTOR = "reveal.actor"  # the actor, once the gate has looked it up
+FORWARDED = "reveal.forwarded"  # set in the scope of a request that came through a proxy, by `Forwarded`
+ACTOR = "reveal.actor"  # the actor, once it was looked up
 
 
 class ModeError(ValueError):
-    """The server may not start like this; the message names the setting, the rule and the value."""
+    """The server must not start with these settings; the message names the setting, the rule and the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,9 @@ class Provider:
     Attributes
     ----------
     issuer : its issuer URL; discovery is below it
-    redirect_uri : where it sends people back to, an address of this server
-    known_as : what `users.issuer` holds for its people
-    admins : who becomes an administrator at sign-in, ``sub:SUBJECT`` or a preferred username
+    redirect_uri : address of this server that people return to
+    known_as : value of `users.issuer` for its people
+    admins : people who become administrators at sign-in, as ``sub:SUBJECT`` or a preferred username
     """
 
     issuer: str
@@ -65,14 +65,14 @@ class Provider:
 
 
 class Auth:
-    """Finds who is asking.
+    """Finds the actor of a request.
 
     Parameters
     ----------
-    accounts : the people
+    accounts : the accounts of the leaderboard
     mode : one of `MODES`
-    provider : needed in the modes "oidc" and "huggingface"
-    address : of the server as browsers see it, needed in the mode "links"
+    provider : required in the modes "oidc" and "huggingface", and only there
+    address : the server's address as browsers see it, required in the mode "links", and only there
     """
 
     def __init__(
@@ -91,12 +91,12 @@ class Auth:
 
     @property
     def cookie(self) -> str:
-        """The session cookie's name: bound to this host by the browser where there is https."""
+        """Name of the session cookie; with https, browsers bind it to this host."""
         return "__Host-reveal" if self.is_secure else "reveal"
 
     @property
     def hosts(self) -> frozenset[str]:
-        """The host names that the server answers to: its public one, and this machine's own for health checks."""
+        """Host names that the server answers to: its public one, and this machine's for health checks."""
         if self._address is None:
             return frozenset(LOCAL_HOSTS)
         host = urlsplit(self._address).netloc.rpartition("@")[2]
@@ -104,32 +104,32 @@ class Auth:
         return frozenset({name.lower(), *LOCAL_HOSTS})
 
     def actor(self, request: Any) -> Actor | None:
-        """Who sent `request` (Starlette's, or Gradio's `gr.Request`), looked up now; None for anybody.
+        """Return the actor of `request` (Starlette's, or Gradio's `gr.Request`), looked up now; None for a visitor.
 
-        A request with an `Authorization` header is judged by that alone, never by its cookie.
+        If there is an `Authorization` header, the cookie is ignored.
         """
         inner = getattr(request, "request", request)
         return self._find(inner) if isinstance(inner, HTTPConnection) else None
 
     def actor_of(self, scope: MutableMapping[str, Any]) -> Actor | None:
-        """As :meth:`actor` for an ASGI scope; looked up once per request."""
+        """Return the actor of an ASGI scope, looked up once per request."""
         if ACTOR not in scope:
             scope[ACTOR] = self._find(HTTPConnection(scope))
         actor: Actor | None = scope[ACTOR]
         return actor
 
     async def find_actor(self, scope: MutableMapping[str, Any]) -> Actor | None:
-        """As :meth:`actor_of`, for code in an event loop: the database is asked in a thread."""
+        """Return the same as :meth:`actor_of` in an event loop; a thread queries the database."""
         if ACTOR in scope:
             return self.actor_of(scope)
         return await to_thread.run_sync(self.actor_of, scope)
 
     def keep(self, answer: Response, name: str, value: str, seconds: int) -> None:
-        """Set a cookie that this host's browser sends back to it alone."""
+        """Set a cookie that browsers send back only to this host."""
         answer.set_cookie(name, value, max_age=seconds, path="/", secure=self.is_secure, httponly=True, samesite="lax")
 
     def session_of(self, request: HTTPConnection) -> str | None:
-        """The session secret of the request's cookie, good or not."""
+        """Return the session secret in the request's cookie, valid or not."""
         return request.cookies.get(self.cookie) or None
 
     def _find(self, request: HTTPConnection) -> Actor | None:
@@ -144,14 +144,14 @@ class Auth:
 
 
 def is_from_here(request: HTTPConnection) -> bool:
-    """Whether the request was sent from this machine and not passed on."""
+    """Return True if the request was sent from this machine, without a proxy."""
     if request.scope.get(FORWARDED) or request.client is None:
         return False
     return is_loopback(request.client.host)
 
 
 def check_mode(mode: str, host: str, environ: Mapping[str, str], *, trusts_proxy: bool = False) -> None:
-    """Refuse to start a server that would let in whom it must not.
+    """Refuse settings with which a server would admit people that it must not.
 
     Parameters
     ----------
@@ -176,17 +176,17 @@ def check_mode(mode: str, host: str, environ: Mapping[str, str], *, trusts_proxy
 def _check_local(host: str, environ: Mapping[str, str], trusts_proxy: bool) -> None:
     if not is_loopback(host):
         raise ModeError(
-            "in local mode everybody who reaches the server is its administrator, so it listens on this machine only: "
-            f"host must be 127.0.0.1, ::1 or localhost, got {host!r}; to serve others, use the mode oidc or links"
+            "in local mode anyone who reaches the server is its administrator, so host must be 127.0.0.1, ::1 or "
+            f"localhost, got {host!r}; to serve other people, use the mode oidc or links"
         )
     if environ.get("SPACE_ID"):
-        raise ModeError("a Space is open to everybody: the mode must be huggingface there, got 'local'")
+        raise ModeError("a Space is public: the mode must be huggingface there, got 'local'")
     if trusts_proxy:
-        raise ModeError("local mode cannot run behind a proxy: anyone it lets in would be an administrator")
+        raise ModeError("local mode cannot run behind a proxy: anyone it admits would be an administrator")
 
 
 def open_auth(accounts: Accounts, mode: str, environ: Mapping[str, str]) -> Auth:
-    """The `Auth` of a mode, with its provider as the environment describes it.
+    """Return the `Auth` of a mode, with the provider that the environment describes.
 
     Raises
     ------
@@ -203,7 +203,7 @@ def open_auth(accounts: Accounts, mode: str, environ: Mapping[str, str]) -> Auth
 
 
 def provider_from(mode: str, environ: Mapping[str, str]) -> Provider:
-    """The provider of the mode "oidc" or "huggingface", read from the environment.
+    """Return the provider of the mode "oidc" or "huggingface", read from the environment.
 
     Raises
     ------
@@ -220,8 +220,8 @@ def provider_from(mode: str, environ: Mapping[str, str]) -> Provider:
     else:
         if names := sorted(name for name in admins if not name.startswith("sub:")):
             raise ModeError(
-                "REVEAL_ADMINS must name people by their subject, as sub:SUBJECT, since at many providers they choose "
-                f"their usernames; got {names[0]!r} (`admin people` lists the subjects of those who signed in)"
+                "REVEAL_ADMINS must name people by subject, as sub:SUBJECT, because many providers let them choose "
+                f"their username; got {names[0]!r} (`admin people` lists the subjects of people who have signed in)"
             )
         issuer, own = _needed(environ, "REVEAL_OIDC_ISSUER"), own_address(environ)
         client, secret = _needed(environ, "REVEAL_OIDC_CLIENT_ID"), _secret(environ, "REVEAL_OIDC_CLIENT_SECRET")
@@ -232,7 +232,7 @@ def provider_from(mode: str, environ: Mapping[str, str]) -> Provider:
 
 
 def own_address(environ: Mapping[str, str]) -> str:
-    """The server's address as browsers see it, from ``REVEAL_URL``.
+    """Return the server's address as browsers see it, from ``REVEAL_URL``.
 
     Raises
     ------
@@ -261,7 +261,7 @@ def _secret(environ: Mapping[str, str], name: str) -> str:
 
 
 def _check_address(what: str, url: str) -> None:
-    """Only https, except on this machine: codes and tokens travel there."""
+    """Require https, except on this machine: codes and tokens are sent there."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""

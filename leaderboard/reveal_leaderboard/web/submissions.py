@@ -1,12 +1,12 @@
-"""From an uploaded file to a queued submission: the one way in, for the API and the page alike.
+"""From an uploaded file to a queued submission, for the API and the page.
 
 Conventions
 -----------
-A file is linted against the public manifest, in a confined child, before anything is kept: a file with errors leaves
-nothing behind but its report, and one that may not be sent now leaves nothing at all. What the child made of a clean
-file, its predictions as arrays, is kept beside it: workers score these, and read the file no more. Both are stored
-before the submission is written down, so that it never names what is not there. The linter knows no reference, so the
-report may say everything about the file. Who may submit for which organization is settled here and nowhere else.
+A confined child lints the file against the public manifest before anything is stored: a file with errors leaves only
+its report, and one that cannot be sent now leaves nothing. The child turns a clean file into arrays, which are stored
+with it; workers score the arrays and never read the file again. Both are stored before the submission is recorded, so
+a submission never names missing data. The linter knows no references, so the report may say everything about the file.
+The right to submit for an organization is checked here and nowhere else.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ log = logging.getLogger(__name__)
 
 
 class NotAMemberError(ValueError):
-    """The organization named is none that the sender may submit for."""
+    """The sender may not submit for the organization."""
 
 
 @dataclass(frozen=True)
 class UploadResult:
-    """What became of an upload: its lint report and, if that is clean, the submission and whether it is new."""
+    """Result of an upload: its lint report and, if that is clean, the submission and whether it is new."""
 
     report: Lint
     submission: Submission | None = None
@@ -44,7 +44,7 @@ class UploadResult:
 
 
 class Intake:
-    """Lints, keeps and queues uploads to the benchmarks of `catalogue`; `on_lint` hears of every report."""
+    """Lints, stores and queues uploads to the benchmarks of `catalogue`; `on_lint` is called for every report."""
 
     def __init__(
         self,
@@ -59,12 +59,12 @@ class Intake:
         self._on_lint = on_lint
 
     def lint(self, path: Path, benchmark: str, *, name: str, allow_missing: bool) -> Lint:
-        """Report on a file without keeping it.
+        """Return the lint report of a file without storing it.
 
         Raises
         ------
         UnknownBenchmarkError
-            If there is no such board.
+            If the benchmark is not served.
         ParseFailed
             If reading it took too much memory or time.
         """
@@ -97,12 +97,12 @@ class Intake:
         Raises
         ------
         UnknownBenchmarkError
-            If there is no such board.
+            If the benchmark is not served.
         NotAMemberError
-            If the actor may not submit for the organization that the metadata name.
+            If the actor may not submit for the organization in the metadata.
         MetadataError
-            If the metadata name another grid than the board's, or labels that it does not ask, or the file was sent
-            before under the same name with other thresholds.
+            If the metadata name another grid than the board's, or labels that it does not ask for, or the file was
+            sent before under the same name with other thresholds.
         ParseFailed
             If reading the file took too much memory or time.
         KeyReusedError, QuotaExceededError, BoardClosedError, NotAllowedError
@@ -142,7 +142,7 @@ class Intake:
                 signs=parsed.signs,
             )
             try:
-                self.store.check_sending(new)  # nothing is kept for somebody who cannot send it
+                self.store.check_sending(new)  # before anything is stored
                 self.blobs.keep(incoming)
                 new = replace(new, canonical=self.blobs.store(canonical))
                 submission, is_new = self.store.add_submission(new, who=actor.name)
@@ -154,20 +154,20 @@ class Intake:
         return UploadResult(report, submission, is_new)
 
     def team_of(self, actor: Actor, organization: str) -> Team:
-        """The team of that name, if the actor may submit for it.
+        """Return the team of that name.
 
         Raises
         ------
         NotAMemberError
-            If not.
+            If the actor may not submit for it.
         """
         team = self.accounts.team_to_submit_for(actor, organization)
         if team is None:
-            raise NotAMemberError(f"You may not submit for {organization!r}: no team of yours has that name.")
+            raise NotAMemberError(f"You cannot submit for {organization!r}: none of your teams has that name.")
         return team
 
 
 def display_name(filename: str) -> str:
-    """A client's file name reduced to what is safe to show: its last part, printable, 200 characters."""
+    """Return a client's file name in a form that is safe to show: its last part, printable, 200 characters."""
     last = filename.replace("\\", "/").rsplit("/", 1)[-1]
     return "".join(c for c in last if c.isprintable())[:200] or "upload"

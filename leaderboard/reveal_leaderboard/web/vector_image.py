@@ -1,6 +1,6 @@
-"""Small pictures made of boxes, lines and text, as SVG and as PNG alike, with the recipe of what is drawn in the file.
+"""Small images of boxes, lines and text as SVG and PNG, with their data recorded in the file.
 
-An SVG bears its title, a description and the recipe (JSON) in ``<metadata>``; a PNG the same as text chunks `Title`,
+An SVG contains its title, a description and the recipe (JSON) in ``<metadata>``; a PNG has them as text chunks `Title`,
 `Description` and `Recipe`. Texts are plain: `vector_image.html` escapes them.
 """
 
@@ -20,7 +20,7 @@ from PIL import Image, ImageDraw, ImageFont, PngImagePlugin
 from reveal_leaderboard.web.pages.drawing import draw
 
 FONT = "DejaVuSans.ttf"
-SUPERSAMPLED = 2  # Pillow draws without smoothing: drawn larger, then made smaller
+SUPERSAMPLED = 2  # Pillow draws without smoothing: draw larger, then scale down
 ASCII = str.maketrans({"–": "-", "−": "-", "·": "|", "…": "...", "\u00a0": " "})
 
 
@@ -50,7 +50,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Dot:
-    """A disc, hollow or filled; `hint` is shown when it is pointed at."""
+    """A disc, hollow or filled; `hint` is its tooltip."""
 
     x: float
     y: float
@@ -75,12 +75,12 @@ class Words:
 
 @dataclass
 class VectorImage:
-    """Shapes on a ground, drawn in their order.
+    """Shapes on a background, drawn in order.
 
     Attributes
     ----------
-    title, description : what is seen, for those who do not see it
-    recipe : what it was made of, as plain JSON values
+    title, description : texts for people who cannot see the image
+    recipe : the data that it shows, as plain JSON values
     """
 
     width: int
@@ -92,43 +92,45 @@ class VectorImage:
     shapes: list[Box | Line | Dot | Words] = field(default_factory=list)
 
     def to_svg(self) -> bytes:
-        """As an SVG document; its texts are text."""
+        """Return an SVG document, whose texts stay text."""
         named = [(type(shape).__name__, shape) for shape in self.shapes]
         return draw("vector_image.html", "picture", self, named, json.dumps(self.recipe, sort_keys=True)).encode()
 
     @property
     def data_address(self) -> str:
-        """The SVG document as an address that holds it."""
+        """The SVG document as a data address."""
         return f"data:image/svg+xml;base64,{b64encode(self.to_svg()).decode()}"
 
     def to_png(self) -> bytes:
-        """As a PNG of the same size in pixels."""
+        """Return a PNG of the same size in pixels."""
         scale = SUPERSAMPLED
         image = Image.new("RGB", (self.width * scale, self.height * scale), self.ground)
         pen = ImageDraw.Draw(image)
         for shape in self.shapes:
             _PAINTERS[type(shape)](pen, shape, scale)
-        told = PngImagePlugin.PngInfo()
-        told.add_text("Title", self.title)
-        told.add_text("Description", self.description)
-        told.add_text("Recipe", json.dumps(self.recipe, sort_keys=True))
+        chunks = PngImagePlugin.PngInfo()
+        chunks.add_text("Title", self.title)
+        chunks.add_text("Description", self.description)
+        chunks.add_text("Recipe", json.dumps(self.recipe, sort_keys=True))
         out = BytesIO()
-        image.resize((self.width, self.height), Image.Resampling.LANCZOS).save(out, "PNG", pnginfo=told, optimize=True)
+        image.resize((self.width, self.height), Image.Resampling.LANCZOS).save(
+            out, "PNG", pnginfo=chunks, optimize=True
+        )
         return out.getvalue()
 
 
 def _paint_box(pen: ImageDraw.ImageDraw, box: Box, scale: int) -> None:
     corners = (box.x, box.y, box.x + box.width, box.y + box.height)
-    pen.rectangle([round(scale * place) for place in corners], fill=box.fill)
+    pen.rectangle([round(scale * position) for position in corners], fill=box.fill)
 
 
 def _paint_line(pen: ImageDraw.ImageDraw, line: Line, scale: int) -> None:
-    ends = [scale * place for place in (line.x1, line.y1, line.x2, line.y2)]
+    ends = [scale * position for position in (line.x1, line.y1, line.x2, line.y2)]
     pen.line(ends, fill=line.colour, width=max(1, round(scale * line.width)))
 
 
 def _paint_dot(pen: ImageDraw.ImageDraw, dot: Dot, scale: int) -> None:
-    box = [scale * place for place in (dot.x - dot.r, dot.y - dot.r, dot.x + dot.r, dot.y + dot.r)]
+    box = [scale * position for position in (dot.x - dot.r, dot.y - dot.r, dot.x + dot.r, dot.y + dot.r)]
     fill = "#ffffff" if dot.is_hollow else dot.colour
     pen.ellipse(box, fill=fill, outline=dot.colour, width=2 * scale)
 
@@ -164,7 +166,7 @@ def _font(size: float, *, is_bold: bool = False) -> Any:
 
 
 def _drawable(text: str) -> str:
-    """The text in letters that the font has: that of Pillow itself, which always is there, has those of ASCII alone."""
+    """Return the text in letters of the font; Pillow's own, which is always available, has only ASCII."""
     if _has_font():
         return text
     plain = unicodedata.normalize("NFKD", text.translate(ASCII))
@@ -172,12 +174,12 @@ def _drawable(text: str) -> str:
 
 
 def width_of(text: str, size: float, *, is_bold: bool = False) -> float:
-    """How wide a text is in pixels."""
+    """Return the width of a text in pixels."""
     return float(_font(size, is_bold=is_bold).getlength(_drawable(text)))
 
 
 def fitted(text: str, size: float, width: float, *, is_bold: bool = False) -> str:
-    """The text on one line, its end cut off where it is wider than `width`."""
+    """Return the text on one line, cut at the end if it is wider than `width`."""
     text = "".join(c if c.isprintable() else " " for c in text)
     if width_of(text, size, is_bold=is_bold) <= width:
         return text

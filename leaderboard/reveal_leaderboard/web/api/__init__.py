@@ -25,7 +25,7 @@ from reveal_leaderboard.web.api.boards import board_routes
 from reveal_leaderboard.web.api.documents import ApiProblem
 from reveal_leaderboard.web.api.health import health_routes, key_routes
 from reveal_leaderboard.web.api.problems import ProblemError, add_problems
-from reveal_leaderboard.web.api.result_images import picture_routes
+from reveal_leaderboard.web.api.result_images import image_routes
 from reveal_leaderboard.web.api.submissions import submission_routes
 from reveal_leaderboard.web.api.visibility import PREFIX
 from reveal_leaderboard.web.middleware import PROBLEM_TYPE
@@ -33,13 +33,13 @@ from reveal_leaderboard.web.services import Services
 
 
 def add_api(app: FastAPI, services: Services) -> None:
-    """Add the API's routes, error answers and description to `app`; to be called before pages are mounted on it."""
+    """Add the API's routes, error answers and description to `app`; call it before pages are mounted."""
     app.include_router(submission_routes(services), prefix=PREFIX, tags=["submissions"])
     app.include_router(board_routes(services), prefix=PREFIX, tags=["boards"])
     app.include_router(account_routes(services), prefix=PREFIX, tags=["account"])
     app.include_router(key_routes(services), prefix=PREFIX, tags=["receipts"])
     app.include_router(health_routes(services), tags=["health"])
-    app.include_router(picture_routes(services))
+    app.include_router(image_routes(services))
     add_problems(app)
     describe(app)
     add_unknown(app)
@@ -52,26 +52,26 @@ FRAMEWORKS_OWN = ("HTTPValidationError", "ValidationError")
 
 
 SUMMARY = """\
-Send prediction files to benchmarks for chest radiographs, follow them to their scores, and read the boards.
+Send prediction files to benchmarks for chest radiographs, follow their scoring, and read the boards.
 
-Figures are fractions as released: rounded, with 95 % intervals, findings with few cases left out. Times are UTC. Errors
-are problem documents (RFC 9457); the address in `type` explains each. Create tokens on the page of your submissions and
-send them as `Authorization: Bearer TOKEN`. Requests that change something may be repeated: uploads carry an
-`Idempotency-Key`. After 429 and 503, wait as many seconds as `Retry-After` says."""
+Scores are fractions as released: rounded, with 95 % intervals, without findings that have few cases. Times are UTC.
+Errors are problem documents (RFC 9457); the address in `type` explains each. Create tokens on the page My submissions
+and send them as `Authorization: Bearer TOKEN`. Writes may be repeated: give uploads an `Idempotency-Key`. After 429 and
+503, wait as many seconds as `Retry-After` says."""
 
 
 TAGS = [
-    {"name": "submissions", "description": "Send, follow, withdraw; receipts."},
+    {"name": "submissions", "description": "Send, follow and withdraw submissions; receipts."},
     {"name": "boards", "description": "Benchmarks, manifests, boards, comparisons."},
     {"name": "account", "description": "Your account, submissions, budget and tokens."},
-    {"name": "receipts", "description": "Keys with which receipts are checked."},
+    {"name": "receipts", "description": "Public keys that verify receipts."},
     {"name": "health", "description": "For administrators of the board."},
-    {"name": "problems", "description": "What the types of errors mean."},
+    {"name": "problems", "description": "Meanings of the error types."},
 ]
 
 
 def describe(app: FastAPI) -> None:
-    """Make `app` serve the complete description of the routes that it has when it is first asked."""
+    """Make `app` serve the complete description of its routes, computed at the first request."""
 
     def description() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -85,7 +85,7 @@ def _describe(app: FastAPI) -> dict[str, Any]:
     document = get_openapi(
         title=app.title,
         version=app.version,
-        summary="Leaderboards whose holdouts nobody sees",
+        summary="Leaderboards with private holdouts",
         description=SUMMARY,
         routes=app.routes,
         tags=TAGS,
@@ -95,7 +95,7 @@ def _describe(app: FastAPI) -> dict[str, Any]:
     for operations in document["paths"].values():
         for operation in operations.values():
             if PROBLEM_TYPE not in operation["responses"].get("422", {"content": {PROBLEM_TYPE: {}}})["content"]:
-                del operation["responses"]["422"]  # FastAPI's: an id of the wrong form is answered by 404 here
+                del operation["responses"]["422"]  # FastAPI's: a malformed id is answered by 404 here
     document = _public_names(document)
     schemas = document["components"]["schemas"]
     problem = ApiProblem.model_json_schema(ref_template="#/components/schemas/{model}", mode="serialization")
@@ -115,12 +115,12 @@ def _public_names(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def add_unknown(app: FastAPI) -> None:
-    """Answer for other methods and other paths of the API; else the pages mounted below would, in their own way."""
+    """Answer for the API's other methods and paths, which the pages mounted below would answer otherwise."""
     paths: Mapping[str, Mapping[str, Any]] = app.openapi()["paths"]
     for path, operations in paths.items():
-        taken = {method.upper() for method in operations}
-        others = [method for method in METHODS if method not in taken]
-        app.add_route(path, _refusal(sorted(taken)), methods=others, include_in_schema=False)
+        allowed = {method.upper() for method in operations}
+        others = [method for method in METHODS if method not in allowed]
+        app.add_route(path, _refusal(sorted(allowed)), methods=others, include_in_schema=False)
     for path in (f"{PREFIX}/{{rest:path}}", "/problems/{rest:path}"):
         app.add_route(path, _unknown, methods=list(METHODS), include_in_schema=False)
 

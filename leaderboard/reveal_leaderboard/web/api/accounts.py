@@ -1,4 +1,4 @@
-"""Routes of the person who is asking: who they are, what they sent and spent, who invites them, and their tokens."""
+"""Routes of the caller's own account, submissions, budget, invitations and tokens."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ IN_BROWSER = answers("sign-in", "scope", "session-only", "invalid", *ALWAYS)
 
 
 def account_routes(services: Services) -> APIRouter:
-    """The routes below ``/me``."""
+    """Return the routes below ``/me``."""
     router = APIRouter(dependencies=SIGN_IN)
     _add_account(router, services)
     _add_invitations(router, services)
@@ -50,7 +50,7 @@ def _add_account(router: APIRouter, services: Services) -> None:
 
     @router.get("/me", responses=answers("sign-in", "scope", *ALWAYS))
     def me(request: Request) -> Account:
-        """Who is asking, and for which teams."""
+        """Your account and your teams."""
         actor = require_actor(services, request, "read")
         return Account(
             id=actor.user.id,
@@ -67,14 +67,14 @@ def _add_account(router: APIRouter, services: Services) -> None:
         limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 50,
         skip: Annotated[int, Query(ge=0, le=10_000)] = 0,
     ) -> SubmissionList:
-        """The submissions of the asker's teams, the newest first."""
+        """The submissions of your teams, newest first."""
         actor = require_actor(services, request, "read")
-        found = [one for membership in actor.memberships for one in services.store.of_team(membership.team.id)]
-        found.sort(key=lambda one: (one.created_at, one.id), reverse=True)
+        rows = [row for membership in actor.memberships for row in services.store.of_team(membership.team.id)]
+        rows.sort(key=lambda row: (row.created_at, row.id), reverse=True)
         documents = [
-            submission_document(services, with_score(services, one, is_own=True)) for one in found[skip : skip + limit]
+            submission_document(services, with_score(services, row, is_own=True)) for row in rows[skip : skip + limit]
         ]
-        return SubmissionList(submissions=documents, n=len(found))
+        return SubmissionList(submissions=documents, n=len(rows))
 
     @router.get("/me/ledger", responses={**signed_in, **answers("unknown-benchmark")})
     def ledger(
@@ -82,18 +82,19 @@ def _add_account(router: APIRouter, services: Services) -> None:
         benchmark: Annotated[str, Query(max_length=100)],
         version: Annotated[str | None, Query(max_length=100)] = None,
     ) -> LedgerList:
-        """The itemised accounts of the asker's teams for a version of a benchmark."""
+        """The itemised budgets of your teams for a version of a benchmark."""
         actor = require_actor(services, request, "read")
-        of = find_published(services, benchmark, version)
-        policy = services.settings.of(of.name).quota
+        published = find_published(services, benchmark, version)
+        name, version = published.name, published.version
+        policy = services.settings.of(name).quota
         ledgers = []
         with services.store.read() as connection:
             for team in _teams(actor):
-                rows = quota.statement(connection, team.id, of.name, of.version)
-                balance = Budget.model_validate(quota.balance(connection, team.id, of.name, of.version, policy))
+                rows = quota.statement(connection, team.id, name, version)
+                balance = Budget.model_validate(quota.balance(connection, team.id, name, version, policy))
                 listed = [ApiLedgerRow.model_validate(row) for row in rows]
-                where = {"benchmark": of.name, "version": of.version}
-                ledgers.append(LedgerDocument(team=team, **where, balance=balance, rows=listed))
+                document = LedgerDocument(team=team, benchmark=name, version=version, balance=balance, rows=listed)
+                ledgers.append(document)
         return LedgerList(ledgers=ledgers)
 
 
@@ -111,17 +112,17 @@ def _in_browser(services: Services, request: Request) -> Actor:
 def _add_invitations(router: APIRouter, services: Services) -> None:
     @router.get("/me/invitations", responses=answers("sign-in", "scope", *ALWAYS))
     def invited(request: Request) -> InvitationList:
-        """The teams that the asker is invited to."""
+        """Your open invitations to teams."""
         actor = require_actor(services, request, "read")
         with services.store.read() as connection:
-            found = invitations.of_user(connection, actor.user)
-        return InvitationList(invitations=[InvitationDocument.model_validate(one) for one in found])
+            rows = invitations.of_user(connection, actor.user)
+        return InvitationList(invitations=[InvitationDocument.model_validate(row) for row in rows])
 
     @router.post("/me/invitations/{invitation_id}", status_code=204, responses={**IN_BROWSER, **answers("not-found")})
-    def answer(request: Request, invitation_id: Annotated[str, Path(pattern=ID)], given: InvitationAnswer) -> None:
-        """Accept or decline an invitation: only the person invited can."""
+    def answer(request: Request, invitation_id: Annotated[str, Path(pattern=ID)], reply: InvitationAnswer) -> None:
+        """Accept or decline an invitation to you."""
         actor = _in_browser(services, request)
-        act = invitations.accept if given.answer == "accept" else invitations.decline
+        act = invitations.accept if reply.answer == "accept" else invitations.decline
         try:
             with services.store.write() as connection:
                 act(connection, invitation_id, actor.user)
@@ -132,7 +133,7 @@ def _add_invitations(router: APIRouter, services: Services) -> None:
 def _add_tokens(router: APIRouter, services: Services) -> None:
     @router.get("/me/tokens", responses=answers("sign-in", "scope", "session-only", *ALWAYS))
     def tokens(request: Request) -> TokenList:
-        """The asker's tokens, without their secrets, those that are over too."""
+        """Your tokens without their secrets, including expired and revoked ones."""
         return TokenList(
             tokens=[
                 TokenDocument.model_validate(token)
@@ -141,17 +142,18 @@ def _add_tokens(router: APIRouter, services: Services) -> None:
         )
 
     @router.post("/me/tokens", status_code=201, responses=IN_BROWSER)
-    def issue(request: Request, wanted: TokenRequest) -> TokenIssued:
-        """A new token for one of the asker's teams; its secret is in this answer and nowhere else."""
+    def issue(request: Request, token_request: TokenRequest) -> TokenIssued:
+        """Create a token for one of your teams; its secret is in this answer and nowhere else."""
         actor = _in_browser(services, request)
-        team = next((m.team for m in actor.memberships if m.team.id == wanted.team_id), None)
+        team = next((m.team for m in actor.memberships if m.team.id == token_request.team_id), None)
         if team is None:
             raise ProblemError(
-                "invalid", errors=[ApiFault(field="body.team_id", rule="must be a team of yours", value=wanted.team_id)]
+                "invalid",
+                errors=[ApiFault(field="body.team_id", rule="must be one of your teams", value=token_request.team_id)],
             )
         try:
             token, secret = services.accounts.issue_token(
-                actor.user, team, name=wanted.name, scopes=wanted.scopes, days=wanted.days
+                actor.user, team, name=token_request.name, scopes=token_request.scopes, days=token_request.days
             )
         except TokenError as error:
             raise ProblemError("invalid", str(error)) from None
@@ -159,7 +161,7 @@ def _add_tokens(router: APIRouter, services: Services) -> None:
 
     @router.delete("/me/tokens/{token_id}", status_code=204, responses={**IN_BROWSER, **answers("not-found")})
     def revoke(request: Request, token_id: Annotated[str, Path(pattern=ID)]) -> None:
-        """End a token at once."""
+        """Revoke a token immediately."""
         actor = _in_browser(services, request)
         if not services.accounts.revoke_token(token_id, actor.name):
             raise ProblemError("not-found")

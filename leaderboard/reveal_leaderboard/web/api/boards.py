@@ -2,8 +2,8 @@
 
 Conventions
 -----------
-Everything here is made of public manifests, released figures and published rows. The board is the same for everybody;
-it is made anew when an event or a ranking was added since, and an unchanged one is answered by 304.
+All answers come from public manifests, released scores and published rows. A board is the same for all visitors. It is
+computed again after a new event or ranking; an unchanged one answers 304.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from reveal_leaderboard.web.services import Services
 
 PARQUET = "application/vnd.apache.parquet"
 MEDIA = {"json": "application/json", "csv": "text/csv; charset=utf-8", "parquet": PARQUET}
-BOARD_SECONDS = 10  # how long a browser or a proxy may keep a board without asking
-KEPT_BOARDS = 64
+BOARD_SECONDS = 10  # lifetime of a board in the cache of a browser or proxy
+MAX_BOARDS = 64
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 
 Name = Annotated[str, Query(max_length=100, examples=["chexlocalize"])]
@@ -53,7 +53,7 @@ Id = Annotated[str, Query(pattern=ID)]
 
 
 def board_routes(services: Services) -> APIRouter:
-    """The routes of boards."""
+    """Return the routes of boards."""
     router = APIRouter()
     _add_benchmarks(router, services)
     _add_leaderboard(router, services)
@@ -64,7 +64,7 @@ def board_routes(services: Services) -> APIRouter:
 def _add_benchmarks(router: APIRouter, services: Services) -> None:
     @router.get("/benchmarks", responses=answers(*ALWAYS))
     def benchmarks() -> BenchmarkList:
-        """The benchmarks that are served, with the rules of their boards."""
+        """The benchmarks served, with the rules of their boards."""
         names = services.catalogue.names
         return BenchmarkList(benchmarks=[_benchmark(services, find_published(services, name)) for name in names])
 
@@ -77,7 +77,7 @@ def _add_benchmarks(router: APIRouter, services: Services) -> None:
         },
     )
     def manifest(name: str, format: Literal["parquet", "json"] = "parquet", version: Version = None) -> Response:
-        """The public manifest of the scored split: what is asked, image by image or study by study."""
+        """The public manifest of the scored split: the questions for each image, study or task."""
         published = find_published(services, name, version)
         if format == "parquet":
             path = published.manifest_file
@@ -93,7 +93,7 @@ def _rows(published: Published) -> list[ApiManifestRow]:
 def _benchmark(services: Services, published: Published) -> BenchmarkDocument:
     with services.store.read() as connection:
         board = stored_boards.board(connection, published.name)
-        shown = [row.version for row in stored_boards.list_versions(connection, published.name)]
+        versions = [row.version for row in stored_boards.list_versions(connection, published.name)]
     assert board is not None, "a benchmark that is served has a board"
     uses_grid = KINDS[published.kind].questions.uses_grid
     quota = published.quota(services.settings.of(published.name))
@@ -102,7 +102,7 @@ def _benchmark(services: Services, published: Published) -> BenchmarkDocument:
         title=published.title,
         kind=published.kind,
         version=published.version,
-        versions=shown,
+        versions=versions,
         split=published.split,
         state=board.state,
         state_why=board.why,
@@ -117,28 +117,28 @@ def _benchmark(services: Services, published: Published) -> BenchmarkDocument:
 
 
 class _Boards:
-    """Boards as bytes, kept until anything that they are made of may have changed."""
+    """Boards as bytes, cached until their data may have changed."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._kept: Recent[tuple[str, ...], tuple[object, bytes]] = Recent(KEPT_BOARDS)
+        self._cache: Recent[tuple[str, ...], tuple[object, bytes]] = Recent(MAX_BOARDS)
         self._lock = threading.Lock()
 
     def get(self, published: Published, version: str, format: str) -> bytes:
-        """The board of a version in a format."""
+        """Return the board of a version in a format."""
         key = (published.name, version, format)
-        state = self._state()  # asked for first: a change in between makes the kept board old, not wrong
+        state = self._state()  # read first, so that a change in between makes the cached board old, not wrong
         with self._lock:
-            found = self._kept.get(key)
-        if found is not None and found[0] == state:
-            return found[1]
+            cached = self._cache.get(key)
+        if cached is not None and cached[0] == state:
+            return cached[1]
         body = self._make(published, version, format)
         with self._lock:
-            self._kept.put(key, (state, body))
+            self._cache.put(key, (state, body))
         return body
 
     def _state(self) -> object:
-        """Changes with every event and every ranking."""
+        """Return a value that changes with every event and every ranking."""
         with self._services.store.read() as connection:
             length = connection.execute(
                 sa.select(chains.c.length).where(chains.c.name == "events")
@@ -156,7 +156,7 @@ class _Boards:
 
 
 def _add_leaderboard(router: APIRouter, services: Services) -> None:
-    made = _Boards(services)
+    cache = _Boards(services)
 
     @router.get(
         "/leaderboard",
@@ -173,10 +173,10 @@ def _add_leaderboard(router: APIRouter, services: Services) -> None:
         format: Literal["json", "csv", "parquet"] = "json",
         if_none_match: Annotated[str | None, Header()] = None,
     ) -> Response:
-        """The board of a benchmark: submissions in tiers, and published rows beside them."""
+        """The board of a benchmark: submissions in tiers, and published rows for comparison."""
         published = find_published(services, benchmark)
         try:
-            body = made.get(published, version or published.version, format)
+            body = cache.get(published, version or published.version, format)
         except UnknownVersionError as error:
             raise ProblemError("unknown-benchmark", str(error)) from None
         tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
@@ -200,30 +200,30 @@ def _add_compare(router: APIRouter, services: Services) -> None:
         },
     )
     def compare(request: Request, a: Id, b: Id) -> ApiComparison:
-        """Two scored submissions to one benchmark: differences of their released figures with intervals."""
+        """Two scored submissions to a benchmark: differences of their released scores, with intervals."""
         actor = find_visitor(services, request)
         pair = read_visible(services, actor, a), read_visible(services, actor, b)
-        of = find_published(services, pair[0].submission.benchmark)
+        published = find_published(services, pair[0].submission.benchmark)
         scores = _released_of_both(services, *pair)
-        document = compare_released(*scores, of.kind, ids=(a, b))
-        return ApiComparison(a=a, b=b, benchmark=of.name, version=of.version, document=document)
+        document = compare_released(*scores, published.kind, ids=(a, b))
+        return ApiComparison(a=a, b=b, benchmark=published.name, version=published.version, document=document)
 
 
 def _released_of_both(services: Services, a: Visible, b: Visible) -> tuple[ReleasedScore, ReleasedScore]:
-    """The scores of two entries of one board; what is held back or hidden must not come out as a difference."""
+    """Return the scores of two entries of a board; a difference must not reveal a score that is held back or hidden."""
     if a.submission.id == b.submission.id:
-        raise ProblemError("not-comparable", "The two must be different submissions.")
+        raise ProblemError("not-comparable", "Choose two different submissions.")
     if a.submission.benchmark != b.submission.benchmark:
-        raise ProblemError("not-comparable", "The two were sent to different benchmarks.")
+        raise ProblemError("not-comparable", "The submissions are to different benchmarks.")
     benchmark = a.submission.benchmark
     version = find_published(services, benchmark).version
     on_board = {submission.id: score for submission, score in services.store.board_rows(benchmark, version)}
-    for one in (a, b):
-        score = one.score
+    for entry in (a, b):
+        score = entry.score
         if score is None or score.is_held or score.version != version:
-            detail = f"Submission {one.submission.id} has no figures of its own on version {version}."
+            detail = f"Submission {entry.submission.id} has no scores of its own on version {version}."
             raise ProblemError("not-comparable", detail)
-        if one.submission.id not in on_board:
-            raise ProblemError("not-comparable", f"Submission {one.submission.id} is not on the board of {version}.")
-    first, second = (ReleasedScore.from_json(on_board[one.submission.id].released) for one in (a, b))
+        if entry.submission.id not in on_board:
+            raise ProblemError("not-comparable", f"Submission {entry.submission.id} is not on the board of {version}.")
+    first, second = (ReleasedScore.from_json(on_board[entry.submission.id].released) for entry in (a, b))
     return first, second

@@ -1,10 +1,11 @@
-"""What the API answers with: the models of its documents, and how each is made of stored rows.
+"""Documents of the API, and their construction from stored rows.
 
 Conventions
 -----------
-Figures are fractions as released: already rounded, small cells already left out. Moments are UTC texts such as
-``2026-11-21T23:05:00Z``. People stand in no public document; an event tells the role of who did it, not the name.
-The address of a contact is never shown, nor is the name of an uploaded file.
+Scores are fractions as released: already rounded, without findings that have few cases. Times are UTC texts such as
+``2026-11-21T23:05:00Z``. Public documents name no people; an event has the role of the person, not the name. Contact
+addresses and names of uploaded files are never shown. The description of the API omits the prefix of classes such as
+`ApiReceipt`.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from reveal_leaderboard.store.metadata import Links, Model
 from reveal_leaderboard.store.queue import ALIVE_SECONDS
 
 ROLES = {"user": "submitter", "worker": "worker", "cli": "operator"}
-"""From the kind of who changed something, the part before the colon, to what is shown; "server" for all else."""
+"""Kind of actor in the event log, the part before the colon -> role shown; "server" for all others."""
 OPERATORS_ALONE = ("hidden", "restored")
 
 
 def _text_of(moment: object) -> object:
-    """Seconds since 1970, as stored rows have them, as a text."""
+    """Return seconds since 1970, as in stored rows, as text."""
     return iso_time(moment) if isinstance(moment, (int, float)) else moment
 
 
@@ -40,12 +41,12 @@ Id = Annotated[str, Field(examples=["9f86d081884c7d659a2feaa0"])]
 
 
 def one_of(*words: str, means: str | None = None) -> Any:
-    """A text that is one of `words`, as the description of the API tells it."""
+    """Return a field whose text is one of `words`, for the description of the API."""
     return Field(json_schema_extra={"enum": list(words)}, description=means)
 
 
 class Document(BaseModel):
-    """A part of an answer; what has the same names as a stored row is made of it."""
+    """A part of an answer, created from any stored row with the same names."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, from_attributes=True)
 
@@ -59,7 +60,7 @@ class ApiFault(Document):
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> ApiFault:
-        """From a mapping with these keys; what does not print is escaped, all is cut to a sane length."""
+        """Return an error from a mapping with these keys, with unprintable characters escaped and long texts cut."""
         return cls(**{name: escape(str(raw.get(name, "")))[:500] for name in ("field", "rule", "value")})
 
 
@@ -73,14 +74,15 @@ class Budget(Document):
     per_day: int
     left_today: int
     next_at: Annotated[
-        Moment | None, Field(description="when the next one becomes available; null if none will, or if one is left")
+        Moment | None,
+        Field(description="time when the next one becomes available; null if none will, or if one is left"),
     ]
-    board_left: Annotated[int, Field(description="of all teams together")]
+    board_left: Annotated[int, Field(description="left for all teams together")]
     why: str
 
 
 class ApiProblem(BaseModel):
-    """An error (RFC 9457). Further members, such as `report`, are there where they help."""
+    """An error (RFC 9457), with further members such as `report` if they help."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -95,7 +97,7 @@ class ApiProblem(BaseModel):
 
 
 class ProblemPage(Document):
-    """What a type of problem means."""
+    """Meaning of a problem type."""
 
     type: str
     title: str
@@ -104,7 +106,7 @@ class ProblemPage(Document):
 
 
 class PublicMetadata(Document):
-    """What a submitter said of a submission, without the contact."""
+    """A submission's metadata, without the contact."""
 
     model: Model
     organization: str
@@ -119,12 +121,12 @@ class PublicMetadata(Document):
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> PublicMetadata:
-        """From the stored metadata."""
+        """Return the public part of stored metadata."""
         return cls.model_validate({name: value for name, value in stored.items() if name in cls.model_fields})
 
 
 class EventDocument(Document):
-    """One change of a submission."""
+    """A change of a submission."""
 
     at: Moment
     who: Literal["submitter", "operator", "worker", "server"]
@@ -134,7 +136,7 @@ class EventDocument(Document):
 
     @classmethod
     def of(cls, event: Any) -> EventDocument:
-        """From a row of the event log."""
+        """Return the document of a row of the event log."""
         who: Any = ROLES.get(event.who.split(":")[0], "server")
         if event.to_status in OPERATORS_ALONE:
             who = "operator"
@@ -142,9 +144,9 @@ class EventDocument(Document):
 
 
 class ScoreDocument(BaseModel):
-    """All that is shown of a score on one version of the benchmark.
+    """The released part of a score on one version of the benchmark.
 
-    When the ladder held the new figures back, `is_held` is true and the figures are those of submission `shown_of`.
+    If the ladder holds the new scores back, `is_held` is true and the figures are those of submission `shown_of`.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -164,7 +166,7 @@ class ScoreDocument(BaseModel):
 
     @classmethod
     def of(cls, score: Any) -> ScoreDocument:
-        """From a row of the scores."""
+        """Return the document of a stored score."""
         names = ("version", "part", "is_held", "shown_of", "signature", "reference_hash", "scored_at")
         return cls(**score.released, **{name: getattr(score, name) for name in names})
 
@@ -178,27 +180,29 @@ class EventList(Document):
 class ApiReceipt(Document):
     """A signed receipt; `reveal-bench verify-receipt` checks it offline."""
 
-    receipt: Annotated[dict[str, Any], Field(description="what is signed: figures as texts, and the chain before it")]
+    receipt: Annotated[
+        dict[str, Any], Field(description="signed content: scores as texts, and the hash of the previous receipt")
+    ]
     hash: Annotated[str, Field(description="SHA-256 of the receipt's canonical bytes")]
     signature: Annotated[str, Field(description="Ed25519, base64")]
 
 
 class SubmissionDocument(Document):
-    """A submission as its reader may see it: state, history, and the released score once there is one."""
+    """A submission as the caller may see it: state, history, and the released score once it has one."""
 
     id: Id
     url: str
     status: Literal[
         "received", "linted", "queued", "scoring", "reading", "scored", "refused", "failed", "withdrawn"
     ]  # fmt: skip
-    is_public: Annotated[bool, Field(description="whether everybody sees it, or its team only")]
-    is_chosen: Annotated[bool, Field(description="whether it is the one of its model that the board shows")]
+    is_public: Annotated[bool, Field(description="whether all visitors see it, or only its team")]
+    is_chosen: Annotated[bool, Field(description="whether the board shows it for its model")]
     queue_position: Annotated[int | None, Field(description="1 for the next to be scored; null unless queued")]
     expected_seconds: Annotated[
-        float | None, Field(description="until it is scored, from recent ones; null if unknown")
+        float | None, Field(description="seconds until it is scored, estimated from recent jobs; null if unknown")
     ]
     benchmark: str
-    version: Annotated[str, Field(description="the version it was sent to")]
+    version: Annotated[str, Field(description="version that it was sent to")]
     split: str
     metadata: PublicMetadata
     allow_missing: bool
@@ -206,7 +210,7 @@ class SubmissionDocument(Document):
     created_at: Moment
     updated_at: Moment
     withdrawn_at: Moment | None
-    hidden_why: Annotated[str | None, Field(description="why an operator took it off the board")]
+    hidden_why: Annotated[str | None, Field(description="reason why an operator took it off the board")]
     incident: Annotated[str | None, Field(examples=["INC-1A2B3C4D"])]
     versions: Annotated[list[str], Field(description="versions of the benchmark on which it has a score")]
     score: ScoreDocument | None
@@ -216,45 +220,45 @@ class SubmissionDocument(Document):
 class SubmissionReceived(SubmissionDocument):
     """The answer to an upload."""
 
-    is_new: Annotated[bool, Field(description="false if the same file was there already")]
+    is_new: Annotated[bool, Field(description="false if the same file was sent before")]
     report: Lint
 
 
 class SubmissionList(Document):
-    """Submissions, the newest first."""
+    """Submissions, newest first."""
 
     submissions: list[SubmissionDocument]
-    n: Annotated[int, Field(description="how many there are in all")]
+    n: Annotated[int, Field(description="total number")]
 
 
 class BenchmarkDocument(Document):
-    """A benchmark that this board serves, at the version that it shows."""
+    """A benchmark that this server serves, at the version on its board."""
 
     name: str
     title: str
     kind: Annotated[str, one_of(*KINDS)]
     version: str
-    versions: Annotated[list[str], Field(description="all versions whose boards can be asked for")]
+    versions: Annotated[list[str], Field(description="all versions with a board")]
     split: str
-    state: Annotated[str, one_of("open", "paused", "closed", means="whether it takes submissions")]
+    state: Annotated[str, one_of("open", "paused", "closed", means="whether it accepts submissions")]
     state_why: str
     synthetic: Annotated[bool, Field(description="whether the data are synthetic")]
     findings: list[str]
-    n_items: Annotated[int, Field(description="images, studies or tasks that the scored split asks for")]
+    n_items: Annotated[int, Field(description="images, studies or tasks in the scored split")]
     items: Annotated[str, one_of(*(kind.items for kind in KINDS.values()))]
-    grid: Annotated[int | None, Field(description="cells per side; null where nothing is localized")]
+    grid: Annotated[int | None, Field(description="cells per side; null if nothing is localized")]
     asks: str | None
     settings: Annotated[dict[str, Any], Field(description="release, quota, exposure, reading, citation and terms")]
 
 
 class BenchmarkList(Document):
-    """The benchmarks that are served."""
+    """The benchmarks served."""
 
     benchmarks: list[BenchmarkDocument]
 
 
 class ApiManifestRow(Document):
-    """What is asked of one image, of one study, or of one task: of this its category."""
+    """The questions for one image, study or task (for a task, its category)."""
 
     image_id: str | None = None
     study_id: str | None = None
@@ -276,7 +280,7 @@ class ManifestDocument(Document):
 
 
 class ApiBoardVersion(Document):
-    """A version that is or was on the board; `frozen_at` is null for the one that submissions go to."""
+    """A current or earlier version of the board; `frozen_at` is null for the one that accepts submissions."""
 
     version: str
     shown_at: Moment
@@ -292,7 +296,7 @@ class MetricDocument(Document):
 
 
 class EntryDocument(Document):
-    """A submission on the board. Members of a tier do not differ significantly: their order means nothing."""
+    """A submission on the board. Members of a tier do not differ significantly, so their order has no meaning."""
 
     submission_id: Id
     model: str
@@ -302,25 +306,25 @@ class EntryDocument(Document):
     prompt_style: str | None
     date: Annotated[str, Field(json_schema_extra={"format": "date"})]
     version: str
-    rank: Annotated[int | None, Field(description="of its tier; null without a place")]
+    rank: Annotated[int | None, Field(description="rank of its tier; null without one")]
     rank_low: int | None
     rank_high: int | None
     tier: Annotated[str | None, Field(examples=["A"])]
-    is_new: Annotated[bool, Field(description="scored since the ranks were computed, and being placed")]
+    is_new: Annotated[bool, Field(description="scored since the ranks were computed; not ranked yet")]
     place: Annotated[str, Field(examples=["2-5"])]
     figures: list[ReleasedEstimate]
     hidden: list[str]
 
 
 class ReferenceDocument(Document):
-    """A row that a paper published; never ranked."""
+    """A published row; never ranked."""
 
     name: str
     kind: str
     prompt_style: str | None
     citation: str
     url: str
-    place: Annotated[str, Field(description="where in the paper the figures stand")]
+    place: Annotated[str, Field(description="table or figure of the paper with these scores")]
     protocol: str
     notes: str
     figures: Annotated[dict[str, dict[str, float]], Field(description="metric -> finding -> fraction")]
@@ -328,27 +332,29 @@ class ReferenceDocument(Document):
 
 
 class Board(Document):
-    """The board of one version of a benchmark: its entries in order, and published rows beside them."""
+    """The board of one version of a benchmark: its entries in order, and published rows for comparison."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, serialize_by_alias=True)
 
-    schema_: Annotated[int, Field(alias="schema", description="of this document")]
+    schema_: Annotated[int, Field(alias="schema", description="version of this document's format")]
     benchmark: str
     title: str
     kind: Annotated[str, one_of(*KINDS)]
     version: str
     split: str
     synthetic: bool
-    is_frozen: Annotated[bool, Field(description="a later version is on the board")]
+    is_frozen: Annotated[bool, Field(description="whether a later version is on the board")]
     min_cell: int
     primary: Annotated[str, Field(examples=["point_hit"])]
     findings: list[str]
-    hidden: Annotated[list[str], Field(description="findings with too few cases to be shown")]
+    hidden: Annotated[list[str], Field(description="findings with too few cases to show")]
     notes: list[str]
     ranked_at: Moment | None
     n_items: Annotated[int | None, Field(description="held-out images, studies or tasks")]
-    n_patients: Annotated[int | None, Field(description="whose they are; null where each counts as a patient")]
-    chance: Annotated[dict[str, float], Field(description="metric -> macro of answers drawn at random, a fraction")]
+    n_patients: Annotated[
+        int | None, Field(description="patients with these items; null if each item counts as a patient")
+    ]
+    chance: Annotated[dict[str, float], Field(description="metric -> expected macro of random answers, a fraction")]
     versions: list[ApiBoardVersion]
     metrics: list[MetricDocument]
     entries: list[EntryDocument]
@@ -356,7 +362,7 @@ class Board(Document):
 
 
 class ApiComparison(Document):
-    """Two submissions compared by what is released of both."""
+    """A comparison of the released scores of two submissions."""
 
     a: Id
     b: Id
@@ -366,23 +372,23 @@ class ApiComparison(Document):
 
 
 class Key(Document):
-    """A public key with which receipts are signed."""
+    """A public key that verifies receipts."""
 
     algorithm: Literal["Ed25519"] = "Ed25519"
     key_id: str
     public_key: Annotated[str, Field(description="32 bytes, base64")]
-    first: Annotated[int | None, Field(description="number of the first receipt signed with it; null before that")]
+    first: Annotated[int | None, Field(description="number of the first receipt signed with it; null if none is")]
     last: int | None
 
 
 class Keys(Document):
-    """The keys of the workers that sign receipts."""
+    """Keys of the workers that sign receipts."""
 
     keys: list[Key]
 
 
 class ApiMembership(Document):
-    """A team of the asker's."""
+    """One of your teams."""
 
     id: Id
     name: str
@@ -390,7 +396,7 @@ class ApiMembership(Document):
 
 
 class Account(Document):
-    """Who is asking."""
+    """Your account."""
 
     id: Id
     name: str
@@ -401,7 +407,7 @@ class Account(Document):
 
 
 class ApiLedgerRow(Document):
-    """One booking: reserved +1, charged 0, refunded -1, granted -n; the sum counts against the total."""
+    """A ledger entry: reserved +1, charged 0, refunded -1, granted -n; the sum counts against the total."""
 
     at: Moment
     kind: Annotated[str, one_of("reserved", "charged", "refunded", "granted")]
@@ -411,7 +417,7 @@ class ApiLedgerRow(Document):
 
 
 class LedgerDocument(Document):
-    """The itemised account of a team for one version of a benchmark."""
+    """The itemised budget of a team for one version of a benchmark."""
 
     team: ApiMembership
     benchmark: str
@@ -421,20 +427,20 @@ class LedgerDocument(Document):
 
 
 class LedgerList(Document):
-    """The accounts of all teams of the asker."""
+    """The budgets of all your teams."""
 
     ledgers: list[LedgerDocument]
 
 
 class InvitedTo(Document):
-    """A team that invites."""
+    """A team that invites you."""
 
     id: Id
     name: str
 
 
 class InvitationDocument(Document):
-    """An open invitation; `inviter` is the name of who invites."""
+    """An open invitation; `inviter` is a person's name."""
 
     id: Id
     team: InvitedTo
@@ -445,13 +451,13 @@ class InvitationDocument(Document):
 
 
 class InvitationList(Document):
-    """The asker's open invitations, oldest first."""
+    """Your open invitations, oldest first."""
 
     invitations: list[InvitationDocument]
 
 
 class InvitationAnswer(BaseModel):
-    """What the person invited says."""
+    """A reply to an invitation."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -472,7 +478,7 @@ class TokenDocument(Document):
 
 
 class TokenList(Document):
-    """The asker's tokens."""
+    """Your tokens."""
 
     tokens: list[TokenDocument]
 
@@ -485,7 +491,7 @@ class TokenIssued(Document):
 
 
 class TokenRequest(BaseModel):
-    """A token to make."""
+    """A request for a token."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -502,10 +508,10 @@ class Health(Document):
 
 
 class Readiness(Document):
-    """Whether the server can work, and who works for it."""
+    """Readiness of the server and its workers."""
 
     status: Literal["ready"]
-    confinement: Annotated[str, Field(description="how this process is confined")]
+    confinement: Annotated[str, Field(description="confinement of this process")]
     benchmarks: list[str]
     queued: int
     live_workers: Annotated[int, Field(description=f"workers seen within {ALIVE_SECONDS:g} seconds")]

@@ -1,4 +1,4 @@
-"""Routes for those who run the board and check its receipts: health, readiness, metrics, keys."""
+"""Routes for operators, and for checking receipts: health, readiness, metrics, keys."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from reveal_leaderboard.web.services import Services
 from reveal_leaderboard.web.sign_in_modes import is_from_here
 
 LEAST_ROOM = 64 << 20
-"""Bytes that the disk of uploads must have left."""
-NO_ROOM = "There is no room for uploads: their disk is nearly full or read-only."
+"""Free bytes that the disk of uploads must have."""
+NO_ROOM = "Uploads have no space: their disk is nearly full or read-only."
 OPERATOR = Security(
     HTTPBearer(auto_error=False, scheme_name="operator", description="REVEAL_METRICS_TOKEN of the server")
 )
 
 
 def health_routes(services: Services) -> APIRouter:
-    """``/healthz``, ``/readyz`` and ``/metrics``."""
+    """Return the routes ``/healthz``, ``/readyz`` and ``/metrics``."""
     router = APIRouter()
 
     @router.get("/healthz", responses=answers(*ALWAYS))
     async def healthz() -> Health:
-        """Whether the process answers."""
+        """Answer if the process runs."""
         return Health(status="ok")
 
     @router.get("/readyz", responses=answers(*ALWAYS, "not-ready"))
     def readyz() -> Readiness:
-        """Whether it can serve: the database answers, uploads have room; how many wait, and who works on them."""
+        """Readiness: database reachable, space for uploads; submissions waiting, and live workers."""
         try:
             with services.store.read() as connection:
-                live = services.queue.alive(connection)
+                workers = services.queue.alive(connection)
             n_waiting = services.store.count_waiting()
         except SQLAlchemyError:
             raise ProblemError("not-ready", confinement=services.confinement) from None
@@ -50,8 +50,8 @@ def health_routes(services: Services) -> APIRouter:
             confinement=services.confinement,
             benchmarks=list(services.catalogue.names),
             queued=n_waiting,
-            live_workers=len(live),
-            worker_confinement=sorted({one.confinement for one in live}),
+            live_workers=len(workers),
+            worker_confinement=sorted({worker.confinement for worker in workers}),
         )
 
     @router.get(
@@ -60,7 +60,7 @@ def health_routes(services: Services) -> APIRouter:
         responses=answers("malformed", "operators-only", "not-found", "rate", "incident"),
     )
     def metrics(request: Request, token: Annotated[object, OPERATOR] = None) -> PlainTextResponse:
-        """Counts and times for Prometheus; for the server's operators."""
+        """Counts and times for Prometheus; only for the server's operators."""
         if services.metrics is None:
             raise ProblemError("not-found")
         if not _is_operator(request, services.metrics_token):
@@ -71,7 +71,7 @@ def health_routes(services: Services) -> APIRouter:
 
 
 def _is_operator(request: Request, token: str | None) -> bool:
-    """Whether the request bears the token or, where there is none, was sent from this machine and not passed on."""
+    """Return True if the request has the token or, without one, comes from this machine without a proxy."""
     if token is not None:
         scheme, _, sent = request.headers.get("authorization", "").partition(" ")
         return scheme.lower() == "bearer" and hmac.compare_digest(sent.strip().encode(), token.encode())
@@ -79,15 +79,15 @@ def _is_operator(request: Request, token: str | None) -> bool:
 
 
 def key_routes(services: Services) -> APIRouter:
-    """``/keys``."""
+    """Return the route ``/keys``."""
     router = APIRouter()
 
     @router.get("/keys", responses=answers(*ALWAYS))
     def keys() -> Keys:
-        """The public keys with which this board's workers sign receipts."""
+        """Public keys of the workers that sign receipts."""
         with services.store.read() as connection:
             used = receipts.public_keys(connection)
-            ready = {one.receipt_key for one in services.queue.workers(connection) if one.receipt_key}
+            ready = {worker.receipt_key for worker in services.queue.workers(connection) if worker.receipt_key}
         fresh = sorted(ready - {key.public_key for key in used})
         return Keys(
             keys=[

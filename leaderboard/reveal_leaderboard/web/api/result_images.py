@@ -1,9 +1,9 @@
-"""Addresses of badges, cards and figures: pictures of results that anybody may show elsewhere.
+"""Addresses of badges, cards and figures: images of results that other sites may show.
 
 Conventions
 -----------
-A picture is that which a visitor may see, whoever asks. An entry that is hidden, held back or not scored answers as one
-that never was. They may be kept for `KEPT_SECONDS`, so a withdrawn entry's picture is gone after that.
+An image shows what a visitor may see, for every caller. An entry that is hidden, held back or not scored answers like
+one that never existed. Images may be cached for `CACHE_SECONDS`, after which a withdrawn entry's image is gone.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ from reveal_leaderboard.web.services import Services
 from reveal_leaderboard.web.shared_result import SharedResult, read_shared
 from reveal_leaderboard.web.vector_image import VectorImage
 
-KEPT_SECONDS = 300
-KEPT_PNGS = 200
+CACHE_SECONDS = 300
+MAX_PNGS = 200
 MEDIA = {"svg": "image/svg+xml", "png": "image/png"}
 READ = ["GET", "HEAD"]
 
-Known = Annotated[str | None, Header(alias="if-none-match")]
+EntityTag = Annotated[str | None, Header(alias="if-none-match")]
 Form = Literal["svg", "png"]
 
 
-def picture_routes(services: Services) -> APIRouter:
-    """The routes of pictures."""
+def image_routes(services: Services) -> APIRouter:
+    """Return the routes of images."""
     router = APIRouter(include_in_schema=False)
-    pngs = DrawnPNGs()
+    pngs = PngCache()
 
     def shared(submission_id: str, version: str | None) -> SharedResult:
-        """The result, if a visitor may see it."""
+        """Return a result that visitors may see."""
         visible = read_visible(services, None, submission_id, version)
         if visible.score is None:
-            raise ProblemError("not-found", "It has no figures of that version.")
-        find_published(services, visible.submission.benchmark)  # refused here if another server's
+            raise ProblemError("not-found", "It has no scores of that version.")
+        find_published(services, visible.submission.benchmark)  # raises an error for another server's benchmark
         return read_shared(services, visible.submission, visible.score)
 
     @router.api_route("/badge/{submission_id}.svg", methods=READ)
-    def badge_of(submission_id: str, version: Version = None, if_none_match: Known = None) -> Response:
+    def badge_of(submission_id: str, version: Version = None, if_none_match: EntityTag = None) -> Response:
         try:
-            drawn, status = badge(shared(submission_id, version)), 200
-        except ProblemError as problem:  # whoever shows it wants a picture, not a document
+            image, status = badge(shared(submission_id, version)), 200
+        except ProblemError as problem:  # sites that embed a badge need an image, not a document
             status = PROBLEMS[problem.name].status
-            drawn = state_badge("REVEAL leaderboard", "withdrawn" if status == 410 else "no such entry")
-        return _answer(pngs, drawn, "svg", if_none_match, status=status)
+            image = state_badge("REVEAL leaderboard", "withdrawn" if status == 410 else "no such entry")
+        return _answer(pngs, image, "svg", if_none_match, status=status)
 
     @router.api_route("/card/{submission_id}.png", methods=READ)
-    def card_of(submission_id: SubmissionId, version: Version = None, if_none_match: Known = None) -> Response:
+    def card_of(submission_id: SubmissionId, version: Version = None, if_none_match: EntityTag = None) -> Response:
         return _answer(pngs, card(shared(submission_id, version)), "png", if_none_match)
 
     @router.api_route("/figure/entry/{submission_id}.{form}", methods=READ)
@@ -66,13 +66,15 @@ def picture_routes(services: Services) -> APIRouter:
         form: Form,
         version: Version = None,
         metric: Annotated[str | None, Query(max_length=60)] = None,
-        if_none_match: Known = None,
+        if_none_match: EntityTag = None,
     ) -> Response:
-        drawn = entry_figure(shared(submission_id, version), metric)
-        return _answer(pngs, drawn, form, if_none_match, name=f"{submission_id}.{form}")
+        image = entry_figure(shared(submission_id, version), metric)
+        return _answer(pngs, image, form, if_none_match, name=f"{submission_id}.{form}")
 
     @router.api_route("/figure/board/{benchmark}.{form}", methods=READ)
-    def figure_of_board(benchmark: str, form: Form, version: Version = None, if_none_match: Known = None) -> Response:
+    def figure_of_board(
+        benchmark: str, form: Form, version: Version = None, if_none_match: EntityTag = None
+    ) -> Response:
         published = find_published(services, benchmark)
         try:
             board = standings(services.store, published, version)
@@ -84,41 +86,41 @@ def picture_routes(services: Services) -> APIRouter:
     return router
 
 
-class DrawnPNGs:
-    """The PNGs asked for last: a processor draws one for a tenth of a second, which visitors must not ask for at will.
+class PngCache:
+    """A cache of PNGs, because drawing one takes a tenth of a second of processor time, and visitors cause it.
 
-    One is drawn at a time. They are kept by what they show, so a change of an entry or its board draws them anew.
+    One is drawn at a time. Their key is their content, so a change of an entry or its board draws them again.
     """
 
     def __init__(self) -> None:
-        self._kept: Recent[str, bytes] = Recent(KEPT_PNGS)
+        self._cache: Recent[str, bytes] = Recent(MAX_PNGS)
         self._drawing = Lock()
 
-    def body(self, drawn: VectorImage, shown: str) -> bytes:
-        """The PNG of `drawn`; `shown` is the hash of its SVG document."""
+    def body(self, image: VectorImage, svg_hash: str) -> bytes:
+        """Return the PNG of `image`; `svg_hash` is the hash of its SVG document."""
         with self._drawing:
-            body = self._kept.get(shown) or drawn.to_png()
-            self._kept.put(shown, body)
+            body = self._cache.get(svg_hash) or image.to_png()
+            self._cache.put(svg_hash, body)
             return body
 
 
 def _answer(
-    pngs: DrawnPNGs, drawn: VectorImage | None, form: Form, known: str | None, *, status: int = 200, name: str = ""
+    pngs: PngCache, image: VectorImage | None, form: Form, entity_tag: str | None, *, status: int = 200, name: str = ""
 ) -> Response:
-    """A picture; one that is the same as the one kept is answered by 304."""
-    if drawn is None:
-        raise ProblemError("not-found", "No figure of that is shown.")
-    svg = drawn.to_svg()
-    shown = hashlib.sha256(svg).hexdigest()
-    tag = f'"{shown[:28]}-{form}"'
+    """Return an image, or 304 if the caller has it already."""
+    if image is None:
+        raise ProblemError("not-found", "It has no score to show.")
+    svg = image.to_svg()
+    svg_hash = hashlib.sha256(svg).hexdigest()
+    tag = f'"{svg_hash[:28]}-{form}"'
     headers = {
         "ETag": tag,
-        "Cache-Control": f"public, max-age={KEPT_SECONDS}",
-        "Cross-Origin-Resource-Policy": "cross-origin",  # other sites show it
+        "Cache-Control": f"public, max-age={CACHE_SECONDS}",
+        "Cross-Origin-Resource-Policy": "cross-origin",  # other sites may show it
     }
-    if status == 200 and matches_tag(tag, known):
+    if status == 200 and matches_tag(tag, entity_tag):
         return Response(status_code=304, headers=headers)
-    body = svg if form == "svg" else pngs.body(drawn, shown)
+    body = svg if form == "svg" else pngs.body(image, svg_hash)
     if name:
         headers["Content-Disposition"] = f'inline; filename="{name}"'
     return Response(body, status_code=status, media_type=MEDIA[form], headers=headers)

@@ -1,10 +1,10 @@
-"""Routes of submissions: send, look, withdraw, choose, receipt.
+"""Routes of submissions: send, read, withdraw, choose, receipt.
 
 Conventions
 -----------
-Who sends is settled before the body is read, so that somebody unknown cannot make the server store anything. A body
-holds one file and three fields at most. The answer to an upload is 202: it was linted and queued; its address tells the
-rest.
+The sender is checked before the body is read, so that strangers cannot make the server store anything. A body has at
+most one file and three fields. The answer to a clean upload is 202: it is linted and queued, and its address has its
+state.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ UPLOAD = {
                 "type": "object",
                 "required": ["file", "benchmark", "metadata"],
                 "properties": {
-                    "file": {"type": "string", "format": "binary", "description": "predictions, any accepted format"},
+                    "file": {"type": "string", "format": "binary", "description": "predictions in any accepted format"},
                     "benchmark": {"type": "string", "maxLength": 100, "examples": ["chexlocalize"]},
                     "metadata": {
                         "type": "string",
@@ -67,7 +67,7 @@ UPLOAD = {
                         "type": "string",
                         "enum": ["true", "false"],
                         "default": "false",
-                        "description": "score what is missing as misses",
+                        "description": "score missing predictions as misses",
                     },
                 },
             }
@@ -77,12 +77,12 @@ UPLOAD = {
 
 ScoredVersion = Annotated[
     str | None,
-    Query(max_length=100, pattern=r"^[!-~]+$", description="one that has a score; by default the newest"),
+    Query(max_length=100, pattern=r"^[!-~]+$", description="a version with a score; by default the newest"),
 ]
 
 
 def submission_routes(services: Services) -> APIRouter:
-    """The routes of submissions."""
+    """Return the routes of submissions."""
     router = APIRouter(dependencies=SIGN_IN)
     _add_upload(router, services)
     _add_views(router, services)
@@ -106,7 +106,7 @@ def _add_upload(router: APIRouter, services: Services) -> None:
             str | None, Header(max_length=200, pattern=r"^[!-~]+$", description="makes repeating the request safe")
         ] = None,
     ) -> Response:
-        """Lint a prediction file and queue it; a file with errors is answered by its lint report and costs nothing."""
+        """Lint a prediction file and queue it; for a file with errors the answer is its lint report, at no cost."""
         actor = await run_in_threadpool(require_actor, services, request, "submit")
         if not request.headers.get("content-type", "").startswith("multipart/form-data"):
             raise ProblemError("malformed", "The body must be multipart/form-data.")
@@ -128,7 +128,7 @@ def _receive(services: Services, actor: Actor, form: FormData, idempotency_key: 
             idempotency_key=idempotency_key,
         )
     except MetadataError as error:
-        raise ProblemError("metadata", errors=[ApiFault.of(fault) for fault in error.errors]) from None
+        raise ProblemError("metadata", errors=[ApiFault.of(item) for item in error.errors]) from None
     except NotAMemberError as error:
         raise ProblemError("not-a-member", str(error)) from None
     except ParseFailed as error:
@@ -150,26 +150,27 @@ def _receive(services: Services, actor: Actor, form: FormData, idempotency_key: 
 
 
 def _fields(form: FormData) -> tuple[UploadFile, str, str, bool]:
-    """(file, benchmark, metadata, allow_missing) of a form, each given once at most and of its kind."""
-    faults = []
-    found: dict[str, Any] = {"allow_missing": "false"}
+    """Return (file, benchmark, metadata, allow_missing) of a form; each may occur once, with its type."""
+    errors = []
+    fields: dict[str, Any] = {"allow_missing": "false"}
     for name, value in form.multi_items():
         if name not in ("file", "benchmark", "metadata", "allow_missing"):
-            faults.append({"field": name, "rule": "is not a field of this form"})
+            errors.append({"field": name, "rule": "is not a field of this form"})
         elif isinstance(value, UploadFile) != (name == "file"):
-            faults.append({"field": name, "rule": "must be a file" if name == "file" else "must be a text"})
-        elif name in found and name != "allow_missing":
-            faults.append({"field": name, "rule": "must be given once"})
+            errors.append({"field": name, "rule": "must be a file" if name == "file" else "must be a text"})
+        elif name in fields and name != "allow_missing":
+            errors.append({"field": name, "rule": "must occur once"})
         else:
-            found[name] = value
-    missing = [name for name in ("file", "benchmark", "metadata") if name not in found]
-    faults += [{"field": name, "rule": "must be given"} for name in missing if name not in {f["field"] for f in faults}]
-    if found["allow_missing"] not in ("true", "false"):
+            fields[name] = value
+    missing = [name for name in ("file", "benchmark", "metadata") if name not in fields]
+    invalid = {error["field"] for error in errors}
+    errors += [{"field": name, "rule": "is missing"} for name in missing if name not in invalid]
+    if fields["allow_missing"] not in ("true", "false"):
         rule = "must be true or false"
-        faults.append({"field": "allow_missing", "rule": rule, "value": str(found["allow_missing"])[:80]})
-    if faults:
-        raise ProblemError("invalid", errors=[ApiFault.of(fault) for fault in faults])
-    return found["file"], found["benchmark"], found["metadata"], found["allow_missing"] == "true"
+        errors.append({"field": "allow_missing", "rule": rule, "value": str(fields["allow_missing"])[:80]})
+    if errors:
+        raise ProblemError("invalid", errors=[ApiFault.of(error) for error in errors])
+    return fields["file"], fields["benchmark"], fields["metadata"], fields["allow_missing"] == "true"
 
 
 def _add_views(router: APIRouter, services: Services) -> None:
@@ -177,7 +178,7 @@ def _add_views(router: APIRouter, services: Services) -> None:
 
     @router.get("/submissions/{submission_id}", responses=public, openapi_extra=ANYBODY)
     def show(request: Request, submission_id: SubmissionId, version: ScoredVersion = None) -> SubmissionDocument:
-        """State, place in the queue, history and released score of a submission."""
+        """State, queue position, history and released score of a submission."""
         visible = read_visible(services, find_visitor(services, request), submission_id, version)
         if version is not None and visible.score is None:
             raise ProblemError("not-found", "It has no score on that version.")
@@ -185,7 +186,7 @@ def _add_views(router: APIRouter, services: Services) -> None:
 
     @router.get("/submissions/{submission_id}/events", responses=public, openapi_extra=ANYBODY)
     def events(request: Request, submission_id: SubmissionId) -> EventList:
-        """What happened to a submission, oldest first."""
+        """Events of a submission, oldest first."""
         visible = read_visible(services, find_visitor(services, request), submission_id)
         return EventList(events=submission_events(services, visible))
 
@@ -198,19 +199,19 @@ def _add_views(router: APIRouter, services: Services) -> None:
     ) -> ApiReceipt:
         """The signed receipt of a released score; `reveal-bench verify-receipt` checks it offline.
 
-        Final figures have their own, `part=final`, from the moment when they are shown.
+        Final scores have their own receipt, `part=final`, once they are shown.
         """
         visible = read_visible(services, find_visitor(services, request), submission_id, version)
         score = visible.score
         if score is not None and part == "final":  # shown at announced rounds only
             score = services.store.score_of(submission_id, score.version, part)
         if score is None:
-            raise ProblemError("not-found", "It has no score of that version and part, so no receipt.")
+            raise ProblemError("not-found", "It has no score, and so no receipt, of that version and part.")
         with services.store.read() as connection:
-            found = receipts.receipt_file(connection, submission_id, score.version, part)
-        if found is None:
-            raise ProblemError("not-found", "There is no receipt of that version and part.")
-        return ApiReceipt.model_validate(found)
+            file = receipts.receipt_file(connection, submission_id, score.version, part)
+        if file is None:
+            raise ProblemError("not-found", "It has no receipt of that version and part.")
+        return ApiReceipt.model_validate(file)
 
 
 def _add_changes(router: APIRouter, services: Services) -> None:
@@ -227,10 +228,10 @@ def _add_changes(router: APIRouter, services: Services) -> None:
 
     @router.delete("/submissions/{submission_id}", responses=refusals)
     def withdraw(request: Request, submission_id: SubmissionId) -> SubmissionDocument:
-        """Withdraw a submission: out of the queue, at no cost; or off the board, once scored, and still charged."""
+        """Withdraw a submission: from the queue at no cost, or once scored from the board, still charged."""
         return change(request, submission_id, services.store.withdraw)
 
     @router.post("/submissions/{submission_id}/choose", responses=refusals)
     def choose(request: Request, submission_id: SubmissionId) -> SubmissionDocument:
-        """Make this scored submission the one of its model that the board shows."""
+        """Choose this scored submission as the one of its model on the board."""
         return change(request, submission_id, services.store.choose)

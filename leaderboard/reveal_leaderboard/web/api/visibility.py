@@ -1,4 +1,4 @@
-"""What the person who asks may see of a submission.
+"""Visibility of submissions: which of them a person may see or change, and which parts.
 
 Conventions
 -----------
@@ -45,11 +45,11 @@ _ROW_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """A submission that the asker may see, with its score on the version asked for.
+    """A submission that the caller may see, with its score on the requested version.
 
     Attributes
     ----------
-    is_own : the asker is of its team, or an operator
+    is_own : whether the caller belongs to its team or is an operator
     """
 
     submission: Submission
@@ -64,7 +64,7 @@ def is_own(actor: Actor | None, submission: Submission) -> bool:
 
 
 def find_published(services: Services, benchmark: str, version: str | None = None) -> Published:
-    """The public side of a benchmark, at the version that its board shows unless another is asked for.
+    """Return the public side of a benchmark, by default at the version that its board shows.
 
     Raises
     ------
@@ -79,21 +79,21 @@ def find_published(services: Services, benchmark: str, version: str | None = Non
     if version is None:
         return current
     with services.store.read() as connection:
-        shown = {row.version for row in boards.list_versions(connection, benchmark)}
-    found = catalogue.get(benchmark, version)
-    if found is None or version not in shown:
-        served = ", ".join(one.version for one in catalogue.versions(benchmark) if one.version in shown)
-        raise ProblemError("unknown-benchmark", f"Versions of {benchmark} on this board: {served}.")
-    return found
+        on_board = {row.version for row in boards.list_versions(connection, benchmark)}
+    published = catalogue.get(benchmark, version)
+    if published is None or version not in on_board:
+        names = ", ".join(served.version for served in catalogue.versions(benchmark) if served.version in on_board)
+        raise ProblemError("unknown-benchmark", f"Versions of {benchmark} on this board: {names}.")
+    return published
 
 
 def read_visible(services: Services, actor: Actor | None, submission_id: str, version: str | None = None) -> Visible:
-    """A submission, if `actor` may see it.
+    """Return a submission that `actor` may see.
 
     Raises
     ------
     ProblemError
-        If there is none, or it is not theirs to see: the same answer for both. If it was public and is withdrawn.
+        "not-found" if it does not exist or `actor` may not see it, "withdrawn" if it was public before.
     """
     submission = services.store.get(submission_id)
     if submission is None:
@@ -101,17 +101,17 @@ def read_visible(services: Services, actor: Actor | None, submission_id: str, ve
     visible = with_score(services, submission, version, is_own=is_own(actor, submission))
     if visible.is_own or visible.is_public:
         return visible
-    gone = read_withdrawn(services.store, submission)
-    raise ProblemError("not-found") if gone is None else ProblemError("withdrawn", entry=gone.to_json())
+    withdrawn = read_withdrawn(services.store, submission)
+    raise ProblemError("not-found") if withdrawn is None else ProblemError("withdrawn", entry=withdrawn.to_json())
 
 
 def read_own(services: Services, actor: Actor, submission_id: str) -> Submission:
-    """A submission, if `actor` may change it.
+    """Return a submission that `actor` may change.
 
     Raises
     ------
     ProblemError
-        If it is not theirs to see, or not theirs to change.
+        As :func:`read_visible`; "not-yours" if `actor` may only see it.
     """
     submission = read_visible(services, actor, submission_id).submission
     if actor.team(submission.team_id) is None:
@@ -120,7 +120,7 @@ def read_own(services: Services, actor: Actor, submission_id: str) -> Submission
 
 
 def matches_tag(tag: str, header: str | None) -> bool:
-    """Whether the header `If-None-Match` names the tag."""
+    """Return True if the header `If-None-Match` contains the tag."""
     return header is not None and tag in (name.strip().removeprefix("W/") for name in header.split(","))
 
 
@@ -133,15 +133,15 @@ def with_score(
 
 
 def submission_document(services: Services, visible: Visible) -> SubmissionDocument:
-    """A submission as the API shows it."""
+    """Return a submission as the API shows it."""
     return SubmissionDocument(**submission_fields(services, visible))
 
 
 def submission_fields(services: Services, visible: Visible) -> dict[str, Any]:
-    """The members of :func:`submission_document`."""
+    """Return the members of :func:`submission_document`."""
     submission, score = visible.submission, visible.score
     waiting = services.queue.position(submission.id) if submission.status in ("queued", "scoring") else None
-    scored = [one for one in services.store.scores_of(submission.id) if one.part == "public"]
+    versions = {public.version for public in services.store.scores_of(submission.id) if public.part == "public"}
     return {
         **{name: getattr(submission, name) for name in _ROW_FIELDS},
         "url": f"{PREFIX}/submissions/{submission.id}",
@@ -150,13 +150,13 @@ def submission_fields(services: Services, visible: Visible) -> dict[str, Any]:
         "expected_seconds": None if waiting is None else waiting.expected_seconds,
         "metadata": PublicMetadata.of(submission.metadata),
         "hidden_why": submission.hidden_why if submission.hidden_at is not None else None,
-        "versions": sorted({one.version for one in scored}),
+        "versions": sorted(versions),
         "score": None if score is None else ScoreDocument.of(score),
         "events": submission_events(services, visible),
     }
 
 
 def submission_events(services: Services, visible: Visible) -> list[EventDocument]:
-    """What happened to a submission, oldest first; to visitors without the reasons."""
+    """Return the events of a submission, oldest first; without the reasons for visitors."""
     events = services.store.events_of(visible.submission.id)
     return [EventDocument.of(event if visible.is_own else replace(event, why="")) for event in events]

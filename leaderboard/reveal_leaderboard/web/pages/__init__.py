@@ -1,1 +1,1 @@
-"""The Gradio pages: they show what the modules beside this folder computed, and escape every text they show."""
+"""The Gradio pages: they show what other modules computed, and escape every text."""

@@ -1,4 +1,4 @@
-"""How scores are made, what is shown of them and what is not, how to cite, and what one agrees to."""
+"""The page About: scoring, release policy, citations and terms."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from reveal_leaderboard.web.pages.header import build_header
 from reveal_leaderboard.web.services import Services
 
 HOW = (
-    ("A file is checked first", "The check knows only what is asked, never an answer. So it may say everything about "
-     "your file, line by line, and checking is free."),
-    ("Scored separately", "A worker reads the upload in one confined process and scores it in another. The one that "
-     "sees your file does not see the references; the one that sees the references sees plain arrays of numbers. This "
-     "server holds neither references nor exact figures."),
-    ("Not everything is shown", "Rounded figures, with intervals, of findings with enough cases. Those with too few "
-     "are in no average either; some with few count in averages only. Every scored submission is charged to a small "
-     "budget."),
-    ("A new best must be better", "A score that does not beat the earlier best of the same team by a step shows the "
-     "earlier figures again, and says so."),
+    ("The file is checked first", "The check knows the questions but no answers, so it can report every problem by "
+     "line, and it is free."),
+    ("Scoring is separate", "A worker reads the upload in one confined process and scores it in another. The first "
+     "sees your file but no references; the second sees the references, and of your file only arrays of numbers. This "
+     "server has neither references nor exact scores."),
+    ("Not everything is shown", "Scores are rounded, have intervals, and are shown only for findings with enough "
+     "cases. Findings with too few are excluded from averages too; some with few count only in averages. Every scored "
+     "submission is charged to a small budget."),
+    ("A new best must be better", "A score must beat the team's earlier best by a minimum step. Otherwise the board "
+     "shows the earlier scores again, and says so."),
     ("Each score has a receipt", Markup(
-        "It is signed and chained to the one before. <code>reveal-bench verify-receipt FILE</code> checks it without "
-        'this server; the public keys are under <a href="/api/v1/keys">/api/v1/keys</a>.'
+        "It is signed and linked to the previous one. <code>reveal-bench verify-receipt FILE</code> checks it without "
+        'this server; the public keys are at <a href="/api/v1/keys">/api/v1/keys</a>.'
     )),
 )  # fmt: skip
 
@@ -51,13 +51,13 @@ PAPERS = {
     "paper 002": "Saporta et al. 2022, doi:10.1038/s42256-022-00536-x",
     "paper 004": "REVEAL-CXR, arXiv 2601.15129",
 }
-"""What the numbers of papers in the sources of metrics stand for."""
-PLACES = {"arxiv": "https://arxiv.org/abs/", "doi": "https://doi.org/", "address": "", "mail": "mailto:"}
+"""Papers by the numbers used in the sources of metrics."""
+ADDRESSES = {"arxiv": "https://arxiv.org/abs/", "doi": "https://doi.org/", "address": "", "mail": "mailto:"}
 NAMED = re.compile(
     r"arXiv (?P<arxiv>\d{4}\.\d{5})|doi:(?P<doi>10\.\d{4,9}/[\w./-]*\w)|(?P<address>https://[\w./?=&;%#~+-]*[\w/])"
     r"|(?P<mail>[\w.+-]+@[\w-]+(?:\.[\w-]+)+)"
 )
-"""What in a text leads elsewhere, and where the things of that name are."""
+"""Parts of a text that become links, and the beginnings of their addresses."""
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class AboutHandlers(Handlers):
         with services.store.read() as connection:
             states = {row.benchmark: (row.state, row.why) for row in boards.list_boards(connection)}
             confinement = sorted({worker.confinement for worker in services.queue.alive(connection)})
-        settings = {one.name: services.settings.of(one.name) for one in published}
+        settings = {item.name: services.settings.of(item.name) for item in published}
         toml, new_teams = services.settings.to_toml(), services.settings.accounts.new_teams
         return about_view(published, settings, states, confinement, toml, new_teams=new_teams)
 
@@ -101,48 +101,49 @@ def about_view(
     *,
     new_teams: str = "open",
 ) -> str:
-    """The whole page below its heading."""
-    boards_told = [_benchmark(one, settings[one.name], *states.get(one.name, ("open", ""))) for one in published]
-    metrics = {metric.name: metric for one in published for metric in board_metrics(one.name)}
+    """Return the page below its heading."""
+    facts = [_benchmark(item, settings[item.name], *states.get(item.name, ("open", ""))) for item in published]
+    metrics = {metric.name: metric for item in published for metric in board_metrics(item.name)}
     named = [(metric, with_links(_named(metric.source))) for metric in metrics.values()]
     return draw(
-        "about.html", "page", HOW, confinement, RANK_SENTENCE, boards_told, named, NEW_TEAMS[new_teams], toml
+        "about.html", "page", HOW, confinement, RANK_SENTENCE, facts, named, NEW_TEAMS[new_teams], toml
     )  # fmt: skip
 
 
-def _benchmark(one: Published, settings: BenchmarkSettings, state: str, why: str) -> dict[str, Any]:
-    scored_on = f"held-out split “{one.split}”, {one.n_items} {one.items}, {count_text(len(one.findings), 'finding')}"
+def _benchmark(item: Published, settings: BenchmarkSettings, state: str, why: str) -> dict[str, Any]:
+    findings = count_text(len(item.findings), "finding")
+    scored_on = f"held-out split “{item.split}”, {item.n_items} {item.items}, {findings}"
     return {
-        "title": one.title, "name": one.name, "version": one.version, "synthetic": one.synthetic, "state": state,
+        "title": item.title, "name": item.name, "version": item.version, "synthetic": item.synthetic, "state": state,
         "why": why, "scored_on": scored_on, "citation": with_links(settings.citation), "terms": settings.terms,
         "host": settings.host, "contact": with_links(settings.contact),
-        "policy": policy_sentences(settings, one.quota(settings), board_metrics(one.name)[0].name),
+        "policy": policy_sentences(settings, item.quota(settings), board_metrics(item.name)[0].name),
     }  # fmt: skip
 
 
 def policy_sentences(settings: BenchmarkSettings, quota: Quota, primary: str) -> list[str]:
-    """The figures of one benchmark's policy as sentences; `primary` is the metric that ranks."""
+    """Return a benchmark's policy as sentences; `primary` is the metric used for ranking."""
     release = settings.release
     ladder = (
-        f"A new figure of a {release.ladder_per} is shown if it is more than "
-        f"{in_points(release.ladder_step)} above its best."
+        f"A new score of a {release.ladder_per} is shown if it is more than {in_points(release.ladder_step)} "
+        "above its best."
         if release.ladder_step
-        else "Every figure is shown, better or not."
+        else "Every score is shown, better or not."
     )
     a_day = f", {quota.per_day} a day (UTC)" if quota.per_day < quota.total else ""
     final = (
-        f"{100 * release.final_share:.0f} % of the patients are kept for final figures at announced rounds."
+        f"{100 * release.final_share:.0f} % of the patients are reserved for final scores at announced rounds."
         if release.final_share
-        else "No patients are kept apart for final figures."
+        else "No patients are reserved for final scores."
     )
-    shown = (
-        f"Findings with at least {release.min_cell} cases.",
+    released = (
+        f"Scores are shown for findings with at least {release.min_cell} cases.",
         average_only(asdict(release), primary),
         rounding(asdict(release), primary),
-        f"Intervals come from {release.n_resamples:,} draws of patients.",
+        f"Intervals come from {release.n_resamples:,} resamples of patients.",
     )
     return [
-        " ".join(filter(None, shown)),
+        " ".join(filter(None, released)),
         ladder,
         f"{count_text(quota.total, 'scored submission')} per team and version{a_day}; {quota.board_total} for all "
         "teams together.",
@@ -151,11 +152,11 @@ def policy_sentences(settings: BenchmarkSettings, quota: Quota, primary: str) ->
 
 
 def with_links(text: str) -> Markup:
-    """A text in which arXiv numbers, DOIs, https addresses and addresses of mail lead to what they name."""
+    """Return a text with its arXiv numbers, DOIs, https addresses and mail addresses as links."""
 
-    def linked(found: re.Match[str]) -> str:
-        kind = str(found.lastgroup)
-        return f'<a href="{PLACES[kind]}{found[kind]}" rel="noopener">{found[0]}</a>'
+    def linked(match: re.Match[str]) -> str:
+        kind = str(match.lastgroup)
+        return f'<a href="{ADDRESSES[kind]}{match[kind]}" rel="noopener">{match[0]}</a>'
 
     return Markup(NAMED.sub(linked, str(escape(text))))
 

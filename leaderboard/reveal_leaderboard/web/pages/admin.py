@@ -1,10 +1,10 @@
-"""For maintainers: health, boards and versions, the queue, incidents, exposure, flags, submissions, people.
+"""The page Admin: health, boards and versions, the queue, incidents, exposure, flags, submissions, people.
 
-Nothing of the page is sent to anybody but an admin. No exact figure and no text of an exception can be had here: the
-web process has none. :class:`Acts` is what a maintainer can do, each act by name; an act answers a message for the
-page. The right is checked by :meth:`reveal_leaderboard.web.services.Services.admin` before any of them runs, and again,
-where people are concerned, inside the transaction that writes. :class:`Panels` is what each panel reads; the
-functions below it say what of the rows is shown and in which order, and ``admin.html`` has the markup.
+Only admins receive any of it. It has no exact score and no text of an exception, because the web process has none.
+:class:`Acts` has the actions of a maintainer by name; each returns a message. The right is checked by
+:meth:`reveal_leaderboard.web.services.Services.admin` before an action and, if it concerns people, again inside the
+transaction that writes. :class:`Panels` reads the rows of each panel, the functions below it select and order them, and
+``admin.html`` has the markup.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from reveal_leaderboard.web.pages.drawing import (
     percent,
 )  # fmt: skip
 from reveal_leaderboard.web.pages.first_sentences import opening
-from reveal_leaderboard.web.pages.handlers import Click, Handlers, attempt
+from reveal_leaderboard.web.pages.handlers import OUR_ERROR, Click, Handlers, attempt
 from reveal_leaderboard.web.pages.header import build_header
 from reveal_leaderboard.web.pages.health import health_view, read_health
 from reveal_leaderboard.web.services import NotAdminError, Services
@@ -48,7 +48,7 @@ REFUSALS = (NotAdminError, PermissionError, LookupError, ValueError)
 
 
 class Acts(Handlers):
-    """The acts; `do` runs one for the sender of the event."""
+    """Actions of a maintainer; `do` runs one for the sender of an event."""
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
@@ -71,12 +71,12 @@ class Acts(Handlers):
         }
 
     def do(self, request: gr.Request, click: Click) -> str:
-        """Run an act; an error becomes a message, and nothing is half done."""
+        """Run an action; an error becomes a message, and nothing is left half done."""
         act = self._by_name.get(click.act)
         return "" if act is None else self._attempt(request, lambda actor: act(actor, click.subject, click.why))
 
     def _attempt(self, request: gr.Request, do: Callable[[Actor], str]) -> str:
-        """Return what `do` answers to an admin, or why it was not done."""
+        """Return the answer of `do` to an admin, or the reason why it was not done."""
         return attempt(lambda: do(self.services.admin(request)), REFUSALS)
 
     def set_state(self, request: gr.Request, benchmark: str, state: str, why: str) -> str:
@@ -84,10 +84,10 @@ class Acts(Handlers):
 
         def do(actor: Actor) -> str:
             if state != "open" and not why.strip():
-                raise ValueError("say why: submitters are shown the reason")
+                raise ValueError("a reason is required; submitters see it")
             with self.services.store.write() as connection:
                 boards.set_state(connection, benchmark, state, who=actor.name, why=why.strip()[:500])
-            return message("good", f"The board of {benchmark} is {state} now.")
+            return message("good", f"The board of {benchmark} is now {state}.")
 
         return self._attempt(request, do)
 
@@ -97,7 +97,7 @@ class Acts(Handlers):
         def do(actor: Actor) -> str:
             team = self._team(team_id)
             if not why.strip():
-                raise ValueError("give a reason: the team's ledger shows it")
+                raise ValueError("a reason is required; the team's ledger shows it")
             version = self.services.catalogue.current(benchmark).version
             with self.services.store.write() as connection:
                 quota.grant(connection, team.id, benchmark, version, n, who=actor.name, why=why.strip()[:500])
@@ -117,62 +117,60 @@ class Acts(Handlers):
 
     def _ask_switch(self, actor: Actor, subject: str, why: str) -> str:
         benchmark, _, version = subject.partition(":")
-        told = "The version before is frozen for good; its entries keep their figures under their permanent addresses."
+        effect = "The previous version is frozen permanently; its entries keep their scores and addresses."
         title = f"Show version {version} of {benchmark} from now on?"
-        return draw(PAGE, "ask", title, told, "Yes, show it", "switch-now", subject, "Not yet")
+        return draw(PAGE, "ask", title, effect, "Show version", "switch-now", subject, "Cancel")
 
     def _switch(self, actor: Actor, subject: str, why: str) -> str:
         benchmark, _, version = subject.partition(":")
         with self.services.store.write() as connection:
             changes = refresh.switch_version(connection, benchmark, version, who=actor.name)
         moved = sum(change.before != change.after for change in changes.changes)
-        told = f"{count_text(moved, 'rank')} changed, {count_text(len(changes.dropped), 'submission')} dropped."
-        return message("good", f"The board of {benchmark} shows {version} now.", told)
+        summary = f"{count_text(moved, 'rank')} changed, {count_text(len(changes.dropped), 'submission')} dropped."
+        return message("good", f"The board of {benchmark} now shows {version}.", summary)
 
     # Submissions ----------------------------------------------------------------------------------------------------
 
     def _clear_flag(self, actor: Actor, subject: str, why: str) -> str:
         done = self.services.store.clear_flag(subject, actor.name)
-        return (
-            message("good", "The flag is cleared.") if done else message("info", "The flag has already been cleared.")
-        )
+        return message("good", "Flag cleared.") if done else message("info", "The flag has already been cleared.")
 
     def _hide(self, actor: Actor, subject: str, why: str) -> str:
-        found = self.services.store.hide(subject, who=actor.name, why=_reason(why))
-        return message("good", f"{found.model_name} of {found.team} is off the board.")
+        submission = self.services.store.hide(subject, who=actor.name, why=_reason(why))
+        return message("good", f"{submission.model_name} of {submission.team} is hidden from the board.")
 
     def _restore(self, actor: Actor, subject: str, why: str) -> str:
-        found = self.services.store.restore(subject, who=actor.name, why=_reason(why))
-        return message("good", f"{found.model_name} of {found.team} is on the board again.")
+        submission = self.services.store.restore(subject, who=actor.name, why=_reason(why))
+        return message("good", f"{submission.model_name} of {submission.team} is on the board again.")
 
     # People ---------------------------------------------------------------------------------------------------------
 
     def _team(self, team_id: str) -> Team:
-        found = self.services.accounts.team(team_id)
-        if found is None:
-            raise LookupError("there is no such team")
-        return found
+        team = self.services.accounts.team(team_id)
+        if team is None:
+            raise LookupError("unknown team")
+        return team
 
     def _user(self, user_id: str, actor: Actor) -> User:
-        """Somebody else: nobody may lock themselves out."""
-        found = self.services.accounts.user(user_id)
-        if found is None:
-            raise LookupError("there is no such person")
-        if found.id == actor.user.id:
-            raise ValueError("you cannot close your own account or change your own right; another admin can")
-        return found
+        """Return another person: admins must not lock themselves out."""
+        user = self.services.accounts.user(user_id)
+        if user is None:
+            raise LookupError("unknown person")
+        if user.id == actor.user.id:
+            raise ValueError("you cannot close your own account or change your own rights; another admin can")
+        return user
 
     def _approve_team(self, actor: Actor, subject: str, why: str) -> str:
         team = self._team(subject)
         if not self.services.accounts.approve_team(team, actor.name):
             return message("info", f"{team.name} has already been approved.")
-        return message("good", f"{team.name} is approved and may submit now.")
+        return message("good", f"{team.name} is approved and may now submit.")
 
     def _refuse_team(self, actor: Actor, subject: str, why: str) -> str:
         team = self._team(subject)
         reason = _reason(why)
         if team.waiting_since is None:
-            raise ValueError(f"{team.name} has already been approved: close it if it must not submit")
+            raise ValueError(f"{team.name} has already been approved. Close it if it must not submit")
         self.services.accounts.disable(team, actor.name, reason)
         return message("good", f"{team.name} is refused and closed.")
 
@@ -182,15 +180,15 @@ class Acts(Handlers):
         return message("good", f"The token {token.name} of {owner} is revoked.")
 
     def _token(self, token_id: str) -> tuple[Token, str]:
-        found = next((one for one in self.services.accounts.live_tokens() if one[0].id == token_id), None)
-        if found is None:
-            raise LookupError("there is no such token in use")
-        return found
+        pair = next((pair for pair in self.services.accounts.live_tokens() if pair[0].id == token_id), None)
+        if pair is None:
+            raise LookupError("unknown token, or no longer in use")
+        return pair
 
     def _close_team(self, actor: Actor, subject: str, why: str) -> str:
         team = self._team(subject)
         self.services.accounts.disable(team, actor.name, why)
-        return message("good", f"{team.name} may not submit any more.")
+        return message("good", f"{team.name} may no longer submit.")
 
     def _open_team(self, actor: Actor, subject: str, why: str) -> str:
         team = self._team(subject)
@@ -215,7 +213,7 @@ class Acts(Handlers):
 
 def _reason(why: str) -> str:
     if not why.strip():
-        raise ValueError("write the reason into the field first")
+        raise ValueError("a reason is required: enter it in the field")
     return why.strip()
 
 
@@ -229,22 +227,22 @@ PANELS = {
     "incidents": "Incidents",
     "flags": "Flags",
     "submissions": "All submissions",
-    "waiting": "Teams that wait for approval",
+    "waiting": "Teams awaiting approval",
     "teams": "Teams",
     "users": "People",
     "tokens": "API tokens in use",
 }
 LIVE = ("health", "versions", "queue", "workers", "incidents")
-"""What changes by itself while somebody looks; the others are drawn again when something was done."""
+"""Panels that refresh by themselves; the others refresh after an action."""
 
-MOST_JOBS = 500
+MAX_JOBS = 500
 
 
 class Panels(Handlers):
-    """Reads and draws the panels; the caller has asked whether an admin is there."""
+    """Panels of the page; the caller has checked that the viewer is an admin."""
 
-    def drawn(self, actor: Actor, search: str, names: Iterable[str] = PANELS) -> list[str]:
-        """The panels of these names, in this order; one that fails says so and leaves the others alone."""
+    def draw_all(self, actor: Actor, search: str, names: Iterable[str] = PANELS) -> list[str]:
+        """Return the panels of these names in order; a panel that fails says so, without affecting the others."""
         panels: dict[str, Callable[[], str]] = {
             "health": lambda: health_view(read_health(self.services)),
             "boards": self._boards,
@@ -260,15 +258,15 @@ class Panels(Handlers):
             "users": lambda: draw(PAGE, "users", self.services.accounts.users(), actor.user),
             "tokens": lambda: draw(PAGE, "tokens", self.services.accounts.live_tokens(), ROWS_SHOWN),
         }
-        return [part(PANELS[name]) + self._drawn(name, panels[name]) for name in names]
+        return [part(PANELS[name]) + self._draw(name, panels[name]) for name in names]
 
     @staticmethod
-    def _drawn(name: str, make: Callable[[], str]) -> str:
+    def _draw(name: str, make: Callable[[], str]) -> str:
         try:
             return make()
         except Exception:
             log.exception("the panel %s could not be drawn", name)
-            return message("bad", "This cannot be read now.", "The error is in the server’s log.")
+            return message("bad", "This panel cannot be read now.", OUR_ERROR)
 
     def _boards(self) -> str:
         with self.services.store.read() as connection:
@@ -286,34 +284,34 @@ class Panels(Handlers):
     def _exposure(self) -> str:
         with self.services.store.read() as connection:
             return "".join(
-                exposure_view(one.name, exposure(connection, one.name, one.version, self.services.settings))
-                for one in map(self.services.catalogue.current, self.services.names)
+                exposure_view(board.name, exposure(connection, board.name, board.version, self.services.settings))
+                for board in map(self.services.catalogue.current, self.services.names)
             )
 
     def _queue(self) -> str:
         live = sa.select(jobs).where(jobs.c.status.in_(("queued", "leased"))).order_by(jobs.c.created_at)
         with self.services.store.read() as connection:
-            found = [Job(**row._mapping) for row in connection.execute(live.limit(MOST_JOBS))]
-        return draw(PAGE, "queue", found, ROWS_SHOWN)
+            rows = [Job(**row._mapping) for row in connection.execute(live.limit(MAX_JOBS))]
+        return draw(PAGE, "queue", rows, ROWS_SHOWN)
 
     def _workers(self) -> str:
         with self.services.store.read() as connection:
             return workers_view(self.services.queue.workers(connection), moment(connection))
 
     def _incidents(self) -> str:
-        """Of the jobs that ended in one: number and time, nothing else is selected."""
+        """Return the incidents; of their jobs only number and time are selected."""
         query = sa.select(jobs.c.incident, jobs.c.ended_at).where(jobs.c.incident.is_not(None))
         with self.services.store.read() as connection:
-            rows = connection.execute(query.order_by(jobs.c.ended_at.desc()).limit(MOST_JOBS)).all()
+            rows = connection.execute(query.order_by(jobs.c.ended_at.desc()).limit(MAX_JOBS)).all()
         return draw(PAGE, "incidents", [(str(row.incident), float(row.ended_at or 0)) for row in rows], ROWS_SHOWN)
 
     def notice(self) -> str:
-        """What an admin who opens the page is told first."""
+        """Return the notice at the top of the page."""
         n = len(self._waiting_teams())
         if not n:
             return ""
-        title = f"{count_text(n, 'team')} {'waits' if n == 1 else 'wait'} for approval."
-        return message("info", title, "Approve or refuse under People.")
+        verb = "is" if n == 1 else "are"
+        return message("info", f"{count_text(n, 'team')} {verb} awaiting approval.", "Approve or refuse under People.")
 
     def _waiting_teams(self) -> list[Team]:
         teams = self.services.accounts.teams()
@@ -326,10 +324,10 @@ class Panels(Handlers):
 
     def _flags(self) -> str:
         flags = self.services.store.flags()
-        ids = {one for flag in flags for one in (flag.submission_id, flag.other_id) if one is not None}
-        found = [one for one in map(self.services.store.get, sorted(ids)) if one is not None]
-        named = {one.id: f"{one.model_name}, {one.team}" for one in found}
-        return draw(PAGE, "flags", flags, named, ROWS_SHOWN)
+        ids = {key for flag in flags for key in (flag.submission_id, flag.other_id) if key is not None}
+        rows = [row for row in map(self.services.store.get, sorted(ids)) if row is not None]
+        names = {row.id: f"{row.model_name}, {row.team}" for row in rows}
+        return draw(PAGE, "flags", flags, names, ROWS_SHOWN)
 
 
 POLL_SECONDS = 5.0
@@ -354,8 +352,8 @@ def build(services: Services, page: gr.Blocks) -> None:
                 with gr.Row():
                     benchmark = gr.Dropdown(services.names, value=services.names[0], label="Board", min_width=160)
                     state = gr.Dropdown(list(BOARD_STATES), value="paused", label="State", min_width=120)
-                    why_state = gr.Textbox(label="Reason, which submitters see", max_length=500, min_width=200)
-                    set_state = gr.Button("Set the state", min_width=140)
+                    why_state = gr.Textbox(label="Reason (visible to submitters)", max_length=500, min_width=200)
+                    set_state = gr.Button("Set state", min_width=140)
                 panels |= {name: gr.HTML("", js_on_load=ACTIONS) for name in ("versions", "exposure")}
             with gr.Tab("Submissions"):
                 panels["flags"] = gr.HTML("", js_on_load=ACTIONS)
@@ -363,64 +361,66 @@ def build(services: Services, page: gr.Blocks) -> None:
                 panels["submissions"] = gr.HTML("", js_on_load=ACTIONS)
             with gr.Tab("People"):
                 panels |= {name: gr.HTML("", js_on_load=ACTIONS) for name in PEOPLE}
-                gr.HTML(part("Budgets", note="Scored submissions beyond those that the settings give to every team."))
+                gr.HTML(
+                    part("Budgets", note="Scored submissions in addition to those that the settings grant every team.")
+                )
                 with gr.Row():
                     team = gr.Dropdown([], label="Team", min_width=160)
-                    of = gr.Dropdown(services.names, value=services.names[0], label="On the board", min_width=160)
+                    granted_board = gr.Dropdown(services.names, value=services.names[0], label="Board", min_width=160)
                     more = gr.Number(1, label="More submissions", precision=0, minimum=1, maximum=100, min_width=110)
-                    why_grant = gr.Textbox(label="Reason, for the team’s ledger", max_length=500, min_width=200)
-                    grant = gr.Button("Grant them", min_width=120)
+                    why_grant = gr.Textbox(label="Reason (in the team’s ledger)", max_length=500, min_width=200)
+                    grant = gr.Button("Grant submissions", min_width=120)
     handlers = AdminHandlers(services)
-    shown = [panels[name] for name in PANELS]
+    outputs = [panels[name] for name in PANELS]
     answer.change(None, js=SHOW_ANSWER, **PRIVATE)
     timer = gr.Timer(POLL_SECONDS)
-    page.load(handlers.open, None, [everything, answer, team, *shown], **QUIET)
+    page.load(handlers.open, None, [everything, answer, team, *outputs], **QUIET)
     timer.tick(handlers.live, None, [panels[name] for name in LIVE], **QUIET)
-    search.input(handlers.refresh, search, shown, **QUIET)
+    search.input(handlers.refresh, search, outputs, **QUIET)
     for element in (answer, *(panels[name] for name in ("versions", "flags", "submissions", *PEOPLE))):
-        element.click(handlers.act, search, [answer, *shown], **QUIET)
-    set_state.click(handlers.set_state, [benchmark, state, why_state, search], [answer, *shown], **QUIET)
-    grant.click(handlers.grant, [team, of, more, why_grant, search], [answer, *shown], **QUIET)
+        element.click(handlers.act, search, [answer, *outputs], **QUIET)
+    set_state.click(handlers.set_state, [benchmark, state, why_state, search], [answer, *outputs], **QUIET)
+    grant.click(handlers.grant, [team, granted_board, more, why_grant, search], [answer, *outputs], **QUIET)
 
 
 class AdminHandlers(Handlers):
-    """What happens on the page's events; each asks anew whether an admin is there."""
+    """Handlers of the page's events; each checks anew that the sender is an admin."""
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
         self.acts, self.panels = Acts(services), Panels(services)
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:
-        """Everything for an admin, nothing for anybody else."""
+        """Return all panels for an admin, nothing for anyone else."""
         try:
             actor = self.services.admin(request)
         except NotAdminError:
             return gr.update(visible=False), CLOSED, gr.update(choices=[]), *[""] * len(PANELS)
         teams = [(team.name, team.id) for team in self.services.accounts.teams()]
-        told = self.panels.notice()
-        return gr.update(visible=True), told, gr.update(choices=teams), *self.panels.drawn(actor, "")
+        notice = self.panels.notice()
+        return gr.update(visible=True), notice, gr.update(choices=teams), *self.panels.draw_all(actor, "")
 
     def refresh(self, request: gr.Request, search: str | None) -> tuple[Any, ...]:
-        """The panels as they are now."""
+        """Return the current panels."""
         return tuple(self._panels(request, search))
 
     def live(self, request: gr.Request) -> tuple[str, ...]:
-        """The panels that change by themselves."""
+        """Return the panels that refresh by themselves."""
         try:
-            return tuple(self.panels.drawn(self.services.admin(request), "", LIVE))
+            return tuple(self.panels.draw_all(self.services.admin(request), "", LIVE))
         except NotAdminError:
             return ("",) * len(LIVE)
 
     def act(self, request: gr.Request, event: gr.EventData, search: str | None) -> tuple[Any, ...]:
-        """A click on one of the page's own buttons, with the reason written beside it."""
+        """Answer a click on one of the page's own buttons."""
         return self.acts.do(request, Click.of(event)), *self._panels(request, search)
 
     def set_state(
         self, request: gr.Request, benchmark: str, state: str, why: str | None, search: str | None
     ) -> tuple[Any, ...]:
         """Open, pause or close a board."""
-        told = self.acts.set_state(request, benchmark, state, why or "")
-        return told, *self._panels(request, search)
+        answer = self.acts.set_state(request, benchmark, state, why or "")
+        return answer, *self._panels(request, search)
 
     def grant(
         self,
@@ -432,15 +432,15 @@ class AdminHandlers(Handlers):
         search: str | None,
     ) -> tuple[Any, ...]:
         """Give a team more scored submissions."""
-        told = self.acts.grant(request, team or "", benchmark, int(n or 0), why or "")
-        return told, *self._panels(request, search)
+        answer = self.acts.grant(request, team or "", benchmark, int(n or 0), why or "")
+        return answer, *self._panels(request, search)
 
     def _panels(self, request: gr.Request, search: str | None) -> list[str]:
         try:
             actor = self.services.admin(request)
         except NotAdminError:
             return [""] * len(PANELS)
-        return self.panels.drawn(actor, (search or "")[:100])
+        return self.panels.draw_all(actor, (search or "")[:100])
 
 
 RECENT_SECONDS = 24 * 3600.0
@@ -448,41 +448,43 @@ LEVELS = {"low": "low", "watch": "watch", "close": "close the board for a refres
 
 
 def workers_view(workers: Sequence[WorkerRow], now: float) -> str:
-    """Workers that were seen within a day, and whether they are alive."""
+    """Return the workers seen in the last day, and whether they are alive."""
     alive = {worker.name for worker in workers if now - worker.seen_at < ALIVE_SECONDS}
     recent = [worker for worker in workers if now - worker.seen_at < RECENT_SECONDS]
     return draw(PAGE, "workers", recent, alive, ROWS_SHOWN, len(workers) - len(recent))
 
 
 def submissions_view(submissions: Sequence[Submission], search: str = "") -> str:
-    """Submissions of everybody, newest first; `search` looks in model, team and id."""
+    """Return the submissions of all teams, newest first; `search` matches model, team and id."""
     words = search.casefold().split()
-    kept = [one for one in submissions if all(w in f"{one.model_name} {one.team} {one.id}".casefold() for w in words)]
-    if not kept:
-        return message("info", "No submission matches." if submissions else "There is no submission yet.")
-    return draw(PAGE, "submissions", sorted(kept, key=lambda one: one.created_at, reverse=True), ROWS_SHOWN)
+    matching = [
+        row for row in submissions if all(w in f"{row.model_name} {row.team} {row.id}".casefold() for w in words)
+    ]
+    if not matching:
+        return message("info", "No submission matches." if submissions else "No submissions yet.")
+    return draw(PAGE, "submissions", sorted(matching, key=lambda row: row.created_at, reverse=True), ROWS_SHOWN)
 
 
 def waiting_view(waiting: Sequence[tuple[Team, Sequence[tuple[User, str]]]], *, is_asked: bool) -> str:
-    """Teams that wait for approval with their members, who asked first standing first.
+    """Return the teams awaiting approval with their members, the oldest request first.
 
     Parameters
     ----------
-    is_asked : whether teams made now wait, too
+    is_asked : whether the settings require approval of new teams
     """
     if not waiting:
-        told = "New teams wait here." if is_asked else "By the settings, new teams may submit at once."
-        return message("good", "No team waits.", told)
-    return draw(PAGE, "waiting", sorted(waiting, key=lambda one: one[0].waiting_since or 0.0))
+        policy = "New teams appear here." if is_asked else "The settings allow new teams to submit immediately."
+        return message("good", "No team awaits approval.", policy)
+    return draw(PAGE, "waiting", sorted(waiting, key=lambda pair: pair[0].waiting_since or 0.0))
 
 
 def teams_view(teams: Sequence[Team]) -> str:
-    """All teams but those that wait for approval."""
-    shown = [team for team in teams if team.waiting_since is None or team.disabled_at is not None]
-    return draw(PAGE, "teams", shown) if shown else message("info", "There is no team yet.")
+    """Return all teams except those awaiting approval."""
+    rows = [team for team in teams if team.waiting_since is None or team.disabled_at is not None]
+    return draw(PAGE, "teams", rows) if rows else message("info", "No teams yet.")
 
 
 def exposure_view(benchmark: str, meter: Exposure) -> str:
-    """One benchmark: how much of a holdout version the scores shown could have told, and who sent how many."""
+    """Return an upper bound of what the shown scores reveal of a holdout version, with submissions by team."""
     known = f"{percent(meter.share)} %" if math.isfinite(meter.share) else "more than all"
     return draw(PAGE, "exposure", benchmark, LEVELS[meter.level], meter, known)

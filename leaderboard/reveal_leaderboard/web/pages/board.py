@@ -1,6 +1,6 @@
-"""The board: who stands where, with intervals drawn, and the papers' rows beside.
+"""The page of a board: ranks, scores with drawn intervals, and published rows.
 
-The choice of benchmark, version, columns, rows and order stands in the page's address, so that a view can be linked to.
+The page's address contains the benchmark, version, columns, rows and order, so that a view can be linked to.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from reveal_leaderboard.web.pages.header import build_header
 from reveal_leaderboard.web.pages.rubric_view import render_board
 from reveal_leaderboard.web.services import Services
 
-SEARCH, BOARD = 3, 6  # their places in an answer
+SEARCH, BOARD = 3, 6  # positions in an answer
 ALL_KINDS, ALL_TEAMS = "All kinds", "All teams"
 LOADING = message("busy", "Reading the board …")
 N_THUMBNAILS = 6
 FILTERS = draw("pieces.html", "filters")
-# On a phone all choices but the first are folded away, so that the board is seen; wider pages do not show the button.
+# On a phone all choices except the first are collapsed, so that the board is visible; wider pages hide the button.
 FOLD = """const button = element.querySelector('button');
 button.addEventListener('click', () => {
   const isOpen = document.querySelector('.rv-controls').classList.toggle('rv-open');
@@ -53,12 +53,12 @@ def build(services: Services, page: gr.Blocks) -> None:
         kind = gr.Dropdown([(ALL_KINDS, "")], value="", label="Kind", min_width=150)
         organization = gr.Dropdown([(ALL_TEAMS, "")], value="", label="Team", min_width=150)
     gr.HTML(FILTERS, js_on_load=FOLD)
-    shown = gr.HTML(LOADING, elem_id="board", js_on_load=ACTIONS)
+    table = gr.HTML(LOADING, elem_id="board", js_on_load=ACTIONS)
     order = gr.Textbox("", visible=False)
     query = gr.Textbox("", visible=False)
     handlers = BoardHandlers(services)
     choices: list[Any] = [benchmark, version, columns, search, kind, organization]
-    outputs = [*choices, shown, order, query, first]
+    outputs = [*choices, table, order, query, first]
     steps = [
         page.load(handlers.open, None, outputs, **QUIET),
         benchmark.input(handlers.other_board, benchmark, outputs, **QUIET),
@@ -70,34 +70,34 @@ def build(services: Services, page: gr.Blocks) -> None:
             trigger_mode="always_last",
             **QUIET,
         ),
-        shown.click(handlers.sort, [*choices, order], outputs, **QUIET),
+        table.click(handlers.sort, [*choices, order], outputs, **QUIET),
     ]
     for step in steps:
         step.then(None, query, query, js=REMEMBER, **PRIVATE)
 
 
 class BoardHandlers(Handlers):
-    """What happens on the page's events; each answers with all choices, the board, order, address and opening."""
+    """Handlers of the page's events; each returns all choices, the board, order, address and opening."""
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:
-        """The board that the address asks for."""
-        asked = {str(name): str(value) for name, value in dict(request.query_params or {}).items()}
-        name = asked.get("benchmark", "")
+        """Return the board in the address."""
+        query = {str(name): str(value) for name, value in dict(request.query_params or {}).items()}
+        name = query.get("benchmark", "")
         known = name in self.services.names
-        version = asked.get("version") if known else None
-        answer = self._answer(name if known else self.services.names[0], version, View.from_query(asked))
+        version = query.get("version") if known else None
+        answer = self._answer(name if known else self.services.names[0], version, View.from_query(query))
         return answer if known or not name else _instead(answer, name)
 
     def other_board(self, benchmark: str) -> tuple[Any, ...]:
-        """Another benchmark: its present version, nothing filtered."""
+        """Return another benchmark at its current version, unfiltered."""
         return self._answer(benchmark, None, View())
 
     def show(self, *choices: str | None) -> tuple[Any, ...]:
-        """The same board, seen otherwise."""
+        """Return another view of the same board."""
         return _keep_search(self._answer(str(choices[0]), choices[1], _view(*choices[2:])))
 
     def sort(self, event: gr.EventData, *choices: str | None) -> tuple[Any, ...]:
-        """The same rows in another order."""
+        """Return the same rows in another order."""
         view = _view(*choices[2:])
         column = Click.of(event).subject[:100]
         return _keep_search(self._answer(str(choices[0]), choices[1], view.sorted_by(column) if column else view))
@@ -106,8 +106,8 @@ class BoardHandlers(Handlers):
         try:
             board = self._standings(benchmark, version)
             view = _known(view, board)
-            table = render_board if board.scored_by == "readers" else render
-            shown = self._closed(benchmark) + table(board, view) + self._moves(board)
+            renderer = render_board if board.scored_by == "readers" else render
+            table = self._closed(benchmark) + renderer(board, view) + self._moves(board)
             first = board_opening(board, self.services.galleries.strip(benchmark, N_THUMBNAILS))
         except UnknownBenchmarkError as error:
             return (
@@ -120,10 +120,10 @@ class BoardHandlers(Handlers):
         except Exception:
             log.exception("the board of %s could not be drawn", benchmark)
             return (*[gr.skip()] * 6, unavailable("The board"), gr.skip(), gr.skip(), gr.skip())
-        return (*self._choices(board, view), shown, _order(view), drawing.query_text(_query(board, view)), first)
+        return (*self._choices(board, view), table, _order(view), drawing.query_text(_query(board, view)), first)
 
     def _standings(self, benchmark: str, version: str | None) -> Standings:
-        """The board of the version asked for; of the present one if the board never showed that."""
+        """Return the board of a version, or of the current one if the board never showed that version."""
         published = self.services.catalogue.current(benchmark)
         try:
             return standings(self.services.store, published, version=version or None)
@@ -131,13 +131,13 @@ class BoardHandlers(Handlers):
             return standings(self.services.store, published)
 
     def _closed(self, benchmark: str) -> str:
-        """Whether submissions are taken, if not."""
+        """Return the notice of a board that accepts no submissions."""
         with self.services.store.read() as connection:
             row = boards.board(connection, benchmark)
         return "" if row is None else board_notes.closed(row.state, row.why)
 
     def _moves(self, board: Standings) -> str:
-        """What the version shown changed when it took the place of the one before."""
+        """Return the rank changes from the previous version to this one."""
         with self.services.store.read() as connection:
             rows = boards.list_versions(connection, board.benchmark)
         changes = next((row.facts.get("rank_changes") for row in rows if row.version == board.version), None)
@@ -159,14 +159,14 @@ class BoardHandlers(Handlers):
         ]
 
 
-def _instead(answer: tuple[Any, ...], asked: str) -> tuple[Any, ...]:
-    """The answer with a word on the board that was asked for and is not there."""
-    told = message("bad", f"There is no board of {asked[:100]!r} here.", "Showing the first board instead.")
-    return (*answer[:BOARD], told + answer[BOARD], *answer[BOARD + 1 :])
+def _instead(answer: tuple[Any, ...], name: str) -> tuple[Any, ...]:
+    """Return the answer with a notice that the requested board does not exist."""
+    notice = message("bad", f"No board is called {name[:100]!r}.", "This is the first board instead.")
+    return (*answer[:BOARD], notice + answer[BOARD], *answer[BOARD + 1 :])
 
 
 def _keep_search(answer: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return `answer` without the search text, since the user may have typed on."""
+    """Return the answer without the search text: the person who types is ahead of the server."""
     return (*answer[:SEARCH], gr.skip(), *answer[SEARCH + 1 :])
 
 
@@ -180,7 +180,7 @@ def _order(view: View) -> str:
 
 
 def _known(view: View, board: Standings) -> View:
-    """The view with every value that this board does not know put back to the default."""
+    """Return the view with defaults for values that this board does not have."""
     if view.columns not in column_groups(board):
         view = replace(view, columns=OVERVIEW)
     if view.kind not in {entry.kind for entry in board.entries}:

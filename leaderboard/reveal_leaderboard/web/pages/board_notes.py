@@ -1,4 +1,4 @@
-"""What stands round the table of a board: notes, the legend and the plots, as HTML."""
+"""Parts of a board around its table, as HTML: notes, legend and plots."""
 
 from __future__ import annotations
 
@@ -20,21 +20,20 @@ from reveal_leaderboard.web.pages.first_sentences import REFERENCE_KINDS_SHOWN
 from reveal_leaderboard.web.pages.plots import Day, HeatRow, PlotRow
 
 PAGE = "board.html"
-MOST_ROWS = 40
+MAX_ROWS = 40
 RANK_SENTENCE = (
-    "Entries with the same letter do not differ significantly on this many patients, so they share a place and a "
-    "range: with 95 % confidence, for all entries at once, the true rank lies within it. The order within a tier means "
-    "nothing."
+    "Entries with the same letter do not differ significantly on this many patients, so they share a rank and a range, "
+    "which contains the true rank with 95 % confidence for all entries at once. The order within a tier has no meaning."
 )
 
 
 def synthetic(board: Standings) -> str:
-    """The box that a made-up benchmark carries."""
+    """Return the notice of a synthetic benchmark; empty for others."""
     return draw(PAGE, "synthetic") if board.synthetic else ""
 
 
 def closed(state: str, why: str) -> str:
-    """What a board says that takes no submissions now; nothing of one that does."""
+    """Return the notice of a board that accepts no submissions; empty for an open one."""
     if state == "open":
         return ""
     word = {"paused": "Submissions are paused.", "closed": "This board is closed to submissions."}.get(state, state)
@@ -42,65 +41,65 @@ def closed(state: str, why: str) -> str:
 
 
 def notes(board: Standings) -> str:
-    """What a reader of this board should know first; that it is frozen, in a box of its own."""
-    told = list(board.notes)
-    banner = _frozen(board, told.pop(0)) if board.is_frozen and told else ""
-    return banner + draw(PAGE, "notes", told)
+    """Return the notes on a board; that it is frozen has its own box."""
+    sentences = list(board.notes)
+    banner = _frozen(board, sentences.pop(0)) if board.is_frozen and sentences else ""
+    return banner + draw(PAGE, "notes", sentences)
 
 
 def _frozen(board: Standings, note: str) -> str:
-    current = next((one.version for one in board.history if one.is_current), None)
+    current = next((version.version for version in board.history if version.is_current), None)
     return draw(PAGE, "frozen", note, board.benchmark, current)
 
 
 def left_out(titles: Sequence[str], min_cell: int) -> str:
-    """The columns without any figure."""
+    """Return the note on columns without any score."""
     return draw(PAGE, "left_out", titles, min_cell) if titles else ""
 
 
 def legend(board: Standings) -> str:
-    """What the marks of the table mean."""
+    """Return the legend of the table."""
     has_masks = any(metric.name == "mask_iou_all" for metric in board.metrics)
     policy = board.entries[0].score.policy if board.entries else {}
     how = f"{average_only(policy, board.primary.name)} {rounding(policy, board.primary.name)}".lstrip()
     is_signed = any(metric.low < 0 for metric in board.metrics)
-    told = (RANK_SENTENCE, board.min_cell, board.hidden, has_masks, is_signed, how, bool(board.chance))
-    return draw(PAGE, "legend", *told)
+    values = (RANK_SENTENCE, board.min_cell, board.hidden, has_masks, is_signed, how, bool(board.chance))
+    return draw(PAGE, "legend", *values)
 
 
 def average_only(policy: Mapping[str, Any], metric: str) -> str:
-    """Which of the findings shown have no figures such as `metric` of their own, as a sentence; empty if all have."""
+    """Return a sentence on findings that count only in averages of a metric such as `metric`; empty without any."""
     least = policy.get("place_cell", 0) if is_of_places(metric) else 0
     is_needed = least > policy.get("min_cell", 0)
-    return f"Findings with fewer than {least} cases count in averages only." if is_needed else ""
+    return f"Findings with fewer than {least} cases count only in averages." if is_needed else ""
 
 
 def rounding(policy: Mapping[str, Any], metric: str) -> str:
-    """How a release policy rounds figures such as `metric`, as a sentence, in percent as they stand on the pages."""
+    """Return a sentence on the rounding of scores such as `metric` under a release policy, in percentage points."""
     factor, least = (policy.get("place_factor", 1), policy.get("place_cell", 0)) if is_of_places(metric) else (1, 0)
     steps = [factor * step for step in policy.get("band_resolution") or ()]
     bands = [int(begin) for begin in policy.get("bands") or ()]
-    if not steps or len(steps) != len(bands):  # scored under an earlier form of the policy
-        return "Figures are rounded."
+    if not steps or len(steps) != len(bands):  # scored under an earlier format of the policy
+        return "Scores are rounded."
     if len(set(steps)) == 1:
-        return f"Figures are rounded to steps of {in_points(steps[0])}."
-    n_below = sum(begin <= least for begin in bands[1:])  # bands without a figure, but for the end of the last
+        return f"Scores are rounded to steps of {in_points(steps[0])}."
+    n_below = sum(begin <= least for begin in bands[1:])  # count ranges without a score, except the end of the last
     steps, bands = steps[n_below:], [max(bands[n_below], least), *bands[n_below + 1 :]]
-    told = [
+    ranges = [
         f"{in_points(step)} from {begin} cases"
         for before, step, begin in zip((None, *steps), steps, bands, strict=False)
         if step != before
     ]
-    return f"Figures of findings are rounded to steps of {', '.join(told)} on; averages as their parts require."
+    return f"Scores of findings are rounded to steps of {', '.join(ranges)}; averages by the steps of their findings."
 
 
 def in_points(step: float) -> str:
-    """A step in percentage points."""
+    """Return a step in percentage points."""
     return "1 point" if step == 0.01 else f"{100 * step:g} points"
 
 
 def moves(changes: Mapping[str, Any], names: Mapping[str, str]) -> str:
-    """How a refresh moved the board, for everybody; `names` maps submission ids to "model, team"."""
+    """Return the rank changes of a refresh; `names` maps submission ids to "model, team"."""
     rows = []
     for change in changes.get("changes", ()):
         before, after = change["before"], change["after"]
@@ -117,28 +116,28 @@ def _moved(up: int) -> str:
 
 
 def plots_of(board: Standings, entries: Sequence[BoardEntry], columns: str) -> str:
-    """The primary metric (or the one chosen): of all rows if some are published, by finding, and over time."""
+    """Return the plots of the primary or selected metric: rows if some are published, findings, and time."""
     metric = next((m for m in board.metrics if m.name == columns), board.metrics[0])
     rows = board.references if board.comparable else ()
-    shown = entries[:MOST_ROWS]
+    plotted = entries[:MAX_ROWS]
     return draw(
         PAGE,
         "plots",
-        Markup(_forest(shown, rows, metric, _cut(entries))),
-        Markup(_heat_map(board, shown, rows, metric, _cut(entries))),
+        Markup(_forest(plotted, rows, metric, _cut(entries))),
+        Markup(_heat_map(board, plotted, rows, metric, _cut(entries))),
         Markup(_over_time(board, metric)),
     )
 
 
 def _forest(entries: Sequence[BoardEntry], rows: Sequence[ReferenceRow], metric: Metric, cut: str) -> str:
-    """Entries and published rows; without any of these it would only repeat the table, whose cells draw intervals."""
+    """Return entries and published rows; without the latter it would only repeat the table, which draws intervals."""
     marks = [mark for entry in entries if (mark := _entry_mark(entry, metric.name, MACRO))]
     if not marks or not rows:
         return ""
     marks += [mark for row in rows if (mark := _reference_mark(row, metric.name, MACRO))]
     note = (
         "Filled dot: submission, with its 95 % interval. Hollow square: human readers; hollow diamond: other published "
-        f"rows, without an interval.{cut}"
+        f"rows, without interval.{cut}"
     )
     return plots.forest(marks, metric=metric.name, title=f"Macro {metric.in_words}, %", note=note)
 
@@ -147,21 +146,21 @@ def _heat_map(
     board: Standings, entries: Sequence[BoardEntry], rows: Sequence[ReferenceRow], metric: Metric, cut: str
 ) -> str:
     table = [
-        HeatRow(e.model, e.team, _found(board, partial(_entry_mark, e, metric.name)), key=e.submission_id)
+        HeatRow(e.model, e.team, _marks(board, partial(_entry_mark, e, metric.name)), key=e.submission_id)
         for e in entries
     ]
     table += [
-        HeatRow(r.name, "reference", _found(board, partial(_reference_mark, r, metric.name)), kind=r.kind)
+        HeatRow(r.name, "reference", _marks(board, partial(_reference_mark, r, metric.name)), kind=r.kind)
         for r in rows
         if r.kind in REFERENCE_KINDS_SHOWN
     ]
     if not any(row.cells for row in table if row.kind == "submission"):
         return ""
-    note = f"Point at a figure for its 95 % interval, which the page of the entry has, too.{cut}"
+    note = f"Point at a score for its 95 % interval; the entry's page has it as well.{cut}"
     return plots.heat_map(table, board.findings, title=f"{metric.title} by finding, %", note=note)
 
 
-def _found(board: Standings, mark_of: Callable[[str], PlotRow | None]) -> dict[str, PlotRow]:
+def _marks(board: Standings, mark_of: Callable[[str], PlotRow | None]) -> dict[str, PlotRow]:
     return {finding: mark for finding in board.findings if (mark := mark_of(finding)) is not None}
 
 
@@ -175,7 +174,7 @@ def _over_time(board: Standings, metric: Metric) -> str:
 
 
 def _cut(entries: Sequence[BoardEntry]) -> str:
-    return f" The first {MOST_ROWS} of {len(entries)} entries of the table." if len(entries) > MOST_ROWS else ""
+    return f" Only the first {MAX_ROWS} of the table's {len(entries)} entries." if len(entries) > MAX_ROWS else ""
 
 
 def _entry_mark(entry: BoardEntry, metric: str, finding: str) -> PlotRow | None:
@@ -198,11 +197,11 @@ def _reference_mark(row: ReferenceRow, metric: str, finding: str) -> PlotRow | N
 
 
 def authors(citation: str) -> str:
-    """A citation in short: first author and year."""
+    """Return the first author and year of a citation."""
     return f"{citation.split()[0]} et al. {year(citation)}" if citation.strip() else "–"
 
 
 def year(citation: str) -> str:
-    """The last year that a citation names."""
+    """Return the last year in a citation."""
     years = re.findall(r"\b(?:19|20)\d\d\b", citation)
     return years[-1] if years else "–"

@@ -1,10 +1,10 @@
-"""The board as HTML: a pure function of the standings and of what the reader asked to see.
+"""The board as HTML: a pure function of the standings and the reader's view.
 
 Conventions
 -----------
-A :class:`View` is what stands in the page's address. Unknown values in an address fall back to the default, so that an
-old link never breaks. Rows come in the order of rank; another order is the reader's wish and is marked at its column.
-Whatever the order, a row without the figure comes last, and the published rows stand apart, unranked.
+A :class:`View` is encoded in the page's address. Unknown values in an address fall back to the default, so that old
+links never break. Rows are ordered by rank; a column head marks any other order. In every order, rows without the score
+come last, and the published rows are separate and unranked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from reveal_leaderboard.boards.standings import BoardEntry, Standings, filtered,
 from reveal_leaderboard.release.release import ReleasedEstimate
 from reveal_leaderboard.store.metadata import KINDS
 from reveal_leaderboard.web.pages import board_notes
-from reveal_leaderboard.web.pages.drawing import draw, message, percent, places
+from reveal_leaderboard.web.pages.drawing import draw, message, percent, positions
 
 PAGE = "board.html"
 OVERVIEW = "overview"
@@ -33,14 +33,14 @@ REFERENCE_KINDS = {"human": "human readers", "chance": "chance", **KINDS}
 
 @dataclass(frozen=True)
 class View:
-    """What the reader asked to see.
+    """Columns, filters and order of a board.
 
     Attributes
     ----------
     columns : "overview", or the name of a metric whose findings are the columns
-    search, kind, organization : keep the rows that match; empty keeps all
+    search, kind, organization : filters of the rows; empty ones keep all
     sort : "rank", "model", "date", or "<metric>:<finding>"
-    descending : the direction; a rank counts up, a figure starts with its best end
+    descending : the direction; ranks start at 1, scores at their best
     """
 
     columns: str = OVERVIEW
@@ -52,19 +52,19 @@ class View:
 
     @classmethod
     def from_query(cls, query: Mapping[str, str]) -> View:
-        """From the parameters of an address; texts are cut to a sane length."""
+        """Return the view of an address; long texts are cut."""
         names = [f.name for f in fields(cls) if f.name in query and f.name != "descending"]
-        given = {name: str(query[name])[:100] for name in names}
-        return cls(**given, descending=query.get("descending") == "1")
+        values = {name: str(query[name])[:100] for name in names}
+        return cls(**values, descending=query.get("descending") == "1")
 
     def to_query(self) -> dict[str, str]:
-        """The parameters that differ from the default."""
+        """Return the parameters that differ from the default."""
         default = asdict(View())
-        given = {name: value for name, value in asdict(self).items() if value != default[name]}
-        return {name: "1" if value is True else str(value) for name, value in given.items()}
+        changed = {name: value for name, value in asdict(self).items() if value != default[name]}
+        return {name: "1" if value is True else str(value) for name, value in changed.items()}
 
     def sorted_by(self, column: str) -> View:
-        """The view after a click on the head of `column`: its best end first, then the other end."""
+        """Return the view after a click on the head of `column`: best values first, then worst first."""
         if self.sort == column:
             return replace(self, descending=not self.descending)
         metric = METRICS.get(column.partition(":")[0])
@@ -74,7 +74,7 @@ class View:
 
 @dataclass(frozen=True)
 class _Column:
-    """A column of figures."""
+    """A column of scores."""
 
     metric: Metric
     finding: str
@@ -87,12 +87,12 @@ class _Column:
 
     @property
     def label(self) -> str:
-        """What a phone shows above each figure."""
+        """Label above each score on a phone."""
         return f"{self.title}, %"
 
     @property
     def explained(self) -> str:
-        """What stands below the title: over what it is the mean, what chance has, and which end is the better one."""
+        """Text below the title: the averaging, the chance value, and the better direction."""
         if self.finding != MACRO:
             return ""
         mean = "mean over findings" + (", missing masks count 0" if self.metric.name == "mask_iou_all" else "")
@@ -102,13 +102,13 @@ class _Column:
 
 
 def column_groups(board: Standings) -> dict[str, str]:
-    """The choices of columns, name -> title: the overview, then each metric that has a shown figure."""
-    shown = {figure.metric for entry in board.entries for figure in entry.score.figures}
-    return {OVERVIEW: "Overview", **{m.name: m.title for m in board.metrics if m.name in shown}}
+    """Return the choices of columns, name -> title: the overview, then each metric with a score."""
+    scored = {figure.metric for entry in board.entries for figure in entry.score.figures}
+    return {OVERVIEW: "Overview", **{m.name: m.title for m in board.metrics if m.name in scored}}
 
 
 def render(board: Standings, view: View | None = None) -> str:
-    """The board as HTML; every text of a submitter is escaped."""
+    """Return the board as HTML; every text of a submitter is escaped."""
     view = view or View()
     entries = _in_order(board, view)
     columns, left_out = _columns(board, view)
@@ -117,38 +117,38 @@ def render(board: Standings, view: View | None = None) -> str:
         parts.append(_table(board, entries, columns, view))
     parts += [draw(PAGE, "downloads", board), board_notes.left_out(left_out, board.min_cell)]
     if not board.comparable and board.references:
-        parts.append(_apart(board))
+        parts.append(_other_data(board))
     parts += [board_notes.plots_of(board, entries, view.columns), board_notes.legend(board)]
     return "".join(parts)
 
 
 def _in_order(board: Standings, view: View) -> tuple[BoardEntry, ...]:
-    """The rows that match, as asked; equal rows keep the order of rank, those without the figure come last."""
-    kept = filtered(board, search=view.search, kind=view.kind, organization=view.organization)
-    entries = kept.entries
+    """Return the matching rows in the order of the view: ties by rank, rows without the score last."""
+    matching = filtered(board, search=view.search, kind=view.kind, organization=view.organization)
+    entries = matching.entries
     if view.sort in BY_TEXT:
         key = view.sort
         return tuple(sorted(entries, key=lambda e: str(getattr(e, key)).casefold(), reverse=view.descending))
     metric, _, finding = view.sort.partition(":")
     better = next((m.better for m in board.metrics if m.name == metric), None)
     if better is not None and finding in (MACRO, *board.findings):
-        return sorted_by(kept, metric, finding, worst_first=view.descending != (better == "higher")).entries
+        return sorted_by(matching, metric, finding, worst_first=view.descending != (better == "higher")).entries
     placed = tuple(entry for entry in entries if entry.rank is not None)
     return (placed[::-1] if view.descending else placed) + tuple(entry for entry in entries if entry.rank is None)
 
 
 def _columns(board: Standings, view: View) -> tuple[list[_Column], list[str]]:
-    """The columns that have a figure in any row, and the titles of those that have none and are left out."""
+    """Return the columns with a score in any row, and the titles of the columns left out."""
     metric = next((m for m in board.metrics if m.name == view.columns), None)
-    wanted = [_Column(m, MACRO, f"Macro {m.in_words}", board.chance.get(m.name)) for m in board.metrics]
+    candidates = [_Column(m, MACRO, f"Macro {m.in_words}", board.chance.get(m.name)) for m in board.metrics]
     if metric is not None:
-        wanted = [column for column in wanted if column.metric is metric]
-        wanted += [_Column(metric, finding, finding) for finding in board.findings]
+        candidates = [column for column in candidates if column.metric is metric]
+        candidates += [_Column(metric, finding, finding) for finding in board.findings]
     rows = board.references if board.comparable else ()
-    kept = [c for c in wanted if _has_figure(c, board.entries, rows)]
-    if not kept and not board.entries:
-        return wanted[:1] if metric is None else wanted, []
-    return kept, [c.title for c in wanted if c not in kept]
+    columns = [c for c in candidates if _has_figure(c, board.entries, rows)]
+    if not columns and not board.entries:
+        return candidates[:1] if metric is None else candidates, []
+    return columns, [c.title for c in candidates if c not in columns]
 
 
 def _has_figure(column: _Column, entries: Sequence[BoardEntry], rows: Sequence[ReferenceRow]) -> bool:
@@ -158,7 +158,7 @@ def _has_figure(column: _Column, entries: Sequence[BoardEntry], rows: Sequence[R
 
 
 def head_of(board: Standings, n_shown: int, ranked_by: str) -> str:
-    """What stands above the table: what board it is, its notes, and why it has no row if it has none."""
+    """Return the part above the table: a summary, notes, and the reason if there are no rows."""
     n = len(board.entries)
     counted = (
         count_text(n, "scored submission") if n_shown == n else f"{n_shown} of {count_text(n, 'scored submission')}"
@@ -167,7 +167,7 @@ def head_of(board: Standings, n_shown: int, ranked_by: str) -> str:
     if not board.entries:
         return above + draw(PAGE, "none_yet")
     if not n_shown:
-        return above + message("info", "No entry matches.", "Clear the search and the filters to see all of them.")
+        return above + message("info", "No entry matches.", "Clear the search and the filters to see all entries.")
     return above
 
 
@@ -193,7 +193,7 @@ def _table(board: Standings, entries: Sequence[BoardEntry], columns: Sequence[_C
 
 @dataclass(frozen=True)
 class _Head:
-    """The head of a column by which the board can be sorted."""
+    """The head of a sortable column."""
 
     key: str
     title: str
@@ -218,19 +218,19 @@ _Cell = tuple[ReleasedEstimate | None, str, str, str, float | None]
 
 
 def _entry_cell(entry: BoardEntry, column: _Column, board: Standings) -> _Cell:
-    """The figure of a cell, or what stands in its place and why; the title of its column, and where chance lies."""
+    """Return a cell: the score, or its placeholder with the reason; the column's title, and the position of chance."""
     figure = entry.figure(column.metric.name, column.finding)
-    chance = None if column.chance is None else places(column.metric.name, column.chance)[0]
+    chance = None if column.chance is None else positions(column.metric.name, column.chance)[0]
     has_metric = any(figure.metric == column.metric.name for figure in entry.score.figures)
     if column.finding in entry.score.hidden:
         return figure, "–", f"fewer than {board.min_cell} cases: not shown", column.label, chance
     if has_metric:
-        return figure, "–", "shown on average, or for findings with more cases", column.label, chance
-    return figure, "n/a", "not in the file, or not shown: the page of the entry says why", column.label, chance
+        return figure, "–", "shown only on average, or for findings with more cases", column.label, chance
+    return figure, "n/a", "not in the file, or not shown: the entry's page has the reason", column.label, chance
 
 
 def _published(rows: Sequence[ReferenceRow], columns: Sequence[_Column]) -> list[tuple[Any, ...]]:
-    """Published rows that have a figure in one of the columns: row, source, kind, year, cells."""
+    """Return the published rows with a score in any of the columns, as (row, source, kind, year, cells)."""
     metrics = {column.metric.name for column in columns}
     return [
         (
@@ -246,22 +246,22 @@ def _published(rows: Sequence[ReferenceRow], columns: Sequence[_Column]) -> list
 
 
 def _reference_cell(row: ReferenceRow, column: _Column) -> tuple[float | None, str, str, str]:
-    """A published value, if there is one, and where it comes from; the title of its column, and its metric."""
+    """Return a published value or None, its origin, the column's title, and the metric."""
     metric, finding = column.metric.name, column.finding
     if finding == MACRO and metric in row.macro:
         return (*row.macro[metric], column.label, metric)
     return row.figures.get(metric, {}).get(finding), "", column.label, metric
 
 
-def _apart(board: Standings) -> str:
-    """The published rows of another data set, folded away."""
+def _other_data(board: Standings) -> str:
+    """Return the published rows of another dataset, collapsed."""
     columns = [_Column(m, MACRO, f"Macro {m.in_words}") for m in board.metrics]
     columns = [c for c in columns if any(c.metric.name in row.figures for row in board.references)]
     if not columns:
         return ""
-    what = "this synthetic benchmark" if board.synthetic else board.title
+    dataset = "this synthetic benchmark" if board.synthetic else board.title
     rows = _published(board.references, columns)
     first = {row.kind: row.name for row, *_ in reversed(rows)}  # one of each kind
     kinds = [kind for kind in ("human", "multimodal_llm", "saliency", "cnn") if kind in first]
     named = " and ".join(first[kind] for kind in kinds[:2])
-    return draw(PAGE, "apart", [c.label for c in columns], rows, named, what)
+    return draw(PAGE, "other_data", [c.label for c in columns], rows, named, dataset)

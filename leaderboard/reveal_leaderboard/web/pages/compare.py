@@ -1,4 +1,4 @@
-"""Two entries side by side: differences per finding of what is shown of both, with intervals."""
+"""Two entries compared: differences of their shown scores per finding, with intervals."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from reveal_leaderboard.web.pages.header import build_header
 from reveal_leaderboard.web.pages.rubric_view import TITLES
 from reveal_leaderboard.web.services import Services
 
-CHOOSE = message("info", "Choose two entries.", "Their differences are then shown per finding.")
-NOT_THERE = "It was withdrawn, its team shows another one of this model, or it is not scored on the current version."
+CHOOSE = message("info", "Choose two entries.", "The page then shows their differences per finding.")
+NOT_THERE = "It was withdrawn, its team shows another entry of this model, or it has no score on the current version."
 
 log = logging.getLogger(__name__)
 
 RATED = [kind.name for kind in KINDS.values() if kind.scoring.scored_by == "readers"]
 LEAST_REACH, LEAST_RATED_REACH = 0.05, 0.25
-"""The scale of differences reaches at least so far: in fractions, and in points of a scale from 1 to 5."""
+"""Smallest range of the scale of differences: in fractions, and in points of a scale from 1 to 5."""
 
 
 def build(services: Services, page: gr.Blocks) -> None:
@@ -50,42 +50,42 @@ def build(services: Services, page: gr.Blocks) -> None:
         benchmark = gr.Dropdown(names, value=names[0], label="Benchmark", min_width=180)
         first = gr.Dropdown([], label="Entry A", min_width=220)
         second = gr.Dropdown([], label="Entry B", min_width=220)
-    shown = gr.HTML("", elem_id="compare")  # nothing that moves when the lists above it come
+    comparison = gr.HTML("", elem_id="compare")  # empty, so that nothing moves when the lists above it load
     query = gr.Textbox("", visible=False)
     handlers = CompareHandlers(services)
-    chosen = [benchmark, first, second]
-    outputs = [*chosen, shown, query]
+    choices = [benchmark, first, second]
+    outputs = [*choices, comparison, query]
     steps = [
         page.load(handlers.open, None, outputs, **QUIET),
         benchmark.input(handlers.other_board, benchmark, outputs, **QUIET),
-        gr.on([first.input, second.input], handlers.show, chosen, outputs, **QUIET),
+        gr.on([first.input, second.input], handlers.show, choices, outputs, **QUIET),
     ]
     for step in steps:
         step.then(None, query, query, js=REMEMBER, **PRIVATE)
 
 
 class CompareHandlers(Handlers):
-    """What happens on the page's events."""
+    """Handlers of the page's events."""
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:
-        """The two entries that the address names; the benchmark is that of the first one."""
-        asked = request.query_params
-        a, b = str(asked.get("a", ""))[:64], str(asked.get("b", ""))[:64]
-        benchmark = asked.get("benchmark")
-        for wanted in (a, b):
-            found = self.services.store.get(wanted) if wanted else None
-            benchmark = benchmark or (found.benchmark if found is not None else None)
+        """Return the two entries in the address, on the benchmark of the first."""
+        query = request.query_params
+        a, b = str(query.get("a", ""))[:64], str(query.get("b", ""))[:64]
+        benchmark = query.get("benchmark")
+        for entry_id in (a, b):
+            submission = self.services.store.get(entry_id) if entry_id else None
+            benchmark = benchmark or (submission.benchmark if submission is not None else None)
         name = benchmark if benchmark in self.services.names else self.services.names[0]
         if not a and not b:
             a, b = self._first_two(str(name))
         return self._answer(str(name), a, b)
 
     def other_board(self, benchmark: str) -> tuple[Any, ...]:
-        """Another benchmark, with its first two entries."""
+        """Return another benchmark with its first two entries."""
         return self._answer(benchmark, *self._first_two(benchmark))
 
     def show(self, benchmark: str, a: str | None, b: str | None) -> tuple[Any, ...]:
-        """Two entries of one board."""
+        """Return two entries of a board."""
         return self._answer(benchmark, a or "", b or "")
 
     def _answer(self, benchmark: str, a: str, b: str) -> tuple[Any, ...]:
@@ -96,34 +96,34 @@ class CompareHandlers(Handlers):
             log.exception("a comparison could not be drawn")
             return gr.skip(), gr.skip(), gr.skip(), unavailable("The entries"), gr.skip()
         choices = [(_named(entry), entry.submission_id) for entry in entries.values()]
-        a, b = (wanted if wanted in entries else "" for wanted in (a, b))
+        a, b = (entry_id if entry_id in entries else "" for entry_id in (a, b))
         query = query_text({"benchmark": benchmark, "a": a or None, "b": b or None})
         lists = (gr.update(choices=choices, value=a or None), gr.update(choices=choices, value=b or None))
         return gr.update(value=benchmark), *lists, markup, query
 
     def _first_two(self, benchmark: str) -> tuple[str, str]:
-        """The first two entries of a board that have a place, which is what most come for; empty without two."""
+        """Return the first two ranked entries of a board, the most common choice; empty texts without two."""
         try:
-            placed = [entry for entry in self._entries(benchmark).values() if entry.rank is not None]
+            ranked = [entry for entry in self._entries(benchmark).values() if entry.rank is not None]
         except Exception:
             log.exception("a board could not be read")
             return "", ""
-        return (placed[0].submission_id, placed[1].submission_id) if len(placed) > 1 else ("", "")
+        return (ranked[0].submission_id, ranked[1].submission_id) if len(ranked) > 1 else ("", "")
 
     def _entries(self, benchmark: str) -> dict[str, BoardEntry]:
         published = self.services.catalogue.current(benchmark)
         return {entry.submission_id: entry for entry in standings(self.services.store, published).entries}
 
     def _compared(self, benchmark: str, entries: Mapping[str, BoardEntry], a: str, b: str) -> str:
-        """The comparison as HTML; only entries of the board are compared."""
+        """Return the comparison as HTML, for entries of the board only."""
         if not entries:
-            return message("info", "No submission is scored yet.", "Entries can be compared once there are two.")
+            return message("info", "No submission is scored yet.", "A comparison needs two entries.")
         if a not in entries or b not in entries:
-            lost = [wanted for wanted in (a, b) if wanted and wanted not in entries]
-            gone = message("info", "An entry in the address is not on this board.", NOT_THERE) if lost else ""
-            return gone + CHOOSE
+            is_missing = any(entry_id and entry_id not in entries for entry_id in (a, b))
+            notice = message("info", "An entry in the address is not on this board.", NOT_THERE) if is_missing else ""
+            return notice + CHOOSE
         if a == b:
-            return message("info", "Both are the same entry.", "Choose another one to compare it with.")
+            return message("info", "You chose the same entry twice.", "Choose another entry to compare it with.")
         kind = self.services.catalogue.current(benchmark).kind
         document = compare_released(entries[a].score, entries[b].score, kind, ids=(a, b))
         return compare_view(document, entries[a], entries[b])
@@ -134,11 +134,11 @@ def _named(entry: BoardEntry) -> str:
 
 
 def compare_view(document: Mapping[str, Any], a: BoardEntry, b: BoardEntry) -> str:
-    """Every row of a comparison as a table; differences are A minus B, in percentage points or points of the scale."""
+    """Return a comparison as a table; differences are A minus B, in percentage points or points of the scale."""
     rows: Sequence[Mapping[str, Any]] = document["rows"]
     note = str(document.get("note") or "")
     if not rows:
-        return message("info", "These two have no shown figure in common.", note)
+        return message("info", "These entries have no shown score in common.", note)
     is_rated = document.get("kind") in RATED
     reach = max((abs(row[end]) for row in rows for end in ("value", "low", "high") if row[end] is not None), default=0)
     reach = max(reach, LEAST_RATED_REACH if is_rated else LEAST_REACH)
@@ -154,8 +154,8 @@ def compare_view(document: Mapping[str, Any], a: BoardEntry, b: BoardEntry) -> s
             )
             for metric in dict.fromkeys(str(row["metric"]) for row in rows)
         ]
-    named = [(_named(entry), entry.submission_id, _placed(entry)) for entry in (a, b)]
-    return draw("compare.html", "page", *named, head, groups, *_verdict(rows, a, b, is_rated=is_rated), note)
+    links = [(_named(entry), entry.submission_id, _placed(entry)) for entry in (a, b)]
+    return draw("compare.html", "page", *links, head, groups, *_verdict(rows, a, b, is_rated=is_rated), note)
 
 
 def _placed(entry: BoardEntry) -> str:
@@ -163,28 +163,29 @@ def _placed(entry: BoardEntry) -> str:
 
 
 def _verdict(rows: Sequence[Mapping[str, Any]], a: BoardEntry, b: BoardEntry, *, is_rated: bool) -> tuple[str, str]:
-    """The result of the macro that ranks, and how that goes with the tiers and with the correction over all rows."""
+    """Return the result for the ranked macro, and its relation to the tiers and to the correction over all rows."""
     primary = primary_figure(a.score)
-    wanted = None if primary is None else (primary.metric, primary.finding)
-    macro = next((row for row in rows if (row["metric"], row["finding"]) == wanted), None)
-    told = sum(bool(row["told_apart"]) for row in rows)
-    counted = f"{told} of {count_text(len(rows), 'difference')} significant" if told else "No difference is significant"
+    key = None if primary is None else (primary.metric, primary.finding)
+    macro = next((row for row in rows if (row["metric"], row["finding"]) == key), None)
+    n_significant = sum(bool(row["told_apart"]) for row in rows)
+    differences = count_text(len(rows), "difference")
+    counted = f"{n_significant} of {differences} significant" if n_significant else "No difference is significant"
     n_tested = sum(row["low"] is not None for row in rows)
     counted += f", after Holm's correction over all {n_tested} tested on this page." if n_tested > 1 else "."
     if macro is None or macro["value"] is None:
         return counted, ""
     words, unit = (_rated_points, "") if is_rated else (_points, " points")
-    ends = "" if macro["low"] is None else f" ({words(macro['low'])} to {words(macro['high'])})"
-    apart = "significant" if macro["told_apart"] else "not significant"
-    named = METRICS[str(macro["metric"])].in_words
-    headline = f"Macro {named}: A − B is {words(macro['value'])}{unit}{ends}, {apart}."
+    interval = "" if macro["low"] is None else f" ({words(macro['low'])} to {words(macro['high'])})"
+    verdict = "significant" if macro["told_apart"] else "not significant"
+    metric = METRICS[str(macro["metric"])].in_words
+    headline = f"Macro {metric}: A − B is {words(macro['value'])}{unit}{interval}, {verdict}."
     if a.tier is None or b.tier is None or (a.tier != b.tier) == bool(macro["told_apart"]):
         return headline, counted
     why = (
-        "Their tiers differ nevertheless: tiers test the macro alone, over all pairs of entries, and may also separate "
-        "two because one of them differs significantly from a third."
+        "Their tiers differ nevertheless: tiers test only the macro, over all pairs of entries, and may separate two "
+        "entries because one of them differs significantly from a third."
         if a.tier != b.tier
-        else "They share a tier nevertheless: tiers are corrected for all pairs of entries of the board."
+        else "They share a tier nevertheless: tiers are corrected for all pairs of entries on the board."
     )
     return headline, f"{counted} {why}"
 
@@ -197,20 +198,20 @@ def _row(row: Mapping[str, Any], a: BoardEntry, b: BoardEntry, reach: float) -> 
         is_same = figure is not None and figure.value == row.get(key)
         cells.append((figure if is_same else None, row.get(key)))
     name = "Macro" if finding == "macro" else finding
-    return _shown(row, name, cells, _points, reach, "no interval, see below")
+    return _template_row(row, name, cells, _points, reach, "no interval, see below")
 
 
 def _rated_row(row: Mapping[str, Any], a: BoardEntry, b: BoardEntry, reach: float) -> dict[str, Any]:
     cells = [(entry.figure(str(row["metric"]), str(row["finding"])), None) for entry in (a, b)]
     name = TITLES[str(row["finding"])]
-    return _shown(row, name, cells, _rated_points, reach, "too few answers differ")
+    return _template_row(row, name, cells, _rated_points, reach, "too few answers differ")
 
 
 def _rated_points(difference: float) -> str:
     return rating(difference, signed=True)
 
 
-def _shown(
+def _template_row(
     row: Mapping[str, Any],
     name: str,
     cells: Sequence[tuple[ReleasedEstimate | None, float | None]],
@@ -218,9 +219,9 @@ def _shown(
     reach: float,
     no_interval: str,
 ) -> dict[str, Any]:
-    """A row as the template asks for it; `words` says a difference."""
+    """Return the values of a row for its template; `words` formats a difference."""
     value, low, high = row["value"], row["low"], row["high"]
-    has_bar = None not in (value, low, high) and low != high  # without any spread a bar would claim certainty
+    has_bar = None not in (value, low, high) and low != high  # for constant values a bar would claim certainty
     return {
         "name": name,
         "cells": cells,

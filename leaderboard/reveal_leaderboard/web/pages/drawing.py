@@ -1,11 +1,10 @@
-"""Pieces of HTML that the pages are made of, and how their templates are filled.
+"""Templates of the pages, and the pieces of HTML that all pages use.
 
 Conventions
 -----------
-Markup stands in ``web/templates`` alone; a template escapes every text that it is given. A page's template holds one
-macro per part of the page, which :func:`draw` fills. The functions here take plain values; a parameter called `markup`
-is HTML already. Figures are fractions on the way in and percents on the page; moments are
-seconds since 1970 UTC.
+Markup is only in ``web/templates``; templates escape every text. A page's template has one macro per part of the page,
+which :func:`draw` fills. The functions here accept plain values; a parameter named `markup` is already HTML. Scores are
+fractions in code and percents on pages; times are seconds since 1970 UTC.
 """
 
 from __future__ import annotations
@@ -30,23 +29,23 @@ if TYPE_CHECKING:
     from reveal_leaderboard.release.release import ReleasedEstimate
 
 RATING, CORRECT, AGREEMENT = "rubric_mean", "share_of_5", "cohen_kappa_quadratic"
-"""Metrics of readers' ratings, which are shown on their own scales."""
+"""Metrics of readers' ratings, shown on their own scales."""
 
 PRIVATE: dict[str, Any] = {"api_visibility": "private"}
 QUIET: dict[str, Any] = PRIVATE | {"show_progress": "hidden"}
-"""Options of every event of a page, as it is not part of an API; and of those that show no progress."""
+"""Options of a page's events, which are not an API; and of those that show no progress."""
 
 SHOW_ANSWER = "() => document.getElementById('answer')?.scrollIntoView({block: 'nearest'})"
-"""What an answer above a long list needs: to be seen."""
+"""Script that scrolls an answer above a long list into view."""
 
-# Writes what is shown into the address; the last input is the query that the server made of it.
+# Writes the view into the address; the last input is the query that the server made.
 REMEMBER = """(query) => {
   history.replaceState(null, '', location.pathname + (query ? '?' + query : ''));
   return [query];
 }"""
 
-# Clicks on our own buttons inside a gr.HTML reach its handler as an event with `act`, `id` and, where a reason is asked
-# for beside the button, `why`.
+# Clicks on our own buttons inside a gr.HTML reach its handler as an event with `act`, `id` and, if there is a field for
+# a reason, `why`.
 ACTIONS = """element.addEventListener('click', (event) => {
   const button = event.target.closest('button[data-act]');
   const why = button?.closest('.rv-why')?.querySelector('input')?.value || '';
@@ -55,7 +54,7 @@ ACTIONS = """element.addEventListener('click', (event) => {
 
 
 def draw(template: str, macro: str, *values: Any, **named: Any) -> str:
-    """What a macro of a template makes of these values."""
+    """Return a template's macro filled with these values."""
     return str(getattr(_macros(template), macro)(*values, **named))
 
 
@@ -67,7 +66,7 @@ def _environment() -> Environment:
     )  # fmt: skip
     environment.globals |= {
         "address": _address, "in_words": in_words, "inside": _inside,
-        "interval_in_words": interval_in_words, "percent": percent, "places": places,
+        "interval_in_words": interval_in_words, "percent": percent, "positions": positions,
         "count_text": count_text, "versioned": versioned, "with_code": with_code,
     }  # fmt: skip
     environment.globals["day"] = lambda moment: iso_time(moment)[:10]
@@ -76,19 +75,19 @@ def _environment() -> Environment:
 
 
 def whole_page(
-    title: str, text: str, note: str, ways: Sequence[tuple[str, str]], button: tuple[str, str, str] | None = None
+    title: str, text: str, note: str, links: Sequence[tuple[str, str]], button: tuple[str, str, str] | None = None
 ) -> str:
-    """A page that stands alone, without Gradio; `ways` are addresses and labels of the links below the text.
+    """Return a page without Gradio; `links` are (address, label) pairs below the text.
 
-    A `button` is the address that it posts to, the `key` that it sends, and its label.
+    `button` has the address that it posts to, the `key` that it sends, and its label.
     """
     page = _environment().get_template("page.html")
-    return page.render(title=title, text=text, note=note, ways=ways, button=button, style=Markup(page_style()))
+    return page.render(title=title, text=text, note=note, links=links, button=button, style=Markup(page_style()))
 
 
 @cache
 def page_style() -> str:
-    """The stylesheet of such a page."""
+    """Return the stylesheet of a page without Gradio."""
     return (files("reveal_leaderboard.web") / "templates" / "page.css").read_text(encoding="utf-8")
 
 
@@ -112,55 +111,57 @@ def rating(value: float, *, signed: bool = False) -> str:
 
 
 @dataclass(frozen=True)
-class ShownFigure:
-    """A released figure as it is shown: its value and interval in words, and their :func:`places` on its line."""
+class FigureText:
+    """A released score as text: value and interval, and their :func:`positions` on its line."""
 
     value: str
     interval: str
     line: tuple[float | None, ...] = ()
 
 
-def in_words(figure: ReleasedEstimate) -> ShownFigure:
-    """A figure on the scale of its metric: ratings from 1 to 5, agreement as a coefficient, all others in percent."""
+def in_words(figure: ReleasedEstimate) -> FigureText:
+    """Return a score on the scale of its metric: ratings from 1 to 5, agreement as a coefficient, others in percent."""
     numbers = (figure.value, *(figure.interval or ()))
     if figure.metric == AGREEMENT:
-        return _shown(numbers, rating, ())
-    line = places(figure.metric, *numbers)
+        return _figure_text(numbers, rating, ())
+    line = positions(figure.metric, *numbers)
     if figure.metric == RATING:
-        return _shown(numbers, rating, line)
-    return _shown(numbers, percent, line, unit=" %" if figure.metric == CORRECT else "")
+        return _figure_text(numbers, rating, line)
+    return _figure_text(numbers, percent, line, unit=" %" if figure.metric == CORRECT else "")
 
 
-def _shown(
+def _figure_text(
     numbers: tuple[float, ...], words: Callable[[float], str], line: tuple[float | None, ...], unit: str = ""
-) -> ShownFigure:
+) -> FigureText:
     value, *ends = (words(number) for number in numbers)
-    return ShownFigure(value + unit, interval_in_words(*ends) if ends else "", line)
+    return FigureText(value + unit, interval_in_words(*ends) if ends else "", line)
 
 
 def interval_in_words(low: str, high: str) -> str:
     """Return an interval, such as "72 to 84"."""
-    return "no spread" if low == high else f"{low} to {high}"
+    return "no variation" if low == high else f"{low} to {high}"
 
 
-def places(metric: str, value: float, low: float | None = None, high: float | None = None) -> tuple[float | None, ...]:
-    """Where a value, the ends of its interval and zero lie on the line of a metric, from 0 (its lowest) to 1.
+def positions(
+    metric: str, value: float, low: float | None = None, high: float | None = None
+) -> tuple[float | None, ...]:
+    """Return the positions of a value, its interval and zero on the line of a metric, from 0 (its lowest) to 1.
 
-    Zero has no place where the scale does not go below it.
+    The position of zero is None on scales without negative values.
     """
     scale = METRICS[metric]
     begin, length = (scale.low, scale.high - scale.low) if scale.low else (0.0, 1.0)
-    found = (None if number is None else (number - begin) / length for number in (value, low, high))
-    return (*found, -begin / length if begin < 0 else None)
+    ends = (None if number is None else (number - begin) / length for number in (value, low, high))
+    return (*ends, -begin / length if begin < 0 else None)
 
 
 def with_code(text: str) -> Markup:
-    """A plain text in which what stands between backticks is code."""
+    """Return a text with the parts between backticks as code."""
     return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def when(moment: float | None, *, date_only: bool = False) -> str:
-    """A moment as a `time` element in UTC, or a dash."""
+    """Return a time as a `time` element in UTC, or a dash."""
     if moment is None:
         return "–"
     iso = iso_time(moment)
@@ -169,42 +170,42 @@ def when(moment: float | None, *, date_only: bool = False) -> str:
 
 
 def message(kind: str, title: str, body: str = "") -> str:
-    """A box: `kind` is "info", "good", "bad" or "busy"; the word before the title says the same as the colour."""
+    """Return a box; `kind` is "info", "good", "bad" or "busy", shown by colour and by a word before the title."""
     return _piece("message", kind, title, body)
 
 
 def page_head(title: str, lead: str = "", *, markup: str = "") -> str:
-    """The page's one heading and a sentence; the window's title follows the heading."""
+    """Return the page's heading and a sentence; the window's title follows the heading."""
     return _piece("page_head", title, lead, Markup(markup))
 
 
 def sign_in(path: str, body: str = "") -> str:
-    """The box that says to sign in first; `path` is where to go afterwards."""
+    """Return the box that asks people to sign in; `path` is the next page."""
     return _piece("sign_in", path, body=body)
 
 
 def note(text: str) -> str:
-    """A sentence in small print."""
+    """Return a sentence in small print."""
     return _piece("note", text)
 
 
 def part(title: str, *, note: str = "") -> str:
-    """A heading inside the page, with a sentence below it."""
+    """Return a heading inside the page, with a sentence below it."""
     return _piece("part", title, note)
 
 
 def query_text(query: Mapping[str, object]) -> str:
-    """Parameters as they stand in an address; those that are None are left out."""
+    """Return the query of an address; parameters that are None are omitted."""
     return urlencode({name: str(value) for name, value in query.items() if value is not None})
 
 
 def _address(path: str, query: Mapping[str, object]) -> str:
-    asked = query_text(query)
-    return quote(path) + (f"?{asked}" if asked else "")
+    text = query_text(query)
+    return quote(path) + (f"?{text}" if text else "")
 
 
 def link(path: str, label: object, **query: object) -> str:
-    """A link inside the site."""
+    """Return a link inside the site."""
     return _piece("link", path, label, **query)
 
 

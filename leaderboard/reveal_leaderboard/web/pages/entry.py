@@ -1,7 +1,7 @@
-"""One entry, by its permanent address: what it is, its figures per finding, its history, its receipt.
+"""The page of an entry at its permanent address: metadata, scores per finding, history and receipt.
 
-Before a submission is scored, and once it is hidden or withdrawn, it is for its team and the admins alone. The address
-of one that was public tells others that it was withdrawn, since a paper may cite it
+Only its team and the admins see a submission before it is scored, and after it is hidden or withdrawn. The address of
+an entry that was public says that it was withdrawn, since a paper may cite it
 (:func:`reveal_leaderboard.boards.standings.read_withdrawn`).
 """
 
@@ -31,11 +31,11 @@ from reveal_leaderboard.web.services import Services
 from reveal_leaderboard.web.shared_result import SharedResult, read_shared
 
 PAGE = "entry.html"
-STATES = {"linted": "checked"}  # the event log's words that a reader may not know
+STATES = {"linted": "checked"}  # clearer words for states of the event log
 
 PLACES_NOTE = (
-    "Released cases, over their mean film: the stronger the colour, the more of the finding's cases have a mark there. "
-    "Left: the entry's answers; right: the references."
+    "Released cases over their mean image: the stronger the colour, the more cases of the finding have a localization "
+    "there. Left: the entry's answers; right: the references."
 )
 
 log = logging.getLogger(__name__)
@@ -74,26 +74,26 @@ class EntryHandlers(Handlers):
 
 
 def may_see(submission: Submission, scores: Sequence[Score], actor: Actor | None) -> bool:
-    """Whether `actor` may see the submission: its team and the admins always, others what the board released.
+    """Return True if `actor` may see the submission: its team and admins always, others once it is public.
 
-    To others, what was hidden or held back looks like what never was; of what was withdrawn they are told that it was.
+    To others, a hidden or held-back submission looks like one that never existed; a withdrawn one is named as such.
     """
     return is_own(actor, submission) or any(is_public(submission, score) for score in scores)
 
 
-def _unknown(wanted: str) -> str:
-    return draw(PAGE, "unknown", bool(wanted))
+def _unknown(entry_id: str) -> str:
+    return draw(PAGE, "unknown", bool(entry_id))
 
 
-def withdrawn_view(gone: WithdrawnEntry) -> str:
-    """What visitors see of an entry that its team withdrew: whose it was and when, no figure."""
-    return draw(PAGE, "withdrawn", gone)
+def withdrawn_view(entry: WithdrawnEntry) -> str:
+    """Return a withdrawn entry as visitors see it: its team and dates, no score."""
+    return draw(PAGE, "withdrawn", entry)
 
 
 def _server(request: gr.Request) -> str:
-    """The address of the board, as the reader's browser has it; the gate lets only known hosts through."""
-    asked = request.request
-    return "" if asked is None else f"{asked.url.scheme}://{asked.url.netloc}"
+    """Return the server's address as the reader's browser has it; the middleware admits only known hosts."""
+    inner = request.request
+    return "" if inner is None else f"{inner.url.scheme}://{inner.url.netloc}"
 
 
 def _page(
@@ -105,22 +105,22 @@ def _page(
     server: str,
 ) -> str:
     names = list(dict.fromkeys(score.version for score in scores))
-    wanted = version if version in names else (names[-1] if names else None)
+    version = version if version in names else (names[-1] if names else None)
     own = is_own(actor, submission)
     events = [(e.at, e.to_status, e.why if own else "") for e in services.store.events_of(submission.id)]
-    synthetic = any(one.synthetic for one in services.catalogue.versions(submission.benchmark))
+    synthetic = any(served.synthetic for served in services.catalogue.versions(submission.benchmark))
     human = None if synthetic else _human(submission.benchmark)
-    result = _shared(services, submission, scores, wanted)
+    result = _shared(services, submission, scores, version)
     places = services.galleries.places(submission.benchmark, entry_title(submission))
     shared: dict[str, Any] = {"is_own": own, "human": human, "result": result, "server": server, "places": places}
-    return entry_view(submission, scores, wanted, events, **shared)
+    return entry_view(submission, scores, version, events, **shared)
 
 
 def _shared(
     services: Services, submission: Submission, scores: Sequence[Score], version: str | None
 ) -> SharedResult | None:
-    """What of it may travel; None where visitors would not see it."""
-    score = next((one for one in scores if one.part == "public" and one.version == version), None)
+    """Return the result to share; None if visitors cannot see it."""
+    score = next((public for public in scores if public.part == "public" and public.version == version), None)
     if score is None or score.is_held or not may_see(submission, scores, None):
         return None
     return read_shared(services, submission, score)
@@ -142,17 +142,17 @@ def entry_view(
     server: str = "",
     places: Sequence[tuple[str, int, str, str]] = (),
 ) -> str:
-    """The whole page.
+    """Return the whole page.
 
     Parameters
     ----------
     scores : public and final ones of each benchmark version, the oldest version first
-    version : the one whose figures are shown
-    events : (moment, what it became, why); a public reader is given no reasons
-    is_own : whether the reader is of the team, or an admin
-    result : what may travel of it; None while visitors see nothing
-    server : address of the board, such as "https://board.example.org"
-    places : of released cases, see :meth:`reveal_bench.viewer.serving.Galleries.places`
+    version : version of the scores shown
+    events : (time, state, reason); visitors get no reasons
+    is_own : whether the reader belongs to the team or is an admin
+    result : the result to share; None if visitors cannot see it
+    server : address of the server, such as "https://board.example.org"
+    places : maps of released cases, see :meth:`reveal_bench.viewer.serving.Galleries.places`
     """
     parts = [entry_opening(submission, version, result), _state(submission, is_own=is_own)]
     public = [score for score in scores if score.part == "public"]
@@ -163,12 +163,12 @@ def entry_view(
         parts += [part("Where it answers", note=PLACES_NOTE), draw(PAGE, "places", places, submission.benchmark)]
     for final in (s for s in scores if s.part == "final" and s.version == version):
         released = ReleasedScore.from_json(final.released)
-        parts.append(part("Final figures", note="On patients that the public score never used; the round is over."))
+        parts.append(part("Final scores", note="On patients that the public score never used; the round is over."))
         parts.append(score_view(released, shown_metrics(released)))
         parts.append(draw(PAGE, "receipt", submission, final.version, is_final=True))
     if result is not None:
         parts += [part("Share and cite"), draw(PAGE, "share", result, server, badge(result).data_address)]
-    parts += [part("What it is"), _about(submission.metadata, submission)]
+    parts += [part("About the model"), _about(submission.metadata, submission)]
     steps = [(STATES.get(status, status), at, why) for at, status, why in events]
     parts.append(draw(PAGE, "history", steps))
     return "".join(parts)
@@ -181,7 +181,7 @@ def _state(submission: Submission, *, is_own: bool) -> str:
     if submission.withdrawn_at is not None or submission.status == "withdrawn":
         return message("info", "Its team has withdrawn this entry.")
     if submission.status != "scored":
-        return message("info", f"This submission is {submission.status}.", "Its figures appear here once it is scored.")
+        return message("info", f"This submission is {submission.status}.", "Its scores appear here once it is scored.")
     if not submission.is_chosen:
         return message("info", "Its team shows another submission of this model on the board.")
     return ""
@@ -196,12 +196,12 @@ def _score_parts(
 ) -> list[str]:
     released = ReleasedScore.from_json(score.released)
     titles = shown_metrics(released)
-    parts = [part("Figures")]
+    parts = [part("Scores")]
     newest = scores[-1].version
     if score.version != newest:
         parts.append(draw(PAGE, "frozen", submission, score.version, newest))
     if score.is_held:
-        parts.append(draw(PAGE, "held", score.shown_of))
+        parts.append(draw("pieces.html", "held", score.shown_of))
     parts.append(score_view(released, titles, human=human))
     if titles:
         primary = next(iter(titles))
@@ -211,7 +211,7 @@ def _score_parts(
             parts.append(draw(PAGE, "downloads", result))
     parts.append(draw(PAGE, "receipt", submission, score.version, is_final=False))
     if len(scores) > 1:
-        parts += [part("Versions", note="A refresh scores every entry again; each version keeps its own figures.")]
+        parts += [part("Versions", note="A refresh scores every entry again; each version keeps its own scores.")]
         parts.append(_versions(submission, score, scores))
     return parts
 

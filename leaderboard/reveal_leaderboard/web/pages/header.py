@@ -1,6 +1,6 @@
-"""The line at the top of every page: who is signed in, the way in or out, and to the pages that only some may open.
+"""The line at the top of every page: the user, sign-in or sign-out, and links to pages for some users only.
 
-It also brings the small script that all pages share (`site.js`: a skip link, and titles that follow the headings).
+It also loads the script that all pages share (`site.js`: a skip link, and titles that follow the headings).
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ SCRIPT = (files("reveal_leaderboard.web.pages") / "site.js").read_text(encoding=
 
 def build_header(services: Services, page: gr.Blocks) -> None:
     """Lay out the line inside the present Blocks."""
-    shown = gr.HTML(draw("pieces.html", "header_to_come"), elem_id="strip", js_on_load=SCRIPT)
+    line = gr.HTML(draw("pieces.html", "header_to_come"), elem_id="strip", js_on_load=SCRIPT)
 
     def show(request: gr.Request) -> str:
         actor = services.actor(request)
         return header_view(actor, reads=_reads(services, actor))
 
-    page.load(show, None, shown, **QUIET)
+    page.load(show, None, line, **QUIET)
 
 
 def _reads(services: Services, actor: Actor | None) -> bool:
-    """Whether there is a board whose answers `actor` may score."""
+    """Return True if `actor` may score the answers of a board."""
     return any(may_read(actor, services.settings.of(name).reading) for name in services.read_boards)
 
 
 def header_view(actor: Actor | None, *, reads: bool = False) -> str:
-    """The line for this actor, or for a visitor; `reads`: with the way to the page of readers."""
+    """Return the line for an actor or a visitor; `reads` adds the link to the readers' page."""
     return draw("pieces.html", "header", actor, reads)

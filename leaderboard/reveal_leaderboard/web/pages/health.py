@@ -1,9 +1,9 @@
-"""How the board does, for its maintainers: its queue, its workers and its disks, each with a verdict in words.
+"""Health of the leaderboard for its maintainers: queue, workers and disks, each with a verdict.
 
 Conventions
 -----------
-A part is "bad" when submissions are not scored or cannot be sent, "watch" when that is near or something wants looking
-at, and "good" otherwise. Sizes are bytes, times seconds. What is said names no path, no address and no person.
+A part is "bad" if submissions are not scored or cannot be sent, "watch" if that is near or something needs attention,
+and "good" otherwise. Sizes are in bytes, times in seconds. The texts contain no path, address or person.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 @dataclass(frozen=True)
 class HealthPart:
-    """One part of the board: its figure, and what it means."""
+    """A part of the leaderboard: its measured value, and an explanation."""
 
     name: str
     state: State
     value: str
-    told: str
+    explanation: str
 
 
 def read_health(services: Services) -> list[HealthPart]:
-    """Every part, as it is now; what waits for scoring comes first."""
+    """Return the current state of every part, the queue first."""
     with services.store.read() as connection:
         now = moment(connection)
         parts = [
@@ -58,7 +58,7 @@ def read_health(services: Services) -> list[HealthPart]:
 
 
 def health_view(parts: Sequence[HealthPart]) -> str:
-    """The parts as a list, after a sentence about them all."""
+    """Return a summary, then the parts as a list."""
     worst = {state: [part.name for part in parts if part.state == state] for state in ("bad", "watch")}
     return draw("admin.html", "health", parts, worst["bad"], worst["watch"])
 
@@ -70,29 +70,31 @@ def _queue(connection: sa.Connection, now: float) -> HealthPart:
     ended = sa.select(jobs.c.created_at, jobs.c.ended_at)
     ended = ended.where(scorings, jobs.c.status == "done", jobs.c.ended_at >= now - DAY)
     lasted = [max(0.0, end - start) for start, end in connection.execute(ended)]
-    told = f"{count_text(len(lasted), 'submission')} scored within a day"
-    told += f", half of them in {in_time(median(lasted))} from upload to score." if lasted else "."
+    text = f"{count_text(len(lasted), 'submission')} scored in the last day"
+    text += f", half of them within {in_time(median(lasted))} of upload." if lasted else "."
     waited = 0.0 if oldest is None else max(0.0, now - oldest)
     if n:
-        told = f"The first of them has waited {in_time(waited)}. {told}"
+        text = f"The first has waited {in_time(waited)}. {text}"
     state: State = "bad" if waited > WAITED_TOO_LONG else "watch" if waited > WAITED_LONG else "good"
-    return HealthPart("Queue", state, f"{n} waiting", told)
+    return HealthPart("Queue", state, f"{n} waiting", text)
 
 
 def _workers(alive: Sequence[WorkerRow], catalogue: Catalogue) -> HealthPart:
     value = f"{len(alive)} alive"
     if not alive:
-        return HealthPart("Workers", "bad", value, "Nothing is scored until a worker is started.")
+        return HealthPart("Workers", "bad", value, "Nothing is scored until you start a worker.")
     served = {tuple(pair) for worker in alive for pair in worker.serves}
     current = [catalogue.current(name) for name in catalogue.names]
-    left = [f"{one.name} {one.version}" for one in current if (one.name, one.version) not in served]
-    if left:
-        return HealthPart("Workers", "bad", value, f"No worker scores {', '.join(left)}: start one with its holdout.")
+    unserved = [f"{board.name} {board.version}" for board in current if (board.name, board.version) not in served]
+    if unserved:
+        return HealthPart(
+            "Workers", "bad", value, f"No worker scores {', '.join(unserved)}. Start one with its holdout."
+        )
     bare = [worker.name for worker in alive if "landlock" not in worker.confinement]
     if bare:
-        told = f"The files of submitters are opened without Landlock by {', '.join(bare)}."
-        return HealthPart("Workers", "watch", value, told)
-    return HealthPart("Workers", "good", value, "Every board is scored, and files of submitters are opened confined.")
+        text = f"These workers open uploads without Landlock: {', '.join(bare)}."
+        return HealthPart("Workers", "watch", value, text)
+    return HealthPart("Workers", "good", value, "Every board is scored, and uploads are opened in confined processes.")
 
 
 def _uploads(connection: sa.Connection, room: DiskSpace | None) -> HealthPart:
@@ -100,32 +102,32 @@ def _uploads(connection: sa.Connection, room: DiskSpace | None) -> HealthPart:
     files = once.group_by(submissions.c.sha256).subquery()
     query = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(files.c.size), 0)).select_from(files)
     n, total = connection.execute(query).one()
-    told = f"{count_text(n, 'uploaded file')}, {in_bytes(total)} in all."
+    text = f"{count_text(n, 'uploaded file')}, {in_bytes(total)} in total."
     if room is None:
-        return HealthPart("Uploads", "bad", "no folder", "Their folder is gone or cannot be read: nothing can be sent.")
+        return HealthPart("Uploads", "bad", "no folder", "Their folder is missing or unreadable: nothing can be sent.")
     value = f"{in_bytes(room.free)} free"
     if room.is_read_only or room.free < LEAST_ROOM:
-        why = "may only be read" if room.is_read_only else "is full"
-        return HealthPart("Uploads", "bad", value, f"The disk that receives uploads {why}: nothing can be sent. {told}")
+        reason = "is read-only" if room.is_read_only else "is full"
+        return HealthPart("Uploads", "bad", value, f"The disk of uploads {reason}: nothing can be sent. {text}")
     is_little = room.free < LITTLE_ROOM or room.free < SMALL_SHARE * room.total
-    return HealthPart("Uploads", "watch" if is_little else "good", value, f"Of {in_bytes(room.total)}. {told}")
+    return HealthPart("Uploads", "watch" if is_little else "good", value, f"Of {in_bytes(room.total)}. {text}")
 
 
 def _database(connection: sa.Connection) -> HealthPart:
-    return HealthPart("Database", "good", in_bytes(size_of(connection)), f"{connection.dialect.name}, answers.")
+    return HealthPart("Database", "good", in_bytes(size_of(connection)), f"{connection.dialect.name}, reachable.")
 
 
 def _incidents(connection: sa.Connection, now: float) -> HealthPart:
     query = sa.select(sa.func.count()).where(jobs.c.incident.is_not(None), jobs.c.ended_at >= now - DAY)
     n = connection.execute(query).scalar_one()
-    told = "Each is listed below with its number, as in the worker’s log." if n else "None within a day."
-    return HealthPart("Incidents", "watch" if n else "good", str(n), told)
+    text = "They are listed below with their numbers, as in the worker’s log." if n else "None in the last day."
+    return HealthPart("Incidents", "watch" if n else "good", str(n), text)
 
 
 def _flags(connection: sa.Connection) -> HealthPart:
     n = connection.execute(sa.select(sa.func.count()).where(flags.c.cleared_at.is_(None))).scalar_one()
-    told = "Look at them under Submissions." if n else "Nothing is flagged."
-    return HealthPart("Flags", "watch" if n else "good", f"{n} open", told)
+    text = "Check them under Submissions." if n else "Nothing is flagged."
+    return HealthPart("Flags", "watch" if n else "good", f"{n} open", text)
 
 
 def _webhooks(connection: sa.Connection, now: float) -> HealthPart:
@@ -135,14 +137,16 @@ def _webhooks(connection: sa.Connection, now: float) -> HealthPart:
     failed = sa.select(sa.func.count()).where(table.status == "failed", table.ended_at >= now - DAY)
     n_failed = connection.execute(failed).scalar_one()
     n_waiting = connection.execute(sa.select(sa.func.count()).where(table.status == "waiting")).scalar_one()
-    told = f"{n_failed} failed within a day, {n_tried} are tried again: see reveal-leaderboard webhooks."
+    text = f"{n_failed} failed in the last day, {n_tried} are being retried: see reveal-leaderboard webhooks."
     if not n_failed and not n_tried:
-        return HealthPart("Webhooks", "good", f"{n_waiting} waiting", "Every message was delivered at once.")
-    return HealthPart("Webhooks", "watch", f"{n_waiting} waiting", told)
+        return HealthPart(
+            "Webhooks", "good", f"{n_waiting} waiting", "Every message was delivered at the first attempt."
+        )
+    return HealthPart("Webhooks", "watch", f"{n_waiting} waiting", text)
 
 
 def in_time(seconds: float) -> str:
-    """Such as "8 s", "12 min", "3.5 h" and "2 days"."""
+    """Return a duration such as "8 s", "12 min", "3.5 h" or "2 days"."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     if seconds < 120 * 60:
@@ -151,7 +155,7 @@ def in_time(seconds: float) -> str:
 
 
 def in_bytes(n: float) -> str:
-    """Such as "12 MB", in powers of 1000."""
+    """Return a size such as "12 MB", in powers of 1000."""
     for unit in UNITS[:-1]:
         if n < 1000:
             return f"{n:.0f} {unit}"

@@ -1,8 +1,7 @@
-"""What is somebody's own: submissions, the ledger, API tokens and teams.
+"""The page My submissions: a person's submissions, ledger, API tokens and teams.
 
-Every handler asks anew who is there; what the browser sends (a team's id, a submission's id) only names a thing, and
-whether it is the actor's is looked up each time. The secret of a token is the answer of the event that made it and
-stands nowhere else: not in a state, not in the list.
+Ids from the browser (of a team or a submission) only name a thing; each handler checks that it belongs to the actor.
+The secret of a token is only in the answer to the event that created it, never in a state or the list.
 """
 
 from __future__ import annotations
@@ -39,43 +38,43 @@ from reveal_leaderboard.web.pages.header import build_header
 from reveal_leaderboard.web.pages.submission_view import duration, ledger_view
 from reveal_leaderboard.web.services import Services
 
-NOTE = "A token lets a program act for you and one team, within its scopes, until it expires."
+NOTE = "A token lets a program act for you and one of your teams, within its scopes, until it expires."
 
 
 def build_tokens(services: Services, page: gr.Blocks, team: gr.Dropdown) -> None:
-    """Lay out this part; `team` is the page's choice of organization."""
+    """Lay out the part for tokens; `team` is the page's choice of team."""
     handlers = TokenHandlers(services)
     gr.HTML(part("API tokens", note=NOTE))
     answer = gr.HTML("", elem_id="token-answer")
     listed = gr.HTML("", elem_id="tokens", js_on_load=ACTIONS)
-    with gr.Accordion("Issue a token", open=False):
+    with gr.Accordion("Create a token", open=False):
         with gr.Row():
-            name = gr.Textbox(label="What it is for", placeholder="cluster nightly run", max_length=64, min_width=180)
+            name = gr.Textbox(label="Purpose", placeholder="cluster nightly run", max_length=64, min_width=180)
             days = gr.Number(TOKEN_DAYS, label="Days", precision=0, minimum=1, maximum=MAX_TOKEN_DAYS, min_width=90)
-            scopes = gr.CheckboxGroup(list(SCOPES), value=["read", "submit"], label="May", min_width=180)
-        issue = gr.Button("Issue the token")
+            scopes = gr.CheckboxGroup(list(SCOPES), value=["read", "submit"], label="Scopes", min_width=180)
+        issue = gr.Button("Create token")
     page.load(handlers.show, None, listed, **QUIET)
     issue.click(handlers.issue, [team, name, days, scopes], [answer, listed], **QUIET)
     listed.click(handlers.revoke, None, [answer, listed], **QUIET)
 
 
 class TokenHandlers(Handlers):
-    """What happens on the events of this part."""
+    """Handlers of the events of the part for tokens."""
 
     def show(self, request: gr.Request) -> str:
-        """The tokens of who is there."""
+        """Return the user's tokens."""
         return self._listed(self.services.actor(request))
 
     def issue(
         self, request: gr.Request, team_id: str | None, name: str | None, days: float | None, scopes: list[str]
     ) -> tuple[str, str]:
-        """A new token, its secret shown this once. Only somebody signed in may make one: a token makes no token."""
+        """Create a token and show its secret, this once. It requires a session: a token cannot create tokens."""
         actor = self.services.actor(request)
         if actor is None or actor.via == "token":
             return message("bad", "No token was created.", "You are not signed in."), self._listed(actor)
         membership = _membership(actor, team_id)
         if membership is None:
-            return message("bad", "No token was created.", "Choose a team of yours above."), self._listed(actor)
+            return message("bad", "No token was created.", "Choose one of your teams above."), self._listed(actor)
         try:
             token, secret = self.services.accounts.issue_token(
                 actor.user,
@@ -89,14 +88,14 @@ class TokenHandlers(Handlers):
         return draw(PAGE, "secret", token, secret), self._listed(actor)
 
     def revoke(self, request: gr.Request, event: gr.EventData) -> tuple[str, str]:
-        """End a token; whose it is, is checked where it is written."""
+        """Revoke a token; its owner is checked where it is written."""
         actor = self.services.actor(request)
         click = Click.of(event)
         if actor is None or click.act != "revoke":
             return "", self._listed(actor)
         done = self.services.accounts.revoke_token(click.subject, who=actor.name)
-        told = message("good", "The token is revoked.") if done else message("info", "There is no such valid token.")
-        return told, self._listed(actor)
+        answer = message("good", "Token revoked.") if done else message("info", "The token was not valid any longer.")
+        return answer, self._listed(actor)
 
     def _listed(self, actor: Actor | None) -> str:
         if actor is None:
@@ -111,7 +110,7 @@ class TokenHandlers(Handlers):
 POLL_SECONDS = 5.0
 REFUSALS = (NotAllowedError, NotPermittedError, TeamNameError, ValueError)
 SIGN_IN = sign_in("/mine")
-NO_TEAM = message("info", "You belong to no team yet.", "Create one below, or ask an owner to invite you.")
+NO_TEAM = message("info", "You are not in a team yet.", "Create one below, or ask a team's owner to invite you.")
 
 
 def build(services: Services, page: gr.Blocks) -> None:
@@ -122,51 +121,53 @@ def build(services: Services, page: gr.Blocks) -> None:
     account = gr.HTML("", elem_id="account", js_on_load=ACTIONS)
     with gr.Row():
         team = gr.Dropdown([], label="Team", min_width=200)
-        benchmark = gr.Dropdown(services.names, value=services.names[0], label="Benchmark of the ledger", min_width=200)
+        benchmark = gr.Dropdown(services.names, value=services.names[0], label="Benchmark", min_width=200)
     answer = gr.HTML("", elem_id="answer", js_on_load=ACTIONS)
     gr.HTML(part("Submissions"))
     listed = gr.HTML("", elem_id="submissions", js_on_load=ACTIONS)
-    gr.HTML(part("Ledger", note="Scored submissions: each line says what was reserved, charged or refunded, and why."))
+    gr.HTML(part("Ledger", note="Scored submissions reserved, charged and refunded, with reasons."))
     ledger = gr.HTML("", elem_id="ledger")
     gr.HTML(part("Team"))
     members = gr.HTML("", elem_id="members", js_on_load=ACTIONS)
     with gr.Accordion("Invite a member", open=False):
         with gr.Row():
-            user_id = gr.Textbox(label="Their id", info="shown on their own page", max_length=64, min_width=200)
+            user_id = gr.Textbox(
+                label="User id", info="shown on their page “My submissions”", max_length=64, min_width=200
+            )
             role = gr.Dropdown(list(ROLES), value="member", label="Role", min_width=120)
         invite = gr.Button("Invite or change the role")
-    with gr.Accordion("Make a team", open=False):
-        name = gr.Textbox(label="Name", info="as it stands on the board", max_length=64)
-        make = gr.Button("Make the team")
+    with gr.Accordion("Create a team", open=False):
+        name = gr.Textbox(label="Name", info="as shown on the board", max_length=64)
+        make = gr.Button("Create team")
     build_tokens(services, page, team)
-    shown = [account, team, listed, ledger, members]
+    outputs = [account, team, listed, ledger, members]
     answer.change(None, js=SHOW_ANSWER, **PRIVATE)
     timer = gr.Timer(POLL_SECONDS)
-    page.load(handlers.open, None, shown, **QUIET)
+    page.load(handlers.open, None, outputs, **QUIET)
     gr.on([team.input, benchmark.input], handlers.show, [team, benchmark], [listed, ledger, members], **QUIET)
     timer.tick(handlers.refresh, [team, benchmark], [listed, ledger], **QUIET)
     with_answer = [answer, listed, ledger, members]
     for element in (listed, answer):
         element.click(handlers.act, [team, benchmark], with_answer, **PRIVATE)
     members.click(handlers.act, [team, benchmark], with_answer, **PRIVATE)
-    account.click(handlers.answer, [team, benchmark], [answer, *shown], **PRIVATE)
+    account.click(handlers.answer, [team, benchmark], [answer, *outputs], **PRIVATE)
     invite.click(handlers.invite, [team, benchmark, user_id, role], with_answer, **PRIVATE)
-    make.click(handlers.make_team, [name, benchmark], [answer, *shown], **PRIVATE)
+    make.click(handlers.make_team, [name, benchmark], [answer, *outputs], **PRIVATE)
 
 
 class MineHandlers(Handlers):
-    """What happens on the page's events."""
+    """Handlers of the page's events."""
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:
-        """Who is there, and the first of its teams."""
+        """Return the user's account and first team."""
         return self._page(self.services.actor(request), None, self.services.names[0])
 
     def show(self, request: gr.Request, team_id: str | None, benchmark: str) -> tuple[str, str, str]:
-        """Another team or another benchmark's ledger."""
+        """Return another team, or the ledger of another benchmark."""
         return self._lists(self.services.actor(request), team_id, benchmark)
 
     def refresh(self, request: gr.Request, team_id: str | None, benchmark: str) -> tuple[Any, Any]:
-        """What may have changed since: the submissions and the ledger."""
+        """Return the parts that change by themselves: submissions and ledger."""
         actor = self.services.actor(request)
         if actor is None:
             return gr.skip(), gr.skip()
@@ -175,7 +176,7 @@ class MineHandlers(Handlers):
     def act(
         self, request: gr.Request, event: gr.EventData, team_id: str | None, benchmark: str
     ) -> tuple[str, str, str, str]:
-        """A click on one of the page's own buttons."""
+        """Answer a click on one of the page's own buttons."""
         click = Click.of(event)
         actor = self.services.actor(request)
         actions: dict[str, Callable[[Actor, str], str]] = {
@@ -185,11 +186,13 @@ class MineHandlers(Handlers):
             "remove": lambda who, user_id: self._remove(who, team_id, user_id),
             "uninvite": lambda who, invitation_id: self._uninvite(who, team_id, invitation_id),
         }
-        told = self._attempt(actor, lambda who: actions[click.act](who, click.subject) if click.act in actions else "")
-        return told, *self._lists(self.services.actor(request), team_id, benchmark)
+        answer = self._attempt(
+            actor, lambda who: actions[click.act](who, click.subject) if click.act in actions else ""
+        )
+        return answer, *self._lists(self.services.actor(request), team_id, benchmark)
 
     def answer(self, request: gr.Request, event: gr.EventData, team_id: str | None, benchmark: str) -> tuple[Any, ...]:
-        """A click on what an invitation offers: the actor's own is accepted or declined."""
+        """Accept or decline an invitation to the actor."""
         click = Click.of(event)
 
         def do(actor: Actor) -> str:
@@ -197,45 +200,45 @@ class MineHandlers(Handlers):
                 return ""
             with self.services.store.write() as connection:
                 team = getattr(invitations, click.act)(connection, click.subject, actor.user)
-            done = "You belong to" if click.act == "accept" else "You declined to join"
+            done = "You have joined" if click.act == "accept" else "You declined to join"
             return message("good", f"{done} {team.name}.")
 
-        told = self._attempt(self.services.actor(request), do)
-        return told, *self._page(self.services.actor(request), team_id, benchmark)
+        answer = self._attempt(self.services.actor(request), do)
+        return answer, *self._page(self.services.actor(request), team_id, benchmark)
 
     def invite(
         self, request: gr.Request, team_id: str | None, benchmark: str, user_id: str | None, role: str
     ) -> tuple[str, str, str, str]:
-        """Invite a person to the team, or change a member's role; the right to do so is checked where it is written."""
+        """Invite a person to the team, or change a member's role; the right is checked where it is written."""
 
         def do(actor: Actor) -> str:
             membership = _membership(actor, team_id)
             user = self.services.accounts.user((user_id or "").strip())
             if membership is None or user is None:
-                return message("bad", "Not invited.", "No person has this id: it stands on their own page.")
+                return message("bad", "Not invited.", "No user has this id. It is on their page “My submissions”.")
             team = membership.team
             if any(member.id == user.id for member, _ in self.services.accounts.members(team)):
                 self.services.accounts.add_member(team, user, role, who=actor.name)
-                return message("good", f"{user.name} is {role} of {team.name}.")
+                return message("good", f"{user.name} is now {role} of {team.name}.")
             with self.services.store.write() as connection:
                 invitations.invite(connection, team, user, role, who=actor.name)
-            accepts = f"It stands on their page “My submissions” for {INVITATION_DAYS} days, to accept or decline."
+            accepts = f"They can accept or decline it on their page “My submissions” for {INVITATION_DAYS} days."
             return message("good", f"{user.name} is invited to {team.name} as {role}.", accepts)
 
-        told = self._attempt(self.services.actor(request), do)
-        return told, *self._lists(self.services.actor(request), team_id, benchmark)
+        answer = self._attempt(self.services.actor(request), do)
+        return answer, *self._lists(self.services.actor(request), team_id, benchmark)
 
     def make_team(self, request: gr.Request, name: str | None, benchmark: str) -> tuple[Any, ...]:
-        """Make a team whose owner the actor is."""
+        """Create a team with the actor as owner."""
 
         def do(actor: Actor) -> str:
             is_asked = self.services.settings.accounts.new_teams == "asked"
             team = self.services.accounts.create_team(name or "", owner=actor.user, who=actor.name, is_asked=is_asked)
             waits = "" if team.waiting_since is None else "It may submit once the maintainers have approved it."
-            return message("good", f"The team {team.name} was created; you are its owner.", waits)
+            return message("good", f"Team {team.name} created. You are its owner.", waits)
 
-        told = self._attempt(self.services.actor(request), do)
-        return told, *self._page(self.services.actor(request), None, benchmark)
+        answer = self._attempt(self.services.actor(request), do)
+        return answer, *self._page(self.services.actor(request), None, benchmark)
 
     # What the handlers do -------------------------------------------------------------------------------------------
 
@@ -244,7 +247,7 @@ class MineHandlers(Handlers):
         return SIGN_IN if actor is None else attempt(lambda: do(actor), REFUSALS)
 
     def _own(self, actor: Actor, submission_id: str) -> Submission:
-        """A submission of a team for which the actor may submit."""
+        """Return a submission of a team for which the actor may submit."""
         submission = self.services.store.get(submission_id)
         if submission is None or actor.team(submission.team_id) is None:
             raise NotPermittedError("this submission is not yours")
@@ -255,11 +258,11 @@ class MineHandlers(Handlers):
 
     def _withdraw(self, actor: Actor, submission_id: str) -> str:
         submission = self.services.store.withdraw(self._own(actor, submission_id).id, who=actor.name)
-        return message("good", f"{submission.model_name} is withdrawn.")
+        return message("good", f"{submission.model_name} was withdrawn.")
 
     def _choose(self, actor: Actor, submission_id: str) -> str:
         submission = self.services.store.choose(self._own(actor, submission_id).id, who=actor.name)
-        return message("good", f"This submission of {submission.model_name} is the one shown now.")
+        return message("good", f"The board now shows this submission of {submission.model_name}.")
 
     def _remove(self, actor: Actor, team_id: str | None, user_id: str) -> str:
         team, user = _membership(actor, team_id), self.services.accounts.user(user_id)
@@ -274,45 +277,45 @@ class MineHandlers(Handlers):
             raise NotPermittedError("you are not a member of this team")
         with self.services.store.write() as connection:
             invitations.withdraw(connection, membership.team, invitation_id, who=actor.name)
-        return message("good", "The invitation is withdrawn.")
+        return message("good", "Invitation withdrawn.")
 
     # What is shown --------------------------------------------------------------------------------------------------
 
     def _page(self, actor: Actor | None, team_id: str | None, benchmark: str) -> tuple[Any, ...]:
         memberships = () if actor is None else actor.memberships
         choices = [(m.team.name, m.team.id) for m in memberships]
-        chosen = team_id or (choices[0][1] if choices else None)
+        selected = team_id or (choices[0][1] if choices else None)
         account = SIGN_IN
         if actor is not None:
             closed = self.services.accounts.closed_teams_of(actor.user)
             with self.services.store.read() as connection:
                 invited = invitations.of_user(connection, actor.user)
             account = draw(PAGE, "invited", invited) + account_view(actor, closed, is_local=actor.via == "local")
-        return account, gr.update(choices=choices, value=chosen), *self._lists(actor, chosen, benchmark)
+        return account, gr.update(choices=choices, value=selected), *self._lists(actor, selected, benchmark)
 
     def _lists(self, actor: Actor | None, team_id: str | None, benchmark: str) -> tuple[str, str, str]:
-        """Submissions, ledger and members of one team of the actor's."""
+        """Return the submissions, ledger and members of one of the actor's teams."""
         if actor is None:
-            return note("They appear here once you are signed in."), "", ""
+            return note("Sign in to see your submissions."), "", ""
         membership = _membership(actor, team_id)
         if membership is None:
             return NO_TEAM, "", ""
         members = self.services.accounts.members(membership.team)
         with self.services.store.read() as connection:
             invited = invitations.of_team(connection, membership.team)
-        shown = draw(PAGE, "team", membership, members, invited, actor.user)
-        return self._submissions(actor, membership), self._ledger(membership, benchmark), shown
+        team = draw(PAGE, "team", membership, members, invited, actor.user)
+        return self._submissions(actor, membership), self._ledger(membership, benchmark), team
 
     def _submissions(self, actor: Actor, membership: Membership) -> str:
         store, queue = self.services.store, self.services.queue
         if membership.team.waiting_since is not None:
             return draw(PAGE, "waiting", membership.team)
         submissions = store.of_team(membership.team.id)
-        waiting = {one.id: queue.position(one.id) for one in submissions if one.status in ("queued", "scoring")}
-        ended = [one for one in submissions if one.status in ("refused", "failed")]
-        reasons = {one.id: events[-1].why for one in ended if (events := store.events_of(one.id))}
-        scored = [one.id for one in submissions if one.status == "scored"]
-        held = {one for one in scored if (score := store.score_of(one)) is not None and score.is_held}
+        waiting = {row.id: queue.position(row.id) for row in submissions if row.status in ("queued", "scoring")}
+        ended = [row for row in submissions if row.status in ("refused", "failed")]
+        reasons = {row.id: events[-1].why for row in ended if (events := store.events_of(row.id))}
+        scored = [row.id for row in submissions if row.status == "scored"]
+        held = {key for key in scored if (score := store.score_of(key)) is not None and score.is_held}
         return submissions_view(
             submissions,
             waiting=waiting,
@@ -342,23 +345,21 @@ PAGE = "mine.html"
 
 
 def account_view(actor: Actor, closed: Sequence[tuple[Team, str]] = (), *, is_local: bool) -> str:
-    """Who is signed in, with the id by which a team's owner invites the person.
+    """Return the user's name, id (for invitations to teams) and teams.
 
     Parameters
     ----------
-    closed : teams of the person that the maintainers closed or did not approve, and why
+    closed : the user's teams that the maintainers closed or did not approve, with reasons
     """
     roles = ", ".join(_role(membership) for membership in actor.memberships) or "none yet"
     if is_local:
-        return message(
-            "info", f"Local mode: {actor.user.name}.", "Whoever reaches this machine’s address is admin here."
-        )
-    told = "".join(message("bad", _closed(team), f"Their reason: {why}" if why else "") for team, why in closed)
-    return told + draw(PAGE, "account", actor.user.name, actor.user.id, roles)
+        return message("info", f"Local mode: {actor.user.name}.", "Anyone who can reach this address is an admin here.")
+    notices = "".join(message("bad", _closed(team), f"Reason: {why}" if why else "") for team, why in closed)
+    return notices + draw(PAGE, "account", actor.user.name, actor.user.id, roles)
 
 
 def _role(membership: Membership) -> str:
-    waits = ", waits for approval" if membership.team.waiting_since is not None else ""
+    waits = ", awaiting approval" if membership.team.waiting_since is not None else ""
     return f"{membership.team.name} ({membership.role}{waits})"
 
 
@@ -375,57 +376,59 @@ def submissions_view(
     held: Collection[str] = (),
     may_change: bool,
 ) -> str:
-    """The submissions of a team, newest first, with what can be done to each.
+    """Return the submissions of a team with their actions, newest first.
 
     Parameters
     ----------
-    waiting : id -> place in the queue, of those that wait
-    reasons : id -> why it ended without a score
-    held : ids of those that show the figures of an earlier one
-    may_change : whether the reader is an owner or a member
+    waiting : id -> queue position, for queued submissions
+    reasons : id -> reason why it ended without a score
+    held : ids of submissions that show the scores of an earlier one
+    may_change : whether the viewer is an owner or a member
     """
     if not submissions:
         return draw(PAGE, "none_sent")
     rows = []
-    for one in sorted(submissions, key=lambda submission: submission.created_at, reverse=True):
-        is_held = one.id in held
-        is_there = may_change and one.withdrawn_at is None and one.hidden_at is None
-        may_choose = is_there and one.status == "scored" and not one.is_chosen and not is_held
-        may_withdraw = is_there and one.status in (*WAITING, "scored")
-        state, told = _status(one, waiting.get(one.id), reasons.get(one.id, ""), is_held=is_held)
-        rows.append((one, state, told, may_choose, may_withdraw))
+    for row in sorted(submissions, key=lambda submission: submission.created_at, reverse=True):
+        is_held = row.id in held
+        is_active = may_change and row.withdrawn_at is None and row.hidden_at is None
+        may_choose = is_active and row.status == "scored" and not row.is_chosen and not is_held
+        may_withdraw = is_active and row.status in (*WAITING, "scored")
+        state, note = _status(row, waiting.get(row.id), reasons.get(row.id, ""), is_held=is_held)
+        rows.append((row, state, note, may_choose, may_withdraw))
     return draw(PAGE, "submissions", rows)
 
 
-def _status(one: Submission, waiting: QueuePosition | None, why: str, *, is_held: bool) -> tuple[str, str]:
-    """The word for the state of a submission, and what is known besides."""
-    if one.hidden_at is not None:
-        return "hidden", f"by the maintainers: {one.hidden_why or ''}"
-    if one.withdrawn_at is not None or one.status == "withdrawn":
-        return "withdrawn", "after scoring: charged" if one.status == "scored" else "in time: not charged"
+def _status(submission: Submission, waiting: QueuePosition | None, why: str, *, is_held: bool) -> tuple[str, str]:
+    """Return the name of a submission's state, and a note."""
+    if submission.hidden_at is not None:
+        return "hidden", f"by the maintainers: {submission.hidden_why or ''}"
+    if submission.withdrawn_at is not None or submission.status == "withdrawn":
+        return "withdrawn", "after scoring: charged" if submission.status == "scored" else "before scoring: not charged"
     note = ""
     if waiting is not None and waiting.position is not None:
         note = f"position {waiting.position}"
         note += f", {duration(waiting.expected_seconds)}" if waiting.expected_seconds is not None else ""
-    elif one.status == "reading":
-        note = "its answers wait for readers"
-    elif one.status in ("refused", "failed"):
-        note = why + (f" Incident {one.incident}." if one.incident else "")
-    elif one.status == "scored":
-        note = "shown on the board" if one.is_chosen else "another one of this model is shown"
-        note = "not better than an earlier one, whose figures it shows" if is_held else note
-    return one.status, note
+    elif submission.status == "reading":
+        note = "its answers are waiting for readers"
+    elif submission.status in ("refused", "failed"):
+        note = why + (f" Incident {submission.incident}." if submission.incident else "")
+    elif submission.status == "scored":
+        note = "shown on the board" if submission.is_chosen else "the board shows another one of this model"
+        note = "scored, but its scores are not shown: they do not beat the team’s earlier best" if is_held else note
+    return submission.status, note
 
 
 def tokens_view(tokens: Sequence[Token], now: float, reasons: Mapping[str, str] | None = None) -> str:
-    """API tokens, those that are over last; no secret is among what is known of them.
+    """Return the API tokens without secrets, expired and revoked ones last.
 
     Parameters
     ----------
-    reasons : id -> why it was revoked, where somebody gave a reason
+    reasons : id -> reason of a revocation, if there is one
     """
     if not tokens:
-        return message("info", "You have no token.", "One lets a program submit for you, such as reveal-bench submit.")
+        return message(
+            "info", "You have no tokens.", "Create one to let a program, such as reveal-bench submit, act for you."
+        )
     rows = [(token, _state(token, now), (reasons or {}).get(token.id, "")) for token in tokens]
     return draw(PAGE, "tokens", sorted(rows, key=lambda row: (row[1] != "valid", -row[0].created_at)))
 

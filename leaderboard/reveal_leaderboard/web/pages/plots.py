@@ -3,14 +3,14 @@
 Conventions
 -----------
 Scales run from 0 to 100 %, that of kappa from -100. A submission is a filled dot, a reference row a hollow diamond, a
-human reader a hollow square: shape says it, colour repeats it. Names and figures stand beside the marks as real text,
-so a plot is read out as its list of rows; only the marks themselves are hidden from those who hear the page.
+human reader a hollow square: the shape carries the meaning, the colour repeats it. Names and scores next to the symbols
+are real text, so screen readers read a plot as a list of rows; only the symbols are hidden from them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 from reveal_leaderboard.web.pages.drawing import draw, percent
@@ -24,10 +24,10 @@ class PlotRow:
 
     Attributes
     ----------
-    name, note : what the row is called, and a second line in small print
+    name, note : name, and a second line in small print
     value, interval : fractions; the interval may be missing
     kind : "submission", "reference" or "human"
-    key : what all marks of one row share, so that pointing at one of them lights up all
+    key : shared by all rows of an entry, so that pointing at one of them highlights all
     """
 
     name: str
@@ -44,7 +44,7 @@ class PlotRow:
 
     @property
     def spoken(self) -> str:
-        """Value and interval in words."""
+        """Value and interval as text."""
         if self.interval is None or not self.has_interval:
             return f"{percent(self.value)} %"
         low, high = self.interval
@@ -52,13 +52,13 @@ class PlotRow:
 
 
 def forest(marks: Sequence[PlotRow], *, metric: str, title: str, note: str = "") -> str:
-    """A row per mark: its name, value and interval on the scale of `metric`, its figures."""
+    """Return one row per value: its name, its value and interval drawn on the scale of `metric`, and the numbers."""
     return draw(PAGE, "forest", marks, title, note, metric) if marks else ""
 
 
 @dataclass(frozen=True)
 class HeatRow:
-    """A row of a heat map: what it is called, and its marks by finding; `key` is that of its marks elsewhere."""
+    """A row of a heat map: its name, and its values by finding; `key` as for :class:`PlotRow`."""
 
     name: str
     note: str
@@ -68,21 +68,21 @@ class HeatRow:
 
 
 def heat_map(rows: Sequence[HeatRow], findings: Sequence[str], *, title: str, note: str = "") -> str:
-    """A row per system, a column per finding that any row has; the figure stands in its cell, the shade repeats it."""
-    shown = [finding for finding in findings if any(finding in row.cells for row in rows)]
-    return draw(PAGE, "heat_map", rows, shown, title, note) if shown else ""
+    """Return one row per system and one column per finding with a value; cells contain the score and a shade."""
+    columns = [finding for finding in findings if any(finding in row.cells for row in rows)]
+    return draw(PAGE, "heat_map", rows, columns, title, note) if columns else ""
 
 
 @dataclass(frozen=True)
 class Day:
-    """A figure that became known on a day.
+    """A score by the day on which it became known.
 
     Attributes
     ----------
     day : ISO date
-    name : the system whose figure it is
+    name : the system
     value : fraction
-    is_record : whether no figure before it was as good
+    is_record : whether it is better than all earlier scores
     """
 
     day: str
@@ -92,16 +92,16 @@ class Day:
 
 
 def best_over_time(days: Sequence[Day], *, better: str, title: str) -> str:
-    """Every figure at its day and the best one so far as a line of steps; nothing before there are two days."""
-    points = sorted(days, key=lambda one: one.day)
-    if len({one.day for one in points}) < 2:
+    """Return every score at its day, and the best one so far as a stepped line; empty for fewer than two days."""
+    points = sorted(days, key=lambda point: point.day)
+    if len({point.day for point in points}) < 2:
         return ""
     first, last = (date.fromisoformat(points[k].day) for k in (0, -1))
     best: float | None = None
     marks = []
-    for one in points:
-        is_record = best is None or (one.value > best if better == "higher" else one.value < best)
-        best = one.value if is_record else best
-        share = (date.fromisoformat(one.day) - first) / (last - first)
-        marks.append((Day(one.day, one.name, one.value, is_record), share, best))
+    for point in points:
+        is_record = best is None or (point.value > best if better == "higher" else point.value < best)
+        best = point.value if is_record else best
+        share = (date.fromisoformat(point.day) - first) / (last - first)
+        marks.append((replace(point, is_record=is_record), share, best))
     return draw(PAGE, "best_over_time", marks, title)

@@ -1,8 +1,7 @@
-"""Where readers score answers to tasks: one at a time, blinded, with the words of the rubric.
+"""The page where readers score answers to tasks: one at a time, blinded, with the texts of the rubric.
 
-A reader is shown the task, the answer as plain text and its boxes as figures; pictures are not on this server, so their
-ids are told. Nothing says whose answer it is. Every handler asks anew who is there; what the browser sends back is the
-scores alone, and the answer that they are of is kept on the server.
+A reader sees the task, the answer as plain text and its boxes as numbers; this server has no images, so the page shows
+their ids. Nothing reveals the author of an answer. The browser sends only scores; the server knows their answer.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ from reveal_leaderboard.web.services import Services
 
 SIGN_IN = sign_in("/read")
 NOT_A_READER = message(
-    "info", "This page is for readers.", "The maintainers name the readers of a board; you are not one of them."
+    "info", "This page is for readers.", "The maintainers appoint the readers of a board; you are not one of them."
 )
-NOTHING_LEFT = message("good", "Nothing is left for you to read.", "Later answers will appear here.")
-NO_BOARD = message("info", "No board here is scored by readers.")
-FAULT = message("bad", "Not saved.", OUR_ERROR)
-# After an answer was saved the next one is read from its start: the heading of the task gets the focus.
+NOTHING_LEFT = message("good", "You have scored all answers.", "New answers will appear here.")
+NO_BOARD = message("info", "No board on this server is scored by readers.")
+NOT_SAVED = message("bad", "Not saved.", OUR_ERROR)
+# After a save the heading of the next task gets the focus, so that it is read from its start.
 TO_THE_TASK = "() => setTimeout(() => document.getElementById('task')?.focus(), 150)"
 
 log = logging.getLogger(__name__)
@@ -47,33 +46,33 @@ def build(services: Services, page: gr.Blocks) -> None:
     gr.HTML(opening("/read"))
     names = services.read_boards
     benchmark = gr.Dropdown(names, value=names[0] if names else None, label="Benchmark", visible=len(names) > 1)
-    told = gr.HTML("", elem_id="answer")
-    shown = gr.HTML("", elem_id="reading")
-    chosen = gr.State("")
+    notice = gr.HTML("", elem_id="answer")
+    task = gr.HTML("", elem_id="reading")
+    answer_id = gr.State("")
     with gr.Column(visible=False, elem_id="rubric") as form:
         radios = [_radio(question) for question in QUESTIONS]
         with gr.Row():
-            save = gr.Button("Save and go on", variant="primary", elem_id="save")
+            save = gr.Button("Save and continue", variant="primary", elem_id="save")
             back = gr.Button("Change my last scores", elem_id="back")
-    outputs = [told, shown, form, chosen, *radios]
+    outputs = [notice, task, form, answer_id, *radios]
     page.load(handlers.open, benchmark, outputs, **PRIVATE)
     benchmark.input(handlers.open, benchmark, outputs, **PRIVATE)
-    save.click(handlers.save, [benchmark, chosen, *radios], outputs, **PRIVATE).then(None, js=TO_THE_TASK, **PRIVATE)
+    save.click(handlers.save, [benchmark, answer_id, *radios], outputs, **PRIVATE).then(None, js=TO_THE_TASK, **PRIVATE)
     back.click(handlers.back, benchmark, outputs, **PRIVATE).then(None, js=TO_THE_TASK, **PRIVATE)
 
 
 class ReadHandlers(Handlers):
-    """What happens on the page's events."""
+    """Handlers of the page's events."""
 
     def open(self, request: gr.Request, benchmark: str | None) -> tuple[Any, ...]:
-        """The next answer of the reader."""
+        """Return the next answer for the reader."""
         return self._page(request, benchmark, lambda actor: ("", self._next(actor, str(benchmark))))
 
-    def save(self, request: gr.Request, benchmark: str | None, answer_id: str, *given: Any) -> tuple[Any, ...]:
-        """Keep the scores of the answer shown, and show the next one; the same again with what is missing."""
+    def save(self, request: gr.Request, benchmark: str | None, answer_id: str, *values: Any) -> tuple[Any, ...]:
+        """Save the scores of the current answer and return the next one, or the same one with the missing scores."""
 
         def do(actor: Actor) -> tuple[str, StoredAnswer | None]:
-            scores = dict(zip((question.name for question in QUESTIONS), given, strict=True))
+            scores = dict(zip((question.name for question in QUESTIONS), values, strict=True))
             try:
                 with self.services.store.write() as connection:
                     is_over = reading.rate(connection, actor, answer_id, scores, self.services.settings)
@@ -81,21 +80,21 @@ class ReadHandlers(Handlers):
                 raise _AgainError(message("bad", "Not saved.", f"{error}."), scores) from None
             except NotAllowedError as error:
                 return message("bad", "Not saved.", f"{error}."), self._next(actor, str(benchmark))
-            more = "With it, a submission is completely scored." if is_over else ""
+            more = "This completes the scoring of a submission." if is_over else ""
             return message("good", "Saved.", more), self._next(actor, str(benchmark))
 
         return self._page(request, benchmark, do, again=answer_id)
 
     def back(self, request: gr.Request, benchmark: str | None) -> tuple[Any, ...]:
-        """The answer that the reader scored last, with its scores, while they may still be changed."""
+        """Return the answer that the reader scored last, with its scores, if they can still be changed."""
 
         def do(actor: Actor) -> tuple[str, StoredAnswer | None]:
             policy = self.services.settings.of(str(benchmark)).reading
             with self.services.store.read() as connection:
                 last = reading.last_rated(connection, actor, str(benchmark), policy)
             if last is None:
-                told = message("info", "There is nothing to change.", "A completely scored submission stays as it is.")
-                return told, self._next(actor, str(benchmark))
+                notice = message("info", "There are no scores to change.", "Completely scored submissions are final.")
+                return notice, self._next(actor, str(benchmark))
             return message("info", "These are your last scores.", "Change them and save."), last
 
         return self._page(request, benchmark, do)
@@ -110,7 +109,7 @@ class ReadHandlers(Handlers):
         *,
         again: str = "",
     ) -> tuple[Any, ...]:
-        """All outputs; nothing of an answer for somebody who may not read."""
+        """Return all outputs, without an answer for anyone who is not a reader of the board."""
         actor = self.services.actor(request)
         if actor is None:
             return _empty(SIGN_IN)
@@ -119,15 +118,15 @@ class ReadHandlers(Handlers):
         if not reading.may_read(actor, self.services.settings.of(benchmark).reading):
             return _empty(NOT_A_READER)
         try:
-            told, answer = do(actor)
-            return self._shown(actor, benchmark, told, answer)
+            notice, answer = do(actor)
+            return self._outputs(actor, benchmark, notice, answer)
         except _AgainError as error:
-            return self._shown(actor, benchmark, error.told, self._of_reader(actor, benchmark, again), error.scores)
+            return self._outputs(actor, benchmark, error.notice, self._of_reader(actor, benchmark, again), error.scores)
         except NotPermittedError as error:
             return _empty(message("bad", "Not done.", f"{error}."))
         except Exception:
             log.exception("the page of readers failed")
-            return _empty(FAULT)
+            return _empty(NOT_SAVED)
 
     def _next(self, actor: Actor, benchmark: str) -> StoredAnswer | None:
         policy = self.services.settings.of(benchmark).reading
@@ -135,17 +134,17 @@ class ReadHandlers(Handlers):
             return reading.next_answer(connection, actor, benchmark, policy)
 
     def _of_reader(self, actor: Actor, benchmark: str, answer_id: str) -> StoredAnswer | None:
-        """The answer once more, if it is one that the reader may be shown."""
+        """Return the same answer if the reader may see it, else the next one."""
         policy = self.services.settings.of(benchmark).reading
         with self.services.store.read() as connection:
-            found = reading.readable(connection, actor, answer_id, policy)
-        return found or self._next(actor, benchmark)
+            answer = reading.readable(connection, actor, answer_id, policy)
+        return answer or self._next(actor, benchmark)
 
-    def _shown(
+    def _outputs(
         self,
         actor: Actor,
         benchmark: str,
-        told: str,
+        notice: str,
         answer: StoredAnswer | None,
         scores: dict[str, Any] | None = None,
     ) -> tuple[Any, ...]:
@@ -156,9 +155,9 @@ class ReadHandlers(Handlers):
             if answer is not None and scores is None:
                 scores = own_scores(connection, answer.id, actor.name)
         if answer is None:
-            return told + NOTHING_LEFT, so_far, gr.update(visible=False), "", *_radios(None, False)
-        shown = so_far + answer_view(self._task(benchmark, answer), answer)
-        return told, shown, gr.update(visible=True), answer.id, *_radios(scores, bool(answer.boxes))
+            return notice + NOTHING_LEFT, so_far, gr.update(visible=False), "", *_radios(None, False)
+        task = so_far + answer_view(self._task(benchmark, answer), answer)
+        return notice, task, gr.update(visible=True), answer.id, *_radios(scores, bool(answer.boxes))
 
     def _task(self, benchmark: str, answer: StoredAnswer) -> TaskQuestion | None:
         with self.services.store.read() as connection:
@@ -170,21 +169,21 @@ class ReadHandlers(Handlers):
 
 
 class _AgainError(Exception):
-    """Scores that were not kept: what to say, and the scores to be shown again."""
+    """Scores that were not saved, to be shown again with a notice."""
 
-    def __init__(self, told: str, scores: dict[str, Any]) -> None:
-        super().__init__(told)
-        self.told, self.scores = told, scores
+    def __init__(self, notice: str, scores: dict[str, Any]) -> None:
+        super().__init__(notice)
+        self.notice, self.scores = notice, scores
 
 
-def _empty(told: str) -> tuple[Any, ...]:
-    return told, "", gr.update(visible=False), "", *_radios(None, False)
+def _empty(notice: str) -> tuple[Any, ...]:
+    return notice, "", gr.update(visible=False), "", *_radios(None, False)
 
 
 def _radios(scores: dict[str, Any] | None, has_boxes: bool) -> list[Any]:
-    """Values of the six questions; those of pictures only where there are boxes."""
-    values, asked = scores or {}, questions(has_boxes=has_boxes)
-    return [gr.update(value=values.get(question.name), visible=question in asked) for question in QUESTIONS]
+    """Return the six questions with their scores; those about images only if the answer has boxes."""
+    values, visible = scores or {}, questions(has_boxes=has_boxes)
+    return [gr.update(value=values.get(question.name), visible=question in visible) for question in QUESTIONS]
 
 
 def _radio(question: CriterionQuestion) -> gr.Radio:

@@ -1,9 +1,9 @@
-"""Ratings as HTML: the board of a tasks-type benchmark, one released score, and what a reader is shown.
+"""Ratings as HTML: the board of a tasks benchmark, a released score, and the view of a reader.
 
 Conventions
 -----------
-Mean ratings are shown on their own scale, 1 (poor) to 5 (excellent), with two digits; lines run from 1 to 5. Shares are
-percents, agreement of readers is a coefficient. Every text of a submitter is escaped and stays plain text.
+Mean ratings have their own scale, 1 (poor) to 5 (excellent), with two decimals; lines run from 1 to 5. Proportions are
+in percent, readers' agreement is a coefficient. Every text of a submitter is escaped and stays plain text.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ TITLES = {
     "broad_abnormality": "Broad abnormality queries", "diagnosis_support": "Diagnostic reasoning",
     "measurement_temporal": "Measurements, comparisons over time",
 }  # fmt: skip
-"""Criteria and categories for people."""
+"""Criteria and categories, as shown to people."""
 COLUMNS = ((RATING, MACRO), *((RATING, name) for name in REPORTED), (CORRECT, CONTENT), (AGREEMENT, MACRO))
 LEGEND = (
     "Mean of the readers’ scores from 1 (poor) to 5 (excellent); in figures: value, then the 95 % interval "
     "from resampled patients. The line runs from 1 to 5.",
     "Overall: the mean of process, execution, synthesis and language. A task without an answer scores 1 on these.",
     "Content: the minimum of process, execution and synthesis. Completely correct: answers whose content is 5.",
-    "Pictures are scored only where an answer draws boxes, and do not enter the overall score.",
+    "Images are scored only if an answer draws boxes, and do not count in the overall score.",
     "Readers’ agreement: quadratic-weighted kappa of all pairs of readers, mean over the four text criteria; 1 is full "
-    "agreement, 0 agreement by chance. It says how reliable a score is, not how good a model is.",
+    "agreement, 0 agreement by chance. It describes the reliability of scores, not the quality of models.",
 )
 HEAD = ["Criterion", "Answers", "Mean score, 1 to 5", "Completely correct", "Readers’ agreement, κ"]
 
 Cell = tuple[ReleasedEstimate | None, str, str]
-"""A figure, or what stands for one that is missing and why."""
+"""A score, or the placeholder of a missing one with the reason."""
 
 
 def is_rubric(score: ReleasedScore) -> bool:
-    """Whether a score is of readers' ratings."""
+    """Return True if a score consists of readers' ratings."""
     return any(figure.metric == RATING for figure in score.figures) or CONTENT in (*score.shown, *score.hidden)
 
 
@@ -56,7 +56,7 @@ def _cell(figure: ReleasedEstimate | None, why: str = "too few scored answers: n
 
 
 def render_board(board: Standings, view: View | None = None) -> str:
-    """The board of a tasks-type benchmark as HTML, in the order of rank; of `view` what is searched for counts."""
+    """Return the board of a tasks benchmark as HTML in the order of rank; only the filters of `view` apply."""
     view = view or View()
     entries = filtered(board, search=view.search, kind=view.kind, organization=view.organization).entries
     above = head_of(board, len(entries), "overall score, 1 to 5")
@@ -71,21 +71,21 @@ def render_board(board: Standings, view: View | None = None) -> str:
 
 
 def _title(metric: str, finding: str) -> tuple[str, str]:
-    """The title of a column, and which end of its scale is the better one."""
+    """Return the title of a column, and the better end of its scale."""
     if metric == RATING:
         return TITLES[finding], "↑ higher is better, 1 to 5" if finding == MACRO else ""
     return "Completely correct" if metric == CORRECT else "Readers’ agreement, κ", ""
 
 
 def _row(entry: BoardEntry, columns: list[tuple[str, str]]) -> tuple[BoardEntry, str, list[tuple[Any, ...]], bool]:
-    """A row of the board, as its template asks for it; no line is drawn between the tiers."""
+    """Return the values of a row for its template; there is no line between tiers."""
     return entry, KINDS.get(entry.kind, entry.kind), [(*_cell(entry.figure(*c)), _title(*c)[0]) for c in columns], False
 
 
 def render_score(score: ReleasedScore) -> str:
-    """One released score: overall, every criterion, every category of tasks."""
+    """Return a released score: overall, each criterion, each category of tasks."""
     if not score.figures:
-        return message("info", "No figure of this score can be shown.", score.note)
+        return message("info", "This score has no part that can be shown.", score.note)
     rows = []
     for name in (MACRO, *REPORTED, *CATEGORIES):
         mean = score.figure(RATING, name)
@@ -97,16 +97,16 @@ def render_score(score: ReleasedScore) -> str:
     return draw(PAGE, "score", HEAD, rows, f"{LEGEND[0]} {score.note}")
 
 
-# What a reader is shown -----------------------------------------------------------------------------------------------
+# The view of a reader -------------------------------------------------------------------------------------------------
 
 
 def progress_bar(progress: ReadingProgress) -> str:
-    """How far the reader is, in words and drawn."""
+    """Return the reader's progress as text and as a bar."""
     return draw(PAGE, "progress", progress.rated, progress.rated + progress.left, progress.left)
 
 
 def answer_view(task: TaskQuestion | None, answer: StoredAnswer) -> str:
-    """A task and an answer to it: plain text, boxes as a list; nothing of whose answer it is."""
+    """Return a task and an answer to it, as plain text and a list of boxes, without its author."""
     return draw(PAGE, "answer", task, answer)
 
 

@@ -1,6 +1,6 @@
-// Small things that Gradio leaves out: a skip link, a window title that follows the page's heading, upload fields that
-// say which file they are for and that open with Enter as with Space; one entry lit up in a table and its figures; and
-// tables that fade out on the right while more of them stands there.
+// Features that Gradio lacks: a skip link, a window title that follows the page's heading, upload fields that name their
+// file and open with Enter as well as Space, an entry highlighted in all tables and plots, and tables that fade out on the
+// right if there is more to scroll to.
 (() => {
   if (document.querySelector(".rv-skip")) return;
   const name = "REVEAL leaderboard";
@@ -19,8 +19,8 @@
   const follow = () => {
     if (!document.documentElement.lang) document.documentElement.lang = "en";
     const heading = document.querySelector("h1[data-title]");
-    const wanted = !heading || heading.dataset.title === name ? name : heading.dataset.title + " · " + name;
-    if (document.title !== wanted) document.title = wanted;
+    const title = !heading || heading.dataset.title === name ? name : heading.dataset.title + " · " + name;
+    if (document.title !== title) document.title = title;
     for (const field of document.querySelectorAll("button.upload-container")) {
       const label = field.closest(".block")?.querySelector("label")?.textContent.trim();
       if (label) field.setAttribute("aria-label", label + ": click to choose a file, or drop one");
@@ -32,7 +32,7 @@
     event.stopPropagation();
     event.target.click();
   };
-  // Copies the text below a button with data-copy; where the browser forbids it, selects it instead.
+  // Copies the text below a button with data-copy; selects it if the browser forbids copying.
   const copy = async (event) => {
     const button = event.target.closest?.("button[data-copy]");
     const text = button?.parentElement.querySelector("pre");
@@ -46,21 +46,21 @@
     }
     setTimeout(() => { button.textContent = "Copy"; }, 2000);
   };
-  // Whatever shows one entry lights up where the pointer rests on any of it.
+  // Pointing at an entry highlights it wherever it is shown.
   const light = (event) => {
     const key = event.target.closest?.("[data-entry]")?.dataset.entry;
-    for (const one of document.querySelectorAll("[data-entry]")) one.classList.toggle("rv-lit", Boolean(key) && one.dataset.entry === key);
+    for (const item of document.querySelectorAll("[data-entry]")) item.classList.toggle("rv-lit", Boolean(key) && item.dataset.entry === key);
   };
-  let asked = 0;
+  let frame = 0;
   const fade = () => {
-    cancelAnimationFrame(asked);
-    asked = requestAnimationFrame(() => {
+    cancelAnimationFrame(frame);
+    frame = requestAnimationFrame(() => {
       const boxes = [...document.querySelectorAll(".rv-scroll")];
       const more = boxes.map((box) => box.scrollLeft + box.clientWidth < box.scrollWidth - 4);
       boxes.forEach((box, n) => box.classList.toggle("rv-more", more[n]));
     });
   };
-  // Paper is light.
+  // Print in light colours.
   let wasDark = false;
   addEventListener("beforeprint", () => {
     wasDark = document.body.classList.contains("dark");

@@ -1,6 +1,6 @@
-"""One submission on its way: its place in the queue, then its figures and its rank. It has an address of its own.
+"""The page of a submission in progress: its queue position, then its scores and rank.
 
-It is for its team and the admins alone; to others it looks like one that never was.
+Only its team and the admins see it; to others it looks like one that does not exist.
 """
 
 from __future__ import annotations
@@ -32,46 +32,46 @@ def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
     handlers = SubmissionHandlers(services)
     build_header(services, page)
-    shown = gr.HTML(LOADING, elem_id="progress")
-    asked = gr.State("")
+    progress = gr.HTML(LOADING, elem_id="progress")
+    submission_id = gr.State("")
     timer = gr.Timer(POLL_SECONDS, active=False)
-    page.load(handlers.open, None, [shown, timer, asked], **PRIVATE)
-    timer.tick(handlers.watch, asked, [shown, timer], **QUIET)
+    page.load(handlers.open, None, [progress, timer, submission_id], **PRIVATE)
+    timer.tick(handlers.watch, submission_id, [progress, timer], **QUIET)
 
 
 class SubmissionHandlers(Handlers):
-    """What happens on the page's events; each asks anew who is there."""
+    """Handlers of the page's events."""
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:
-        """The submission that the address names."""
-        asked = str(request.query_params.get("id", ""))[:64]
-        return *self.watch(request, asked), asked
+        """Return the submission in the address."""
+        submission_id = str(request.query_params.get("id", ""))[:64]
+        return *self.watch(request, submission_id), submission_id
 
-    def watch(self, request: gr.Request, asked: str) -> tuple[str, Any]:
-        """The state of a submission; the timer runs until it is final and has its place."""
+    def watch(self, request: gr.Request, submission_id: str) -> tuple[str, Any]:
+        """Return the state of a submission; the timer runs until the state is final and the rank known."""
         actor = self.services.actor(request)
-        submission = self._own(asked, actor)
+        submission = self._own(submission_id, actor)
         if submission is None:
-            way = sign_in(f"/submission?id={asked}" if asked else "/submit")
-            return (OPENING + way if actor is None else UNKNOWN), gr.Timer(active=False)
-        is_on = submission.status not in FINAL
-        place = None if is_on else self._place(submission)
-        waiting = self.services.queue.position(submission.id) if is_on else None
+            link = sign_in(f"/submission?id={submission_id}" if submission_id else "/submit")
+            return (OPENING + link if actor is None else UNKNOWN), gr.Timer(active=False)
+        is_active = submission.status not in FINAL
+        place = None if is_active else self._place(submission)
+        waiting = self.services.queue.position(submission.id) if is_active else None
         score = self.services.store.score_of(submission.id)
         events = self.services.store.events_of(submission.id)
         head = page_head(submission.model_name, f"{submission.team}, {submission.benchmark} {submission.version}")
-        shown = progress_view(submission, waiting, score, events[-1].why if events else "", place)
-        return head + shown, gr.Timer(active=is_on or (place is not None and place[0].is_new))
+        view = progress_view(submission, waiting, score, events[-1].why if events else "", place)
+        return head + view, gr.Timer(active=is_active or (place is not None and place[0].is_new))
 
-    def _own(self, asked: str, actor: Actor | None) -> Submission | None:
-        submission = self.services.store.get(asked) if asked else None
+    def _own(self, submission_id: str, actor: Actor | None) -> Submission | None:
+        submission = self.services.store.get(submission_id) if submission_id else None
         return submission if submission is not None and is_own(actor, submission) else None
 
     def _place(self, submission: Submission) -> tuple[BoardEntry, int] | None:
-        """Its row of the board and the number of rows, if it has one."""
+        """Return its row of the board and the number of rows; None if it has no row."""
         try:
             board = standings(self.services.store, self.services.catalogue.current(submission.benchmark))
         except UnknownBenchmarkError:
             return None
-        row = next((one for one in board.entries if one.submission_id == submission.id), None)
+        row = next((entry for entry in board.entries if entry.submission_id == submission.id), None)
         return None if row is None else (row, len(board.entries))

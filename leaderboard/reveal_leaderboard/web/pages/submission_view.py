@@ -1,4 +1,4 @@
-"""A submission as HTML: how far it is, its released score beside the published human readers, and the team's budget."""
+"""A submission as HTML: its progress, its released score next to published human readers, and the team's budget."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ PAGE = "submission.html"
 
 
 def score_view(score: ReleasedScore, titles: Mapping[str, str], *, human: ReferenceRow | None = None) -> str:
-    """Macros with intervals, then every finding; `titles` maps metric names to column heads, in order.
+    """Return macros with intervals, then every finding; `titles` maps metric names to column heads, in order.
 
     Parameters
     ----------
-    human : a published row of human readers measured on the same data; its figures stand in columns of their own
+    human : a published row of human readers on the same data, shown in columns of its own
     """
     if is_rubric(score):
         return render_score(score)
     if not score.shown:
-        return message("info", "No figure of this score can be shown.", score.note)
+        return message("info", "This score has no part that can be shown.", score.note)
     metrics = [name for name in titles if any(figure.metric == name for figure in score.figures)]
     humans = [name for name in metrics if human is not None and name in human.figures]
     rows = []
-    told = {figure.finding for figure in score.figures if figure.metric in metrics}
-    for finding in (one for one in (MACRO, *score.shown) if one in told):
+    released = {figure.finding for figure in score.figures if figure.metric in metrics}
+    for finding in (name for name in (MACRO, *score.shown) if name in released):
         cells = [
             (score.figure(metric, finding), metric if metric in humans else "", _published(human, metric, finding))
             for metric in metrics
         ]
         rows.append(("Macro" if finding == MACRO else finding, _count(score, finding, metrics, titles), cells))
     source = f" Human readers: {authors(human.citation)}, {human.place}." if human and humans else ""
-    first = "Value, then its 95\u00a0% interval from resampled patients. Numbers of cases are given in bands."
+    first = "Value, then its 95\u00a0% interval from resampled patients. Numbers of cases are given as ranges."
     how = rounding(score.policy, score.figures[0].metric)
     note = " ".join([first, how, *_on_average_only(score, titles, metrics), score.note]) + source
     columns = [(titles[name], name in humans) for name in metrics]
@@ -51,7 +51,7 @@ def score_view(score: ReleasedScore, titles: Mapping[str, str], *, human: Refere
 
 
 def _on_average_only(score: ReleasedScore, titles: Mapping[str, str], metrics: Sequence[str]) -> list[str]:
-    """A sentence on metrics without a figure of any finding; if all are such, with the findings that they are over."""
+    """Return a sentence on metrics with only an average; if there are no others, with the averaged findings."""
     of_findings = {figure.metric for figure in score.figures if figure.finding != MACRO}
     averaged = [titles[name] for name in metrics if name not in of_findings]
     if not averaged:
@@ -61,7 +61,7 @@ def _on_average_only(score: ReleasedScore, titles: Mapping[str, str], metrics: S
 
 
 def _count(score: ReleasedScore, finding: str, metrics: Sequence[str], titles: Mapping[str, str]) -> str:
-    """The bands of cases behind a row; of a macro the number of findings, of each metric that is over others."""
+    """Return the ranges of cases of a row; for a macro, the number of findings of each metric."""
     counts = {metric: figure.n for metric in metrics if (figure := score.figure(metric, finding)) is not None}
     if finding != MACRO:
         return " / ".join(sorted(set(counts.values())))
@@ -71,14 +71,14 @@ def _count(score: ReleasedScore, finding: str, metrics: Sequence[str], titles: M
 
 
 def _published(human: ReferenceRow | None, metric: str, finding: str) -> float | None:
-    """What human readers reached, if it was published."""
+    """Return the published value of human readers, or None."""
     if human is None or metric not in human.figures:
         return None
     return human.macro[metric][0] if finding == MACRO and metric in human.macro else human.figures[metric].get(finding)
 
 
 def finding_plot(score: ReleasedScore, metric: str, title: str, *, human: ReferenceRow | None = None) -> str:
-    """The findings of one metric on a common scale, each with the human readers' value below it; empty if none has one.
+    """Return the findings of a metric on a common scale, with human readers' values; empty without a score.
 
     Ratings have a scale of their own, which the table draws.
     """
@@ -100,7 +100,7 @@ def finding_plot(score: ReleasedScore, metric: str, title: str, *, human: Refere
 
 
 def changes_view(old: ReleasedScore, new: ReleasedScore, titles: Mapping[str, str], names: Sequence[str]) -> str:
-    """The macros of two versions side by side; `names` are the versions, the old one first."""
+    """Return the macros of two versions for comparison; `names` are the versions, the older one first."""
     words = {metric: METRICS[metric].in_words if metric in METRICS else title for metric, title in titles.items()}
     macros = [(title, old.figure(metric), new.figure(metric)) for metric, title in words.items()]
     rows = [row for row in macros if row[1:] != (None, None)]
@@ -120,25 +120,25 @@ def progress_view(
     why: str = "",
     place: tuple[BoardEntry, int] | None = None,
 ) -> str:
-    """The whole box.
+    """Return the submission's progress and, once it is scored, its score.
 
     Parameters
     ----------
-    waiting : the place in the queue, while there is one
-    why : the reason of the last event, for a submission that ended without a score
-    place : its row of the board and the number of rows, once it is there
+    waiting : queue position, for queued submissions
+    why : reason of the last event, for submissions that ended without a score
+    place : its row of the board and the number of rows, if it has one
     """
     parts = [steps(submission.status), _state(submission, waiting, why, place)]
     if score is not None and submission.status == "scored":
         released = ReleasedScore.from_json(score.released)
         if score.is_held:
-            parts.append(draw(PAGE, "held", score.shown_of))
+            parts.append(draw("pieces.html", "held", score.shown_of))
         parts.append(score_view(released, shown_metrics(released)))
     return "".join(parts)
 
 
 def steps(status: str) -> str:
-    """The three steps with a mark and a word for each."""
+    """Return the three steps, each with a symbol and a word."""
     ended = status in FINAL and status != "scored"
     names = ("queued", status) if status == "withdrawn" else (*STEPS[:2], status) if ended else STEPS
     names = ("queued", "reading", "scored") if status == "reading" else names
@@ -155,23 +155,23 @@ def _state(
     submission: Submission, waiting: QueuePosition | None, why: str, place: tuple[BoardEntry, int] | None
 ) -> str:
     if submission.status in ("received", "linted", "queued"):
-        told = ("busy", _place(waiting), _expected(waiting))
+        parts = ("busy", _place(waiting), _expected(waiting))
     elif submission.status == "scoring":
-        told = ("busy", "Being scored.", _expected(waiting, "It should be done"))
+        parts = ("busy", "Scoring in progress.", _expected(waiting, "It should finish"))
     elif submission.status == "reading":
-        told = ("info", "The answers wait for readers.", "This may take days; you need not wait here.")
+        parts = ("info", "The answers are waiting for readers.", "This may take days. You can close the page.")
     elif submission.status == "scored":
-        told = ("good", f"{submission.model_name} is scored.", "" if place is None else rank_in_words(*place))
+        parts = ("good", f"{submission.model_name} is scored.", "" if place is None else rank_in_words(*place))
     elif submission.status == "withdrawn":
-        told = ("info", "You have withdrawn it; nothing was charged.", "")
+        parts = ("info", "You withdrew this submission. Nothing was charged.", "")
     else:
         number = f" Incident {submission.incident}." if submission.incident else ""
-        told = ("bad", f"The submission was {submission.status}.", f"{why}{number} Nothing was charged.")
-    return draw(PAGE, "state", *told, submission)
+        parts = ("bad", f"The submission was {submission.status}.", f"{why}{number} Nothing was charged.")
+    return draw(PAGE, "state", *parts, submission)
 
 
 def rank_in_words(row: BoardEntry, n_rows: int) -> str:
-    """Where an entry stands on its board, such as "Rank 2–3 of 8, tier B." """
+    """Return an entry's rank on its board, such as "Rank 2–3 of 8, tier B." """
     if row.tier is None:
         return f"On the board: {row.place}."
     return f"Rank {row.place.replace('-', '–')} of {n_rows}, tier {row.tier}."
@@ -183,14 +183,14 @@ def _place(waiting: QueuePosition | None) -> str:
     return f"In the queue, position {waiting.position}."
 
 
-def _expected(waiting: QueuePosition | None, what: str = "It should start") -> str:
+def _expected(waiting: QueuePosition | None, event: str = "It should start") -> str:
     if waiting is None or waiting.expected_seconds is None:
-        return "The start time is not known yet." if what.endswith("start") else ""
-    return f"{what} {duration(waiting.expected_seconds)}."
+        return "The start time is not known yet." if event.endswith("start") else ""
+    return f"{event} {duration(waiting.expected_seconds)}."
 
 
 def duration(seconds: float) -> str:
-    """A time to come in words, no finer than it can be known."""
+    """Return a waiting time in words, rounded to its precision."""
     if seconds < 5:
         return "in a moment"
     if seconds < 90:
@@ -200,29 +200,26 @@ def duration(seconds: float) -> str:
     return f"in about {count_text(round(seconds / 3600), 'hour')}"
 
 
-MEANING = {"reserved": "set aside", "charged": "charged", "refunded": "given back", "granted": "granted"}
-
-
 def balance_view(balance: QuotaBalance, team: str) -> str:
-    """What is left, shown before anything is sent: as figures, as a row of boxes, and as a sentence."""
+    """Return the remaining budget, shown before sending: numbers, a row of boxes, and a sentence."""
     boxes = ["used"] * balance.charged + ["pending"] * balance.pending + ["left"] * balance.left
     return draw(PAGE, "balance", balance, team, boxes[:40])
 
 
 def ledger_view(rows: Sequence[LedgerEntry], balance: QuotaBalance) -> str:
-    """Every line, the newest first, with the balance after it."""
+    """Return the entries of the ledger, newest first, each with the total used after it."""
     if not rows:
-        return message("info", "Nothing has been spent yet.", balance.why)
+        return message("info", "Nothing has been charged yet.", balance.why)
     used, lines = 0, []
     for row in rows:
         used += 0 if row.kind == "granted" else row.amount
         change = "0" if not row.amount else f"{-row.amount:+d}".replace("-", "−")
-        lines.append((row, MEANING.get(row.kind, row.kind), change, used))
+        lines.append((row, row.kind, change, used))
     return draw(PAGE, "ledger", lines[::-1], balance)
 
 
 def shown_metrics(score: ReleasedScore) -> dict[str, str]:
-    """Metrics of a score, name -> title, in the order of its figures; chance expectations are left out."""
+    """Return the metrics of a score, name -> title, in the order of its figures, without expected chance values."""
     names = dict.fromkeys(figure.metric for figure in score.figures)
     return {name: METRICS[name].title if name in METRICS else name for name in names if name not in NOT_ON_BOARDS}
 

@@ -1,8 +1,7 @@
-"""Sending a file: choose, drop, read the linter's report, say what made it, be asked once more, send.
+"""The page Submit: drop a file, read the lint report, describe the model, confirm, send.
 
-What was sent has a page of its own (:mod:`.submission`), to which a success leads. The form about the model can be
-filled from a ``submission.json``. What such a file says beyond the fields of the form (parameters, thresholds, the
-grid, a contact) is kept and sent along; the page names it.
+After sending, the page of the submission opens (:mod:`.submission`). A ``submission.json`` can fill the form about the
+model. Its contents beyond the form's fields (parameters, thresholds, grid, contact) are sent as well, and named.
 """
 
 from __future__ import annotations
@@ -61,20 +60,20 @@ FIELDS = {
 """Fields of the form in order, as ``submission.json`` names them, with their labels."""
 
 MORE = ("parameters", "grid", "thresholds", "contact")
-"""What the file may hold besides; it is sent along."""
+"""Further contents of a ``submission.json``, which are sent as well."""
 
 NO_PROMPT = "none (not prompted)"
 MAX_FILE_BYTES = 64 * 1024
 INFO = {"organization": "one of your teams"}
-"""Field -> what is said at it, unless something is wrong with it."""
+"""Field -> its hint, unless it has a problem."""
 
 
 def build_form(*, any_organization: bool) -> tuple[list[gr.components.Component], gr.Accordion]:
-    """The fields, in the order of `FIELDS`, and what the optional ones are folded in.
+    """Return the fields in the order of `FIELDS`, and the accordion with the optional ones.
 
     Parameters
     ----------
-    any_organization : whether a name may be typed that is not one of the listed teams (the single user of local mode)
+    any_organization : whether a team outside the list may be typed (for the single user of local mode)
     """
     with gr.Row():
         name = gr.Textbox(label="Model name", placeholder="as shown on the board", max_length=64, min_width=170)
@@ -96,7 +95,7 @@ def build_form(*, any_organization: bool) -> tuple[list[gr.components.Component]
 
 
 def read_file(path: Path) -> Metadata:
-    """A dropped ``submission.json``.
+    """Read a ``submission.json``.
 
     Raises
     ------
@@ -113,7 +112,7 @@ def read_file(path: Path) -> Metadata:
 
 
 def values_of(metadata: Metadata) -> tuple[list[str | None], dict[str, Any]]:
-    """The values of the form's fields, and what the file holds besides."""
+    """Return the values of the form's fields, and the file's further contents."""
     document = metadata.model_dump(exclude_none=True)
     values: list[str | None] = []
     for field in FIELDS:
@@ -125,39 +124,39 @@ def values_of(metadata: Metadata) -> tuple[list[str | None], dict[str, Any]]:
 
 
 def read_form(form: Sequence[str | None], more: Mapping[str, Any]) -> Metadata:
-    """The form's fields as metadata, checked.
+    """Return the form's fields as validated metadata.
 
     Raises
     ------
     MetadataError
-        With every fault found.
+        With every problem.
     """
-    given = dict(zip(FIELDS, (value or None for value in form), strict=True))
-    style = given["prompt_style"]
+    values = dict(zip(FIELDS, (value or None for value in form), strict=True))
+    style = values["prompt_style"]
     document = {
-        "model": {"name": given["model.name"] or "", "version": given["model.version"]},
-        "organization": given["organization"] or "",
-        "kind": given["kind"],
+        "model": {"name": values["model.name"] or "", "version": values["model.version"]},
+        "organization": values["organization"] or "",
+        "kind": values["kind"],
         "prompt_style": None if style == NO_PROMPT else style,
-        "links": {name: given[f"links.{name}"] for name in ("code", "paper", "model")},
-        "training_data": given["training_data"],
-        "known_overlap": given["known_overlap"],
+        "links": {name: values[f"links.{name}"] for name in ("code", "paper", "model")},
+        "training_data": values["training_data"],
+        "known_overlap": values["known_overlap"],
         **{name: more[name] for name in MORE if name in more},
     }
     return read_metadata(json.dumps(document))
 
 
-def metadata_view(problem: MetadataError, title: str = "Not sent: something about the model is not right.") -> str:
-    """Every fault of the metadata, by the names that the form's labels have."""
-    faults = [
+def metadata_view(problem: MetadataError, title: str = "Not sent: correct the description of the model.") -> str:
+    """Return every problem of the metadata under the form's labels."""
+    rows = [
         (FIELDS.get(error["field"], error["field"]), error["rule"], _got(error.get("value", "")))
         for error in problem.errors
     ]
-    return draw(PAGE, "metadata", title, faults)
+    return draw(PAGE, "metadata", title, rows)
 
 
 def _got(value: str) -> str:
-    """A value as it is repeated; nothing of one that was left out."""
+    """Return a value to repeat in a message; empty if the value is missing."""
     return value if value not in ("''", "None") else ""
 
 
@@ -165,22 +164,22 @@ LINT_ROWS_SHOWN = 50
 
 
 def lint_view(report: Lint) -> str:
-    """A lint report; every text of the file is escaped."""
+    """Return a lint report; every text of the file is escaped."""
     ordered = sorted(report.problems, key=lambda p: (p.severity == "warning", p.line is None, p.line))
     return draw(PAGE, "lint", report, ordered, LINT_ROWS_SHOWN, statistics_in_words(report.statistics))
 
 
 FORMATS = (
-    "JSON lines. Labels with probabilities may also be CSV, and places CSV, Parquet, CheXlocalize or COCO JSON. "
-    "What the check finds appears here."
+    "Formats: JSON lines; for labels with probabilities also CSV; for localizations also CSV, Parquet, CheXlocalize or "
+    "COCO JSON. The report appears here."
 )
 EMPTY = message("info", "No file yet.", FORMATS)
-SIGN_IN = sign_in("/submit", "Once you have signed in, you can have files checked, and sent for your team.")
+SIGN_IN = sign_in("/submit", "Sign in to check files and send them for your team.")
 NO_TEAM, WAITING = draw(PAGE, "no_team"), draw(PAGE, "waiting")
 FIRST_FOLDED = list(FIELDS).index("links.code")
-FAULTS_BELONG = {field: i for i, field in enumerate(FIELDS)} | {"model": 0, "links": FIRST_FOLDED}
-"""Field of a fault -> the place of the form's field at which it is told."""
-# An answer is brought into view; the one of a success leads to the page of the submission.
+FIELD_POSITIONS = {field: i for i, field in enumerate(FIELDS)} | {"model": 0, "links": FIRST_FOLDED}
+"""Field of the metadata -> position of the form's field that shows its problems."""
+# Scrolls the answer into view; after a success, opens the page of the submission.
 FOLLOW = """() => {
   const answer = document.getElementById('answer');
   const way = answer?.querySelector('a[href^="/submission?"]');
@@ -191,7 +190,7 @@ REFUSALS = (
     ParseFailed, NotAMemberError, NotPermittedError, TeamNameError, BoardClosedError, KeyReusedError,
     NotAllowedError, UnknownBenchmarkError,
 )  # fmt: skip
-"""What may be said of a submission that was not taken: each is a sentence for its sender."""
+"""Errors whose text is shown to the sender."""
 
 log = logging.getLogger(__name__)
 
@@ -199,7 +198,7 @@ log = logging.getLogger(__name__)
 def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
     names = services.names
-    manifest = "What is asked: " + link("/api/v1/benchmarks", "list of benchmarks and manifests") + "."
+    manifest = "The questions: " + link("/api/v1/benchmarks", "benchmarks and manifests") + "."
     build_header(services, page)
     gr.HTML(opening("/submit", markup=manifest))
     with gr.Row(elem_id="submit"):
@@ -231,74 +230,74 @@ def build(services: Services, page: gr.Blocks) -> None:
     handlers = SubmitHandlers(services)
     name: Any = fields[0]
     organization: Any = fields[2]
-    chosen = [file, benchmark, allow_missing]
+    upload = [file, benchmark, allow_missing]
     needed = [is_clean, name, organization, benchmark]
     page.load(handlers.open, None, [report, organization, balance], **QUIET)
     checking = [file.change, benchmark.change, allow_missing.change]
-    gr.on(checking, handlers.check, chosen, [report, is_clean], **PRIVATE)
+    gr.on(checking, handlers.check, upload, [report, is_clean], **PRIVATE)
     gr.on(checking, lambda: "", None, answer, **QUIET)
     gr.on([benchmark.change, organization.change], handlers.balance, [benchmark, organization], balance, **QUIET)
     described.change(handlers.fill, [described, *fields], [filled, more, *fields], **QUIET)
     filling = [is_clean.change, name.change, organization.change, benchmark.change]
     gr.on(filling, handlers.ready, needed, [send, missing, answer], trigger_mode="always_last", **QUIET)
-    everything = [*chosen, more, *fields]
+    everything = [*upload, more, *fields]
     send.click(handlers.ask, everything, [answer, folded, *fields], **PRIVATE)
     answer.click(handlers.answer, everything, [answer, balance], **PRIVATE)
     answer.change(None, js=FOLLOW, **PRIVATE)
 
 
 def missing_view(*, is_clean: bool, name: str | None, organization: str | None) -> str:
-    """What a submission still needs before it can be sent; nothing if it has everything."""
+    """Return the parts that a submission still needs; empty if it is complete."""
     needs = [
-        what
-        for is_there, what in (
+        name_of_part
+        for is_present, name_of_part in (
             (is_clean, "a file without errors"),
             (bool((name or "").strip()), "the model’s name"),
             (bool(organization), "the team"),
         )
-        if not is_there
+        if not is_present
     ]
     return note(f"Still needed: {', '.join(needs)}.") if needs else ""
 
 
 def faults_at_fields(problem: MetadataError | None) -> list[Any]:
-    """Whether the optional fields are unfolded, then what is said at every field: its fault, or what it always says."""
-    found: dict[int, str] = {}
+    """Return an update that opens the optional fields if needed, then one per field with its problem or its hint."""
+    rules: dict[int, str] = {}
     for fault in [] if problem is None else problem.errors:
-        found.setdefault(_place(fault["field"]), fault["rule"])
-    unfolded = gr.update(open=True) if any(i >= FIRST_FOLDED for i in found) else gr.skip()
+        rules.setdefault(_position(fault["field"]), fault["rule"])
+    unfolded = gr.update(open=True) if any(i >= FIRST_FOLDED for i in rules) else gr.skip()
     return [unfolded] + [
-        gr.update(info=found.get(i, INFO.get(field, "")), elem_classes=["rv-fault"] if i in found else [])
+        gr.update(info=rules.get(i, INFO.get(field, "")), elem_classes=["rv-fault"] if i in rules else [])
         for i, field in enumerate(FIELDS)
     ]
 
 
-def _place(field: str) -> int:
-    """The field of the form at which a fault of the metadata is told; the first one if it has none."""
-    return FAULTS_BELONG.get(field, FAULTS_BELONG.get(field.partition(".")[0], 0))
+def _position(field: str) -> int:
+    """Return the position of the form's field that shows a problem of the metadata; 0 if there is none."""
+    return FIELD_POSITIONS.get(field, FIELD_POSITIONS.get(field.partition(".")[0], 0))
 
 
 def teams_of(actor: Actor | None) -> list[Team]:
-    """The teams for which `actor` may submit."""
+    """Return the teams for which `actor` may submit."""
     if actor is None:
         return []
     return [m.team for m in actor.memberships if actor.team(m.team.id) is not None]
 
 
 def _account(actor: Actor | None) -> str:
-    """What keeps somebody from submitting, if anything does."""
+    """Return the notice for people who cannot submit; empty for others."""
     if actor is None:
         return SIGN_IN
     if teams_of(actor):
         return ""
-    return WAITING if any(one.team.waiting_since is not None for one in actor.memberships) else NO_TEAM
+    return WAITING if any(m.team.waiting_since is not None for m in actor.memberships) else NO_TEAM
 
 
 class SubmitHandlers(Handlers):
-    """What happens on the page's events; each asks anew who is there."""
+    """Handlers of the page's events."""
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:
-        """Who is signed in, for which organizations; of several none is chosen yet."""
+        """Return the user's teams; one is selected if it is the only one."""
         actor = self.services.actor(request)
         teams = [team.name for team in teams_of(actor)]
         only = teams[0] if len(teams) == 1 else None
@@ -306,7 +305,7 @@ class SubmitHandlers(Handlers):
         return _account(actor) or EMPTY, gr.update(choices=teams, value=only), balance
 
     def check(self, request: gr.Request, path: str | None, benchmark: str, allow_missing: bool) -> tuple[str, bool]:
-        """Lint the dropped file, and whether it may be sent."""
+        """Lint the dropped file; return the report, and whether the file can be sent."""
         actor = self.services.actor(request)
         if actor is None:
             return SIGN_IN, False
@@ -318,53 +317,53 @@ class SubmitHandlers(Handlers):
             return message("bad", "The file could not be checked.", str(error)), False
         except Exception:
             log.exception("linting failed")
-            return _our_fault("The file could not be checked."), False
+            return _our_error("The file could not be checked."), False
         return lint_view(report), report.ok
 
     def ready(
         self, request: gr.Request, is_clean: bool, name: str | None, organization: str | None, benchmark: str
     ) -> tuple[Any, ...]:
-        """The button opens once nothing is missing; a question asked about other values is taken back."""
+        """Enable the button once nothing is missing; withdraw a question about earlier values."""
         missing = missing_view(is_clean=is_clean, name=name, organization=organization)
         _, may_send = self._balance(self.services.actor(request), benchmark, organization)
         return gr.update(interactive=not missing and may_send), missing, ""
 
     def fill(self, request: gr.Request, path: str | None, *form: str | None) -> tuple[Any, ...]:
-        """Fill the form from a ``submission.json``; an organization that is not one of the actor's is left unchosen."""
+        """Fill the form from a ``submission.json``; a team that is not the user's stays unselected."""
         keep = [gr.skip()] * len(form)
         if path is None:
             return "", {}, *keep
         try:
             values, more = values_of(read_file(Path(path)))
         except MetadataError as error:
-            return metadata_view(error, "This submission.json was not read."), {}, *keep
+            return metadata_view(error, "This submission.json has errors."), {}, *keep
         except OSError:
             log.exception("a submission.json could not be read")
-            return _our_fault("The file could not be read."), {}, *keep
+            return _our_error("The file could not be read."), {}, *keep
         return self._filled(values, more, self.services.actor(request))
 
     def _filled(self, values: list[str | None], more: dict[str, Any], actor: Actor | None) -> tuple[Any, ...]:
         teams = {team_key(team.name): team.name for team in teams_of(actor)}
-        wanted = values[2] or ""
-        told = "The form is filled from the file."
+        name = values[2] or ""
+        text = "Form filled from the file."
         if more:
-            told += f" Also sent along: {', '.join(more)}."
-        if team_key(wanted) in teams:
-            values[2] = teams[team_key(wanted)]
+            text += f" Also sent: {', '.join(more)}."
+        if team_key(name) in teams:
+            values[2] = teams[team_key(name)]
         elif self.services.auth.mode != "local":
             values[2] = None
-            told += f" Its team, {wanted}, is not one of yours: choose one."
-        return message("good", told), more, *values
+            text += f" You are not in its team, {name}: choose another."
+        return message("good", text), more, *values
 
     def balance(self, request: gr.Request, benchmark: str, organization: str | None) -> str:
-        """What is left of the organization's budget."""
+        """Return the team's remaining budget."""
         return self._balance(self.services.actor(request), benchmark, organization)[0]
 
     def _balance(self, actor: Actor | None, benchmark: str, organization: str | None) -> tuple[str, bool]:
-        """What is left of the organization's budget, and whether one more may be sent."""
+        """Return the team's remaining budget, and whether it may send one more file."""
         team = next((t for t in teams_of(actor) if team_key(t.name) == team_key(organization or "")), None)
         if team is None:
-            return "", True  # sending says what is wrong
+            return "", True  # sending reports the problem
         try:
             version = self.services.catalogue.current(benchmark).version
             policy = self.services.settings.of(benchmark).quota
@@ -372,8 +371,8 @@ class SubmitHandlers(Handlers):
                 row = boards.board(connection, benchmark)
                 if row is not None and row.state != "open":
                     return board_notes.closed(row.state, row.why), False
-                left = quota.balance(connection, team.id, benchmark, version, policy)
-            return balance_view(left, team.name), left.may_send
+                balance = quota.balance(connection, team.id, benchmark, version, policy)
+            return balance_view(balance, team.name), balance.may_send
         except UnknownBenchmarkError:
             return "", True
 
@@ -386,31 +385,31 @@ class SubmitHandlers(Handlers):
         more: dict[str, Any] | None,
         *form: str | None,
     ) -> tuple[Any, ...]:
-        """Say what would be sent and what it costs, before it is sent; what is wrong, at its field."""
+        """Ask for confirmation with the cost, or show problems at their fields."""
         actor = self.services.actor(request)
-        right = faults_at_fields(None)
+        no_problems = faults_at_fields(None)
         if actor is None:
-            return SIGN_IN, *right
+            return SIGN_IN, *no_problems
         try:
             metadata = read_form(form, more or {})
             version = self.services.catalogue.current(benchmark).version
         except MetadataError as error:
             return metadata_view(error), *faults_at_fields(error)
         except UnknownBenchmarkError as error:
-            return message("bad", "Not sent.", str(error)), *right
+            return message("bad", "Not sent.", str(error)), *no_problems
         balance, _ = self._balance(actor, benchmark, metadata.organization)
-        shown = (metadata.model.name, metadata.organization, f"{benchmark} {version}", Markup(balance))
-        return draw(PAGE, "confirm", *shown), *right
+        values = (metadata.model.name, metadata.organization, f"{benchmark} {version}", Markup(balance))
+        return draw(PAGE, "confirm", *values), *no_problems
 
     def answer(
         self, request: gr.Request, event: gr.EventData, path: str | None, benchmark: str, *rest: Any
     ) -> tuple[Any, Any]:
-        """What was answered to the question: send it, or not."""
+        """Send the file if the user confirmed."""
         if Click.of(event).act != "send":
             return "", gr.skip()
         organization = rest[2 + list(FIELDS).index("organization")]
-        shown = self.send(request, path, benchmark, *rest)
-        return shown, self.balance(request, benchmark, organization)
+        answer = self.send(request, path, benchmark, *rest)
+        return answer, self.balance(request, benchmark, organization)
 
     def send(
         self,
@@ -421,7 +420,7 @@ class SubmitHandlers(Handlers):
         more: dict[str, Any] | None,
         *form: str | None,
     ) -> str:
-        """Queue the file; the answer leads to the page of the submission."""
+        """Queue the file; the answer links to the page of the submission."""
         actor = self.services.actor(request)
         if actor is None:
             return SIGN_IN
@@ -441,11 +440,11 @@ class SubmitHandlers(Handlers):
             return message("bad", "Not sent.", str(error))
         except Exception:
             log.exception("sending failed")
-            return _our_fault("The file could not be sent.")
+            return _our_error("The file could not be sent.")
         if outcome.submission is None:
-            return message("bad", "The file was not queued.", "See what the check found.")
+            return message("bad", "The file was not queued.", "See the lint report.")
         return draw(PAGE, "sent", outcome.submission, outcome.is_new)
 
 
-def _our_fault(what: str) -> str:
-    return message("bad", what, f"{OUR_ERROR} Try again.")
+def _our_error(title: str) -> str:
+    return message("bad", title, f"{OUR_ERROR} Try again.")
