@@ -114,7 +114,7 @@ def test_a_value_below_the_scale_is_drawn_at_its_end() -> None:
 
 def test_every_table_names_itself_and_can_be_scrolled_by_keyboard() -> None:
     markup = drawing.draw("submission.html", "changes", [], ["A & B"])
-    assert 'role="region" aria-label="What changed" tabindex="0"' in markup
+    assert 'role="region" aria-label="Changes" tabindex="0"' in markup
     assert '<th scope="col">A &amp; B</th>' in markup
 
 
@@ -180,7 +180,7 @@ def test_a_report_shows_errors_first_and_says_how_many_are_left_out() -> None:
     assert len(re.findall(r"error \d", markup)) == LINT_ROWS_SHOWN
     assert "only a warning" not in markup
     assert "see <code>points</code>" in markup
-    assert f"{LINT_ROWS_SHOWN} of {LINT_ROWS_SHOWN + 2} are shown, errors first." in markup
+    assert f"Showing {LINT_ROWS_SHOWN} of {LINT_ROWS_SHOWN + 2}, errors first." in markup
     assert re.search(r'role="alert".*cannot be sent', markup)
 
 

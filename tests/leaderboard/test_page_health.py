@@ -1,4 +1,4 @@
-"""The maintainers' page of health: each part is told as it is, in words, with what to do."""
+"""The maintainers' page of health: each part has a verdict and the remedy."""
 
 from __future__ import annotations
 
@@ -58,59 +58,59 @@ def test_a_board_that_works(world: World) -> None:
     assert [one.name for one in parts] == ["Queue", "Workers", "Uploads", "Database", "Incidents", "Flags"]
     assert {one.state for one in parts} == {"good"}
     assert part(world, "Queue").value == "0 waiting"
-    assert "1 submission scored within a day, half of them in" in part(world, "Queue").told
-    assert part(world, "Uploads").told == "Of 1.0 TB. 1 uploaded file, 1 kB in all."
-    assert "All is well." in health_view(parts)
+    assert "1 submission scored in the last day, half of them within" in part(world, "Queue").explanation
+    assert part(world, "Uploads").explanation == "Of 1.0 TB. 1 uploaded file, 1 kB in total."
+    assert "The leaderboard works." in health_view(parts)
 
 
 @pytest.mark.parametrize(
-    ("waited", "state", "told"), [(10, "good", "1"), (300, "watch", "5 min"), (3600, "bad", "60 min")]
+    ("waited", "state", "text"), [(10, "good", "1"), (300, "watch", "5 min"), (3600, "bad", "60 min")]
 )
-def test_a_queue_that_stands_still(world: Any, waited: float, state: str, told: str) -> None:
+def test_a_queue_that_stands_still(world: Any, waited: float, state: str, text: str) -> None:
     sent = world.send(world.ada, world.north, "Second")
     change(world, jobs.update().where(jobs.c.subject == sent.id).values(created_at=jobs.c.created_at - waited))
     queue = part(world, "Queue")
     assert (queue.state, queue.value) == (state, "1 waiting")
-    assert f"has waited {told}" in queue.told
+    assert f"has waited {text}" in queue.explanation
 
 
 def test_nobody_scores(world: World) -> None:
     change(world, workers.update().values(seen_at=workers.c.seen_at - 1000))
-    assert part(world, "Workers").told == "Nothing is scored until a worker is started."
-    assert "Look at Workers." in health_view(read_health(world.services))
+    assert part(world, "Workers").explanation == "Nothing is scored until you start a worker."
+    assert "Check Workers." in health_view(read_health(world.services))
 
 
 def test_a_board_that_no_worker_serves_is_named(world: World) -> None:
     change(world, workers.update().values(serves=[[IMAGES, "1.0.0"]]))
-    found = part(world, "Workers")
-    assert found.state == "bad"
-    assert found.told == f"No worker scores {STUDIES} 1.0.0: start one with its holdout."
+    part_of_page = part(world, "Workers")
+    assert part_of_page.state == "bad"
+    assert part_of_page.explanation == f"No worker scores {STUDIES} 1.0.0. Start one with its holdout."
 
 
 def test_a_worker_without_landlock_is_named(world: World) -> None:
     change(world, workers.update().values(confinement="rlimits"))
-    found = part(world, "Workers")
-    assert (found.state, found.value[-5:]) == ("watch", "alive")
-    assert "without Landlock" in found.told
+    part_of_page = part(world, "Workers")
+    assert (part_of_page.state, part_of_page.value[-5:]) == ("watch", "alive")
+    assert "without Landlock" in part_of_page.explanation
 
 
 @pytest.mark.parametrize(
-    ("room", "state", "told"),
+    ("room", "state", "text"),
     [
         (DiskSpace(40 * GB, 1000 * GB, False), "watch", "Of 1.0 TB"),  # less than a twentieth
         (DiskSpace(1 * GB, 4 * GB, False), "watch", "Of 4 GB"),  # less than 2 GB
         (DiskSpace(1 << 20, 1000 * GB, False), "bad", "is full: nothing can be sent"),
-        (DiskSpace(500 * GB, 1000 * GB, True), "bad", "may only be read: nothing can be sent"),
-        (None, "bad", "gone or cannot be read: nothing can be sent"),
+        (DiskSpace(500 * GB, 1000 * GB, True), "bad", "is read-only: nothing can be sent"),
+        (None, "bad", "missing or unreadable: nothing can be sent"),
     ],
 )
 def test_the_disk_of_uploads(
-    world: World, monkeypatch: pytest.MonkeyPatch, room: DiskSpace | None, state: str, told: str
+    world: World, monkeypatch: pytest.MonkeyPatch, room: DiskSpace | None, state: str, text: str
 ) -> None:
     monkeypatch.setattr(Blobs, "room", lambda blobs: room)
-    found = part(world, "Uploads")
-    assert found.state == state
-    assert told in found.told
+    part_of_page = part(world, "Uploads")
+    assert part_of_page.state == state
+    assert text in part_of_page.explanation
 
 
 def test_the_disk_is_asked(tmp_path: Path) -> None:
@@ -148,14 +148,14 @@ def test_webhooks_are_told_where_there_are_any(world: Any, tmp_path: Path) -> No
     services = replace(world.services, store=Store(world.store.engine.url, load_settings(tmp_path / "settings.toml")))
     outbox = Deliveries(world.store.engine)
     outbox.add_test("chat")
-    told = {one.name: one for one in read_health(services)}["Webhooks"]
-    assert (told.state, told.value) == ("good", "1 waiting")
+    webhooks = {row.name: row for row in read_health(services)}["Webhooks"]
+    assert (webhooks.state, webhooks.value) == ("good", "1 waiting")
     refused = outbox.claim("chat")
     assert refused is not None
     outbox.note(refused, 410)
-    told = {one.name: one for one in read_health(services)}["Webhooks"]
-    assert (told.state, told.value) == ("watch", "0 waiting")
-    assert told.told.startswith("1 failed within a day, 0 are tried again")
+    webhooks = {row.name: row for row in read_health(services)}["Webhooks"]
+    assert (webhooks.state, webhooks.value) == ("watch", "0 waiting")
+    assert webhooks.explanation.startswith("1 failed in the last day, 0 are being retried")
     services.store.engine.dispose()
 
 

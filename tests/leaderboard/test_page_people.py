@@ -54,23 +54,23 @@ def act(world: Any, name: str, subject: str, why: str = "", *, who: User | None 
 def test_who_makes_a_team_is_told_that_it_waits_until_it_does_not(world: Any) -> None:
     answer, account, *_ = world.made
     assert "It may submit once the maintainers have approved it." in answer
-    assert "Northern Lab (owner, waits for approval)" in account
+    assert "Northern Lab (owner, awaiting approval)" in account
     handlers = mine.MineHandlers(world.services)
     listed, _ = handlers.refresh(asking(world, world.ada), world.north.id, IMAGES)
-    assert "Northern Lab waits for approval." in listed
+    assert "Northern Lab is awaiting approval." in listed
     assert "Nothing was sent yet" not in listed
-    assert "is approved and may submit now" in act(world, "approve-team", world.north.id)
+    assert "is approved and may now submit" in act(world, "approve-team", world.north.id)
     listed, _ = handlers.refresh(asking(world, world.ada), world.north.id, IMAGES)
-    assert "waits for approval" not in listed
+    assert "awaiting approval" not in listed
     assert "Nothing was sent yet" in listed
     assert "waits" not in handlers.open(asking(world, world.ada))[0]
 
 
 def test_an_administrators_team_does_not_wait(world: Any) -> None:
     told, account, *_ = mine.MineHandlers(world.services).make_team(asking(world, world.boss), "Eastern Lab", IMAGES)
-    assert "you are its owner" in told
+    assert "You are its owner" in told
     assert "approved" not in told
-    assert "waits for approval" not in account
+    assert "awaiting approval" not in account
 
 
 def test_an_open_board_lets_new_teams_submit_at_once(world: Any) -> None:
@@ -89,19 +89,19 @@ def test_waiting_teams_come_first_with_who_asks(world: Any) -> None:
     for word in ("Northern Lab", "Ada", "https://id.example: ada-7", "approve-team", "refuse-now"):
         assert word in shown["waiting"]
     assert "Northern Lab" not in shown["teams"]
-    assert "1 team waits for approval." in admin.AdminHandlers(world.services).open(asking(world, world.boss))[1]
-    assert "1 team waits" not in admin.AdminHandlers(world.services).open(asking(world, world.ada))[1]
+    assert "1 team is awaiting approval." in admin.AdminHandlers(world.services).open(asking(world, world.boss))[1]
+    assert "awaiting approval" not in admin.AdminHandlers(world.services).open(asking(world, world.ada))[1]
     act(world, "approve-team", world.north.id)
     shown = panels(world)
-    assert "No team waits." in shown["waiting"]
-    assert "New teams wait here." in shown["waiting"]
+    assert "No team awaits approval." in shown["waiting"]
+    assert "New teams appear here." in shown["waiting"]
     assert admin.AdminHandlers(world.services).open(asking(world, world.boss))[1] == ""
     assert "Northern Lab" in shown["teams"]
     assert "already been approved" in act(world, "approve-team", world.north.id)
 
 
 def test_a_team_is_refused_with_a_reason_that_it_reads(world: Any) -> None:
-    assert "write the reason" in act(world, "refuse-now", world.north.id, " ")
+    assert "a reason is required" in act(world, "refuse-now", world.north.id, " ")
     assert world.accounts.team(world.north.id).disabled_at is None
     assert "is refused and closed" in act(world, "refuse-now", world.north.id, "you have a team already")
     shown = panels(world)
@@ -109,8 +109,8 @@ def test_a_team_is_refused_with_a_reason_that_it_reads(world: Any) -> None:
     assert "not approved" in shown["teams"]
     account, _, listed, *_ = mine.MineHandlers(world.services).open(asking(world, world.ada))
     assert "The maintainers did not approve the team Northern Lab." in account
-    assert "Their reason: you have a team already" in account
-    assert "you belong to no team" in listed.lower()
+    assert "Reason: you have a team already" in account
+    assert "you are not in a team yet" in listed.lower()
     act(world, "open-team", world.north.id)
     assert "Northern Lab" in panels(world)["waiting"]
     act(world, "approve-team", world.north.id)
@@ -118,7 +118,7 @@ def test_a_team_is_refused_with_a_reason_that_it_reads(world: Any) -> None:
     act(world, "close-team", world.north.id, "a copy of another")
     account = mine.MineHandlers(world.services).open(asking(world, world.ada))[0]
     assert "The maintainers closed the team Northern Lab." in account
-    assert "Their reason: a copy of another" in account
+    assert "Reason: a copy of another" in account
 
 
 @pytest.mark.parametrize("name", ["approve-team", "refuse-now", "revoke-now"])
@@ -139,11 +139,11 @@ def test_an_administrator_revokes_one_token_with_a_reason_that_its_owner_reads(w
     assert secret not in shown
     assert secret[4:] not in shown
     assert "Revoke …: cluster of Ada" in shown
-    assert "write the reason" in act(world, "revoke-now", token.id)
+    assert "a reason is required" in act(world, "revoke-now", token.id)
     assert world.accounts.token_actor(secret) is not None
     assert "cluster of Ada is revoked" in act(world, "revoke-now", token.id, "seen in a public notebook")
     assert world.accounts.token_actor(secret) is None
-    assert "there is no such token in use" in act(world, "revoke-now", token.id, "again")
+    assert "unknown token, or no longer in use" in act(world, "revoke-now", token.id, "again")
     shown = panels(world)["tokens"]
     assert "cluster" not in shown
     assert "laptop" in shown

@@ -123,7 +123,7 @@ def test_a_reader_of_the_own_team_is_shown_nothing(page: Page) -> None:
     both = room.person("both", role="reader")
     room.accounts.add_member(team, both.user, "reader", "cli:test")
     both = room.actor(both.user)
-    assert "Nothing is left" in page.open(both)[0]
+    assert "You have scored all answers" in page.open(both)[0]
     told, shown, *_ = page.save(both, answer_id, 1, 1, 1, 1, None, None)
     assert "readers must not score answers of their own team" in told
     assert shown == ""
@@ -159,8 +159,8 @@ def test_what_a_browser_could_make_up_is_not_kept(page: Page, score: Any) -> Non
     assert "Not saved." in told
     assert n_ratings(page.room) == 0
     assert "there is no such answer" in page.save(reader, "made up", 4, 4, 4, 4, None, None)[0]
-    assert "No board here" in page.open(reader, "chexlocalize")[0]
-    assert "No board here" in page.open(reader, None)[0]
+    assert "No board on this server" in page.open(reader, "chexlocalize")[0]
+    assert "No board on this server" in page.open(reader, None)[0]
 
 
 def test_the_last_rating_ends_the_reading(page: Page) -> None:
@@ -172,6 +172,6 @@ def test_the_last_rating_ends_the_reading(page: Page) -> None:
         while form["visible"]:
             pictures = (3, 3) if "effusion" in shown else (None, None)
             told, shown, form, answer_id, *_ = page.save(reader, answer_id, 3, 3, 3, 3, *pictures)
-    assert "completely scored" in told
-    assert "Nothing is left for you to read." in told
+    assert "completes the scoring" in told
+    assert "You have scored all answers." in told
     assert room.status(submission) == "queued"

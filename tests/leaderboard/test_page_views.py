@@ -69,7 +69,7 @@ def test_a_frozen_permalink_shows_its_own_figures_and_what_changed() -> None:
 
 def test_final_figures_stand_apart() -> None:
     markup = entry_view(SUBMISSION, [score(), score(0.5, part="final")], "1.0.0", [])
-    final = markup.split("Final figures")[1]
+    final = markup.split("Final scores")[1]
     assert "50 45 to 55" in text_of(final)
     assert "/api/v1/submissions/abc/receipt?version=1.0.0&amp;part=final" in final
     assert markup.count("part=final") == 1
@@ -92,7 +92,7 @@ def test_its_own_team_is_told_the_state_of_an_entry(changes: dict[str, object], 
 
 def test_a_held_score_names_the_one_whose_figures_it_shows() -> None:
     markup = entry_view(SUBMISSION, [score(shown_of="earlier")], "1.0.0", [], is_own=True)
-    assert "shown again" in markup
+    assert "those of an earlier submission" in markup
     assert "/entry?id=earlier" in markup
 
 
@@ -101,11 +101,15 @@ def test_a_held_score_names_the_one_whose_figures_it_shows() -> None:
     [
         ({"status": "queued"}, QueuePosition(3, 120.0), ["position 3", "It should start in about 2 minutes"]),
         ({"status": "queued"}, QueuePosition(1, None), ["position 1", "is not known yet"]),
-        ({"status": "scoring"}, None, ["Being scored"]),
+        ({"status": "scoring"}, None, ["Scoring in progress"]),
         ({"status": "scored"}, None, ["Net is scored", "/entry?id=abc"]),
-        ({"status": "failed", "incident": "INC-7"}, None, ["was failed", "INC-7", "Nothing was charged", "✕"]),
+        (
+            {"status": "failed", "incident": "INC-7"},
+            None,
+            ["The submission failed", "INC-7", "Nothing was charged", "✕"],
+        ),
         ({"status": "refused"}, None, ["was refused", "the reason"]),
-        ({"status": "withdrawn"}, None, ["withdrawn it; nothing was charged"]),
+        ({"status": "withdrawn"}, None, ["You withdrew this submission. Nothing was charged"]),
     ],
     ids=["queued", "unknown-start", "scoring", "scored", "failed", "refused", "withdrawn"],
 )
@@ -122,17 +126,17 @@ def test_workers_that_were_not_seen_for_a_day_are_only_counted() -> None:
     seen = {"new": now, "silent": now - 23 * hour, "gone": now - 25 * hour, "long gone": 0.0}
     told = text_of(workers_view([WorkerRow(name, [], 0.0, at, "none", None) for name, at in seen.items()], now))
     assert [name in told for name in seen] == [True, True, False, False]
-    assert "2 more, not seen for a day." in told
+    assert "2 more, not seen in the last day." in told
 
 
 def test_a_balance_is_a_sentence() -> None:
     markup = balance_view(BALANCE, "Team")
-    assert "3 of 10 left for this holdout version; today 1 left. 1 under way." in text_of(markup)
+    assert "3 of 10 left for this holdout version; today 1 left. 1 in progress." in text_of(markup)
 
 
 def test_a_spent_balance_says_until_when() -> None:
     markup = balance_view(replace(BALANCE, left_today=0, next_at=86400.0, why="Today's are used."), "Team")
-    assert "Next possible:" in markup
+    assert "Next available:" in markup
     assert "1970-01-02 00:00 UTC" in markup
     assert "Today's are used." in html.unescape(markup)
 
@@ -160,7 +164,7 @@ def test_about_prints_the_figures_in_force() -> None:
         "7 scored submissions",
         "3 a day",
         "77 for all",
-        "fewer than 50 cases count in averages only",
+        "fewer than 50 cases count only in averages",
         "20 points from 50 cases",
         "10 points from 60 cases",
     ):
@@ -179,7 +183,7 @@ def test_about_prints_the_figures_in_force() -> None:
     assert "paused" in markup
     assert "Cohen's kappa" in html.unescape(markup)
     assert "<img" not in markup
-    assert "No worker is at work" in about_view([], {}, {}, [], toml)
+    assert "No worker is running" in about_view([], {}, {}, [], toml)
 
 
 def test_a_comparison_says_which_differences_are_told_apart() -> None:
@@ -192,7 +196,7 @@ def test_a_comparison_says_which_differences_are_told_apart() -> None:
     assert "+10" in text_of(markup)
     assert "no interval, see below" in text_of(markup)
     assert "<img" not in markup
-    assert "no shown figure in common" in compare_view({"rows": [], "note": ""}, entry("A", 0.7), entry("B", 0.6))
+    assert "no shown score in common" in compare_view({"rows": [], "note": ""}, entry("A", 0.7), entry("B", 0.6))
 
 
 @pytest.mark.parametrize(

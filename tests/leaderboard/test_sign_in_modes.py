@@ -109,7 +109,7 @@ def test_a_secret_may_lie_in_a_file_and_is_never_shown(tmp_path: Path) -> None:
     assert provider.client_secret == "from-a-file"
     assert "from-a-file" not in repr(provider)
     path.write_text("")
-    with pytest.raises(ModeError, match="must hold the secret"):
+    with pytest.raises(ModeError, match="must contain the secret"):
         provider_from("oidc", environ)
     path.unlink()
     with pytest.raises(ModeError, match=r"must be a readable text file, got .*FileNotFoundError"):
@@ -122,7 +122,7 @@ def test_administrators_are_listed_with_spaces_or_commas() -> None:
         "sub:8",
         "sub:a-b",
     }
-    with pytest.raises(ModeError, match=r"as sub:SUBJECT, since at many providers .* got 'jane'"):
+    with pytest.raises(ModeError, match=r"as sub:SUBJECT, because many providers .* got 'jane'"):
         provider_from("oidc", {**OIDC, "REVEAL_ADMINS": "sub:7, jane"})
     assert provider_from("oidc", OIDC).admins == frozenset()
 

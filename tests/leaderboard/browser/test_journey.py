@@ -61,13 +61,13 @@ def test_from_signing_in_to_a_score(page: Any, board: RealBoard) -> None:
     page.goto(f"{board.url}/submit")
     board.provider.person = {"sub": "newcomer", "preferred_username": "newcomer"}
     page.locator("#report").get_by_role("link", name="Sign in").click()
-    page.locator("#report").get_by_text("You belong to no team that may submit.").wait_for()
-    page.get_by_role("link", name="Make one, or ask an owner to add you").click()
+    page.locator("#report").get_by_text("You need a team to submit.").wait_for()
+    page.get_by_role("link", name="Create a team").click()
     page.wait_for_selector("#submissions .rv-message")
-    page.get_by_role("button", name="Make a team").click()
+    page.get_by_role("button", name="Create a team").click()
     page.get_by_label("Name", exact=False).last.fill("Example Institute")
-    page.get_by_role("button", name="Make the team").click()
-    page.get_by_text("The team Example Institute was created").wait_for()
+    page.get_by_role("button", name="Create team").click()
+    page.get_by_text("Team Example Institute created.").wait_for()
 
     page.goto(f"{board.url}/submit")
     page.wait_for_selector("#balance .rv-balance")
@@ -96,11 +96,11 @@ def test_from_signing_in_to_a_score(page: Any, board: RealBoard) -> None:
     page.get_by_label("Code").fill("")
     send.click()
     fault.wait_for(state="detached")
-    page.get_by_role("button", name="Yes, send it").click()
+    page.get_by_role("button", name="Send submission").click()
     page.wait_for_url("**/submission?id=*")
     page.locator("#progress .rv-good", has_text="First try is scored.").wait_for()
 
-    page.locator("#progress").get_by_role("link", name="Its page").click()
+    page.locator("#progress").get_by_role("link", name="Show entry").click()
     page.wait_for_selector("#entry .rv-score")
     page.wait_for_function("document.title === 'First try, Example Institute · REVEAL leaderboard'")
     assert_well_built(page)
@@ -137,7 +137,7 @@ def test_submitting_by_keyboard_alone(page: Any, board: RealBoard, secrets: dict
     page.keyboard.press("Enter")
     tab_to(page, "Send for scoring")
     page.keyboard.press("Space")
-    page.get_by_role("button", name="Yes, send it").wait_for()
+    page.get_by_role("button", name="Send submission").wait_for()
     tab_to(page, "Yes, send it")
     page.keyboard.press("Space")
     page.locator("#progress .rv-good", has_text="Typed only is scored.").wait_for()
@@ -182,16 +182,16 @@ def test_comparing_two_entries(page: Any, board: RealBoard, entries: tuple[str, 
 
 def test_a_token_made_on_the_page_lets_the_client_submit(page: Any, board: RealBoard, secrets: dict[str, str]) -> None:
     board.sign_in(page, "omar")
-    page.get_by_role("button", name="Issue a token").click()
-    page.get_by_label("What it is for").fill("a program")
-    page.get_by_role("button", name="Issue the token").click()
+    page.get_by_role("button", name="Create a token").click()
+    page.get_by_label("Purpose").fill("a program")
+    page.get_by_role("button", name="Create token").click()
     secret = page.locator("#token-answer .rv-secret").inner_text()
     metadata = {"model": {"name": "By client"}, "organization": OTHER_TEAM, "kind": "cnn"}
     sent = client.Server(board.url, secret).submit(board.file(), benchmark=BENCHMARK, metadata=metadata)
     assert sent["is_new"]
     page.goto(f"{board.url}/mine")
     page.locator("#tokens tr", has_text="a program").get_by_role("button", name="Revoke").click()
-    page.get_by_text("The token is revoked.").wait_for()
+    page.get_by_text("Token revoked.").wait_for()
     assert secret not in page.content()
 
 
@@ -205,7 +205,7 @@ def test_a_second_version_takes_over_and_the_first_is_frozen(
     page.goto(board.url)
     page.wait_for_selector("#board .rv-summary")
     assert NEW in page.inner_text("#board .rv-summary")
-    page.get_by_text(f"What version {NEW} changed").click()
+    page.get_by_text(f"Rank changes in version {NEW}").click()
     assert page.locator("#board .rv-moves tbody tr").count() >= 2
     page.get_by_label("Version").click()
     page.get_by_role("option", name=OLD).click()

@@ -145,12 +145,12 @@ def test_withdrawing_asks_first(page: Any, board: Board) -> None:
     row.get_by_role("button", name="Withdraw").click()
     answer = page.locator("#answer")
     answer.get_by_text("stays charged").wait_for()
-    answer.get_by_role("button", name="Keep it").click()
+    answer.get_by_role("button", name="Cancel").click()
     answer.get_by_role("button").first.wait_for(state="detached")
     assert "shown on the board" in row.inner_text()
     row.get_by_role("button", name="Withdraw").click()
-    answer.get_by_role("button", name="Yes, withdraw it").click()
-    answer.get_by_text("Regretted is withdrawn.").wait_for()
+    answer.get_by_role("button", name="Withdraw submission").click()
+    answer.get_by_text("Regretted was withdrawn.").wait_for()
     row.get_by_text("withdrawn", exact=True).wait_for()
     page.goto(board.at(f"/?benchmark={IMAGES}"))
     page.wait_for_selector("#board .rv-summary")
@@ -164,8 +164,8 @@ def test_an_admin_hides_and_restores(page: Any, board: Board) -> None:
     page.goto(board.at("/admin"))
     page.get_by_role("tab", name="Submissions").click()
     for verb, question, told in (
-        ("Hide", "Hide it", "Doubtful of Northern Lab is off the board."),
-        ("Restore", "Restore it", "Doubtful of Northern Lab is on the board again."),
+        ("Hide", "Hide submission", "Doubtful of Northern Lab is hidden from the board."),
+        ("Restore", "Restore submission", "Doubtful of Northern Lab is on the board again."),
     ):
         row = page.locator("tr", has_text="Doubtful")
         row.locator("summary").click()

@@ -196,7 +196,7 @@ def test_an_answer_that_a_reader_is_shown(page: Any, board: Any) -> None:
         page.locator("#save").click()
         if number < len(ANSWERS):
             page.locator("#reading .rv-note", has_text=f"{number} of").first.wait_for()
-    page.get_by_text("Nothing is left for you to read.").wait_for()
+    page.get_by_text("You have scored all answers.").wait_for()
     assert seen == set(ANSWERS)
 
 

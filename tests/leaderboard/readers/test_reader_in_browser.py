@@ -303,7 +303,7 @@ def test_the_pages_of_signing_in_keep_their_style(browser: Any, pool: Pool, tmp_
     page = context.new_page()
     with serving(app) as url:
         page.goto(f"{url}/login/callback")
-        assert page.locator("h1").inner_text() == "This sign-in cannot be finished"
+        assert page.locator("h1").inner_text() == "This sign-in cannot be completed"
         widest = page.evaluate("getComputedStyle(document.querySelector('main')).maxWidth")
         assert widest == "640px"  # as its stylesheet says
     context.close()

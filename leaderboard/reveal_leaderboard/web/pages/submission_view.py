@@ -166,7 +166,8 @@ def _state(
         parts = ("info", "You withdrew this submission. Nothing was charged.", "")
     else:
         number = f" Incident {submission.incident}." if submission.incident else ""
-        parts = ("bad", f"The submission was {submission.status}.", f"{why}{number} Nothing was charged.")
+        state = "failed" if submission.status == "failed" else f"was {submission.status}"
+        parts = ("bad", f"The submission {state}.", f"{why}{number} Nothing was charged.")
     return draw(PAGE, "state", *parts, submission)
 
 
