@@ -347,7 +347,7 @@ def test_without_its_database_it_is_not_ready(world: World, monkeypatch: pytest.
 
 def test_without_room_for_uploads_it_is_not_ready(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "LEAST_ROOM", 1 << 60)
-    assert "no room" in problem(world.client().get("/readyz"), 503, "not-ready")["detail"]
+    assert "no space" in problem(world.client().get("/readyz"), 503, "not-ready")["detail"]
 
 
 METRICS = [

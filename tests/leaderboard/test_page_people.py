@@ -58,11 +58,11 @@ def test_who_makes_a_team_is_told_that_it_waits_until_it_does_not(world: Any) ->
     handlers = mine.MineHandlers(world.services)
     listed, _ = handlers.refresh(asking(world, world.ada), world.north.id, IMAGES)
     assert "Northern Lab is awaiting approval." in listed
-    assert "Nothing was sent yet" not in listed
+    assert "No submissions yet" not in listed
     assert "is approved and may now submit" in act(world, "approve-team", world.north.id)
     listed, _ = handlers.refresh(asking(world, world.ada), world.north.id, IMAGES)
     assert "awaiting approval" not in listed
-    assert "Nothing was sent yet" in listed
+    assert "No submissions yet" in listed
     assert "waits" not in handlers.open(asking(world, world.ada))[0]
 
 

@@ -205,7 +205,7 @@ def test_memory_is_bounded_and_the_oldest_is_forgotten(monkeypatch: pytest.Monke
     assert board.ask(address="192.0.2.1")[0] == 200
     for i in range(100):
         assert board.ask(address=f"10.0.0.{i}")[0] == 200
-    assert len(board.app._buckets._left) == 100
+    assert len(board.app._buckets._contents) == 100
     assert board.ask(address="10.0.0.99")[0] == 429
     assert board.ask(address="192.0.2.1")[0] == 200
 
