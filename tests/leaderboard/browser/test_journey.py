@@ -138,7 +138,7 @@ def test_submitting_by_keyboard_alone(page: Any, board: RealBoard, secrets: dict
     tab_to(page, "Send for scoring")
     page.keyboard.press("Space")
     page.get_by_role("button", name="Send submission").wait_for()
-    tab_to(page, "Yes, send it")
+    tab_to(page, "Send submission")
     page.keyboard.press("Space")
     page.locator("#progress .rv-good", has_text="Typed only is scored.").wait_for()
     tab_to(page, "Its page")

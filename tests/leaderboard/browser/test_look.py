@@ -30,7 +30,7 @@ PAGES = {
     "/admin": (".rv-health", "Admin · REVEAL leaderboard"),
     "/entry?id={a}": ("#entry .rv-score", "Net, Local user · REVEAL leaderboard"),
     "/submission?id={a}": ("#progress .rv-score", "Net · REVEAL leaderboard"),
-    "/entry?id=nothing": ("text=There is no entry to show here.", "Entry · REVEAL leaderboard"),
+    "/entry?id=nothing": ("text=This entry is not available.", "Entry · REVEAL leaderboard"),
 }
 WIDTHS = (1024, 1440, 1920)
 """Of windows in which nothing may overflow, besides the two in which axe-core looks, too."""
