@@ -56,12 +56,14 @@ def _is_class_body(code: CodeType) -> bool:
     return "__qualname__" in code.co_names and not code.co_flags & 0x2  # no CO_NEWLOCALS
 
 
-def _is_importing(frame: FrameType | None) -> bool:
-    """Return True if the innermost body or function of ours around `frame` is the body of a module."""
-    outer = frame.f_back if frame else None
-    while outer is not None and (not outer.f_code.co_filename.startswith(PACKAGE) or _is_class_body(outer.f_code)):
+def _is_importing(frame: FrameType) -> bool:
+    """Return True if the body of a module of ours called the function of `frame`, directly or not."""
+    outer = frame.f_back
+    while outer is not None and not outer.f_code.co_filename.startswith("<frozen importlib"):
+        if outer.f_code.co_filename.startswith(PACKAGE) and outer.f_code.co_name == BODY:
+            return True
         outer = outer.f_back
-    return outer is not None and outer.f_code.co_name == BODY and "__main__" not in outer.f_code.co_filename
+    return False
 
 
 def trace(arguments: Sequence[str]) -> tuple[Trace, object]:

@@ -274,6 +274,8 @@ def score_with(
         rule = "must be used with unit 'patient': groups are of patients"
         raise ArgumentError("by", rule, repr(options.unit), ("unit",))
     scored = score_inputs(predictions, opened, options, argument="predictions", name=name, ratings=ratings)
+    if by is None and not readers and not published:
+        return Scores(scored)
     selected = None if metric is None else metric_named(metric, [scored])
     primary = selected or opened.kind.release.primary
     subgroups = None

@@ -72,7 +72,8 @@ def submit(
         raise
     if not document.get("is_new", True):
         typer.echo(f"{document['id']}: the same file was sent before", err=True)
-    terminal.warn(terminal.warnings_of(document.get("report") or {}))
+    report = document.get("report") or {}
+    terminal.warn(terminal.warnings_of(terminal.problems_of(report), report.get("format", "")))
     if wait:
         document = _watch(server, document, quiet=as_json)
     _show(document, server, as_json=as_json)

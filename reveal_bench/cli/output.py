@@ -7,7 +7,7 @@ import math
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from itertools import zip_longest
@@ -368,18 +368,19 @@ def print_refusal(problem: dict[str, Any]) -> None:
     from reveal_bench.predictions.report import told_by_rule
 
     report = problem.get("report") or {}
-    for line in told_by_rule(_problems(report), report.get("format", "")):
+    for line in told_by_rule(problems_of(report), report.get("format", "")):
         typer.echo(line, err=True)
 
 
-def warnings_of(report: Mapping[str, Any]) -> list[str]:
-    """Return the first warnings of a lint report's document, a line each."""
-    lines = [one.told(report["format"], with_severity=False) for one in _problems(report) if one.severity == "warning"]
+def warnings_of(problems: Iterable[LintProblem], file_format: str) -> list[str]:
+    """Return the first warnings among the problems of a file, a line each."""
+    lines = [one.told(file_format, with_severity=False) for one in problems if one.severity == "warning"]
     left = len(lines) - 3
     return [*lines[:3], *[f"and {left} more; `reveal-bench lint` lists them"] * (left > 0)]
 
 
-def _problems(report: Mapping[str, Any]) -> list[LintProblem]:
+def problems_of(report: Mapping[str, Any]) -> list[LintProblem]:
+    """Return the problems of a lint report's document."""
     from reveal_bench.predictions.report import LintProblem
 
     names = [field.name for field in fields(LintProblem)]  # of a server, which leaves out null and may say more

@@ -236,7 +236,7 @@ def score(
     if form == "json":
         typer.echo(json.dumps(result.to_document(), indent=2))
         return
-    terminal.warn([*scored.notes, *terminal.warnings_of(scored.report.to_document())])
+    terminal.warn([*scored.notes, *terminal.warnings_of(scored.report.problems, scored.report.format)])
     _tell_of_thresholds(file, scored, "--metadata FILE", are_applied=metadata is not None)
     _tell_of_tuning(file, scored)
     printed = result.subgroups or result.readers or result.published or result
@@ -245,7 +245,7 @@ def score(
     terminal.print_scores(
         scored.estimates,
         f"{file.name} on {scored.place}: {scale_text(e.metric for e in scored.estimates)} with "
-        f"{intervals_text(scored.resampling)}",
+        f"{intervals_text(scored.options.resampling)}",
         scored.strata,
         positives=scored.rows.positives,
         wide=wide,
@@ -292,8 +292,8 @@ def _at_own_thresholds(
 
 def _tell_of_thresholds(file: Path, scored: ScoredFile, option: str, *, are_applied: bool) -> None:
     """Warn if a submission.json next to the file has thresholds, which a leaderboard would apply."""
-    beside = _metadata_beside(file)
-    if not are_applied and "thresholds" in scored.protocol and thresholds_of(beside) != 0.5:
+    beside = None if are_applied else _metadata_beside(file)
+    if beside is not None and "thresholds" in scored.protocol and thresholds_of(beside) != 0.5:
         terminal.warn([f"{beside} states thresholds, which are not applied: `{option}` does"])
 
 
@@ -452,7 +452,7 @@ def _thresholds(scored: Mapping[str, ScoredFile]) -> dict[str, Any]:
 
 
 def _warn_of(file: Path, scored: ScoredFile, own_thresholds: bool) -> None:
-    terminal.warn(terminal.warnings_of(scored.report.to_document()))
+    terminal.warn(terminal.warnings_of(scored.report.problems, scored.report.format))
     _tell_of_thresholds(file, scored, "--own-thresholds", are_applied=own_thresholds)
 
 

@@ -293,13 +293,11 @@ def score_report(
         options,
         hash_references(folder, split),
         strata,
-        _answered_only(rows, report, resampling),
+        _answered_only(rows, report, resampling) if report.abstained else None,
     )
 
 
-def _answered_only(rows: Rows, report: LintReport, resampling: Resampling) -> AnsweredOnly | None:
-    if not report.abstained:
-        return None
+def _answered_only(rows: Rows, report: LintReport, resampling: Resampling) -> AnsweredOnly:
     unanswered = {*report.abstained, *report.missing_pairs}
     rest = rows.without(unanswered)
     coverage = 1 - len(unanswered) / report.n_questions
