@@ -182,13 +182,14 @@ WIDE, LEFT, MOST_LEFT, RIGHT, STEP, TOP = 960, 300, 520, 130, 30, 64
 def _plot(title: str, rows: Sequence[_FigureRow], axis: _Axis, recipe: Mapping[str, Any]) -> VectorImage:
     """Return one row per score on a common scale, its value at the right, the recipe below."""
     bottom = TOP + STEP * len(rows)
+    right = max(RIGHT, 28 + max(width_of(row.words, 14) for row in rows))
     x0 = min(max(LEFT, 32 + max(width_of(row.name, 14) for row in rows)), MOST_LEFT)
     description = f"{title}. " + "; ".join(f"{row.name} {row.words}" for row in rows) + "."
     image = VectorImage(WIDE, bottom + 62, title, description, recipe)
     put = image.shapes.append
 
     def at(value: float) -> float:
-        return round(x0 + (WIDE - x0 - RIGHT) * axis.share(value), 1)
+        return round(x0 + (WIDE - x0 - right) * axis.share(value), 1)
 
     put(Words(16, 32, fitted(title, 18, WIDE - 32, is_bold=True), 18, INK, is_bold=True))
     for tick in axis.ticks:
