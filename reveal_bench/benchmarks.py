@@ -32,7 +32,7 @@ Asks = Literal["present", "all"]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A download that a benchmark is built of: all that has to be said of it outside its own module.
+    """A download that a benchmark is built from: its facts that other modules need.
 
     The module is ``reveal_bench.sources.<name>``, with underscores; this row is text, so that help and tables need not
     import it.

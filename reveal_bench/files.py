@@ -25,7 +25,7 @@ FOLDER_INFO = "manifest/benchmark.json"
 
 
 def file_sha256(path: Path) -> str:
-    """Return hexadecimal sha256 of a file."""
+    """Return the hexadecimal sha256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

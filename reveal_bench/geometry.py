@@ -82,7 +82,7 @@ class Grid:
         return [self.name(column, row) for row in range(self.n) for column in range(self.n)]
 
     def name(self, column: int, row: int) -> str:
-        """Return name of the cell at 0-based `column` (from the left) and `row` (from the top)."""
+        """Return the name of the cell at 0-based `column` (from the left) and `row` (from the top)."""
         if not (0 <= column < self.n and 0 <= row < self.n):
             raise ValueError(f"`column` and `row` must be in [0, {self.n}), got ({column}, {row})")
         return f"{chr(ord('A') + column)}{row + 1}"
@@ -120,7 +120,7 @@ class Grid:
         return box_centre(self.box(cell, size=size))
 
     def cell_at(self, x: float, y: float, *, size: tuple[int, int]) -> str | None:
-        """Return name of the cell that holds the point (x, y), or None when the point is outside the central square."""
+        """Return the name of the cell with the point (x, y), or None if the point is outside the central square."""
         left, top, side = self.square(size)
         column = math.floor((x - left) * self.n / side)
         row = math.floor((y - top) * self.n / side)

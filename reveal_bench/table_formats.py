@@ -64,7 +64,7 @@ class TableLimits:
 
 
 class TableError(ValueError):
-    """A table, or a row of it, breaks a rule; `problem` says where and which."""
+    """The error of a table or row that breaks a rule; `problem` has the place and the rule."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
@@ -72,14 +72,14 @@ class TableError(ValueError):
 
 
 class ProblemSink(Protocol):
-    """Takes up problems one by one, as a list does."""
+    """Anything that collects problems one by one, such as a list."""
 
     def append(self, problem: Problem, /) -> None:
         """Take up a problem."""
 
 
 class TableNotes:
-    """One table's name, limits, format, and where its problems go."""
+    """One table's name, limits and format, and the place for its problems."""
 
     def __init__(self, file: str, problems: ProblemSink | None, limits: TableLimits) -> None:
         self.file, self.limits = file, limits

@@ -61,7 +61,7 @@ class MatchedPicture:
 
 
 class SourceFiles:
-    """All files under `root` that may be pictures; `progress` is called for each file that is hashed."""
+    """The files under `root` that may be pictures; `progress` is called for each file that is hashed."""
 
     def __init__(self, root: Path, progress: Callable[[str, int, int | None], None] | None = None) -> None:
         self.root, self._progress = root, progress
@@ -273,7 +273,7 @@ def attach_images(
 
 @dataclass
 class _Job:
-    """One run: finds, checks and embeds pictures; threads suffice, for decoding and hashing run outside the lock."""
+    """One run that finds, checks and embeds pictures; threads suffice, as decoding and hashing run outside the lock."""
 
     files: SourceFiles
     keep_going: bool

@@ -381,7 +381,7 @@ def _check_draws(best_of: int, holdout: Path | None, holdout_split: str) -> None
 
 
 class _Intake:
-    """Records -> spools; keeps the problems of all splits instead of stopping at one."""
+    """Maker of spools from records, which collects the problems of all splits instead of stopping at one."""
 
     def __init__(
         self, benchmark: Benchmark, *, embed: bool, progress: Progress | None, new_spool: Callable[..., Spool]
@@ -457,7 +457,7 @@ class _Intake:
 
 
 class _Assembly:
-    """Spools -> folders."""
+    """Writer of the dataset folders from the spools of all splits."""
 
     def __init__(self, writer: FolderWriter, vault: FolderWriter | None) -> None:
         self.writer, self.vault = writer, vault

@@ -33,7 +33,7 @@ STATUS = {1: "present", 0: "absent", -1: "uncertain", None: "unlabelled"}
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A row that is in another split."""
+    """A row that moved to another split, with both splits."""
 
     key: str
     before: str
@@ -63,7 +63,7 @@ class Redrawn:
 
 @dataclass
 class FolderDiff:
-    """Everything that differs; pairs are (before, after).
+    """All differences of two versions; pairs are (before, after).
 
     Attributes
     ----------

@@ -130,7 +130,7 @@ _HALF_WRITTEN = (".part", ".tmp", ".incomplete", ".lock", ".crdownload")
 
 
 class PublishRefusedError(ValueError):
-    """Why a folder may not be published; `problems` holds every reason, the message the first of them."""
+    """The reasons why a folder may not be published; `problems` has all of them, the message the first ones."""
 
     def __init__(self, what: str, problems: Sequence[Problem]) -> None:
         self.problems = list(problems)

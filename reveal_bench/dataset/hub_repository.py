@@ -35,7 +35,7 @@ class HubError(OSError):
 
 
 class ParentMovedError(HubError):
-    """Somebody else changed the repository meanwhile; nothing was published."""
+    """The repository was changed in the meantime by another user; nothing was published."""
 
 
 @contextmanager
@@ -147,7 +147,7 @@ class State:
 
 
 class Repository:
-    """A dataset repository; `token` None reads as anybody may."""
+    """A dataset repository; with `token` None it is read as the public sees it."""
 
     def __init__(self, repo_id: str, *, token: str | None, endpoint: str | None = None) -> None:
         from huggingface_hub import HfApi

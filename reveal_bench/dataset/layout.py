@@ -36,7 +36,7 @@ SHARD_BYTES = 500 << 20
 
 
 class ShardWriter:
-    """Writes ``<folder>/<split>-00000-of-000NN.parquet``.
+    """Writer of ``<folder>/<split>-00000-of-000NN.parquet``.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ class SplitWriter:
 
 
 class FolderWriter:
-    """Writes into `folder`, which must exist and be empty; `writer` makes what writes the shards of its rows."""
+    """Writer of `folder`, which must exist and be empty; `writer` makes the writers of its shards."""
 
     def __init__(
         self,

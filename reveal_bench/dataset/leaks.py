@@ -58,7 +58,7 @@ def folded(text: str) -> str:
 
 
 def distinctive_ids(ids: Collection[str]) -> dict[str, str]:
-    """Folded id -> id, of those that no one writes by chance: with a digit, and long enough."""
+    """Return folded id -> id of the ids that nobody writes by chance: with a digit, and long enough."""
     return {
         name.casefold(): name
         for name in ids

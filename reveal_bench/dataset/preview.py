@@ -38,7 +38,7 @@ _ROWS_AT_ONCE = 4  # a row of pictures may take megabytes
 
 
 def preview_features(kind: AnyKind) -> Features:
-    """Return features of the config: the picture, its ids, and the reference in words."""
+    """Return the features of the config: the picture, its ids, and the reference in words."""
     from datasets import Features, Image, Value
 
     names = dict.fromkeys((kind.key, "image_id", "reference"))

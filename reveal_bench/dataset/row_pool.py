@@ -77,7 +77,7 @@ class BuildContext:
 
 
 def _software() -> tuple[str, ...]:
-    """Return versions of everything that has a part in a row: another version may make another one."""
+    """Return the versions of everything that has a part in a row: another version may make another one."""
     versions = [f"reveal-bench {__version__}", CLEANED, PNG16, PIPELINE]
     for name in DECODERS:
         try:

@@ -42,7 +42,7 @@ IDS = {
 
 @dataclass(frozen=True)
 class DatasetFolder:
-    """A dataset folder with what its own `benchmark.json` says.
+    """A dataset folder with the contents of its `benchmark.json`.
 
     Attributes
     ----------

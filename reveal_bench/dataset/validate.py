@@ -148,7 +148,7 @@ class Reader:
         self.masks = DrawnMasks()
 
     def sha256(self, path: Path) -> str:
-        """Return hexadecimal sha256 of a file."""
+        """Return the hexadecimal sha256 of a file."""
         return file_sha256(path)
 
     def rows(self, table: TableFile) -> Iterator[list[Row]]:

@@ -154,7 +154,7 @@ def inspect_picture(picture: Row) -> PictureFacts:
 
 @dataclass
 class PictureChecks:
-    """Checks pictures as their rows go by, and remembers them by their pixels.
+    """Checker of the pictures of rows, which remembers them by their pixels.
 
     Attributes
     ----------
@@ -304,7 +304,7 @@ def inspect_mask(picture: Row) -> MaskFacts:
 
 @dataclass
 class DrawnMasks:
-    """Checks the masks of a localization dataset, and that the config `masks` shows the same ones.
+    """Checker of the masks of a localization dataset, and of the same masks in the config `masks`.
 
     Attributes
     ----------

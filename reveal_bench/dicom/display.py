@@ -172,7 +172,7 @@ _FUNCTIONS = ("LINEAR", "LINEAR_EXACT", "SIGMOID")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`display`, its `steps` in words, and `warnings` about what the file says."""
+    """`display`, its `steps` in words, and `warnings` about values of the file."""
 
     display: DisplaySettings
     steps: tuple[str, ...]

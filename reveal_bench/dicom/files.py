@@ -30,7 +30,7 @@ _EXPLICIT_VRS = frozenset(b"AE AS AT CS DA DS DT FD FL IS LO LT OB OW PN SH SL S
 
 
 class DicomError(ValueError):
-    """A file that cannot be used. The message is the reason alone; the caller adds which file."""
+    """A file that cannot be used. The message is only the reason; the caller adds the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def _check_size(size: int) -> None:
 
 
 def _status(path: Path) -> os.stat_result:
-    """Return size and date of a regular file; nothing else is opened, as reading from a pipe would wait for ever."""
+    """Return size and date of a regular file; nothing else is opened, because reading from a pipe could hang."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise DicomError(NO_REGULAR_FILE)

@@ -348,7 +348,7 @@ def _class_reason(sop_class: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """`file` shows what `of` shows, for this `reason`; or, as a conflict, claims to and does not."""
+    """A `file` with the same picture as `of`, for this `reason`; a conflict claims to be the same and is not."""
 
     file: DicomFile
     of: DicomFile

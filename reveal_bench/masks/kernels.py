@@ -85,7 +85,7 @@ class Loops:
 
 
 class _Loop:
-    """A loop with its arguments checked, for a wrong one would read or write beyond an array."""
+    """A loop whose arguments are checked, because a wrong one would read or write beyond an array."""
 
     def __init__(self, function: Callable[..., int], kinds: str) -> None:
         self._function, self._kinds = function, kinds
@@ -143,7 +143,7 @@ def count_characters(text: bytes, characters: bytes) -> list[int]:
 
 
 def count_runs(text: Bytes, offsets: IntArray) -> IntArray:
-    """Return number of complete codes in each string: characters without the continuation bit."""
+    """Return the number of complete codes in each string: characters without the continuation bit."""
     n_runs = np.empty(len(offsets) - 1, np.int64)
     loops.count_runs(text, offsets, n_runs)
     return n_runs

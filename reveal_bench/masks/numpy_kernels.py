@@ -201,7 +201,7 @@ def hit_cells(ends: Ends, offsets: IntArray, sizes: IntArray, n: int, hits: Bool
 
 
 def _pieces(ends: Ends, height: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Return column, first row and row after the last of each vertical piece of a mask."""
+    """Return the column, first row and row after the last of each vertical piece of a mask."""
     n = len(ends) // 2 * 2
     starts, stops = ends[0:n:2].astype(np.int64), ends[1:n:2].astype(np.int64)
     first = starts // height

@@ -157,7 +157,7 @@ class PackedMasks:
 
 @dataclass(frozen=True, slots=True)
 class MaskProblem:
-    """Why a mask was refused: a stable `rule`, the `field` it concerns, and a message with the value found."""
+    """The reason to refuse a mask: a stable `rule`, the `field` it concerns, and a message with the value."""
 
     rule: str
     field: str

@@ -61,7 +61,7 @@ Splits = Mapping[str, Iterable[Record]]
 
 @dataclass(frozen=True)
 class BoxSource(Generic[Parsed]):
-    """A source of boxes or masks whose annotations are a few tables: what its module fills in.
+    """A source of boxes or masks whose annotations are a few tables; its module fills in the attributes.
 
     Attributes
     ----------

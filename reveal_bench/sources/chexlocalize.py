@@ -67,7 +67,7 @@ SPLITS = {"validation": "val", "test": "test"}
 
 @dataclass
 class SplitFiles:
-    """Everything parsed of one split."""
+    """The parsed contents of all files of one split."""
 
     name: str
     download: ChexlocalizeDownload

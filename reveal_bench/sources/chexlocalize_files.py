@@ -227,7 +227,7 @@ Size = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class LabelRow:
-    """One row of a label CSV; `view_raw` is the AP/PA column, or what the file name says."""
+    """One row of a label CSV; `view_raw` comes from the AP/PA column, or from the file name."""
 
     image_id: str
     line: int
@@ -238,7 +238,7 @@ class LabelRow:
 
 @dataclass
 class Masks:
-    """A segmentation file: strings, decoded runs, and which is whose."""
+    """A segmentation file: strings, decoded runs, and the finding and image of each."""
 
     rles: list[Rle] = field(default_factory=list)
     index: dict[tuple[str, str], int] = field(default_factory=dict)

@@ -75,7 +75,7 @@ KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class ColumnRule:
-    """A column and what its texts mean (folded text -> value, None for unknown); no column: from the headers."""
+    """A column and the meaning of its texts (folded text -> value, None for unknown); no column: from the headers."""
 
     column: str | None
     values: Mapping[str, str | None] | None = None
@@ -99,7 +99,7 @@ class LabelRule:
 
 @dataclass(frozen=True)
 class StudyMapping:
-    """A mapping that was read; see the module. `file` is its name for messages."""
+    """A parsed mapping; see the module. `file` is its name for messages."""
 
     file: str
     table: str
@@ -196,7 +196,7 @@ def _load(path: Path, problems: list[Problem]) -> Any:
 
 
 class MappingParser:
-    """Plain YAML -> StudyMapping; everything that is wrong goes to `problems`."""
+    """Parser of plain YAML into a StudyMapping; all problems go to `problems`."""
 
     def __init__(self, file: str, problems: list[Problem]) -> None:
         self.file, self.problems = file, problems
@@ -370,7 +370,7 @@ class MappingParser:
 
 
 def which_labels(findings: Sequence[str]) -> str:
-    """Return name of a mapping's findings in messages."""
+    """Return the name of a mapping's findings in messages."""
     return "the mapping's findings" if isinstance(findings, Vocabulary) else "the twelve labels"
 
 

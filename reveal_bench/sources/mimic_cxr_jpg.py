@@ -62,7 +62,7 @@ class ImageFault(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MimicImage:
-    """One image as the metadata describes it; `size` is (height, width), or None if it does not say."""
+    """One image as the metadata describes it; `size` is (height, width), or None if it has none."""
 
     dicom_id: str
     path: Path
@@ -74,7 +74,7 @@ class MimicImage:
 
 @dataclass(frozen=True, slots=True)
 class MimicStudy:
-    """One study; `split` is of MIMIC-CXR-JPG ("train", "validate", "test"), or None where that is not known."""
+    """One study; `split` is MIMIC-CXR-JPG's ("train", "validate", "test"), or None if unknown."""
 
     study_id: str
     subject_id: str

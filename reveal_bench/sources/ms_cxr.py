@@ -241,7 +241,7 @@ def _make(build: BoxBuild[list[PhraseBox]]) -> tuple[dict[str, list[Localization
 
 
 def phrase_features() -> Features:
-    """Return features of the config ``phrases``: a row per box."""
+    """Return the features of the config ``phrases``: a row per box."""
     from datasets import ClassLabel, Features, List, Value
 
     return Features(

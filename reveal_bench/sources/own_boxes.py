@@ -81,7 +81,7 @@ UNFUSED = (
 
 @dataclass(frozen=True)
 class _Own:
-    """One reading: where mapping and tables are, and what makes ids."""
+    """The state of one `read`: places of mapping and tables, and the maker of ids."""
 
     mapping: Path | None = None
     namer: Namer = field(default_factory=lambda: Namer(None))

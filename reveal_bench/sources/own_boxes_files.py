@@ -79,7 +79,7 @@ def read_box_mapping(path: Path) -> BoxMapping:
 
 
 class _BoxParser(MappingParser):
-    """Plain YAML -> BoxMapping; everything that is wrong goes to `problems`."""
+    """Parser of plain YAML into a BoxMapping; all problems go to `problems`."""
 
     def boxes(self, content: dict[str, Any]) -> BoxMapping:
         is_coco = "image" not in content and str(content.get("boxes")).endswith(".json")

@@ -368,7 +368,7 @@ def _make(build: BoxBuild[list[PadchestStudy]]) -> tuple[dict[str, list[Localiza
 
 
 def sentence_features() -> Features:
-    """Return features of the config ``sentences``: a row per sentence, in the order of the report."""
+    """Return the features of the config ``sentences``: a row per sentence, in the order of the report."""
     from datasets import Features, List, Value
 
     text, boxes = Value("string"), List(List(Value("float64")))

@@ -68,7 +68,7 @@ UNDIVIDED = "test"
 """Name of the only split of a source that names none ("all" is taken by `datasets`)."""
 
 MOST_HINTS = 20
-"""So many unknown keys get the nearest spelling, unless they are UIDs, of which the nearest is another study's; for all
+"""Number of unknown keys that get the nearest spelling, except UIDs, whose nearest is another study's; for all
 rows of a wrong column the search would take hours."""
 DETECTORS = ("DIRECT", "SCINTILLATOR", "STORAGE", "FILM")
 """Values that DICOM defines for DetectorType (PS3.3 C.8.11.4); another text is not passed on."""
@@ -139,7 +139,7 @@ def join_rows(
 
 @dataclass
 class Namer:
-    """Gives ids, and keeps what they were made of, to find two that are the same.
+    """Maker of ids, which remembers their origins to find collisions.
 
     `key` is the publisher's secret; None if the mapping names public ids of studies and patients.
     """
@@ -431,7 +431,7 @@ def collect_data(
 
 @dataclass
 class Joining:
-    """A download as far as it could be understood; `mapping` and `table` are None if they could not be read."""
+    """The readable parts of a download; `mapping` and `table` are None if they could not be read."""
 
     root: Path
     tree: StudyTree

@@ -131,7 +131,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
 
 
 def rubric_features() -> Features:
-    """Return features of the config `rubric`."""
+    """Return the features of the config `rubric`."""
     from datasets import Features, Value
 
     return Features({"criterion": Value("string"), "score": Value("int8"), "description": Value("string")})
@@ -139,7 +139,7 @@ def rubric_features() -> Features:
 
 @dataclass
 class _ParsedFiles:
-    """Everything parsed of a root; `images` of every study that was found, by study id."""
+    """The parsed contents of a root; `images` has the images of each study that the tree has, by study id."""
 
     task_file: Path | None = None
     rating_file: Path | None = None

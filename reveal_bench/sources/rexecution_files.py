@@ -203,7 +203,7 @@ _CATEGORY = {fold(name): category for category in CATEGORIES for name in (catego
 
 @dataclass(frozen=True, slots=True)
 class TaskLine:
-    """One row of the task file; what needs the pictures is not checked yet."""
+    """One row of the task file; values that need the pictures are not checked yet."""
 
     line: int
     task_id: str
@@ -237,7 +237,7 @@ def _named(text: str, known: Mapping[str, str]) -> str:
 
 
 class _RowCells:
-    """The cells of one row; what breaks a rule is a problem of its line."""
+    """The cells of one row; a broken rule becomes a problem of its line."""
 
     def __init__(self, file: str, row: Row, problems: list[Problem]) -> None:
         self.file, self.line, self.cells, self.problems = file, row.line, row.cells, problems
@@ -345,7 +345,7 @@ def _box(entry: Any) -> ReferenceBox | None:
 
 
 def parse_tasks(path: Path, problems: list[Problem], warnings: list[str]) -> list[TaskLine]:
-    """Return the tasks of a file, in its order; a task with a problem is among them, with blanks where it has none."""
+    """Return all tasks of a file, in its order; values of a task that have a problem are blank."""
     table = read_table(path, TASK_COLUMNS, ("task_id", "study_id", "prompt", "category"), problems, warnings)
     tasks = [_task(_RowCells(table.file, row, problems)) for row in table.rows]
     _check_unique(table.file, [(task.line, (task.task_id,)) for task in tasks], "task_id", problems)
@@ -402,7 +402,7 @@ def _wrong_totals(table: CanonicalTable, tasks: list[TaskLine]) -> list[str]:
 
 
 def parse_ratings(path: Path, problems: list[Problem], warnings: list[str]) -> list[TaskRatingRow]:
-    """Return the ratings of a file, in its order; one with a problem is among them, with blanks where it has none."""
+    """Return all ratings of a file, in its order; values of a rating that have a problem are blank."""
     table = read_table(path, RATING_COLUMNS, ("task_id", "model", "reader"), problems, warnings)
     ratings = [_rating(_RowCells(table.file, row, problems)) for row in table.rows]
     keys = [(line.line, (line.rating.task_id, line.rating.model, line.rating.reader)) for line in ratings]

@@ -93,7 +93,7 @@ def _make(build: BoxBuild[_RsnaTables]) -> tuple[dict[str, list[LocalizationReco
 
 
 def class_features() -> Features:
-    """Return features of the config ``classes``: a row per image."""
+    """Return the features of the config ``classes``: a row per image."""
     from datasets import ClassLabel, Features, Value
 
     return Features({"image_id": Value("string"), "class": ClassLabel(names=list(CLASSES))})

@@ -81,7 +81,7 @@ class Inspection:
 
 
 class Records:
-    """Records of a split that are made while they are read, but whose number is known: it has a length.
+    """Records of a split that are made during iteration, but whose number is known in advance.
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ _AGREEMENT_OF = {n: word for word, n in N_OF_AGREEMENT.items()}
 
 @dataclass(frozen=True, slots=True)
 class LabelledStudy:
-    """A row of the table, or all rows of a study, understood.
+    """One study of the table, from its row or from the rows of all its readers.
 
     `key` is the study key; None where the mapping leaves a fact to the headers. `facts` has age_band, sex, race and
     patient_class, as far as the table has them for this study; `labels_by_reader` is empty if the table has no readers.
@@ -194,7 +194,7 @@ def image_stem(name: str) -> str:
 
 
 class _MappedRow:
-    """One row under a mapping."""
+    """One row of the table, read by a mapping."""
 
     def __init__(self, mapping: StudyMapping, file: str, row: TableRow) -> None:
         self.mapping, self.file, self.row = mapping, file, row

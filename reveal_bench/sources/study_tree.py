@@ -481,7 +481,7 @@ def _demographics(cells: dict[str, list[str]]) -> dict[str, Any]:
 
 
 def _in_headers(tree: StudyTree, of_table: dict[str, Any]) -> dict[str, Any]:
-    """Age and sex from the headers, where they have them and no column of the table does."""
+    """Return age and sex from the headers, unless a column of the table has them."""
     headers = [image.header for study in tree.studies.values() for image in study.images]
     has_age = any(header.age_years is not None for header in headers) and not {"age", "age_band"} & of_table.keys()
     has_sex = any(header.sex is not None for header in headers) and "sex" not in of_table

@@ -86,7 +86,7 @@ KAGGLE_COLUMNS = ("image_id", "class_name", "class_id", "rad_id", *BOX)
 
 @dataclass(frozen=True)
 class VindrTables:
-    """Which tables are there, by role such as "annotations_train"."""
+    """The tables of a download by role, such as "annotations_train"."""
 
     files: Mapping[str, Path]
 
@@ -283,7 +283,7 @@ def _make(build: BoxBuild[_SplitTables]) -> tuple[dict[str, list[LocalizationRec
 
 
 def image_label_features() -> Features:
-    """Return features of the config ``image_labels``: a row per image and reader; no reader means the consensus."""
+    """Return the features of the config ``image_labels``: a row per image and reader; no reader means the consensus."""
     from datasets import ClassLabel, Features, List, Value
 
     labels = List(ClassLabel(names=list(LABELS)))
