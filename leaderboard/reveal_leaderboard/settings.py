@@ -320,7 +320,7 @@ def secret_from(environ: Mapping[str, str], name: str) -> str | None:
     return secret
 
 
-class _Tables(BaseModel, extra="forbid"):
+class _BenchmarkTables(BaseModel, extra="forbid"):
     """The tables that a benchmark may have of its own."""
 
     release: ReleasePolicy = ReleasePolicy()
@@ -334,11 +334,11 @@ _Benchmark = Annotated[str, _must(f"be one of {', '.join(BENCHMARKS)}", BENCHMAR
 _WebhookName = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=40)]
 
 
-class _File(_Tables):
+class _File(_BenchmarkTables):
     """A whole file."""
 
     accounts: AccountsPolicy = AccountsPolicy()
-    benchmarks: dict[_Benchmark, _Tables] = Field(default_factory=dict)
+    benchmarks: dict[_Benchmark, _BenchmarkTables] = Field(default_factory=dict)
     webhooks: dict[_WebhookName, Webhook] = Field(default_factory=dict)
 
 

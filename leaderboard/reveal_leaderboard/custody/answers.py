@@ -29,7 +29,7 @@ class _StrictModel(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class LintProblem(_StrictModel):
+class ApiLintProblem(_StrictModel):
     """One problem found by the linter; `line` is null when it concerns the whole file."""
 
     severity: Literal["error", "warning"]
@@ -59,7 +59,7 @@ class Lint(_StrictModel):
     n_errors: int
     n_warnings: int
     allow_missing: bool
-    problems: list[LintProblem]
+    problems: list[ApiLintProblem]
     missing_pairs: Annotated[list[list[str]], Field(description="[image, finding] or [study]: asked, not predicted")]
     abstained: Annotated[
         list[list[str]], Field(description="[image, finding] or [study], or [image]: declined, which counts as a miss")
