@@ -128,7 +128,7 @@ _Bits = Annotated[_Number, Field(gt=0, le=1000)]
 
 @dataclass(frozen=True, slots=True)
 class ReleasePolicy:
-    """The settings of release.
+    """The release policy.
 
     Attributes
     ----------
@@ -347,7 +347,7 @@ _KEYS = [f"{table}.{key}" for table, keys in _File().model_dump().items() for ke
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of every benchmark.
+    """The settings of all benchmarks.
 
     Attributes
     ----------
@@ -383,7 +383,7 @@ class Settings:
 
 
 def load_settings(path: Path | None = None) -> Settings:
-    """Read the packaged settings, and those of `path` in their place.
+    """Read the packaged settings, overridden by those in `path`.
 
     Raises
     ------

@@ -49,7 +49,7 @@ log = logging.getLogger("reveal_leaderboard")
 
 
 class FormName(StrEnum):
-    """What to ask readers."""
+    """The questions for readers."""
 
     VOTES = "votes"
     ERRORS = "errors"

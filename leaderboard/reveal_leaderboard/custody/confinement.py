@@ -67,7 +67,7 @@ def readable_places() -> list[Path]:
     """Return the files that the server may read besides its data and the public benchmarks.
 
     The import path is *not* on the list as a whole: it may name a checkout, or the current folder, beside which a
-    holdout lies. Of it only the installed packages are, and the two packages of this project.
+    holdout is. From it, only the installed packages and the two packages of this project are on the list.
     """
     places = [Path(name) for name in (*SYSTEM, sys.prefix, sys.base_prefix)]
     places += [Path("/proc") / name for name in PROC] + [Path("/dev") / name for name in DEVICES]

@@ -165,9 +165,9 @@ class Custody:
         Parameters
         ----------
         name : to show for the file
-        is_of_other_version : whether the file answered another version of the split; what is asked here only is missing
-            then, and what was asked there only is left out
-        canonical : where to write the predictions of a clean file, replacing what is there
+        is_of_other_version : True if the file answered another version of the split; questions new in this one are
+            then missing, and questions of the other version only are left out
+        canonical : path for the predictions of a clean file, replacing an existing file
 
         Raises
         ------

@@ -78,7 +78,7 @@ def bubblewrap_works() -> bool:
 _START_SECONDS = 180  # on a busy machine
 _GRACE_SECONDS = 15
 _CHUNK = 1 << 16
-# The packages are loaded from where they lie: a server that Landlock holds may not list the folder they lie in
+# Packages are loaded from their own folders: a server confined by Landlock may not list the folder that contains them
 _BOOT = """
 import importlib.util as tools, os, sys
 module, handle, n, *places = sys.argv[1:]

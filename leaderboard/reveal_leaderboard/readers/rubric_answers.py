@@ -206,7 +206,7 @@ def prepare_rubric(
 def _faults(one: AnswerRow, known: Mapping[str, _Task]) -> Iterator[tuple[str, str, str]]:
     """Yield field, rule and value of each reference in an answer that the folder does not contain."""
     if one.task_id not in known:
-        yield "task_id", "must be that of a task of the folder", repr(one.task_id)[:100]
+        yield "task_id", "must name a task of the folder", repr(one.task_id)[:100]
         return
     pictures = known[one.task_id].pictures
     for box in one.boxes:

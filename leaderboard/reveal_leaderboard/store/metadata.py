@@ -105,7 +105,7 @@ class Metadata(_MetadataModel):
             If `grid` is present and differs from `n`.
         """
         if self.grid not in (None, n):
-            raise MetadataError([_error("grid", f"must be that of the board, {n} cells per side", str(self.grid))])
+            raise MetadataError([_error("grid", f"must be the board's, {n} cells per side", str(self.grid))])
 
     def check_labels(self, labels: Collection[str]) -> None:
         """Refuse thresholds of labels that the board does not ask, since they would have no effect.

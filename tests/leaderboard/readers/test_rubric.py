@@ -130,7 +130,7 @@ BAD_FILES: dict[str, tuple[str, str]] = {
     "blank id": (f"{HEAD} ,{{t}},x,\r\n", ":2: `answer_id` must not be blank"),
     "blank answer": (f"{HEAD}a,{{t}}, ,\r\n", ":2: `answer` must not be blank"),
     "twice": (f"{HEAD}a,{{t}},x,\r\na,{{t}},x,\r\n", ":3: `answer_id` must occur only once, got 'a'"),
-    "unknown task": (f"{HEAD}a,t9,x,\r\n", ":2: `task_id` must be that of a task of the folder, got 't9'"),
+    "unknown task": (f"{HEAD}a,t9,x,\r\n", ":2: `task_id` must name a task of the folder, got 't9'"),
     "boxes no JSON": (f"{HEAD}a,{{t}},x,[\r\n", ":2: `boxes` must be JSON"),
     "boxes no boxes": (f'{HEAD}a,{{t}},x,"[1,2]"\r\n', ":2: `boxes` must be boxes with image_id, label and box"),
     "sides of text": (
