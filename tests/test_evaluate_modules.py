@@ -233,7 +233,7 @@ def test_evaluation_suite_is_whole() -> None:
 
 
 MISTAKES: list[tuple[str, dict[str, Any], str]] = [
-    ("hit_rate", {"predictions": [[[9.0, 1.0]]], "references": [FULL]}, "must lie in the image 4 x 4, got (9.0, 1.0)"),
+    ("hit_rate", {"predictions": [[[9.0, 1.0]]], "references": [FULL]}, "must be in the image 4 x 4, got (9.0, 1.0)"),
     ("hit_rate", {"predictions": [[1.0]], "references": [FULL]}, "`predictions[0]` must be a point [x, y], a list of"),
     ("hit_rate", {"predictions": [5], "references": [FULL]}, "`predictions[0]` must be a point [x, y], a list of"),
     (

@@ -1,10 +1,10 @@
-"""Baselines: what a score means is measured against them.
+"""Baselines, for comparison with scores.
 
 * ``chance``: a uniformly drawn grid cell per question (paper 000, section 4.1).
-* ``location-prior``: where the finding usually is. From the released half, the mean mask of each finding in coordinates
-  relative to the image gives its most probable point and a thresholded mask; its most probable cell is the one that
-  would most often have been a hit. References that are boxes count by their union, and give a box instead of a mask.
-* ``human``: what the readers of the human benchmark drew and pointed at (paper 002). The others see no image.
+* ``location-prior``: the usual position of the finding. On the released half, the mean mask of each finding in
+  coordinates relative to the image gives its most probable point and a thresholded mask; its most probable cell is the
+  one that would most often have been a hit. Box references count by their union, and give a box instead of a mask.
+* ``human``: masks and points of the readers of the human benchmark (paper 002). The other baselines see no image.
 
 Chance and prior answer every question of a manifest; readers leave out what they did not annotate. All are scored like
 any other prediction file.

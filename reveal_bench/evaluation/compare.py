@@ -1,11 +1,11 @@
-"""Systems against each other on one split: paired differences, relative decreases, ranks and tiers.
+"""Comparisons of systems on one split: paired differences, relative decreases, ranks and tiers.
 
 Conventions
 -----------
-Everything here comes from ONE draw of patients (or images): in replicate b all systems are averaged over the same
-resampled patients, so differences are paired. Each system's mean is over its own defined rows. Systems have the same
-rows where a benchmark asks for findings that are present; elsewhere, or where one hands in an empty mask, the numbers
-of defined rows may differ, and both are reported.
+All results come from ONE draw of patients (or images): in replicate b all systems are averaged over the same resampled
+patients, so differences are paired. Each system's mean is over its own defined rows. Systems have the same rows if a
+benchmark asks only for present findings; otherwise, or if a system submits an empty mask, the numbers of defined rows
+may differ, and both are reported.
 
 The macro of a comparison averages the findings for which *all* systems are defined, on the data and again in each
 replicate: a system neither gains nor loses by a finding that another one left undefined. It may thus differ from the
@@ -13,10 +13,10 @@ macro that :meth:`~reveal_bench.kinds.scored.Rows.estimates` gives for one of th
 
 By default intervals are those of :mod:`reveal_bench.metrics.jackknife`, a two-sided p comes from flipping the signs of
 patients' differences, and tiers from the same flips of all pairs (:mod:`reveal_bench.evaluation.permutation`). With
-``interval="percentile"``, and always for AUROC, average precision and figures of detectors, intervals are percentile
-intervals (of a detector in a ranking shifted ones, as its scores have), tiers come from p corrected by Holm, and p is
-``2 (min(n_low, n_high) + 1) / (n + 1)``, at most 1, where of n replicates n_low have a difference of 0 or less and
-n_high of 0 or more: it never is 0, and 1 for equal systems. Signatures say which it is.
+``interval="percentile"``, and always for AUROC, average precision and scores of detectors, intervals are percentile
+intervals (shifted ones for a detector in a ranking, as for its scores), and tiers come from p corrected by Holm. Then p
+is ``2 (min(n_low, n_high) + 1) / (n + 1)``, at most 1: n_low of n replicates have a difference of at most 0, n_high one
+of at least 0. It is never 0, and 1 for equal systems. Signatures name the method.
 
 Source: relative decrease from the human benchmark as in paper 002, Extended Data Figs. 5 and 6, always over the
 reference; the paired bootstrap as in Efron and Tibshirani (1993), chapter 16; Holm (1979).

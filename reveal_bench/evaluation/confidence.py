@@ -1,10 +1,10 @@
-"""What a system's confidences are worth: calibration, leaving unsure cases to a reader, decisions by threshold.
+"""Value of a system's confidences: calibration, leaving uncertain cases to a reader, decisions by threshold.
 
 Definitions are those of :mod:`reveal_bench.metrics.calibration`. Means have 95 % intervals by the jackknife over
-patients (:mod:`reveal_bench.metrics.jackknife`), where at least :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS`
-patients have the event and as many have a case without it; the expected calibration error and the area under the curve
-of risk have none, because no interval around them holds: the first is biased upwards. Intervals of risks and net
-benefits are of each coverage and threshold by itself, with what is answered taken as fixed.
+patients (:mod:`reveal_bench.metrics.jackknife`), if at least :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS`
+patients have the event and as many have a case without it. The expected calibration error and the area under the curve
+of risk have none, because no interval covers them: the first is biased upwards. Intervals of risks and net benefits
+hold for each coverage and threshold separately, with the answered cases taken as fixed.
 """
 
 from __future__ import annotations

@@ -2,16 +2,16 @@
 
 Conventions
 -----------
-A is non-inferior to B where the whole 95 % interval of their difference lies above minus the margin (below the margin,
-for a metric of which less is better), and inferior where all of it lies beyond. They are equivalent where it lies
-between minus the margin and the margin, and not where all of it lies beyond one of the two.
+A is non-inferior to B if the whole 95 % interval of their difference is above minus the margin (below the margin if
+lower is better), and inferior if all of it is beyond. They are equivalent if the interval is between minus the margin
+and the margin, and not equivalent if all of it is beyond one of the two.
 
-p is of one side and belongs to that interval: it is below .025 where the verdict is non-inferior. For equivalence it is
-the larger of two one-sided p. With percentile intervals it is ``(n_beyond + 1) / (n + 1)``, of n replicates n_beyond
+p is one-sided and belongs to that interval: it is below 0.025 if the verdict is non-inferior. For equivalence it is the
+larger of two one-sided p. With percentile intervals it is ``(n_beyond + 1) / (n + 1)``: n_beyond of n replicates are
 not within the margin.
 
-There is neither p nor verdict where the difference has no interval or no p: two systems that hardly ever differ have an
-interval of next to no length, which says nothing of patients who are not in the split.
+A difference without an interval or p has neither p nor verdict here: two systems that hardly ever differ have an
+interval of almost no length, which shows nothing about patients outside the split.
 
 Source: Walker and Nowacki, J. Gen. Intern. Med. 26 (2011) 192; two one-sided tests as in Schuirmann, J. Pharmacokinet.
 Biopharm. 15 (1987) 657.

@@ -1,21 +1,20 @@
-"""Sign flips of patients: p values of paired differences, and all pairs of systems at once.
+"""Sign-flip tests over patients: p values of paired differences, and of all pairs of systems at once.
 
 Conventions
 -----------
-A figure that is the mean of rows is a sum of what each patient contributes. Any figure is nearly so: what unit u
-contributes to the figure `value` of a system is ``value - (1 - h) left_out``, with h the share of all rows that u holds
-and `left_out` the figure without it. For means these are exactly the contributions; for F1 and kappa they are weighted
-pseudo-values. A difference of two systems is the sum of the differences d of their contributions, and if neither is
-better, d might as well have the other sign.
+A mean of rows is the sum of the patients' contributions. Any score is nearly so: unit u contributes
+``value - (1 - h) left_out``, with h the proportion of all rows that u has and `left_out` the score without it. For
+means these are exactly the contributions; for F1 and kappa they are weighted pseudo-values. A difference of two systems
+is the sum of the differences d of their contributions, and if neither is better, d could equally have the other sign.
 
-* p is the share of patterns of signs in which the absolute sum is larger than on the data, those in which it is equal
-  counting half (mid-p, since the differences of hits are few whole numbers). All patterns are taken while there are
-  fewer than 2**12 of them, otherwise those of one draw, which all metrics and findings share.
-* Fewer than :data:`LEAST_DIFFERING` patients of whom the systems differ have no p (NaN), but 1 if there are none. A
-  difference without an interval has no p either, nor has one of F1, kappa, precision or recall of a finding that fewer
-  than :data:`LEAST_POSITIVE` patients have: whom the systems call without need then decide, and p is too large.
-* Of several systems each pair has ``|sum d| / sqrt(sum d**2)``. The patterns' maxima over all pairs, then over
-  those not yet told apart, give p that hold for all pairs together.
+* p is the proportion of sign patterns whose absolute sum exceeds the observed one, ties counting half (mid-p, because
+  the differences of hits are few whole numbers). Below 2**12 patterns all are used, otherwise those of one draw, shared
+  by all metrics and findings.
+* If the systems differ in fewer than :data:`LEAST_DIFFERING` patients, p is NaN, or 1 if they differ in none. A
+  difference without an interval has no p, and neither has F1, kappa, precision or recall of a finding that fewer than
+  :data:`LEAST_POSITIVE` patients have: false positives then decide, and p is too large.
+* For several systems each pair has ``|sum d| / sqrt(sum d**2)``. The patterns' maxima over all pairs, then over those
+  not yet significant, give p that hold for all pairs together.
 
 Sources: Lehmann and Romano, Testing Statistical Hypotheses (2005), section 15.2; mid-p as in Lancaster (1961), J. Am.
 Stat. Assoc. 56; step-down maxima as in Westfall and Young, Resampling-Based Multiple Testing (1993), algorithm 2.8.

@@ -1,24 +1,24 @@
-"""Masks pixel by pixel (paper 002, Ext. Data Fig. 2), and how well they agree along their boundaries.
+"""Pixel statistics of masks (paper 002, Ext. Data Fig. 2), and the agreement of masks along their boundaries.
 
 Pixels: precision, recall, specificity, negative predictive value
 -----------------------------------------------------------------
 The images are those with at least one finding drawn, as the published ground-truth file lists them. On each of them
-every finding counts: a mask that is missing, predicted or drawn, is empty. Pooled figures are ratios of pixels added up
-over the images, with 95 % intervals by the jackknife over patients; means are over the images where the ratio of the
-image is defined. Both have a macro over the findings.
+every finding counts: a missing mask, predicted or drawn, is empty. Pooled scores are ratios of pixels added up over the
+images, with 95 % intervals by the jackknife over patients; means are over the images for which the ratio is defined.
+Both have a macro over the findings.
 
-Where a benchmark asks only for findings that are present, prediction files hold no masks of absent ones: false
-positives are then counted where the finding is, and specificity and negative predictive value are higher than those of
-a system that marks every image.
+If a benchmark asks only for present findings, prediction files contain no masks of absent ones: false positives are
+then counted only on images with the finding, and specificity and negative predictive value are higher than those of a
+system that marks every image.
 
-The published figure heads its columns "specificity (precision)" and "sensitivity (recall)"; what they hold is said in
-``submissions/reference/chexlocalize/README.md``.
+The published figure heads its columns "specificity (precision)" and "sensitivity (recall)"; their contents are
+described in ``submissions/reference/chexlocalize/README.md``.
 
 Boundaries: Dice, boundary IoU, normalised surface distance, Hausdorff 95
 -------------------------------------------------------------------------
-A case is a finding on an image whose reference is a mask with pixels; a predicted mask that is missing is empty.
-Distances are in mm where every image says its spacing, in pixels else; the tolerance is 2 of the same. The mean of
-Hausdorff 95 is over the cases where it is finite, and `n_infinite` counts the others, whose prediction is empty.
+A case is a finding on an image whose reference is a mask with pixels; a missing predicted mask is empty. Distances are
+in mm if every image states its spacing, otherwise in pixels; the tolerance is 2 of the same unit. The mean of Hausdorff
+95 is over the cases with a finite value; `n_infinite` counts the others, whose prediction is empty.
 """
 
 from __future__ import annotations

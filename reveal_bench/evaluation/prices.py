@@ -1,4 +1,4 @@
-"""What tokens cost, exactly.
+"""Exact cost of tokens.
 
 Prices and costs are decimals of any one currency, never binary fractions: a cost equals tokens times price to the last
 digit.

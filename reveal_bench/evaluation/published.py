@@ -1,10 +1,10 @@
-"""Published rows of papers, which stand beside the submissions of a board and are never ranked among them.
+"""Published rows of papers, shown with the submissions of a board and never ranked among them.
 
 They are read from ``submissions/reference/<benchmark>/*.json`` (schema: ``submissions/schema/reference.schema.json``).
-A row that prints another row's figures again is left out.
+A row that repeats another row's scores is left out.
 
-A row is comparable with a board when it was measured on the split that the board's holdout is a part of. Rows of other
-studies, such as readers' agreement before a benchmark was selected, are shown apart.
+A row is comparable with a board if it was measured on the split that the board's holdout is a part of. Rows of other
+studies, such as readers' agreement before a benchmark was selected, are shown separately.
 """
 
 from __future__ import annotations

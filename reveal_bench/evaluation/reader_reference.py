@@ -1,22 +1,22 @@
-"""A system scored against each reader and against several ways of combining them, and readers scored as systems are.
+"""A system scored against each reader and against several combinations of readers, and readers scored like systems.
 
 Conventions
 -----------
-References are made of what the dataset folder keeps of single readers:
+References are derived from the single readers' annotations in the dataset folder:
 
-* each reader's own words, on the cases that this reader read;
-* of all readers of a case: what at least one said, what more than half said, what all said;
-* for each reader the others: what more than half of the others said, on the cases that this reader and at least one
-  other read. There the reader answers, too, so that a system can be placed among readers; the difference is the
-  system's figure less the reader's, with interval and p as in :mod:`reveal_bench.evaluation.compare`.
+* each reader's own annotations, on the cases that this reader annotated;
+* combinations of all readers of a case: findings of at least one, of more than half, of all;
+* for each reader the others: findings of more than half of the others, on the cases that this reader and at least one
+  other annotated. There the reader answers too, so that a system can be ranked among readers; the difference is the
+  system's score less the reader's, with interval and p as in :mod:`reveal_bench.evaluation.compare`.
 
-More than half of two is both. Figures are macros of one metric, over the findings that each reference has, with 95 %
+More than half of two is both. Scores are macros of one metric, over the findings that each reference has, with 95 %
 intervals by the jackknife over patients, or percentile intervals for areas under curves.
 
-A table of readings for :mod:`reveal_bench.reader_studies` has a row per reader, study and label: 1 where it was said to
-be present, and the truth, which is the reference of the dataset folder. The system stands among the readers under its
-own name; of probabilities its decisions are taken. What is not read by every reader is left out, since a reader study
-is fully crossed.
+A table for :mod:`reveal_bench.reader_studies` has a row per reader, study and label: 1 if the reader stated it to be
+present, and the truth, which is the reference of the dataset folder. The system is among the readers under its own
+name, with its decisions if it gives probabilities. Cases that some reader did not annotate are left out, because a
+reader study is fully crossed.
 
 Source: readers against the majority of the others as in Rajpurkar et al. 2018 (PLoS Med. 15) and Irvin et al. 2019.
 """

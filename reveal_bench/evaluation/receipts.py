@@ -1,22 +1,23 @@
-"""Receipts of released scores: their exact form, and how to check one without the leaderboard that gave it.
+"""Receipts of released scores: their exact form, and their verification without the leaderboard that issued them.
 
 Conventions
 -----------
-A receipt file is a JSON object with the `receipt` (what is said), its `hash` and its `signature`. What is signed are
-the receipt's *canonical bytes*: JSON in ASCII, keys sorted, no spaces, and no number but whole ones, so that the same
-facts are the same bytes in every language. Figures are therefore texts, with the decimals that were released:
-"0.47". The hash is SHA-256 of the canonical bytes in hexadecimal, the signature Ed25519 (RFC 8032) in base64.
+A receipt file is a JSON object with the `receipt` (its content), its `hash` and its `signature`. Signed are the
+receipt's *canonical bytes*: JSON in ASCII, keys sorted, no spaces, and no numbers other than integers, so that the same
+facts are the same bytes in every language. Scores are therefore texts, with the decimals that were released: "0.47".
+The hash is SHA-256 of the canonical bytes in hexadecimal, the signature Ed25519 (RFC 8032) in base64.
 
-Receipts of one leaderboard form a chain: each is numbered, and holds the hash of the one before (64 zeros before the
-first). A key that took the place of another carries the *succession*: for each change a statement signed with the old
-key and with the new one. So whoever trusts the first key can check the receipts of its successors.
+Receipts of one leaderboard form a chain: each is numbered and contains the hash of the previous one (64 zeros in the
+first). A key that replaced another carries the *succession*: for each change a statement signed with the old key and
+with the new one. So anyone who trusts the first key can check the receipts of its successors.
 
-There are two kinds, told apart by `schema` and `part`: of the public figures, and of the *final* ones, on patients that
-are kept back until a round ends. These are signed when they are computed and handed out when they are shown, so that
-the receipt after them, which holds their hash, proves that they did not change in between. Figures are few and rounded,
-and could be guessed until the hash is right; so a final receipt also holds a `blind`, 32 random bytes in hexadecimal.
+There are two kinds, distinguished by `schema` and `part`: of the public scores, and of the *final* ones, on patients
+held back until a round ends. Final receipts are signed when the scores are computed and handed out when they are shown,
+so that the next receipt, which contains their hash, proves that they did not change in between. The scores are few and
+rounded, and could be guessed until the hash is right; so a final receipt also contains a `blind`, 32 random bytes in
+hexadecimal.
 
-What a receipt proves depends on where the key came from. Checked with the key inside itself it proves that nothing was
+The proof of a receipt depends on the origin of the key. Checked with the key inside itself, it proves that nothing was
 changed since it was signed, but not by whom; compare the key with one that the leaderboard published.
 
 The package `cryptography` is needed to check signatures.

@@ -1,22 +1,22 @@
-"""How far a model stays behind the human benchmark, in share of it, as paper 002 prints and as its code computes it.
+"""Relative decrease of a model from the human benchmark, as paper 002 prints and as its code computes it.
 
 Conventions
 -----------
 The decrease of a model from the human benchmark is ``(human - model) / human``. Ours, with paired intervals, is
-:func:`reveal_bench.evaluation.compare.relative_decrease`. The published code makes another of the same replicates
-(:mod:`reveal_bench.evaluation.compat`), which :func:`published_decreases` repeats:
+:func:`reveal_bench.evaluation.compare.relative_decrease`. The published code computes another one from the same
+replicates (:mod:`reveal_bench.evaluation.compat`), which :func:`published_decreases` repeats:
 
-* of a finding, from the means over the replicates: their decrease; its interval from the decrease in each replicate, in
-  which one draw of images is shared; order statistics 25 and 975 of 1,000, rounded to three digits *before* they
-  become percents
-* of "Average", from the mean of the ten findings' figures, each mean rounded to three digits; its interval from the
+* for a finding, from the means over the replicates: their decrease; its interval from the decrease in each replicate,
+  with one shared draw of images; order statistics 25 and 975 of 1,000, rounded to three digits *before* they become
+  percents
+* for "Average", from the mean of the ten findings' scores, each mean rounded to three digits; its interval from the
   decrease of the means over findings in each replicate, in percent and rounded to three digits then
 
-A decrease is told apart from 0 where its interval lies on one side of 0. In the order of the paper's Extended Data
-Figs. 5 and 6 come the decreases that are told apart, then what is not, then gains that are, each by their size.
+A decrease is significant if its interval excludes 0. The order of the paper's Extended Data Figs. 5 and 6 is:
+significant decreases, then changes that are not significant, then significant gains, each by size.
 
-What differs on purpose: the published code writes the interval of "Average" under misspelled names, so that its columns
-stay empty; here they stand in the same columns as the others. A decrease or an end that is infinite, because the human
+Intended difference: the published code writes the interval of "Average" under misspelled names, so that its columns
+stay empty; here it is in the same columns as the others. A decrease or a bound that is infinite, because the human
 benchmark is 0, is left empty.
 """
 

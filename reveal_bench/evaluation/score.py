@@ -1,14 +1,14 @@
-"""From a prediction file and a dataset folder to a scored document: what ``reveal-bench score`` does.
+"""Scored documents from a prediction file and a dataset folder, for ``reveal-bench score``.
 
 The document (:meth:`ScoredFile.to_document`, ``--json``) is stable:
 
 * ``schema``: 1
-* ``benchmark``, ``version``, ``split``: what was scored against; ``references_sha256``: of its reference files
-* ``file``, ``file_sha256``, ``format``, ``n_predictions``, ``n_missing``: what was scored
-* ``abstained``, where the file declines questions: ``n``, ``coverage``, and ``estimates`` of the answered ones
+* ``benchmark``, ``version``, ``split`` of the references; ``references_sha256`` of their files
+* ``file``, ``file_sha256``, ``format``, ``n_predictions``, ``n_missing`` of the predictions
+* ``abstained``, if the file declines questions: ``n``, ``coverage``, and ``estimates`` of the answered ones
 * ``protocol``: unit, n_resamples, seed, interval, allow_missing; grid and asks (localization) or thresholds (findings);
-  ``missing`` where an answer that is missing counts as something else than a miss; ``criterion`` where it is not the
-  first of the kind
+  ``missing`` if a missing answer counts as something other than a miss; ``criterion`` if it is not the first of the
+  kind
 * ``strata``: for findings, estimates of the same form by name of the stratum; else empty
 * ``estimates``: a list of objects with the fields of :class:`~reveal_bench.metrics.intervals.Estimate`; scores are
   fractions, undefined is null

@@ -1,25 +1,24 @@
-"""Shapes of what was drawn, and how localization goes with them and with confidence (paper 002: Fig. 3, Tables 2, 3).
+"""Shapes of reference masks, and their relation to localization and confidence (paper 002: Fig. 3, Tables 2, 3).
 
 Conventions
 -----------
 There is one row per image and finding with a reference mask. Contours are those of OpenCV, of all levels and with every
 boundary point; a contour's area is that of the polygon through the centres of its pixels.
 
-* `polygons` are the contours that were drawn, which the published code counts as instances; `components` the parts of
-  the mask that do not touch, which the paper's words count. The released polygons of Enlarged Cardiomediastinum hold
-  the heart's too: `polygons_without_heart` counts those that are not also drawn for Cardiomegaly.
-* `size` is the share of the image that the mask covers.
+* `polygons` are the drawn contours, which the published code counts as instances; `components` the parts of the mask
+  that do not touch, which the paper's text counts. The released polygons of Enlarged Cardiomediastinum contain the
+  heart's too: `polygons_without_heart` counts those that are not also drawn for Cardiomegaly.
+* `size` is the proportion of the image that the mask covers.
 * The rectangle of least area around the dominant contour has sides w and h: `elongation` is the longer one over the
-  shorter one, `irrectangularity` 1 less the contour's area over w h. Both are undefined where a side is 0, as of a
-  line; the published code ends there.
-* The dominant contour is the one with most boundary points (published), which may be that of a hole, or the one with
-  the largest perimeter (the paper's words): `elongation_by_perimeter` and `irrectangularity_by_perimeter`.
+  shorter one, `irrectangularity` 1 less the contour's area over w h. Both are undefined if a side is 0, as for a line;
+  the published code stops there.
+* The dominant contour is the one with most boundary points (published), possibly that of a hole, or the one with the
+  largest perimeter (the paper's text): `elongation_by_perimeter` and `irrectangularity_by_perimeter`.
 
 Regressions are over images x findings with a reference mask that has an instance, pooled over findings. Outcomes are
-IoU of true positives, hits, and the gap of each: benchmark readers less model. Cases whose outcome is undefined are
-left out. A feature is put on the scale of 0 to 1 over all cases ("minmax": the published code and the paper's Methods)
-or has its mean taken off and is divided by its standard deviation ("zscore": the paper's main text); one that never
-varies stays.
+IoU of true positives, hits, and the gap of each: benchmark readers less model. Cases with an undefined outcome are left
+out. A feature is scaled to 0 to 1 over all cases ("minmax": the published code and the paper's Methods), or centred and
+divided by its standard deviation ("zscore": the paper's main text); a constant feature is left as it is.
 
 Models, each of one outcome, by :mod:`statsmodels`:
 
@@ -27,14 +26,15 @@ Models, each of one outcome, by :mod:`statsmodels`:
 * ``simple``: the same slope, standard errors clustered by patient (t with patients less 1 degrees of freedom)
 * ``fixed effects``: as simple, with an intercept of its own for every finding: within findings, not between them
 * ``multiple``: as simple, all features at once; with their variance inflation
-* ``logistic``: of hits, log odds, one feature at a time, clustered by patient; none where hits and misses part entirely
+* ``logistic``: of hits, log odds, one feature at a time, clustered by patient; none if the feature separates hits and
+  misses
 
-`p_corrected` is p times the number of features, at most 1 (Bonferroni); stars are those of the paper, for .05, .01 and
-.001. Slopes that the cases do not determine are undefined.
+`p_corrected` is p times the number of features, at most 1 (Bonferroni); stars are those of the paper, for 0.05, 0.01
+and 0.001. Slopes that the cases do not determine are undefined.
 
 Confidence ("model assurance"): ordinary least squares and Spearman's correlation of an outcome with the score, per
-finding and pooled, p unadjusted; Spearman's interval is Fisher's with the cases' own number, none up to 3 of them.
-Probabilities are taken as they are (the published code), or per finding on the scale of 0 to 1 (Methods).
+finding and pooled, p unadjusted; Spearman's interval is Fisher's with the number of cases, none for up to 3 cases.
+Probabilities are unchanged (the published code), or scaled per finding to 0 to 1 (Methods).
 """
 
 from __future__ import annotations

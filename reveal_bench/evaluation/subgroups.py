@@ -1,22 +1,22 @@
-"""Scores of groups of patients, such as women and men, and how each group differs from all other patients.
+"""Scores of groups of patients, such as women and men, and each group's difference from all other patients.
 
 Conventions
 -----------
-A column of the dataset folder says which group a row is of. Groups are of patients: one whose rows have several values
-is of the group "several", one whose rows have none of "missing". So a group and the rest share no patient, and their
-difference has the variance ``se_group**2 + se_rest**2`` of two independent samples, with the jackknife's standard
-errors of each (:mod:`reveal_bench.metrics.jackknife`) and Welch's degrees of freedom. The macros that are subtracted
-are over the findings that both sides have; that of the group itself is over all that it has.
+A column of the dataset folder gives the group of a row. Groups consist of patients: a patient whose rows have several
+values is in the group "several", one whose rows have none in "missing". So a group and the rest share no patient, and
+their difference has the variance ``se_group**2 + se_rest**2`` of two independent samples, with the jackknife's standard
+errors of each (:mod:`reveal_bench.metrics.jackknife`) and Welch's degrees of freedom. The subtracted macros are over
+the findings that both sides have; that of the group itself is over all its findings.
 
-p holds for all groups of the column together. Patients are dealt to groups of the same sizes at random, and p is the
-share of deals in which the largest Welch statistic of any group is at least the group's own. What is dealt is what each
-patient contributes to the macro of the whole split, its pseudo-value ``n value - (n - 1) left_out``. Sign flips do not
-fit groups that are not paired. Student's t with Holm's correction, tried first, told four equal groups of hits apart
-in .069 of trials; the deals are exact where groups do not differ, and the statistic has each group's own variance, so
-that a group may vary more than another.
+p holds for all groups of the column together. Patients are randomly assigned to groups of the same sizes, and p is the
+proportion of permutations in which the largest Welch statistic of any group is at least the group's own. The permuted
+values are the patients' contributions to the macro of the whole split, the pseudo-values
+``n value - (n - 1) left_out``. Sign flips do not fit groups that are not paired. Student's t with Holm's correction,
+tried first, found differences between four equal groups of hits in 0.069 of trials; the permutations are exact if
+groups do not differ, and the statistic has each group's own variance, so that one group may vary more than another.
 
-Nothing but n and the value is given where fewer than :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS` patients are
-on either side.
+Only n and the value are given if fewer than :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS` patients are on either
+side.
 
 Sources: Welch (1947), Biometrika 34; permutation of studentized statistics as in Janssen (1997), Stat. Probab. Lett.
 36; maxima as in Westfall and Young, Resampling-Based Multiple Testing (1993).

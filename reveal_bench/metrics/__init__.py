@@ -1,7 +1,7 @@
-"""METRICS: what each metric means, in one table that the tests, the docs, the CLI and the pages walk.
+"""METRICS: one table with the meaning of every metric, for tests, docs, CLI and pages.
 
-Pure functions over arrays live in the modules beside this file and are imported when a row is resolved. Every score is
-a fraction, but for ratings, which keep their scale; undefined is NaN. Papers: 000 = arXiv 2509.18015 (grid), 001 =
+Pure functions over arrays are in the other modules of this folder and are imported when a row is resolved. Every score
+is a fraction, except ratings, which keep their scale; undefined is NaN. Papers: 000 = arXiv 2509.18015 (grid), 001 =
 ReXecution, 002 = CheXlocalize (Saporta et al. 2022), 004 = REVEAL-CXR (arXiv 2601.15129).
 """
 
@@ -41,7 +41,7 @@ class Metric:
         Range of a defined value; `high` is infinite where it depends on the scale of the ratings.
     better : {"higher", "lower", "neither"}
     undefined : str
-        When there is no value.
+        Condition without a value.
     source : str
         Paper and section.
     formula : str

@@ -6,7 +6,7 @@ Ratings are integer codes in [0, n_categories), one array (n_cases,) per rater, 
 the mean difference the codes are ordered and evenly spaced. A contingency table is (k, k): how often `rater_a` said
 the row and `rater_b` the column. Every metric is also computed from a stack of tables (..., k, k): one per label,
 reader or replicate. Tables of resampling units make intervals: ``counts @ tables`` of :func:`resample_tables`, with
-counts from :func:`~reveal_bench.metrics.bootstrap.resampling_counts`. Undefined is NaN.
+counts from :func:`~reveal_bench.metrics.bootstrap.resampling_counts`. Undefined values are NaN.
 
 Metrics
 -------
@@ -15,7 +15,7 @@ Metrics
 * :func:`percent_agreement`           share of equal ratings
 * :func:`mean_absolute_difference`    mean distance of the codes (paper 001, Table 3)
 * :func:`reader_against_majority`     tables of each reader against the majority vote (paper 004, section 4.2)
-* :func:`reader_sums`                 what :func:`ac1_from_sums` needs for AC1 among many readers [3]_
+* :func:`reader_sums`                 inputs of :func:`ac1_from_sums`, for AC1 among many readers [3]_
 
 References
 ----------
@@ -178,7 +178,7 @@ def check_codes(name: str, codes: npt.ArrayLike, *, low: int, limit: int, n_dims
     if len(bad):
         raise ValueError(f"`{name}` must hold integers, got {bad[0]}")
     if array.min() < low or array.max() >= limit:
-        raise ValueError(f"`{name}` must lie in [{low}, {limit}), got {array.min()} to {array.max()}")
+        raise ValueError(f"`{name}` must be in [{low}, {limit}), got {array.min()} to {array.max()}")
     return array.astype(np.int64)
 
 
@@ -325,7 +325,7 @@ def reader_against_majority(
     Parameters
     ----------
     votes : int array (n_studies, n_readers) or (n_studies, n_readers, n_labels), values in [0, n_categories), -1 absent
-        Readers may differ from study to study: only which votes lie on the same study matters.
+        Readers may differ from study to study: only votes on the same study are compared.
     n_categories : int, at least 2; merge categories beforehand (the paper: agree mostly and disagree)
     own_vote : bool
         True (the paper: the majority of the group) counts the reader's own vote in the majority, which flatters

@@ -8,8 +8,8 @@ counts, shape (n_resamples, n_units), serves every finding, metric and system, s
 come from the same replicates. Units without any defined row are drawn too (papers 000 and 002: all images).
 
 Counts are whole numbers in single precision. Sums of hits are whole numbers too, so single precision adds them up
-without an error while they stay below 2**24, and the replicates equal those of double precision bit for bit; whatever
-is not whole (IoU), or larger, is added up in double precision.
+without an error while they stay below 2**24, and the replicates equal those of double precision bit for bit; other
+numbers (IoU), and larger ones, are added up in double precision.
 
 Source: 1,000 replicates as in papers 000 (section 3.3) and 002 (Results); the unit there is the image, here the patient
 unless asked otherwise. The intervals are those of :mod:`reveal_bench.metrics.intervals`.
@@ -31,7 +31,7 @@ from reveal_bench.metrics.intervals import Estimate, Interval, Resampling, find_
 from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups
 
 MACRO = "macro"
-"""What stands for the finding in the Estimate of an unweighted mean over findings."""
+"""Name instead of a finding in the Estimate of an unweighted mean over findings."""
 
 Counts = npt.NDArray[np.float32]
 
@@ -110,7 +110,7 @@ class BootstrapMeans:
     Attributes
     ----------
     values : float array (n_groups,), replicates : float array (n_resamples, n_groups)
-        Mean over defined rows; NaN where there is none. See :func:`bootstrap_columns` for replicates without means.
+        Mean over defined rows; NaN without any. See :func:`bootstrap_columns` for replicates without means.
     n, n_undefined : int arrays (n_groups,)
     sums, rows : float arrays (n_units, n_groups)
         What each unit holds: the sum of its defined rows, and their number.
@@ -358,7 +358,7 @@ def _check_codes(name: str, codes: IntArray, n_cases: int, limit: int) -> None:
     if len(codes) != n_cases:
         raise ValueError(f"`{name}` must have the length of `values` ({n_cases}), got {len(codes)}")
     if len(codes) and (codes.min() < 0 or codes.max() >= limit):
-        raise ValueError(f"`{name}` must lie in [0, {limit}), got {codes.min()} to {codes.max()}")
+        raise ValueError(f"`{name}` must be in [0, {limit}), got {codes.min()} to {codes.max()}")
 
 
 def interval_of(recipe: str) -> str:

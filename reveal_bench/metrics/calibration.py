@@ -1,4 +1,4 @@
-"""Whether stated probabilities fit what happened, and what they are worth: for one group of cases at a time.
+"""Calibration and usefulness of stated probabilities, for one group of cases at a time.
 
 Conventions
 -----------
@@ -7,9 +7,9 @@ Conventions
 * Brier score: mean of (probability - outcome)^2, in [0, 1]; always saying the rate r of the event has r (1 - r).
 * Reliability: cases in bins of their probability; per bin the mean probability and the rate of the event.
 * Expected calibration error (ECE): mean over the cases of their bin's |mean probability - rate|, in [0, 1]. It depends
-  on the bins and lies above 0 for a system whose probabilities are right, the more so the fewer cases there are.
-* Risk and coverage: with the surest cases alone answered, coverage is their share and risk the share of wrong answers
-  among them. The area under that curve (AURC) is the mean of the risks with 1, 2, ... n cases answered.
+  on the bins and is above 0 even for correct probabilities, the more so the fewer the cases.
+* Risk and coverage: if only the most confident cases are answered, coverage is their proportion and risk the proportion
+  of wrong answers among them. The area under that curve (AURC) is the mean of the risks with 1, 2, ... n answers.
 * Net benefit of acting from a probability t on: (TP - FP t / (1 - t)) / n; at most the rate of the event.
 
 Sources: Brier (1950), Mon. Weather Rev. 78; Murphy and Winkler (1977), Appl. Stat. 26; Naeini, Cooper and Hauskrecht
@@ -138,7 +138,7 @@ def area_under_risk(sureness: FloatArray, right: BoolArray) -> float:
 def net_benefits(probabilities: FloatArray, happened: BoolArray, thresholds: FloatArray) -> FloatArray:
     """Return each case's contribution to the net benefit of acting from a threshold on, (n_cases, n_thresholds).
 
-    Their mean is the net benefit; thresholds lie inside (0, 1).
+    Their mean is the net benefit; thresholds are inside (0, 1).
 
     Examples
     --------
@@ -148,7 +148,7 @@ def net_benefits(probabilities: FloatArray, happened: BoolArray, thresholds: Flo
     """
     _check(probabilities, happened)
     if not ((thresholds > 0) & (thresholds < 1)).all():
-        raise ArgumentError("thresholds", "must lie between 0 and 1, both left out", thresholds.tolist())
+        raise ArgumentError("thresholds", "must be between 0 and 1, both excluded", thresholds.tolist())
     acted = probabilities[:, None] >= thresholds
     return np.where(acted, np.where(happened[:, None], 1.0, -thresholds / (1 - thresholds)), 0.0)
 
@@ -161,4 +161,4 @@ def _check(
         raise ArgumentError(names[0], f"must be as many as `{names[1]}`, at least one", shapes, (names[1],))
     outside = probabilities[~((probabilities >= 0) & (probabilities <= 1))]
     if len(outside):
-        raise ArgumentError(names[0], "must lie in [0, 1]", outside[0])
+        raise ArgumentError(names[0], "must be in [0, 1]", outside[0])

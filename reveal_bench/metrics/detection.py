@@ -1,24 +1,24 @@
-"""Figures of detectors whose marks were matched with lesions: ranked, at a threshold, and in bootstrap replicates.
+"""Scores of detectors whose marks were matched with lesions: ranked, at a threshold, and in bootstrap replicates.
 
 Conventions
 -----------
-Figures are of one finding (:class:`Matched`): images on which it is known whether and where the finding is, marks with
-scores, lesions, and by rule which lesion each mark hits (:mod:`reveal_bench.metrics.detection_matching`). A replicate
-weighs images by whole numbers, how often their patient was drawn, and its figure is that of a dataset in which the
-images stand so often (of marks on one image that score the same, all copies of one come before those of the next);
-nothing is matched or sorted again. Undefined is NaN.
+Scores are of one finding (:class:`Matched`): images with known presence and position of the finding, marks with
+confidences, lesions, and by rule the lesion that each mark hits (:mod:`reveal_bench.metrics.detection_matching`). A
+replicate weighs images by whole numbers, the draws of their patient, and its score is that of a dataset that contains
+the images so often (for marks on one image with the same score, all copies of one precede those of the next); nothing
+is matched or sorted again. Undefined values are NaN.
 
-Figures
--------
+Scores
+------
 * average precision at an IoU: COCO's, the mean over the recalls 0, 0.01, ..., 1 of the best precision at that recall or
   a higher one. Marks of equal score come in the order of the images and of the file. Undefined without a lesion.
-* FROC: the share of lesions found against false alarms per image, over all thresholds, with straight lines between
-  them. A mark that hits no lesion is a false alarm; further marks on a lesion are neither. Undefined without a lesion.
+* FROC: the proportion of lesions found against false alarms per image, over all thresholds, joined by straight lines.
+  A mark that hits no lesion is a false alarm; further marks on a lesion are neither. Undefined without a lesion.
 * AFROC and wAFROC: how often a lesion is scored above the highest false alarm of an image without the finding; an
   unmarked lesion or image is below all marks, ties count half. In wAFROC each image with the finding has equal weight
   (Chakraborty 2017, chapters 13 and 14). Undefined without a lesion or without an image that has none.
-* LROC: the same of the highest mark of each image, if it hits. Swensson 1996.
-* at a threshold fixed beforehand: the share of lesions found, and false alarms per image.
+* LROC: the same for the highest mark of each image, if it hits. Swensson 1996.
+* at a threshold fixed beforehand: the proportion of lesions found, and false alarms per image.
 * panoptic quality of masks at a threshold, and its factors: recognition, TP / (TP + FP / 2 + FN / 2), and segmentation,
   the mean IoU of the matches, which are by an IoU above a half (Kirillov et al. 2019).
 * RSNA's precision: true positives / (true + false positives + lesions missed) at a threshold, mean over IoU 0.4 to 0.75
@@ -48,7 +48,7 @@ FROC_RATES = {
     "froc_4": 4.0,
     "froc_8": 8.0,
 }
-"""False alarms per image at which sensitivity is told; CPM is the mean over them (LUNA16)."""
+"""False alarms per image at which sensitivity is reported; CPM is the mean over them (LUNA16)."""
 RANKED = ("ap_40", "ap_50", "ap", *FROC_RATES, "cpm", "afroc", "wafroc", "lroc")
 """Figures of the order of marks; the others depend on a threshold that is fixed beforehand."""
 _AT_ONCE = 1 << 22  # numbers held for a block of replicates: bounds memory
@@ -69,7 +69,7 @@ class Matched:
     lesion_image : int array (n_lesions,)
     threshold : score from which a mark counts, for figures at a threshold
     mask_hit, mask_iou : int32 and float arrays (n_marks,), the lesion whose mask each mark matches, and their IoU; None
-        where there are no masks
+        without masks
     by : row of `hit` by which FROC, its relatives and figures at a threshold count
     """
 
@@ -368,7 +368,7 @@ def _panoptic(detections: Matched) -> Figure:
     counted = detections.score >= detections.threshold
     n = detections.n_images
     if detections.mask_hit is None or detections.mask_iou is None:
-        raise ArgumentError("metrics", "must leave out panoptic quality where there are no masks", "pq, sq or rq")
+        raise ArgumentError("metrics", "must leave out panoptic quality without masks", "pq, sq or rq")
     matched = counted & (detections.mask_hit >= 0)
     marks = detections.mark_image[counted]
     sums = (

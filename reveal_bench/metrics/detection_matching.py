@@ -1,21 +1,20 @@
-"""Which lesion each mark of a detector hits, under several rules at once.
+"""Matching of a detector's marks with lesions, under several rules at once.
 
 Conventions
 -----------
-A *mark* is what a detector names on an image: a box with a score, or a point. A *lesion* is one instance that the
-reference has, a box. Boxes are [x, y, width, height] float64 in pixels, see :mod:`reveal_bench.geometry`. Marks and
-lesions meet where they are of the same *case*: an image and a finding, as one whole number.
+A *mark* is a detector's prediction on an image: a box with a score, or a point. A *lesion* is one instance in the
+reference, a box. Boxes are [x, y, width, height] float64 in pixels, see :mod:`reveal_bench.geometry`. Marks and lesions
+are compared within the same *case*: an image and a finding, as one whole number.
 
 * ``iou_40`` ... ``iou_95``: marks are taken by falling score, equal ones in their order, and each takes the lesion that
-  no mark before it took and that it overlaps most, if by an IoU of at least the threshold; of lesions overlapped
-  equally the last (the greedy rule of COCO's evaluation).
-* ``centre``: the point of a mark, or the centre of its box, lies in the lesion's box; of several lesions the one whose
-  centre is nearest. A lesion may be hit by several marks, of which the best is what finds it (FROC, as LUNA16 and
-  MONAI count).
-* ``iobb_50``: at least a half of the mark's own box lies in the lesion's, for findings that are drawn generously; of
-  several lesions the one that holds most of it. Otherwise as ``centre``.
-* ``mask``: the point of a mark, or the centre of its box, lies in the lesion's mask: as ``centre``, where there are
-  masks (:func:`match_points`); else no mark hits.
+  no previous mark took and that it overlaps most, if its IoU is at least the threshold; among equally overlapped
+  lesions the last (the greedy rule of COCO's evaluation).
+* ``centre``: the point of a mark, or the centre of its box, is in the lesion's box; among several lesions the one with
+  the nearest centre. A lesion may be hit by several marks, of which the best counts (FROC, as LUNA16 and MONAI count).
+* ``iobb_50``: at least a half of the mark's own box is in the lesion's, for findings with generous boxes; among several
+  lesions the one that contains most of it. Otherwise as ``centre``.
+* ``mask``: the point of a mark, or the centre of its box, is in the lesion's mask: as ``centre``, if there are masks
+  (:func:`match_points`); else no mark hits.
 """
 
 from __future__ import annotations
@@ -105,7 +104,7 @@ def match_points(is_inside: BoolArray, marks: IntArray, lesions: IntArray, n_mar
 
     Parameters
     ----------
-    is_inside : bool array (n_pairs,), whether the mark's point lies in the lesion's mask, of pairs of one case
+    is_inside : bool array (n_pairs,), whether the mark's point is in the lesion's mask, for pairs of one case
     marks, lesions : int arrays (n_pairs,), which mark and lesion
     n_marks : int
     """

@@ -1,10 +1,10 @@
-"""Label and agreement metrics with their intervals, for data that come without a dataset around them.
+"""Label and agreement metrics with their intervals, for data without a dataset folder.
 
 Conventions
 -----------
 Patients are resampled: ``units`` of a metric are the patients, in sorted order of their names, so that one seed gives
-one draw for every metric, label and rater. Intervals are 95 % intervals. An Estimate's `n` counts cases for
-one label or finding, the labels or findings that are defined for a macro.
+one draw for every metric, label and rater. Intervals are 95 % intervals. An Estimate's `n` is the number of cases of
+one label or finding; for a macro, the number of defined labels or findings.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from reveal_bench.metrics.labels import (
 )
 
 POOLED = "all"
-"""What stands for the finding in the Estimate of all decisions or studies together."""
+"""Name instead of a finding in the Estimate of all decisions or studies together."""
 
 MAX_CATEGORIES = 100
 """Widest scale that integers without `categories` are taken for."""
@@ -185,7 +185,7 @@ def estimate_ranking(
     references : bool array (n_cases,)
     findings, patients : names per case
     groups : the findings to report, in their order
-    all_patients, resampling : as for :func:`estimate_labels`, but for the interval
+    all_patients, resampling : as for :func:`estimate_labels`, except the interval
 
     Returns
     -------
@@ -352,7 +352,7 @@ def code_ratings(
 def as_flat_result(estimates: Sequence[Estimate], *, groups: str) -> dict[str, Any]:
     """Return estimates of several metrics as the dictionary of `evaluate` modules.
 
-    Macros and pooled figures stand at the top as ``<metric>``, ``<metric>_low``, ``<metric>_high`` and ``<metric>_n``,
+    Macros and pooled scores are at the top as ``<metric>``, ``<metric>_low``, ``<metric>_high`` and ``<metric>_n``,
     the others under `groups` by their finding.
     """
     result: dict[str, Any] = {}

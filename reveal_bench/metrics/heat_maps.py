@@ -1,16 +1,15 @@
-"""Heat maps over an image: brought to its size, scaled, cut at a threshold, and the point that they stand for.
+"""Heat maps over an image: resized, scaled, thresholded, and reduced to a point.
 
 Conventions
 -----------
-A heat map is an array (h, w) of finite numbers, laid over the whole image of `size` (height, width); larger is
-likelier. It is brought to the size of the image first, in single precision, by bilinear interpolation between the
-centres of its pixels, with edges continued (`align_corners=False` of torch); where the image is smaller, it is sampled
-the same way.
-Then it is scaled from its least to its largest value onto [0, 1]. A constant map has an empty mask and no point.
+A heat map is an array (h, w) of finite numbers over the whole image of `size` (height, width); larger is likelier. It
+is first resized to the image, in single precision, by bilinear interpolation between the centres of its pixels, with
+edges continued (`align_corners=False` of torch); a smaller image is sampled the same way. Then it is scaled from its
+minimum to its maximum onto [0, 1]. A constant map has an empty mask and no point.
 
-Otsu's level is that of 256 levels by truncation of 255 m; what lies above it is kept. *Filled*: the authors of
-CheXlocalize drop contours of one pixel and fill every other contour as a polygon. What that comes to is done here
-without contours: holes are filled and lone pixels vanish. Fixed thresholds keep what is strictly above, and fill
+Otsu's level is that of 256 levels by truncation of 255 m; pixels above it are in the mask. *Filled*: the authors of
+CheXlocalize drop contours of one pixel and fill every other contour as a polygon. The same result is computed here
+without contours: holes are filled and lone pixels vanish. Fixed thresholds keep pixels strictly above, and fill
 nothing.
 
 Source: paper 002, Methods, and its published code.
@@ -115,7 +114,7 @@ class LaidMap:
     def above(self, threshold: float) -> PackedMasks:
         """Return one mask: the scaled map strictly above a threshold in [0, 1)."""
         if isinstance(threshold, bool) or not 0 <= threshold < 1:
-            raise ArgumentError("threshold", "must lie in [0, 1)", repr(threshold))
+            raise ArgumentError("threshold", "must be in [0, 1)", repr(threshold))
         return self._mask(partial(np.less, np.float32(threshold)))
 
     def above_otsu(self, *, fill: bool, published_smoothing: int = 0) -> PackedMasks:
@@ -258,8 +257,8 @@ def otsu_mask(heat_map: npt.ArrayLike, size: tuple[int, int], *, fill: bool, pub
 def otsu_level(counts: Sequence[int] | npt.NDArray[np.integer]) -> int:
     """Return the level that best splits a histogram: largest variance between both parts, the first of equal ones.
 
-    Step by step as OpenCV's own code has it, so that levels that part a symmetric histogram equally well are told apart
-    by the same rounding; where OpenCV calls Intel's library instead, it may choose the other one.
+    The steps are those of OpenCV's own code, so that rounding decides alike between two levels that split a symmetric
+    histogram equally well; if OpenCV calls Intel's library instead, it may choose the other one.
 
     Examples
     --------

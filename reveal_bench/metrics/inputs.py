@@ -1,11 +1,11 @@
-"""What users of `evaluate` hand in, checked and brought into one form; the wrappers in `evaluate_modules` share this.
+"""Inputs of `evaluate` users, checked and converted to one format for the wrappers in `evaluate_modules`.
 
 Conventions
 -----------
-``read_*`` functions take the values of one batch, in whatever form users have them (tuples, numpy arrays, bytes, None
-for what is absent), and return plain lists, strings and numbers that Arrow stores. Reading is tolerant of the form and
-strict about the content: nothing is dropped or repaired. :class:`CheckedInputs` goes before ``evaluate.Metric`` among
-the bases of a wrapper, so that everything is checked before `evaluate` sees it, with messages in our words.
+``read_*`` functions accept the values of one batch, in any format that users have (tuples, numpy arrays, bytes, None
+for absent values), and return plain lists, strings and numbers that Arrow stores. They are tolerant of the format and
+strict about the content: nothing is dropped or repaired. :class:`CheckedInputs` precedes ``evaluate.Metric`` among the
+bases of a wrapper, so that everything is checked before `evaluate` sees it, with the messages of this package.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class CheckedInputs:
                 raise ArgumentError(
                     "all_patients", f"must hold every patient of `patients`, {unlisted[0]!r} is missing"
                 )
-        if is_given:  # only now: what was refused must not stay behind
+        if is_given:  # only now: refused values must not remain
             self.add_batch(predictions=predictions, references=references)
         return super().compute(**options)  # type: ignore[misc]
 

@@ -3,13 +3,13 @@
 Conventions
 -----------
 Replicates are float, shape (n_resamples, n_columns): a column per finding, macro or difference. NaN is a replicate
-without a value; it is left out and counted. Ends are of the central 95 %.
+without a value; it is left out and counted. Bounds are of the central 95 %.
 
 Sources: jackknife, the default of scores, see :mod:`reveal_bench.metrics.jackknife`. Percentile as in papers 000
 (section 3.3) and 002 (Results), linear between order statistics. Shifted: percentiles less three times the bias that
 the replicates show: their own, and twice as much for the data's. Efron (1982, chapter 5) takes the same for the data's;
-of average precision it is twice as large (docs/statistics.md), since the best of several precisions, which stands for
-each, nears its truth more slowly than a mean does. Where few patients are behind a figure, their spread about the
+for average precision it is twice as large (docs/statistics.md), because the best of several precisions, which replaces
+each, approaches its true value more slowly than a mean does. If few patients support a score, their spread around the
 replicates' mean is that of Student's t.
 BCa: Efron and Tibshirani, An Introduction to the Bootstrap (1993), equation 14.10, with the jackknife over resampled
 units in equation 14.15; replicates that tie with the value count half, as in `scipy.stats.bootstrap`. chexlocalize:
@@ -36,7 +36,7 @@ Interval = Literal["jackknife", "percentile", "shifted", "bca", "chexlocalize"]
 INTERVALS: tuple[Interval, ...] = get_args(Interval)
 
 SHARES = 0.025, 0.975
-"""Where the ends of a 95 % interval lie among the replicates; ranks have theirs there, too."""
+"""Quantiles of the replicates at the bounds of a 95 % interval, also of ranks."""
 _NORMAL = NormalDist()
 _SAME = 1e-12  # scores are fractions: replicates this near to one another differ by rounding alone
 
@@ -51,13 +51,13 @@ class Resampling:
     ----------
     n_resamples : replicates, at least 1
     seed : of their one draw, at least 0
-    unit : what is drawn: "patient", or a kind's own: "image", "study" or "task"
+    unit : resampled unit: "patient", or a kind's own: "image", "study" or "task"
     interval : see :func:`find_intervals`
 
     Raises
     ------
     ArgumentError
-        If `n_resamples` or `seed` is no whole number, or too small.
+        If `n_resamples` or `seed` is not a whole number, or too small.
 
     Examples
     --------
@@ -183,7 +183,7 @@ class Intervals:
     Attributes
     ----------
     values, low, high : float arrays (n_columns,)
-        `values` are those on the data, but for "chexlocalize" the means of the replicates.
+        `values` are those on the data, or for "chexlocalize" the means of the replicates.
     n_empty : int array (n_columns,)
         Replicates without a value.
     """
@@ -246,7 +246,7 @@ def find_intervals(
         * shifted: percentiles less three times the difference of the replicates' mean from the value, and wide enough
           to hold the value: for figures such as average precision, which are too high where cases are few. NaN where
           all replicates agree.
-        * bca: bias-corrected and accelerated. Where all replicates agree both ends are the value; where all lie on one
+        * bca: bias-corrected and accelerated. If all replicates agree both bounds are the value; if all are on one
           side of it both are NaN.
         * chexlocalize: elements int(0.025 B) - 1 and int(0.975 B) - 1 of the B sorted replicates, undefined ones last
           and counted in B; value and ends rounded to three digits.
@@ -366,7 +366,7 @@ def mean_of_defined(values: FloatArray) -> FloatArray:
     """
     defined = ~np.isnan(values)
     count = defined.sum(axis=-1)
-    # Contiguous, so that equal numbers add up in the same order whatever array they stand in
+    # Contiguous, so that equal numbers add up in the same order whatever array contains them
     whole = np.ascontiguousarray(np.where(defined, values, 0.0))
     mean: FloatArray = whole.sum(axis=-1) / np.where(count == 0, np.nan, count)
     return mean

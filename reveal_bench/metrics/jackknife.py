@@ -2,35 +2,38 @@
 
 Conventions
 -----------
-A figure's `left_out` are its values without each resampled unit in turn, (n_units, n_columns). They give its standard
+`left_out` are the scores without each resampled unit in turn, (n_units, n_columns). They give its standard
 error, ``sqrt((n - 1) / n * sum d**2)`` with d their deviations from their mean; its bias, ``(n - 1) (mean - value)``;
 and the degrees of freedom of the squared standard error (Satterthwaite), ``2 V**2 / (sum d**4 - V**2 / n)`` with
-``V = sum d**2``: few where a few patients decide the figure.
+``V = sum d**2``: few if a few patients decide the score.
 
-* The share of hits of one finding, a mean of rows that are 0 or 1, has a Wilson score interval with its effective
-  sample size ``value (1 - value) / se**2``, which allows for patients with several rows. So has the F1 of one finding,
-  the share 2 TP of 2 TP + FP + FN. So has the kappa of one finding, on the scale from the lowest kappa of raters who
+* The hit rate of one finding, a mean of rows that are 0 or 1, has a Wilson score interval with its effective sample
+  size ``value (1 - value) / se**2``, which allows for patients with several rows. So has the F1 of one finding, the
+  proportion 2 TP of 2 TP + FP + FN. So has the kappa of one finding, on the scale from the lowest kappa of raters who
   call it as often (:func:`~reveal_bench.metrics.agreement.lowest_kappa`) to 1. So has another mean of one finding, such
-  as IoU, with t in place of the normal quantile. And so has every figure at an end of its scale, or without any spread,
-  where the standard error is 0; its effective sample size is the number of patients behind it, of an F1 of 0 or the
-  lowest kappa :data:`OF_NO_OVERLAP` of it: F1 is 2 / (k + 1) where one of k patients is called by both.
+  as IoU, with t instead of the normal quantile. And so has every score at an end of its scale, or with constant rows,
+  for which the standard error is 0; its effective sample size is the number of supporting patients, or for an F1 of 0
+  or the lowest kappa :data:`OF_NO_OVERLAP` of it: F1 is 2 / (k + 1) if one of k patients is called by both.
 * A macro's variance is that of a mean of its findings, with their covariances. The variance of a finding with few
   patients says little of itself, so per patient it is averaged with the pooled one of all findings, which counts for
   :data:`POOLED_FREEDOM` degrees of freedom; that of a finding at an end of the scale, such as an F1 of 0, says nothing
   and is the pooled one. Degrees of freedom of the macro follow by Satterthwaite's formula. Its bias is the mean of the
   findings' biases. The macro of one finding has the interval of that finding.
-* Every other figure has ``value - bias +- t se`` on the arcsine scale of its bounds, with the t quantile of its degrees
+* Every other score has ``value - bias +- t se`` on the arcsine scale of its bounds, with the t quantile of its degrees
   of freedom; on its own scale if it has no bounds, as a difference has none here. A macro of kappa, whose scale goes
   down to -1, has the same on its own scale.
 
-Nothing is printed (both ends are NaN) where a figure without two bounds shows no spread, such as the difference of two
-systems that do the same: that they never differ among so many patients does not say how seldom they do. Nor is it
-where fewer than :data:`LEAST_UNITS` patients are behind a figure, of a macro
-behind any of its findings; where fewer than :data:`LEAST_UNITS_OF_KAPPA` are behind a finding's kappa, or
-:data:`LEAST_UNITS_OF_MEAN` behind its IoU or another mean of rows that are not 0 or 1; and where a figure that is
-derived from macros, such as their relative decrease, rests on a finding that has fewer than
-:data:`LEAST_UNITS_IN_MACRO`. `benchmarks/calibration.py` measures what these rules reach; docs/statistics.md has its
-table.
+No interval is printed (both bounds are NaN)
+
+* for a constant score on a scale without two bounds, such as the difference of two systems that agree: identical
+  results on some patients do not show how rarely the systems differ;
+* if fewer than :data:`LEAST_UNITS` patients support a score, or for a macro any of its findings;
+* if fewer than :data:`LEAST_UNITS_OF_KAPPA` patients support a finding's kappa, or :data:`LEAST_UNITS_OF_MEAN` its IoU
+  or another mean of rows that are not 0 or 1;
+* if a score derived from macros, such as their relative decrease, depends on a finding with fewer than
+  :data:`LEAST_UNITS_IN_MACRO`.
+
+`benchmarks/calibration.py` measures the coverage of these rules; docs/statistics.md has its table.
 
 Sources: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 11; Wilson (1927), J. Am. Stat. Assoc.
 22; effective sample sizes as in Rao and Scott (1992), Biometrics 48; degrees of freedom as in Bell and McCaffrey
@@ -48,7 +51,7 @@ import numpy as np
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 
 LEAST_UNITS = 10
-"""Patients behind a figure below which it has no interval."""
+"""Number of supporting patients below which a score has no interval."""
 LEAST_UNITS_OF_KAPPA, LEAST_UNITS_OF_MEAN = 12, 15
 """The same for a finding's kappa, or another figure whose scale goes below 0; and for its IoU, or another mean of rows
 that are not 0 or 1."""
@@ -62,7 +65,7 @@ OF_NO_OVERLAP = 0.75
 share of k patients, half for TP / (TP + FP + FN) brought to the scale of F1; simulated worlds fit from .65 to .8."""
 
 Z = NormalDist().inv_cdf(0.975)
-"""How many standard errors the ends of a 95 % interval lie from the middle of a normal distribution."""
+"""Distance in standard errors of the bounds of a 95 % interval from the middle of a normal distribution."""
 _NO_SPREAD = 1e-12  # shares of a scale that differ by less differ by rounding alone
 _LEAST_FREEDOM = 3.0  # the expansion of the t quantile is good from here on
 
@@ -236,7 +239,7 @@ def tails_beyond(values: FloatArray, evidence: Evidence, bound: float) -> tuple[
     """Return one-sided p that unbounded values are at most `bound`, and at least `bound`, (n_columns,) each.
 
     They are those of the interval of :func:`jackknife_ends`: one is below .025 where the whole interval is beyond
-    `bound`. NaN where there is no interval, or where it has no length.
+    `bound`. NaN without an interval, or if its length is 0.
     """
     bias, errors, freedom = spread(values, evidence)
     known = evidence.enough & (errors > 0)

@@ -4,13 +4,13 @@ Conventions
 -----------
 `predictions` and `references` are bool arrays (n_studies, n_labels), `scores` float arrays of the same shape, a larger
 score meaning more likely present. Probabilities become predictions by thresholds fixed before scoring
-(:func:`apply_thresholds`). Undefined is NaN and takes no part in an average; results over no study are NaN.
+(:func:`apply_thresholds`). Undefined values are NaN and not part of an average; results without studies are NaN.
 
 ``average``: None, one value per label; "macro", unweighted mean over the labels that are defined; "micro", all
 decisions pooled; "weighted", mean over the defined labels weighted by their positive references (NaN without any);
 "samples", mean over the defined studies. Results have shape (n_labels,) for None, else () (a number).
 
-Replicates: :func:`label_sums` adds up, per resampled unit (patient), all that these metrics need;
+Replicates: :func:`label_sums` adds up, per resampled unit (patient), the counts that these metrics need;
 ``sums.resample(counts)`` gives the sums of every replicate by one matrix product, and the ``*_from_sums`` functions
 take either; :func:`ranking_replicates` weighs the studies by the counts. One draw of
 :func:`~reveal_bench.metrics.bootstrap.resampling_counts` serves all labels, metrics and systems; none is looped over.
@@ -176,7 +176,7 @@ def apply_thresholds(probabilities: ArrayLike, thresholds: ArrayLike = 0.5) -> B
     for name, values in (("probabilities", array), ("thresholds", cut)):
         bad = values[~((values >= 0) & (values <= 1))]
         if len(bad):
-            raise ValueError(f"`{name}` must lie in [0, 1], got {bad[0]}")
+            raise ValueError(f"`{name}` must be in [0, 1], got {bad[0]}")
     return array >= cut
 
 

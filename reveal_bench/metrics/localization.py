@@ -8,13 +8,13 @@ absent is a miss: give no points, no cell, or a NaN box. Coordinates follow :mod
 
 Metrics
 -------
-* :func:`point_hit`    a point lies in the reference mask (pointing game; paper 002, Methods)
+* :func:`point_hit`    a point is in the reference mask (pointing game; paper 002, Methods)
 * :func:`grid_hit`     a grid cell covers enough of the reference mask (paper 000, section 3.3)
 * :func:`grid_chance`  expected `grid_hit` of a uniform guess (paper 000, section 4.1)
 * :func:`mask_iou`     intersection over union of two masks (paper 002, Methods)
 * :func:`box_iou`      the same for boxes
 
-A mean over cases is not taken here: see :mod:`reveal_bench.metrics.bootstrap`.
+Means over cases are computed in :mod:`reveal_bench.metrics.bootstrap`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def point_hit(predictions: Sequence[Sequence[tuple[float, float]]], references: 
     Raises
     ------
     ValueError
-        If the lengths differ or a point lies outside its image.
+        If the lengths differ or a point is outside its image.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def point_hit(predictions: Sequence[Sequence[tuple[float, float]]], references: 
         height, width = (int(side) for side in references.sizes[i])
         for x, y in points:
             if not is_inside(x, y, size=(height, width)):
-                raise ValueError(f"`predictions[{i}]` must lie in the image {width} x {height}, got ({x}, {y})")
+                raise ValueError(f"`predictions[{i}]` must be in the image {width} x {height}, got ({x}, {y})")
             which.append(i)
             positions.append(int(x) * height + int(y))
     from reveal_bench.masks import kernels

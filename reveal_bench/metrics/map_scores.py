@@ -1,9 +1,9 @@
-"""Figures of heat maps themselves, without a threshold or with a tolerance: one value per map and reference.
+"""Scores of heat maps themselves, without a threshold or with a tolerance: one value per map and reference.
 
 Conventions
 -----------
-A map is laid over the whole image as :mod:`reveal_bench.metrics.heat_maps` does it; a reference is a bool array
-(height, width). NaN where the reference is empty.
+A map covers the whole image as in :mod:`reveal_bench.metrics.heat_maps`; a reference is a bool array (height, width).
+NaN if the reference is empty.
 
 Sources: energy-based pointing game: Wang et al. 2020 (Score-CAM); tolerance of 15 pixels: Fong, Patrick and Vedaldi
 2019 (TorchRay); average precision as :func:`reveal_bench.metrics.labels.average_precision` has it, a pixel a case.

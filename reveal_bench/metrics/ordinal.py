@@ -1,11 +1,11 @@
-"""Rubric scores of one to five: what readers gave, per model and criterion, and between models and readers.
+"""Rubric scores from one to five, per model and criterion, and compared between models and between readers.
 
 Conventions
 -----------
-Ratings are float arrays (n_tasks, 6), columns as in :data:`CRITERIA`, integers 1 (poor) to 5 (excellent), NaN where
-nobody rated (no answer, no image). Scores are ratings or means of two readers' ratings. The content score is never
-given: wherever "content" is asked for, it is the minimum of the task's process, execution and synthesis scores, after
-the readers were averaged (paper 001 does not say in which order), NaN unless all three are there.
+Ratings are float arrays (n_tasks, 6), columns as in :data:`CRITERIA`, integers 1 (poor) to 5 (excellent), NaN without a
+rating (no answer, no image). Scores are ratings or means of two readers' ratings. The content score is never an input:
+"content" is always the minimum of the task's process, execution and synthesis scores, after averaging over readers
+(paper 001 does not give the order), NaN unless all three are present.
 
 Metrics
 -------
@@ -248,7 +248,7 @@ def _check_scores(name: str, scores: npt.ArrayLike) -> FloatArray:
         raise ValueError(f"`{name}` must have shape (n_tasks, {len(CRITERIA)}), got {array.shape}")
     bad = array[(array < LOWEST) | (array > HIGHEST)]
     if len(bad):
-        raise ValueError(f"`{name}` must lie in [{LOWEST}, {HIGHEST}] or be NaN, got {bad[0]}")
+        raise ValueError(f"`{name}` must be in [{LOWEST}, {HIGHEST}] or be NaN, got {bad[0]}")
     return array
 
 

@@ -4,12 +4,12 @@ Conventions
 -----------
 Case i pairs predicted mask i with reference mask i, both :class:`~reveal_bench.masks.PackedMasks`; areas are counted
 from runs, no dense mask is made. Results are float arrays (n_cases,) in [0, 1], NaN where undefined. An empty predicted
-mask is a prediction ("nothing here": sensitivity 0, specificity 1); an absent one is a miss, which the caller scores 0.
+mask is a prediction ("nothing here": sensitivity 0, specificity 1); a missing one is a miss, which the caller scores 0.
 
 Metrics
 -------
-* :func:`sensitivity`  share of the reference's pixels that the prediction finds
-* :func:`specificity`  share of the pixels outside the reference that the prediction leaves alone
+* :func:`sensitivity`  proportion of the reference's pixels that the prediction finds
+* :func:`specificity`  proportion of the pixels outside the reference that the prediction leaves out
 """
 
 from __future__ import annotations

@@ -252,7 +252,7 @@ def test_the_final_part_is_a_share_of_the_patients_and_stays() -> None:
 
 
 def test_the_split_refuses_what_makes_no_parts() -> None:
-    with pytest.raises(ValueError, match=r"`share` must lie in \[0, 1\), got 1"):
+    with pytest.raises(ValueError, match=r"`share` must be in \[0, 1\), got 1"):
         split_final(PATIENTS, b"k" * 32, 1)
     with pytest.raises(ValueError, match="`key` must have at least 16 bytes, got 3"):
         split_final(PATIENTS, b"abc", 0.3)

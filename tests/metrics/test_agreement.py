@@ -296,8 +296,8 @@ def test_the_interval_resamples_studies(rng: np.random.Generator) -> None:
     ("a", "b", "k", "message"),
     [
         ([0, 1], [0], 2, "`rater_b` must have the length of `rater_a` (2), got 1"),
-        ([0, 2], [0, 1], 2, "`rater_a` must lie in [0, 2), got 0 to 2"),
-        ([0, 1], [0, -1], 2, "`rater_b` must lie in [0, 2), got -1 to 0"),
+        ([0, 2], [0, 1], 2, "`rater_a` must be in [0, 2), got 0 to 2"),
+        ([0, 1], [0, -1], 2, "`rater_b` must be in [0, 2), got -1 to 0"),
         ([0, 0.5], [0, 1], 2, "`rater_a` must hold integers, got 0.5"),
         ([0, NAN], [0, 1], 2, "`rater_a` must hold integers, got nan"),
         ([0, math.inf], [0, 1], 2, "`rater_a` must hold integers, got inf"),
@@ -314,7 +314,7 @@ def test_bad_ratings_are_refused(a: list[int], b: list[int], k: int, message: st
 def test_bad_units_tables_votes_and_options_are_refused() -> None:
     with pytest.raises(ValueError, match=re.escape("`units` must have the length of `rater_a` (1), got 2")):
         unit_tables([0], [0], n_categories=2, units=[0, 1], n_units=2)
-    with pytest.raises(ValueError, match=re.escape("`units` must lie in [0, 2), got 2 to 2")):
+    with pytest.raises(ValueError, match=re.escape("`units` must be in [0, 2), got 2 to 2")):
         unit_tables([0], [0], n_categories=2, units=[2], n_units=2)
     with pytest.raises(ValueError, match="`weights` must be None, 'linear' or 'quadratic', got 'cubic'"):
         cohen_kappa([0], [0], n_categories=2, weights="cubic")  # type: ignore[arg-type]
@@ -328,7 +328,7 @@ def test_bad_units_tables_votes_and_options_are_refused() -> None:
         resample_tables(np.ones((1, 3)), np.ones((2, 2, 2)))
     with pytest.raises(ValueError, match="`min_votes` must be at least 1, got 0"):
         reader_against_majority([[0]], n_categories=2, min_votes=0)
-    with pytest.raises(ValueError, match=re.escape("`votes` must lie in [-1, 2), got -2 to 0")):
+    with pytest.raises(ValueError, match=re.escape("`votes` must be in [-1, 2), got -2 to 0")):
         reader_against_majority([[0, -2]], n_categories=2)
     with pytest.raises(ValueError, match=re.escape("`votes` must have 2 or 3 dimensions, got shape (2,)")):
         reader_sums([0, 1], n_categories=2)

@@ -197,8 +197,8 @@ def by_finding(estimate: Estimate) -> str:
         ([1.0, np.inf], [0, 0], [0, 0], "`values` must be finite or NaN, got inf"),
         ([1.0], [0, 0], [0], "`groups` must have the length of `values` (1), got 2"),
         ([1.0], [0], [0, 1], "`units` must have the length of `values` (1), got 2"),
-        ([1.0], [1], [0], "`groups` must lie in [0, 1), got 1 to 1"),
-        ([1.0], [0], [-1], "`units` must lie in [0, 2), got -1 to -1"),
+        ([1.0], [1], [0], "`groups` must be in [0, 1), got 1 to 1"),
+        ([1.0], [0], [-1], "`units` must be in [0, 2), got -1 to -1"),
     ],
 )
 def test_bad_input_is_refused(values: list[float], groups: list[int], units: list[int], message: str) -> None:

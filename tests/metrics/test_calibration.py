@@ -75,12 +75,12 @@ def test_net_benefit_is_that_of_vickers_and_elkin() -> None:
     [
         (lambda: reliability(np.array([]), np.array([], bool)), "`probabilities` must be as many as `happened`"),
         (lambda: reliability(np.array([0.5]), np.array([True, False])), "must be as many as `happened`"),
-        (lambda: reliability(np.array([1.5]), np.array([True])), r"must lie in \[0, 1\], got 1.5"),
-        (lambda: reliability(np.array([np.nan]), np.array([True])), r"must lie in \[0, 1\], got nan"),
+        (lambda: reliability(np.array([1.5]), np.array([True])), r"must be in \[0, 1\], got 1.5"),
+        (lambda: reliability(np.array([np.nan]), np.array([True])), r"must be in \[0, 1\], got nan"),
         (lambda: reliability(P, Y, n_bins=0), r"`n_bins` must be a whole number in \[1, 100\], got 0"),
         (lambda: reliability(P, Y, n_bins=True), "must be a whole number"),
         (lambda: reliability(P, Y, binning="height"), "must be 'width' or 'count', got 'height'"),  # type: ignore[arg-type]
-        (lambda: net_benefits(P, Y, np.array([0.5, 1.0])), "must lie between 0 and 1, both left out"),
+        (lambda: net_benefits(P, Y, np.array([0.5, 1.0])), "must be between 0 and 1, both excluded"),
     ],
 )
 def test_what_has_no_value_is_refused(call, rule) -> None:

@@ -212,7 +212,7 @@ def test_what_is_no_map_is_refused(heat_map: Any, size: tuple[int, int], message
 
 @pytest.mark.parametrize("threshold", [1.0, -0.1, math.nan, True])
 def test_thresholds_lie_below_one(threshold: Any) -> None:
-    with pytest.raises(ValueError, match=r"`threshold` must lie in \[0, 1\)"):
+    with pytest.raises(ValueError, match=r"`threshold` must be in \[0, 1\)"):
         mask_above([[0, 1]], (2, 2), threshold)
 
 

@@ -297,9 +297,9 @@ def test_thresholds_are_reached_or_not() -> None:
     np.testing.assert_array_equal(apply_thresholds([[0.5, 0.49], [1.0, 0.0]]), [[True, False], [True, False]])
     np.testing.assert_array_equal(apply_thresholds([[0.5, 0.5]], [0.6, 0.5]), [[False, True]])
     for probabilities, thresholds, message in (
-        ([[1.5]], 0.5, "`probabilities` must lie in [0, 1], got 1.5"),
-        ([[NAN]], 0.5, "`probabilities` must lie in [0, 1], got nan"),
-        ([[0.5]], NAN, "`thresholds` must lie in [0, 1], got nan"),
+        ([[1.5]], 0.5, "`probabilities` must be in [0, 1], got 1.5"),
+        ([[NAN]], 0.5, "`probabilities` must be in [0, 1], got nan"),
+        ([[0.5]], NAN, "`thresholds` must be in [0, 1], got nan"),
         ([[0.5]], [0.1, 0.2], "`thresholds` must be () or (n_labels,) for (n_studies, n_labels), got (2,)"),
         ([0.5], 0.5, "got () for `probabilities` (1,)"),
     ):
@@ -317,7 +317,7 @@ def test_thresholds_are_reached_or_not() -> None:
         (lambda: multilabel_f1([1, 0], [1, 0]), "`predictions` must have 2 dimensions, got shape (2,)"),
         (lambda: multilabel_f1([[0.7]], [[1]]), "`predictions` must hold integers, got 0.7"),
         (lambda: multilabel_f1([[NAN]], [[1]]), "`predictions` must hold integers, got nan"),
-        (lambda: multilabel_f1([[1]], [[2]]), "`references` must lie in [0, 2), got 2 to 2"),
+        (lambda: multilabel_f1([[1]], [[2]]), "`references` must be in [0, 2), got 2 to 2"),
         (
             lambda: multilabel_f1([[1]], [[1]], average="mean"),  # type: ignore[arg-type]
             "`average` must be one of None, 'macro', 'micro', 'weighted', 'samples', got 'mean'",
@@ -335,7 +335,7 @@ def test_thresholds_are_reached_or_not() -> None:
             lambda: label_sums([[1]], [[1]], units=[0, 0], n_units=1),
             "`units` must have the length of `references` (1), got 2",
         ),
-        (lambda: label_sums([[1]], [[1]], units=[3], n_units=3), "`units` must lie in [0, 3), got 3 to 3"),
+        (lambda: label_sums([[1]], [[1]], units=[3], n_units=3), "`units` must be in [0, 3), got 3 to 3"),
         (
             lambda: label_sums([[1], [1]], [[1], [1]]).resample(np.ones((1, 3))),
             "`tables` must have one entry per unit of `counts` (3), got 2",

@@ -177,7 +177,7 @@ def test_an_absent_prediction_is_a_miss_and_an_empty_reference_undefined() -> No
 def test_a_point_on_the_far_border_is_outside() -> None:
     packed = pack_masks([encode_mask(np.ones((4, 6)))])
     assert point_hit([[(5.999, 3.999)]], packed).tolist() == [1]
-    with pytest.raises(ValueError, match=re.escape("`predictions[0]` must lie in the image 6 x 4, got (6, 0)")):
+    with pytest.raises(ValueError, match=re.escape("`predictions[0]` must be in the image 6 x 4, got (6, 0)")):
         point_hit([[(6, 0)]], packed)
 
 

@@ -182,9 +182,9 @@ def test_bad_input_is_refused() -> None:
     good = np.full((2, 6), 3.0)
     with pytest.raises(ValueError, match=re.escape("`scores['m']` must have shape (n_tasks, 6), got (2, 5)")):
         rubric_summary({"m": good[:, :5]})
-    with pytest.raises(ValueError, match=re.escape("`scores_b` must lie in [1, 5] or be NaN, got 6.0")):
+    with pytest.raises(ValueError, match=re.escape("`scores_b` must be in [1, 5] or be NaN, got 6.0")):
         compare_models(good, good + 3)
-    with pytest.raises(ValueError, match=re.escape("`scores_a` must lie in [1, 5] or be NaN, got inf")):
+    with pytest.raises(ValueError, match=re.escape("`scores_a` must be in [1, 5] or be NaN, got inf")):
         compare_models(good + np.inf, good)
     with pytest.raises(ValueError, match=re.escape("`scores_b` must have the length of `scores_a` (2), got 1")):
         compare_models(good, good[:1])

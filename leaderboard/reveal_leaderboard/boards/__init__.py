@@ -1,1 +1,1 @@
-"""What visitors are shown of a board: standings, comparisons, exports, rating by readers, new versions."""
+"""Boards for visitors: standings, comparisons, exports, rating by readers, new versions."""

@@ -1,16 +1,16 @@
-"""The public side of the benchmarks that a board serves, and which version of each its board shows.
+"""Public side of the benchmarks that a server has, and the version that each board shows.
 
 Conventions
 -----------
-All that a web process knows of a benchmark is its *public folder*, which tells what the scored split asks
-(``manifest/<split>.parquet``) and may hold its inputs (``holdout_inputs``). Of that split nothing else may be in it: a
-server that could open a reference could tell one. So a folder is searched before it is served, by the same rule by
+A web process knows only the *public folder* of a benchmark, which contains the questions of the scored split
+(``manifest/<split>.parquet``) and may contain its inputs (``holdout_inputs``). Nothing else of that split may be in it:
+a server that could open a reference could reveal one. So a folder is searched before it is served, by the same rule by
 which a build leaves references out.
 
-A server is given the public folders of every version that it may show. Which one a board shows, and submissions go to,
-stands in the database (table `boards`), so that all servers switch at the same moment; see
-:mod:`reveal_leaderboard.boards.refresh`. A benchmark may be served in several versions at once, so a board is found by
-its name and version.
+A server has the public folders of every version that it may show. The database (table `boards`) names the version that
+a board shows and that submissions go to, so that all servers switch at the same moment; see
+:mod:`reveal_leaderboard.boards.refresh`. A benchmark may be served in several versions at once, so a board is
+identified by its name and version.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Two entries of a board side by side: differences of what is released of each, and nothing else.
+"""Comparison of two entries of a board: differences of their released scores, and nothing else.
 
 Conventions
 -----------
-A comparison is a function of two released scores, so it tells nobody anything that the board does not show already,
-costs no budget, and is made when it is asked for. Its intervals take the two systems as independent: each end lies as
-far from the difference as the two released intervals allow together. Two systems on the same cases mostly vary
-together, so these intervals are wider than those of the paired differences that `reveal-bench compare` prints for
-whoever holds the references. Why a board shows none of those: :mod:`reveal_leaderboard.release.ranking`.
+A comparison is a function of two released scores, so it reveals nothing that the board does not already show, costs no
+budget, and is computed on request. Its intervals take the two systems as independent: each bound is as far from the
+difference as the two released intervals allow together. Two systems on the same cases mostly vary together, so these
+intervals are wider than those of the paired differences that `reveal-bench compare` prints for owners of the
+references. :mod:`reveal_leaderboard.release.ranking` explains why a board shows none of those.
 
-Source: intervals of differences from those of both parts: Zou and Donner (2008, Statistics in Medicine 27).
+Source: intervals of differences from the intervals of both parts: Zou and Donner (2008, Statistics in Medicine 27).
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 
 Conventions
 -----------
-CSV and Parquet have one row per figure, with the columns of :data:`COLUMNS`; JSON has one object per entry. Figures are
-fractions as released, moments UTC. All three hold the same, but that published rows stand in them only when they were
+CSV and Parquet have one row per score, with the columns of :data:`COLUMNS`; JSON has one object per entry. Scores are
+fractions as released, times are UTC. All three have the same content; they contain published rows only if these were
 measured on the data that the board's holdout is a part of.
 
-A text of a CSV cell never begins like a formula, wherever a spreadsheet program may cut it: an apostrophe is put before
+A text in a CSV cell never begins like a formula, wherever a spreadsheet program may split it: an apostrophe precedes
 ``= + - @ |`` and their wide forms, tabs and line ends, at the start of a cell and after a separator in it. Numbers are
-plain. JSON and Parquet are read by programs and keep every text as it is.
+plain. JSON and Parquet are for programs and keep every text unchanged.
 
 JSON, schema 2
 --------------

@@ -1,8 +1,8 @@
-"""Which galleries of cases a board may show: of released cases alone, checked before the server starts.
+"""Galleries of cases on a board: of released cases only, checked before the server starts.
 
-The operator prepares a gallery (``reveal-leaderboard gallery``) and names it to the server; no film appears by itself.
-The server reads galleries and never the references of a holdout: that a gallery shows none of the holdout's cases
-follows from the public manifests.
+The operator prepares a gallery (``reveal-leaderboard gallery``) and names it to the server; no image appears by itself.
+The server opens galleries and never the references of a holdout: the public manifests show that a gallery contains none
+of the holdout's cases.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""Reading: which answer a reader is shown next, what a rating changes, and when a submission is read to its end.
+"""Rating of answers by readers: the next answer of a reader, the effect of a rating, and the end of rating.
 
 Conventions
 -----------
 ``queued -> scoring -> reading -> queued -> scoring -> scored``: a worker takes the answers out of the file, then they
-wait for readers; with the last rating the submission is queued once more, and a worker releases its means. What is
-reserved of the quota stays reserved meanwhile, and is charged when the means are released.
+wait for readers; with the last rating the submission is queued once more, and a worker releases its means. The reserved
+budget stays reserved meanwhile, and is charged when the means are released.
 
-Readers are blinded: they are shown a task and an answer, in an order of their own, and nothing of the submission.
-Nobody reads answers of a team of their own; only in local mode, where there is one person, this one reads them all.
+Readers are blinded: they see a task and an answer, in an order of their own, and nothing of the submission. No reader
+rates answers of a team of their own; only in local mode, with one person, this one rates them all.
 
-Each answer is read by as many readers as the setting `reading.readers_per_answer` says. Two readers who are shown the
-same last answer at once may both rate it: all ratings count. A reader may change a rating until the submission is read.
-Clock and order of locks: :mod:`reveal_leaderboard.store.database`.
+The setting `reading.readers_per_answer` is the number of readers per answer. Two readers who get the same last answer
+at once may both rate it: all ratings count. A reader may change a rating until the submission is complete. Clock and
+order of locks: :mod:`reveal_leaderboard.store.database`.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""How one version of a board takes the place of another.
+"""Replacement of one version of a board by another.
 
 Conventions
 -----------
-A board shows one version of its benchmark at a time, and submissions go to that one. A refresh goes in three steps:
-:func:`reveal_leaderboard.store.boards.register_version` makes the next version known, :func:`start_refresh` has the
+A board shows one version of its benchmark at a time, and submissions go to that one. A refresh has three steps:
+:func:`reveal_leaderboard.store.boards.register_version` registers the next version, :func:`start_refresh` has the
 stored submissions scored again against it, and :func:`switch_version` shows it, all at once, when no such job is left.
-Until then no score against it is shown to anybody; from then on the old version is frozen: its scores stay where they
-were, and say what changed.
+Until then no user sees a score against it; from then on the old version is frozen: its scores stay in place, with a
+note on the change.
 
-A submission that the ladder held back on the old version shows the figures of the same other submission on the new one:
-scoring it by itself would release what was held. Every function runs in its caller's transaction.
+A submission that the ladder held back on the old version shows the scores of the same other submission on the new one:
+scoring it by itself would release the held scores. Every function runs in its caller's transaction.
 """
 
 from __future__ import annotations

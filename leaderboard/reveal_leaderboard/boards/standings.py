@@ -1,19 +1,19 @@
-"""The board as data: what the page draws, the API answers and the exports hold.
+"""The board as data, for the page, the API and the exports.
 
 Conventions
 -----------
-Everything here is made of released figures (rounded, small cells hidden), of the rank document that a worker computed
-(:mod:`reveal_leaderboard.release.ranking`) and of published rows. A rank is a range, shared by the tier: nothing puts
-one member of a tier before another, and that they are listed by their released figure, then by arrival, claims nothing.
-A submission that was scored since the ranks were computed is *new*: it stands behind those that have a place, without
-one. One without a released primary figure comes last.
+The board consists of released scores (rounded, small cells hidden), of the rank document that a worker computed
+(:mod:`reveal_leaderboard.release.ranking`) and of published rows. A rank is a range, shared by the tier: the members of
+a tier are listed by their released score, then by arrival, and this order claims nothing. A submission scored since the
+ranks were computed is *new*: it follows the ranked ones, without a rank. One without a released primary score comes
+last.
 
-A board is of one version. That of an earlier version is *frozen*: it stays as it was when the next one was shown, but
-for what an admin hid since.
+A board is of one version. That of an earlier version is *frozen*: it stays as it was when the next one was shown,
+except for entries that an admin hid since.
 
-A paper may cite an entry that its team withdrew later: its address says whose it was and when it was withdrawn, never
-its figures. What an admin hid, and what nobody but its team ever saw, leaves nothing behind: to everybody else it is as
-an id that never was.
+A paper may cite an entry that its team withdrew later: its address gives its team and the time of its withdrawal, never
+its scores. Entries that an admin hid, or that only their team ever saw, leave nothing behind: for all other users they
+never existed.
 """
 
 from __future__ import annotations

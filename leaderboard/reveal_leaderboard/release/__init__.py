@@ -1,1 +1,1 @@
-"""What may leave the vault: rounded figures, ranks, exposure, fingerprints, receipts."""
+"""Releases from the vault: rounded scores, ranks, exposure, fingerprints, receipts."""

@@ -1,40 +1,39 @@
-"""The exposure meter: what could have been learned of a holdout version from the scores that were shown.
+"""The exposure meter: an upper bound on what the released scores reveal about a holdout version.
 
 Conventions
 -----------
-Bits are base-2 logarithms. A figure that counts (hits, calls that were right) can take one value more than its finding
-has cases, so it tells at most log2(n + 1) bits; an IoU tells at most what its rounding leaves. F1, recall and kappa of
-a label all tell the same count. A score that the ladder held back tells one bit. Labels hold log2 of the number of ways
-in which they could lie: which n of N studies have the finding. Of marked places they hold one bit per case, whether the
-place that a good model names is right: teams who have two places for each case need to know no more of it. Numbers of
-cases are those of the bands, not the exact ones, and no fewer than a figure of its own, or overlap, needs where it is
-shown. A figure of marked places is counted with its part in the average, which is rounded more finely. The averages of
-hits in which a finding has a part without a figure of its own, as in that of grid hits, are counted with its hit rate:
-a file whose cells are those of its points asks of both about the same places, so that an average tells their count once
-more, in steps of its own.
+Bits are base-2 logarithms. A score that counts (hits, correct calls) has one possible value more than its finding has
+cases, so it reveals at most log2(n + 1) bits; an IoU reveals at most what its rounding leaves. F1, recall and kappa of
+a label all reveal the same count. A score that the ladder held back reveals one bit. Labels contain log2 of the number
+of possible arrangements: which n of N studies have the finding. For positional metrics they contain one bit per case,
+whether the position that a good model names is right: teams with two positions for each case need no more information.
+Numbers of cases are those of the count ranges, not exact, and no fewer than a separate score, or overlap, needs to be
+shown. A positional score is counted with its part in the average, which is rounded more finely. The
+averages of hits that include a finding without a separate score, such as grid hits, are counted with its hit rate: a
+file whose cells are those of its points asks about the same positions twice, so that an average reveals their count
+once more, in its own steps.
 
-Teams that share a person, or whose predictions are near-identical, count as one. A person is shared who is a member of
-both or sent something for both; administrators link nobody, for they may look after many teams and have no need to ask.
-The same predictions sent again by a team tell nothing new and are not counted. All of this is a ceiling. Below a share
-of 1 nobody can know all labels of a finding from these figures alone; but who has a good model needs far less to gain
-something, and what honest developers learn is far less than the ceiling. So the meter tells a maintainer when to look,
+Teams that share a person, or whose predictions are near-identical, count as one. A shared person is a member of both or
+sent something for both; administrators link no teams, because they may look after many teams and have no need to ask.
+The same predictions sent again by a team reveal nothing new and are not counted. All of this is a ceiling. Below a
+share of 1 no one can know all labels of a finding from these scores alone; but a team with a good model needs far less
+to gain something, and honest developers learn far less than the ceiling. So the meter tells a maintainer when to look,
 not what happened.
 
-Nobody sees whether teams put their answers together. So the `colluding` groups that were told most about a finding are
-taken as one, and the meter compares what they were told with what the labels hold. On 300 studies five teams whose
-model has an AUROC of 0.9 gain some 0.03 of macro F1 where the meter begins to say "watch" (docs/operating.md, "What
-colluding teams can learn").
+Collusion between teams is invisible. So the `colluding` groups with the most bits about a finding are taken as one, and
+the meter compares their bits with those of the labels. On 300 studies five teams whose model has an AUROC of 0.9 gain
+some 0.03 of macro F1 when the meter begins to say "watch" (docs/operating.md, "What colluding teams can learn").
 
-Of detections macros alone are shown. Teams can spend them all on one finding, and leave the rest of their files as it
-is: a macro over K findings, in steps of r, then tells of that one what a figure of its own would in steps of K r. That
-is what counts, against the labels of the smallest finding that may be shown. Simulated, five answers raise the AP of
-one finding of six by .03 on 300 images, and the meter says "watch" from there.
+For detections only macros are shown. Teams can spend them all on one finding, and leave the rest of their files
+unchanged: a macro over K findings, in steps of r, then reveals as much about that finding as a separate score in steps
+of K r. That is counted, against the labels of the smallest finding that may be shown. In simulations, five answers
+raise the AP of one finding of six by 0.03 on 300 images, and the meter says "watch" from there.
 
-Not counted are the intervals of figures that count, which are made of what is shown; comparisons, for the same reason;
-other macros with their intervals, which follow from the figures but for their rounding; AUROC, one number over five
-labels or more; and places, which compare the spreads of single systems as long as a board is open
-(:mod:`reveal_leaderboard.release.ranking`). The simulation behind the thresholds includes them: its teams are told
-every macro to 0.005.
+Not counted are: intervals of scores that count, which are computed from the released values; comparisons, for the same
+reason; other macros with their intervals, which follow from the scores except for their rounding; AUROC, one number
+over five labels or more; and ranks, which compare the spreads of single systems while a board is open
+(:mod:`reveal_leaderboard.release.ranking`). The simulation behind the thresholds includes them: its teams receive every
+macro to 0.005.
 """
 
 from __future__ import annotations
@@ -118,7 +117,7 @@ class _Shown:
 
 
 _Learnt = tuple[float, float, float, str | None, Group | None]
-"""Share, bits out, bits held, the finding, and who was told."""
+"""Share, bits out, bits held, the finding, and the groups that received them."""
 
 
 def exposure(connection: sa.Connection, benchmark: str, version: str, settings: Settings) -> Exposure:

@@ -1,15 +1,15 @@
-"""Fingerprints of predictions: which submissions are the same, or nearly so.
+"""Fingerprints of predictions, which identify equal and nearly equal submissions.
 
 Conventions
 -----------
-`content` is a keyed hash of what would be scored, to the last bit: the same answers have the same content whatever the
-file's format, order, line ends or confidences. Nothing is rounded, and thresholds take part: equal content is answered
-again at no cost, so whatever could change a single decision must change it. `sketch` is a MinHash of the answers as a
-set of items (id, finding, answer): positions in 16ths of the image, probabilities in tenths. An answer that a model
-gives to nearly every case, "absent" or a probability below 0.1, is not an item, else two models of rare findings would
-always look alike. What a kind's answers and items are, its `marks` module says.
+`content` is a keyed hash of the scored answers, to the last bit: the same answers have the same content whatever the
+file's format, order, line ends or confidences. Nothing is rounded, and thresholds are included: equal content is
+answered again at no cost, so everything that could change a single decision must change it. `sketch` is a MinHash of
+the answers as a set of items (id, finding, answer): positions in 16ths of the image, probabilities in tenths. An answer
+that a model gives to nearly every case, "absent" or a probability below 0.1, is not an item, because two models of rare
+findings would always look alike. Each kind's `marks` module defines its answers and items.
 
-Both are keyed, so that a stolen database does not tell predictions by trial. Nothing here sees a reference.
+Both are keyed, so that a stolen database does not reveal predictions by trial. No reference is used here.
 
 Source: Broder 1997, On the resemblance and containment of documents.
 """

@@ -1,20 +1,20 @@
-"""What follows from a scored submission: which figures it shows, what it is charged, and what moderators are told.
+"""Consequences of a scored submission: the scores it shows, its charge, and the flags for moderators.
 
 Conventions
 -----------
-A score row says with `shown_of` whose figures it shows. They are another submission's
+The field `shown_of` of a score row names the submission whose scores it shows. It is another submission
 
-* when the ladder held it back: it is not better than its team's best by the step. It says "not better than that one",
+* if the ladder held it back: it is not better than its team's best by the step. It says "not better than that one",
   which is an answer, so it is charged;
-* when its team sent the same predictions before: nothing new was said, so it is refunded. If they were withdrawn since,
-  and none of them was hidden by an admin, it takes their place and shows its own figures.
+* if its team sent the same predictions before: it revealed nothing new, so it is refunded. If they were withdrawn
+  since, and none of them was hidden by an admin, it takes their place and shows its own scores.
 
-A score of which nothing can be shown, since the holdout is too small, is refunded too. That follows from the references
-alone, so it tells nothing.
+A score without any released part, because the holdout is too small, is refunded too. That follows from the references
+alone, so it reveals nothing.
 
-The ladder looks at all that a team was ever shown on this version, withdrawn and hidden submissions included, else
-withdrawing would reset it. The team's row must be locked by the caller, so that two workers decide one after the other.
-Only released, rounded figures are read here.
+The ladder considers everything that a team ever saw on this version, including withdrawn and hidden submissions,
+otherwise withdrawing would reset it. The caller must lock the team's row, so that two workers decide one after the
+other. Only released, rounded scores are used here.
 """
 
 from __future__ import annotations

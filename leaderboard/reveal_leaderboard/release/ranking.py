@@ -1,28 +1,28 @@
-"""Places of systems on one holdout, reduced to what may be shown.
+"""Ranks and tiers of systems on one holdout, reduced to their releasable part.
 
 Conventions
 -----------
-Everything here is of the rows of one version and part of a holdout, all systems in the same replicates of the patients.
-What enters is what :mod:`reveal_leaderboard.release.release` shows: its findings, its primary metric. What leaves are
-letters and whole ranks.
+All rows are of one version and part of a holdout, with all systems in the same replicates of the patients. Inputs are
+the releases of :mod:`reveal_leaderboard.release.release`: its findings, its primary metric. Outputs are letters and
+whole ranks.
 
-Two systems are *told apart* by a test of all pairs at once. A system's rank lies between 1 + those told apart as better
-and the number of all less those told apart as worse; with 95 % confidence that is right for all systems at once. The
+Two systems *differ significantly* by a test of all pairs at once. Tiers and rank intervals follow from these pairs
+(:mod:`reveal_bench.evaluation.tiers`); the intervals cover all systems' ranks at once with 95 % confidence. The
 percentiles of bootstrapped ranks would be narrower and are not used: among near-equal systems they miss the true rank
-too often. A *tier* is a run of systems of which no two are told apart, from the best downwards; its members share a
-place and the union of their intervals, so that no order inside a tier is claimed.
+too often. The members of a tier share a rank and the union of their intervals, so that no order inside a tier is
+claimed.
 
-*Unpaired* is the test while a board is open: the spread of a difference is that of two independent systems, and the
-limit is Bonferroni's. Values and spreads are rounded for it to steps of :data:`OPEN_STEP`, so that places tell no more
-of a macro than that, which the simulated teams of docs/operating.md are told. The spread of a *paired* difference tells
-in how many cases two systems differ, and with both scores known how many of the cases that both name have the finding:
-another answer for every pair, 45 to whoever has ten entries. So places follow from the figures of each system alone.
-Once a board is closed, and nobody can use an answer, its places are computed *paired*: a difference then exceeds its
-bootstrap spread by more than the largest such excess of any pair does in 95 % of the replicates. Ratings by readers are
-not held-out labels; they are always paired. Paired systems that differ in fewer than :data:`FEWEST_DIFFERING` cases are
-not told apart.
+The test is *unpaired* while a board is open: the spread of a difference is that of two independent systems, and the
+limit is Bonferroni's. Values and spreads are rounded for it to steps of :data:`OPEN_STEP`, so that ranks reveal no more
+of a macro than that; the simulated teams of docs/operating.md receive as much. The spread of a *paired* difference
+reveals in how many cases two systems differ, and with both scores known how many of the cases that both name have the
+finding: another answer for every pair, 45 for a team with ten entries. So ranks follow from the scores of each system
+alone. Once a board is closed, and no answer is of use any more, its ranks are computed *paired*: a difference then
+exceeds its bootstrap spread by more than the largest such excess of any pair does in 95 % of the replicates. Ratings by
+readers are not held-out labels; they are always paired. Paired systems that differ in fewer than
+:data:`FEWEST_DIFFERING` cases do not differ significantly.
 
-Only rows whose own figures are released may be passed in: not those that the ladder holds back.
+Only rows whose own scores are released may be passed in: not those that the ladder holds back.
 
 Source: joint rank intervals from all pairs as in Al Mohamad, Goeman and van Zwet (2022, Biometrics 78) and Mogstad,
 Romano, Shaikh and Wilhelm (2024, Review of Economic Studies 91); percentile ranks fail at ties: Hall and Miller (2009,

@@ -1,18 +1,18 @@
-"""Signs a receipt for every score, public or final, within the transaction that writes the score.
+"""Signing of a receipt for every score, public or final, within the transaction that writes the score.
 
 Conventions
 -----------
-What a receipt says and how it is checked is in :mod:`reveal_bench.evaluation.receipts`. The private key lies in the
-worker's vault and is read again for every signature, so that a rotation takes effect at once; the web process never
-sees it, and needs no more than the receipts themselves, each of which holds its public key. Rotating makes a new key,
-has old and new sign the change, and forgets the old one; the statements travel in every later receipt.
+The content and the verification of receipts are defined in :mod:`reveal_bench.evaluation.receipts`. The private key is
+in the worker's vault and is loaded for every signature, so that a rotation takes effect at once; the web process never
+sees it, and needs only the receipts themselves, each of which contains its public key. Rotating creates a new key, has
+old and new sign the change, and forgets the old one; every later receipt contains the statements.
 
-The table `chains` holds how many receipts there are and the last hash. Its row is locked until the transaction ends.
+The table `chains` has the number of receipts and the last hash. Its row is locked until the transaction ends.
 
-Final figures are withheld until a round ends, which a web process or an operator says and neither can sign. So their
-receipt is signed with them and withheld with them: whoever asks for it must first be shown the score
-(:meth:`reveal_leaderboard.store.store.Store.score_of`). Its hash stands in the next receipt at once. That tells
-nothing, as 32 random bytes are hashed with the figures: see `blind` in :mod:`reveal_bench.evaluation.receipts`.
+Final scores are withheld until a round ends, which a web process or an operator declares and neither can sign. So their
+receipt is signed with them and withheld with them: a reader must first be allowed to see the score
+(:meth:`reveal_leaderboard.store.store.Store.score_of`). Its hash is in the next receipt at once. That reveals nothing,
+because 32 random bytes are hashed with the scores: see `blind` in :mod:`reveal_bench.evaluation.receipts`.
 """
 
 from __future__ import annotations

@@ -1,29 +1,29 @@
-"""What of a score may be shown.
+"""Release of a score: the part that a board may show.
 
 Conventions
 -----------
-Holdouts are small, and an exact score on ten cases gives the cases away within some tens of submissions. So
+Holdouts are small, and an exact score on ten cases reveals the cases within some tens of submissions. So
 
-* a finding with fewer than `min_cell` cases is hidden; of whole studies, both those that have it and those that do not
-  must be as many. Which findings are hidden follows from the references alone, never from what was submitted;
-* the only totals are macros, and these are over the shown findings. So no total holds a hidden finding, and there is
-  nothing from which one could be subtracted: hidden columns are cut off before anything is computed;
-* a finding has figures of marked places of its own from `place_cell` cases on; with fewer it counts in averages;
-* only metrics from which a submission can take no case away are released; which, each kind of benchmark says
+* a finding with fewer than `min_cell` cases is hidden; for whole studies this holds for those with it and for those
+  without it. The hidden findings follow from the references alone, never from a submission;
+* the only totals are macros, and these are over the shown findings. So no total contains a hidden finding, and there is
+  nothing to subtract from: hidden columns are removed before anything is computed;
+* a finding has separate positional scores from `place_cell` cases on; with fewer it counts in averages;
+* only metrics that do not let a submission isolate a case are released; each kind of benchmark names them
   (`Release.metrics` of :mod:`reveal_bench.kinds.parts`). Strata are too small;
-* values are rounded, the fewer cases the more coarsely, as their intervals support; macros so that no finding shows
-  finer in one than by itself. Counts of cases are given in bands;
-* the interval of a figure that counts right answers is made of the shown value, of how many cases there are and how
-  many were called (:mod:`reveal_bench.kinds.scored`), so that it tells nothing more. That of a macro or an overlap
-  is the shown value and two rounded distances.
+* values are rounded, more coarsely with fewer cases, as their intervals support; macros so that no finding is finer in
+  one than by itself. Counts of cases are given as ranges;
+* the interval of a score that counts right answers is computed from the rounded value, the number of cases and the
+  number of calls (:mod:`reveal_bench.kinds.scored`), so that it reveals nothing more. That of a macro or an overlap is
+  the rounded value and two rounded distances.
 
-Nothing else leaves the worker but places (:mod:`reveal_leaderboard.release.ranking`). The policy's figures travel with
-the score. What is left is a *counting query*: how many of the cases I name have it? Rounding hides little of that (one
-case of 30 moves a figure by 0.03); the quota bounds how often it is answered. What five teams gain who put their
-answers together was simulated for several budgets and roundings: docs/operating.md, "What colluding teams can learn".
+Only ranks (:mod:`reveal_leaderboard.release.ranking`) leave the worker besides. The policy's settings are stored with
+the score. A *counting query* remains: how many of the cases I name have it? Rounding hides little of that (one case of
+30 moves a score by 0.03); the budget limits the number of answers. The gain of five teams who combine their answers was
+simulated for several budgets and roundings: docs/operating.md, "What colluding teams can learn".
 
-Ratings are readers' judgements of answers, not held-out labels, so nothing can be probed by asking again; yet a figure
-of few answers means little. So small cells are hidden too, but all figures are rounded to `resolution` alike.
+Ratings are readers' judgements of answers, not held-out labels, so asking again reveals nothing; yet a score of few
+answers means little. So small cells are hidden too, but all scores are rounded to `resolution` alike.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def split_final(patient_ids: Iterable[str], key: bytes, share: float) -> frozens
         If `share` is not in [0, 1) or the key is shorter than 16 bytes.
     """
     if not 0 <= share < 1:
-        raise ValueError(f"`share` must lie in [0, 1), got {share}")
+        raise ValueError(f"`share` must be in [0, 1), got {share}")
     if len(key) < 16:
         raise ValueError(f"`key` must have at least 16 bytes, got {len(key)}")
     limit = int(share * 2**64)

@@ -1,7 +1,6 @@
-"""How what a board releases is rounded: values, ends of intervals, averages, counts of cases.
+"""Rounding of a board's releases: values, bounds of intervals, averages, counts of cases.
 
-The steps and bands are numbers of the settings (:class:`~reveal_leaderboard.settings.ReleasePolicy`); what is done with
-them stands here.
+The steps and ranges are settings (:class:`~reveal_leaderboard.settings.ReleasePolicy`); this module applies them.
 """
 
 from __future__ import annotations
