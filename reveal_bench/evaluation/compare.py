@@ -56,7 +56,7 @@ from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups, tails_b
 ALPHA = 0.05
 """Two systems differ significantly if the corrected p of their difference is at most this."""
 
-_SAME = 1e-12  # a difference of macros that is smaller is rounding
+_SAME = 1e-12  # smaller differences of macros are rounding errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +70,11 @@ class Comparison:
     a, b : float
         The two systems' own values.
     estimate : Estimate
-        ``a - b``, or for a relative decrease ``(b - a) / b``; NaN where undefined.
+        ``a - b``, or for a relative decrease ``(b - a) / b``; NaN if undefined.
     p : float
-        Two-sided, for a value of 0; NaN where too few patients are behind the difference, or differ.
+        Two-sided, for a value of 0; NaN if too few patients support the difference, or differ.
     n_a, n_b : int
-        Defined rows behind a finding; for a macro, the findings that both have.
+        Defined rows of a finding; for a macro, the findings that both have.
     n_empty_replicates : int
         Replicates left out because one of the two, or the decrease (b is 0), has no value.
     signature : str
@@ -272,8 +272,8 @@ def compare_resampled(
 ) -> list[Comparison]:
     """Return :func:`compare` of one metric, from values in the same replicates: the macro, then each of `findings`.
 
-    With `signs`, intervals are the jackknife's and p those of flips; without, both come from the replicates, if as many
-    patients as the jackknife asks for are behind each finding: `fewest`, where known.
+    With `signs`, intervals come from the jackknife and p from sign flips; without, both come from the replicates, if
+    each finding has as many patients as the jackknife needs: `fewest`, if known.
     """
     values, replicates = side_by_side([a, b])
     parts = None if signs is None else contributions([a, b])
@@ -296,10 +296,10 @@ def compare_resampled(
             )
             tails = np.column_stack([at_most[0], at_least[1]])
     scale = METRICS[recipe.split("|", 1)[0]]
-    if combine is np.subtract:  # no difference is larger than the metric's scale is wide
+    if combine is np.subtract:  # no difference exceeds the width of the metric's scale
         widest = scale.high - scale.low
         intervals = replace(intervals, low=np.maximum(intervals.low, -widest), high=np.minimum(intervals.high, widest))
-    elif scale.low == 0:  # and nothing falls by more than all of it
+    elif scale.low == 0:  # and no decrease exceeds 1
         intervals = replace(intervals, high=np.minimum(intervals.high, 1))
     n_shared = int((~np.isnan(values[0, 1:])).sum())
     comparisons, metric = [], recipe.split("|", 1)[0]

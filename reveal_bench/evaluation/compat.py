@@ -43,7 +43,7 @@ COMPAT: dict[str, tuple[str, ...]] = {
     "chexlocalize": ("point_hit", "mask_iou"),
     "chexlocalize-full": ("mask_iou_all",),
 }
-"""What may be reproduced -> metrics of its tables, as far as the predictions have them."""
+"""Published convention -> metrics of its tables, if the predictions have them."""
 
 
 _PUBLISHED_NAMES = {"mask_iou": "iou", "mask_iou_all": "iou", "point_hit": "hitmiss"}

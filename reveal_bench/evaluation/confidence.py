@@ -32,9 +32,9 @@ from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.jackknife import LEAST_UNITS, jackknife_ends
 
 POOLED = "all"
-"""What stands for the finding where the answers of all findings are taken together."""
+"""Name instead of a finding for the answers of all findings together."""
 COVERAGES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
-"""Shares of the cases that are answered, in tables."""
+"""Proportions of answered cases in tables."""
 THRESHOLDS = tuple(round(0.05 * i, 2) for i in range(1, 20))
 """Probabilities from which decision curves act."""
 
@@ -48,7 +48,7 @@ class FindingCalibration:
     finding : or "macro", the unweighted mean over findings
     n, n_events : cases, and those with the event; of a macro the findings, and 0
     brier : Brier score
-    brier_of_rate : that of always saying the rate of the event
+    brier_of_rate : Brier score of always stating the rate of the event
     excess : mean probability less the rate of the event
     error : expected calibration error
     """
@@ -69,10 +69,10 @@ class CoveragePoint:
     Attributes
     ----------
     finding : or "all"
-    wanted, coverage : share of the cases that was to be answered, and that is: equally sure cases stay together
+    wanted, coverage : requested and actual proportion of answered cases: equally confident cases stay together
     n : cases answered
-    least : the least sureness among them
-    risk : share of wrong answers among them
+    least : the lowest confidence among them
+    risk : proportion of wrong answers among them
     """
 
     finding: str
@@ -99,13 +99,13 @@ class CalibrationResult:
 
     Attributes
     ----------
-    confidences : what was judged
+    confidences : the assessed confidences
     calibration : the macro, then every finding with a case
     bins : finding -> its bins of reliability
     answered : at each of :data:`COVERAGES`, for all findings together, then for each
     curves : finding, "all" first -> coverage and risk at every level of sureness
     areas : finding, "all" first -> area under that curve
-    benefits : at each of :data:`THRESHOLDS`, per finding; none where cases are not those of a whole split
+    benefits : at each of :data:`THRESHOLDS`, per finding; none unless the cases are those of a whole split
     """
 
     confidences: Confidences
@@ -130,7 +130,7 @@ def judge_confidences(confidences: Confidences, *, n_bins: int = 10, binning: Bi
         If there is no case, or an option is not what it must be.
     """
     if not len(confidences):
-        raise ArgumentError("predictions", "must say how sure they are of at least one case", "none")
+        raise ArgumentError("predictions", "must state a confidence for at least one case", "none")
     cases = _GroupedCases.of(confidences)
     findings = cases.groups
     bins = {

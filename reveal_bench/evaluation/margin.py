@@ -39,7 +39,7 @@ class Verdict:
     Attributes
     ----------
     word : "non-inferior", "inferior", "equivalent", "not equivalent", "not shown", or "-" where nothing can be said
-    p : one-sided, the larger of two for equivalence; NaN where nothing can be said
+    p : one-sided, the larger of two for equivalence; NaN if nothing can be said
     sentence : the same in plain English
     """
 

@@ -33,10 +33,10 @@ from reveal_bench.metrics.bootstrap import Resampled, macro_first
 from reveal_bench.metrics.intervals import Resampling
 
 LEAST_DIFFERING = 8
-"""Patients of whom two systems differ, below which there is no p."""
+"""Number of patients in whom two systems differ, below which p is undefined."""
 
 LEAST_POSITIVE = 5
-"""Patients who have a finding, below which there is no p where others have a part in the figure, too."""
+"""Number of patients with a finding, below which p is undefined if other patients contribute to the score."""
 
 Signs = npt.NDArray[np.float32]
 
@@ -55,7 +55,7 @@ def contributions(systems: Sequence[Resampled]) -> tuple[FloatArray, BoolArray] 
 
     Returns
     -------
-    (n_systems, n_units, 1 + n_groups), the macro over the groups that all have first, NaN where undefined; and bool
+    (n_systems, n_units, 1 + n_groups), the macro over the groups that all have first, NaN if undefined; and bool
     (n_units, n_groups), the units behind any system's figure. None if a system does not say what it is without a unit.
     """
     without = [system.left_out() for system in systems]
@@ -76,7 +76,7 @@ def contributions(systems: Sequence[Resampled]) -> tuple[FloatArray, BoolArray] 
 
 
 def sign_flip_p(differences: FloatArray, signs: Signs, behind: BoolArray) -> float:
-    """Return two-sided p that `differences` (n_units,) sum to 0, over the units `behind` the value.
+    """Return two-sided p that `differences` (n_units,) sum to 0, over the `behind` units, which support the value.
 
     Examples
     --------

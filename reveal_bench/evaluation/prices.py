@@ -19,8 +19,8 @@ class Prices:
 
     Parameters
     ----------
-    tokens_in, tokens_out : of what is sent and of what comes back, its hidden reasoning included
-    tokens_cached : of what is sent and was in the provider's cache; None if that costs the same
+    tokens_in, tokens_out : price of tokens sent and of tokens received, including hidden reasoning
+    tokens_cached : price of tokens sent that were in the provider's cache; None if they cost the same
 
     Raises
     ------

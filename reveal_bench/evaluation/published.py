@@ -33,7 +33,7 @@ class ReferenceRow:
     Attributes
     ----------
     measured_on : "test" or "validation" split of the benchmark, or "sampled" (other studies)
-    citation, url, place : the paper, and where in it the figures stand
+    citation, url, place : the paper, and the position of the scores in it
     figures : metric -> finding -> fraction; a chance expectation stands under the metric it is the chance of, and the
         papers' mIoU (true-positive slice) beside the board's, as `protocol` says
     macro : metric -> (fraction, how it came about)

@@ -49,7 +49,7 @@ class AgainstReference:
     metric : whose macro it is
     n : cases (studies or images) that have the reference
     estimate : of the system
-    reader : who is scored beside it, or None
+    reader : name of the reader scored on the same cases, or None
     reader_value, difference, p : of that reader, and system less reader; NaN else
     """
 
@@ -199,7 +199,7 @@ def readings_of(
         If the kind has no labels, the label is unknown, a reader has the system's name, or no study was read by all.
     """
     if kind.readers is None or kind.questions.uses_grid:
-        rule = "must be a benchmark of findings: what is drawn has no truth of 0 and 1"
+        rule = "must be a benchmark of findings: drawings have no truth of 0 and 1"
         raise ArgumentError("folder", rule, f"one of {kind.name}")
     if finding is not None and finding not in scored.rows.groups:
         raise ArgumentError("finding", f"must be one of {', '.join(scored.rows.groups)}", repr(finding))

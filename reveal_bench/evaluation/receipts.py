@@ -80,7 +80,7 @@ class Verified:
     is_from_trusted_key : bool
         Whether it was signed with the key that the caller trusts, or with a successor of it.
     checked, unchecked : tuple of str
-        What was checked and what was not, one sentence each.
+        Sentences on the checks that were made and the ones that were not.
     """
 
     receipt: Mapping[str, Any]

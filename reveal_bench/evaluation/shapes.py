@@ -200,7 +200,7 @@ class Assurance:
     outcome : str
     finding : or "all", of all findings pooled
     n : cases
-    slope, slope_p, rho, rho_p : NaN where undefined
+    slope, slope_p, rho, rho_p : NaN if undefined
     """
 
     outcome: str
@@ -254,7 +254,7 @@ def regress(
 
     Parameters
     ----------
-    outcomes, features : name -> float array (n_cases,), NaN where undefined; outcomes of 0 and 1 are hits
+    outcomes, features : name -> float array (n_cases,), NaN if undefined; outcomes of 0 and 1 are hits
     findings, patients : of the cases
     scale : of the features, over all cases
 
@@ -363,8 +363,8 @@ def assurances(
 
     Parameters
     ----------
-    outcomes : name -> float array (n_cases,), NaN where undefined
-    scores : float array (n_cases,), NaN where there is none
+    outcomes : name -> float array (n_cases,), NaN if undefined
+    scores : float array (n_cases,), NaN without one
     findings : of the cases
     scale : of the scores, per finding: "raw" or "minmax"
     """

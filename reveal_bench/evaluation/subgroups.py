@@ -53,9 +53,9 @@ from reveal_bench.metrics.jackknife import (
 )
 
 MISSING, SEVERAL = "missing", "several"
-"""Groups of the patients whose rows have no value, and of those whose rows have more than one."""
+"""Groups of the patients whose rows have no value, and of patients whose rows have several."""
 N_DEALS = 2000
-"""Random deals of patients to groups that p is counted in."""
+"""Number of random permutations of patients over groups, for p."""
 _SAME = 1e-9
 _MOST_GROUPS = 30
 _NO_GROUPS = ("_id", "_ids", "_sha256", "labels", "label_vector")  # endings of columns that say who, or the answer
@@ -95,7 +95,7 @@ def groups_of_column(
     Raises
     ------
     ArgumentError
-        If there is no such column or it is of no use for groups, or the bands do not fit it.
+        If the column is missing or unsuitable for groups, or the bands do not fit it.
     """
     from datasets import Features
     from pyarrow import parquet

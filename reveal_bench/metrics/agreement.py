@@ -230,8 +230,8 @@ def kappa_from_tables(tables: FloatArray, *, weights: Weights | None = None) -> 
 def lowest_kappa(tables: FloatArray) -> FloatArray:
     """Return the lowest possible kappa of two raters who choose the second of two categories as often as these do.
 
-    Raters who seldom choose it agree in most cases even if they never choose it together, so that their kappa cannot
-    come near -1: where each chooses it once in ten cases, the lowest is -1/9.
+    Raters who rarely choose it agree in most cases even if they never choose it together, so that their kappa cannot
+    approach -1: if each chooses it once in ten cases, the lowest is -1/9.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def lowest_kappa(tables: FloatArray) -> FloatArray:
 
     Returns
     -------
-    float array (...), NaN where kappa is undefined
+    float array (...), NaN if kappa is undefined
 
     Examples
     --------
@@ -389,7 +389,7 @@ def ac1_from_sums(sums: FloatArray) -> FloatArray:
 
     Returns
     -------
-    float array in [-1, 1]; NaN where no study has two votes
+    float array in [-1, 1]; NaN if no study has two votes
     """
     return _ac1(divide(sums[..., 0], sums[..., 1]), divide(sums[..., 3:], sums[..., 2, None]))
 

@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-Values are per-case rows, shape (n_cases,), float, NaN where undefined. `groups` maps each case to the finding it
+Values are per-case rows, shape (n_cases,), float, NaN if undefined. `groups` maps each case to the finding it
 belongs to and `units` to the patient (or image) that is resampled, both as integer codes from 0. One draw of resampling
 counts, shape (n_resamples, n_units), serves every finding, metric and system, so that macros and paired differences
 come from the same replicates. Units without any defined row are drawn too (papers 000 and 002: all images).
@@ -87,7 +87,7 @@ class Figures:
     """Values that are not means: `values` and `n` (n_groups,), `replicates` (n_resamples, n_groups); NaN undefined.
 
     `without`, `weights` and `positive_units` are what :class:`Resampled` says of units, if they can be left out;
-    `behind` (n_groups,) the units on which each figure rests, if known.
+    `behind` (n_groups,) the number of units that support each value, if known.
     """
 
     values: FloatArray
@@ -375,7 +375,7 @@ def interval_of(recipe: str) -> str:
 def code_cases(
     case_findings: Sequence[str], case_units: Sequence[str], *, findings: Sequence[str], units: Sequence[str]
 ) -> tuple[npt.NDArray[np.bool_], IntArray, IntArray]:
-    """Code the names of cases by their places in `findings` and `units`.
+    """Code the names of cases by their positions in `findings` and `units`.
 
     Returns
     -------

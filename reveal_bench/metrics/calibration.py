@@ -103,7 +103,7 @@ def calibration_error(bins: list[Bin]) -> float:
 def risk_coverage(sureness: FloatArray, right: BoolArray) -> tuple[FloatArray, FloatArray]:
     """Return coverage and risk if all cases at least as confident as some case are answered, (n_levels,) each.
 
-    Cases that are equally sure are answered together; the last coverage is 1.
+    Cases of equal confidence are answered together; the last coverage is 1.
 
     Examples
     --------

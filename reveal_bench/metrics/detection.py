@@ -104,7 +104,7 @@ def detection_figures(matched: Matched, metrics: Sequence[str], counts: Weights)
 
     Returns
     -------
-    dict from metric to (value, replicates (n_resamples,)); NaN where undefined
+    dict from metric to (value, replicates (n_resamples,)); NaN if undefined
 
     Raises
     ------
@@ -143,7 +143,7 @@ def detection_figure(
 
     Returns
     -------
-    float, NaN where undefined
+    float, NaN if undefined
 
     Raises
     ------

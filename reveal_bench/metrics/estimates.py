@@ -189,8 +189,8 @@ def estimate_ranking(
 
     Returns
     -------
-    list of Estimate: the macro, then one per finding, with percentiles as intervals; none where fewer patients than the
-    jackknife asks for have the finding, or have it not. NaN where all cases are of one class.
+    list of Estimate: the macro, then one per finding, with percentiles as intervals; none if fewer patients than the
+    jackknife needs have the finding, or do not have it. NaN if all cases are of one class.
 
     Examples
     --------
@@ -403,7 +403,7 @@ def _estimates(
 ) -> list[Estimate]:
     """Return a macro and its findings if `values` has one per finding, one pooled estimate if it is a number.
 
-    Percentiles only where `fewest`, the units behind each finding, are as many as the jackknife asks for, and not all
+    Percentiles are given only if `fewest`, the units of each finding, are as many as the jackknife needs, and not all
     replicates agree.
     """
     metric = recipe.split("|", 1)[0]

@@ -43,9 +43,9 @@ _SAME = 1e-12  # scores are fractions: replicates this near to one another diffe
 
 @dataclass(frozen=True, slots=True)
 class Resampling:
-    """Method of intervals: what is drawn, how often, and which bounds are taken.
+    """Method of intervals: the resampled unit, the number of draws, and the kind of bounds.
 
-    Which units and intervals there are is for the figures to say: those of a kind of benchmark, of differences.
+    The available units and intervals depend on the scores: those of a kind of benchmark, or differences.
 
     Attributes
     ----------
@@ -112,9 +112,9 @@ class Estimate:
     metric, finding : str
         Name in METRICS, and the finding or "macro"; empty for a number that is not the score of a finding.
     value, low, high : float
-        Point estimate on the data and the bounds of its 95% interval; NaN where undefined.
+        Point estimate on the data and the bounds of its 95% interval; NaN if undefined.
     n : int
-        Defined rows of a finding; findings of a macro; 0 where the row that holds the estimate counts them.
+        Defined rows of a finding; findings of a macro; 0 if the row that holds the estimate counts them.
     n_undefined : int
         Rows (for a macro: findings) left out because they are undefined.
     n_empty_replicates : int
@@ -244,7 +244,7 @@ def find_intervals(
         * jackknife: see :mod:`reveal_bench.metrics.jackknife`; of the replicates only the undefined ones count.
         * percentile: linear between the order statistics of the defined replicates.
         * shifted: percentiles less three times the difference of the replicates' mean from the value, and wide enough
-          to hold the value: for figures such as average precision, which are too high where cases are few. NaN where
+          to include the value: for scores such as average precision, which are too high with few cases. NaN where
           all replicates agree.
         * bca: bias-corrected and accelerated. If all replicates agree both bounds are the value; if all are on one
           side of it both are NaN.
@@ -253,7 +253,7 @@ def find_intervals(
     left_out : float array (n_units, n_columns); needed for "bca" alone
         The value without each resampled unit; NaN is left out.
     evidence : Evidence; needed for "jackknife" alone
-    behind : float array (n_columns,), patients behind each column, inf for a macro; widens "shifted" where they are few
+    behind : float array (n_columns,), patients of each column, inf for a macro; widens "shifted" if they are few
 
     Raises
     ------
@@ -289,7 +289,7 @@ def find_intervals(
 def of_enough(intervals: Intervals, behind: npt.ArrayLike) -> Intervals:
     """Return the intervals of a macro and its groups, without those of groups with fewer than LEAST_UNITS patients.
 
-    The macro has ends where one of its groups has.
+    The macro has bounds if one of its groups has.
 
     Examples
     --------

@@ -79,7 +79,7 @@ class Evidence:
     left_out : float array (n_units, n_columns)
         The figure without each unit.
     n_units : int array (n_columns,)
-        Units behind a figure; behind a macro, the fewest behind any finding that it averages.
+        Units that support a value; for a macro, the fewest of any finding that it averages.
     enough : bool array (n_columns,)
         Whether these suffice for an interval.
     is_share : bool array (n_columns,)
@@ -87,7 +87,7 @@ class Evidence:
     bounds : ends of the scale, infinite if it has none
     lowest : float array (n_columns,), the least that each column can be, if that is more than the low end of the scale:
         of kappa, see :func:`~reveal_bench.metrics.agreement.lowest_kappa`
-    averaged : columns whose mean the first one is, as a macro; None where it is not a mean of others
+    averaged : columns whose mean the first one is, as a macro; None if it is not a mean of others
     of_means : whether figures are means over rows, as hit rates and IoU are, and not other ratios
     of_overlap : whether figures are F1 or kappa, present or absent: one hit among k units raises them by about 2 / k
     """
@@ -120,7 +120,7 @@ def evidence_of_groups(
     Parameters
     ----------
     left_out : float array (n_units, 1 + n_groups), the macro first
-    n_units : int array (n_groups,), units behind each group
+    n_units : int array (n_groups,), units that support each group
     averaged : groups in the macro, all with a unit by default
     is_share : whether each group is a mean of rows that are 0 or 1, or F1
     bounds : ends of the scale
@@ -224,7 +224,7 @@ def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
         if low < 0:
             plain = np.clip([shares - bias - quantiles * errors, shares - bias + quantiles * errors], 0, 1)
             shifted = np.where(is_single, shifted, plain)
-        effective = np.where(evidence.enough, effective, inf)  # of no patient there is none
+        effective = np.where(evidence.enough, effective, inf)  # no patient, no effective size
         ends = lowest + width * np.where(has_wilson, _wilson(shares, effective, quantiles), shifted)
         if evidence.averaged is not None and len(evidence.averaged) == 1:
             ends[:, 0] = ends[:, evidence.averaged[0]]
@@ -238,7 +238,7 @@ def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
 def tails_beyond(values: FloatArray, evidence: Evidence, bound: float) -> tuple[FloatArray, FloatArray]:
     """Return one-sided p that unbounded values are at most `bound`, and at least `bound`, (n_columns,) each.
 
-    They are those of the interval of :func:`jackknife_ends`: one is below .025 where the whole interval is beyond
+    They belong to the interval of :func:`jackknife_ends`: one is below 0.025 if the whole interval is beyond
     `bound`. NaN without an interval, or if its length is 0.
     """
     bias, errors, freedom = spread(values, evidence)

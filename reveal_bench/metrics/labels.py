@@ -60,7 +60,7 @@ def multilabel_f1(
 
     Returns
     -------
-    float array (n_labels,) or number in [0, 1], NaN where undefined
+    float array (n_labels,) or number in [0, 1], NaN if undefined
 
     Raises
     ------
@@ -135,7 +135,7 @@ def auroc(scores: ArrayLike, references: ArrayLike, *, average: Average | None =
 
     Returns
     -------
-    float array (n_labels,) or number in [0, 1]; NaN where the references have one class only
+    float array (n_labels,) or number in [0, 1]; NaN if the references have one class only
 
     Examples
     --------
@@ -151,7 +151,7 @@ def auroc(scores: ArrayLike, references: ArrayLike, *, average: Average | None =
 def average_precision(scores: ArrayLike, references: ArrayLike, *, average: Average | None = None) -> FloatArray:
     """Return the mean, over the positives, of the precision among all that score at least as high.
 
-    NaN where the references have one class only (scikit-learn: 0 without a positive, 1 without a negative). All else
+    NaN if the references have one class only (scikit-learn: 0 without a positive, 1 without a negative). All else
     as for :func:`auroc`.
 
     Examples
@@ -309,7 +309,7 @@ def ranking_replicates(
 
     Returns
     -------
-    float array (n_resamples, n_labels) for ``average=None``, else (n_resamples,); NaN where a replicate has one class
+    float array (n_resamples, n_labels) for ``average=None``, else (n_resamples,); NaN if a replicate has one class
     """
     _check_option("metric", metric, get_args(Ranking))
     _check_option("average", average, (None, "macro", "micro", "weighted"))

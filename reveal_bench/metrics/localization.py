@@ -3,7 +3,7 @@
 Conventions
 -----------
 Case i pairs prediction i with reference mask i; references are :class:`~reveal_bench.masks.PackedMasks`. Results are
-float arrays (n_cases,): 1.0 or 0.0 for hits, fractions for IoU, NaN where the metric is undefined. A prediction that is
+float arrays (n_cases,): 1.0 or 0.0 for hits, fractions for IoU, NaN if the metric is undefined. A prediction that is
 absent is a miss: give no points, no cell, or a NaN box. Coordinates follow :mod:`reveal_bench.geometry`.
 
 Metrics
@@ -43,7 +43,7 @@ def point_hit(predictions: Sequence[Sequence[tuple[float, float]]], references: 
 
     Returns
     -------
-    float array (n_cases,); NaN where the reference mask is empty
+    float array (n_cases,); NaN if the reference mask is empty
 
     Raises
     ------
@@ -95,7 +95,7 @@ def hit_cells(references: PackedMasks, grid: Grid) -> BoolArray:
     """Return which cells would be hits on each mask: bool array (n_cases, n rows, n columns).
 
     A cell is a hit when the mask covers at least half of it; when no cell reaches half, when the mask covers any of it.
-    All False where the mask is empty or wholly outside the central square.
+    All False if the mask is empty or wholly outside the central square.
     """
     from reveal_bench.masks import kernels
 
@@ -116,7 +116,7 @@ def grid_hit(predictions: Sequence[Sequence[str]], references: PackedMasks, *, g
 
     Returns
     -------
-    float array (n_cases,); NaN where no cell has any coverage (mask empty, or wholly outside the central square)
+    float array (n_cases,); NaN if no cell has any coverage (mask empty, or wholly outside the central square)
 
     Raises
     ------
@@ -153,7 +153,7 @@ def grid_chance(references: PackedMasks, *, grid: Grid = Grid(8)) -> FloatArray:
 
     Returns
     -------
-    float array (n_cases,) in (0, 1]; NaN where no cell has any coverage
+    float array (n_cases,) in (0, 1]; NaN if no cell has any coverage
 
     Examples
     --------
@@ -180,11 +180,11 @@ def mask_iou(predictions: PackedMasks, references: PackedMasks, *, slice: Slice 
     predictions, references : PackedMasks (n_cases) of equal sizes
     slice : {"true_positive", "all"}
         "true_positive" (paper 002, main tables): undefined if either mask is empty. "all" (its full-dataset figure):
-        undefined only if both are empty, so a mask where there is nothing, and none where there is one, score 0.
+        undefined only if both are empty, so a false mask and a missed mask score 0.
 
     Returns
     -------
-    float array (n_cases,) in [0, 1], NaN where undefined
+    float array (n_cases,) in [0, 1], NaN if undefined
 
     Raises
     ------
@@ -228,7 +228,7 @@ def box_iou(predictions: npt.ArrayLike, references: npt.ArrayLike) -> FloatArray
 
     Returns
     -------
-    float array (n_cases,) in [0, 1]; 0 for an absent prediction; NaN where the reference is absent
+    float array (n_cases,) in [0, 1]; 0 for an absent prediction; NaN if the reference is absent
 
     Raises
     ------

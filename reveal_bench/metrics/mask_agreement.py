@@ -3,7 +3,7 @@
 Conventions
 -----------
 Pair i is mask i of two :class:`~reveal_bench.masks.PackedMasks` of equal sizes; results are float arrays (n_pairs,),
-NaN where both masks are empty. The *boundary* of a mask is its pixels that have a neighbour (left, right, above, below)
+NaN if both masks are empty. The *boundary* of a mask is its pixels that have a neighbour (left, right, above, below)
 outside it; everything beyond the image is outside. Distances are between centres of pixels, in pixels, or in mm with
 the spacing (row, column) of the image.
 
@@ -122,7 +122,7 @@ def hausdorff_95(predictions: PackedMasks, references: PackedMasks, *, spacing: 
 
     Returns
     -------
-    float array (n_pairs,); infinite where one mask is empty
+    float array (n_pairs,); infinite if one mask is empty
 
     Raises
     ------

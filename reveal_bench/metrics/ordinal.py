@@ -169,7 +169,7 @@ def compare_models(
 
     Parameters
     ----------
-    scores_a, scores_b : score arrays (n_tasks, 6), same tasks in the same order, NaN where not answered
+    scores_a, scores_b : score arrays (n_tasks, 6), same tasks in the same order, NaN if not answered
     criteria : names from :data:`REPORTED`; they are the family of the adjustment
 
     Returns

@@ -3,7 +3,7 @@
 Conventions
 -----------
 Case i pairs predicted mask i with reference mask i, both :class:`~reveal_bench.masks.PackedMasks`; areas are counted
-from runs, no dense mask is made. Results are float arrays (n_cases,) in [0, 1], NaN where undefined. An empty predicted
+from runs, no dense mask is made. Results are float arrays (n_cases,) in [0, 1], NaN if undefined. An empty predicted
 mask is a prediction ("nothing here": sensitivity 0, specificity 1); a missing one is a miss, which the caller scores 0.
 
 Metrics
@@ -30,7 +30,7 @@ def sensitivity(predictions: PackedMasks, references: PackedMasks) -> FloatArray
 
     Returns
     -------
-    float array (n_cases,) in [0, 1]; NaN where the reference has no pixel set
+    float array (n_cases,) in [0, 1]; NaN if the reference has no pixel set
 
     Raises
     ------
@@ -60,7 +60,7 @@ def specificity(predictions: PackedMasks, references: PackedMasks) -> FloatArray
 
     Returns
     -------
-    float array (n_cases,) in [0, 1]; NaN where the reference covers the whole image
+    float array (n_cases,) in [0, 1]; NaN if the reference covers the whole image
 
     Raises
     ------

@@ -158,7 +158,7 @@ def test_what_a_browser_could_make_up_is_not_kept(page: Page, score: Any) -> Non
     told, *_ = page.save(reader, answer_id, score, 4, 4, 4, None, None)
     assert "Not saved." in told
     assert n_ratings(page.room) == 0
-    assert "there is no such answer" in page.save(reader, "made up", 4, 4, 4, 4, None, None)[0]
+    assert "unknown answer" in page.save(reader, "made up", 4, 4, 4, 4, None, None)[0]
     assert "No board on this server" in page.open(reader, "chexlocalize")[0]
     assert "No board on this server" in page.open(reader, None)[0]
 

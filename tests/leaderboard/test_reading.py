@@ -285,7 +285,7 @@ def test_the_database_itself_refuses_a_six(library: Library) -> None:
 
 
 def test_an_unknown_answer_is_refused(library: Library) -> None:
-    with pytest.raises(NotAllowedError, match="there is no such answer"):
+    with pytest.raises(NotAllowedError, match="unknown answer"):
         library.rate(library.actor("one"), "nothing")
 
 

@@ -53,21 +53,21 @@ class Catalogue:
         self.names = tuple(dict.fromkeys(name for name, _ in self._known))
 
     def check_policy(self) -> None:
-        """Refuse a board whose version is not here or can show nothing, and warn of one that gives out more than
-        its holdout bears (see "What colluding teams can learn" in the operator's guide) and of further versions that
-        could show nothing.
+        """Refuse a board whose version is missing or can show nothing; warn if a board's budget is too large for its
+        holdout (see "What colluding teams can learn" in the operator's guide), and if further versions could show
+        nothing.
 
         Raises
         ------
         UnknownBenchmarkError
-            If the folder of the version that a board shows was not given.
+            If the folder of the version that a board shows is missing.
         TooSmallError
-            If it holds out too little for any figure.
+            If its holdout is too small for any score.
         """
         with self.store.read() as connection:
             visible = {(name, board.version) for name in self.names if (board := boards.board(connection, name))}
         for name, version in sorted(visible - self._known.keys()):
-            raise UnknownBenchmarkError(f"the board of {name} shows version {version}: serve its folder, too")
+            raise UnknownBenchmarkError(f"the board of {name} shows {version}. Add its --benchmark folder")
         for one in self._known.values():
             settings = self.store.settings.of(one.name)
             total, most = one.quota(settings).total, KINDS[one.kind].release.answers_on(one.n_items)
@@ -122,8 +122,8 @@ class Published:
     Attributes
     ----------
     folder : the public dataset folder
-    info : what its ``benchmark.json`` says
-    manifest : of the scored split, as its kind reads it
+    info : contents of its ``benchmark.json``
+    manifest : of the scored split, parsed by its kind
     kind : key of KINDS
     """
 
@@ -229,8 +229,8 @@ def read_published(folder: Path, split: str) -> Published:
     Raises
     ------
     ValueError
-        If the folder is not a dataset folder, lacks the split, is of a benchmark that no board knows, or holds anything
-        of the split's references.
+        If the folder is not a dataset folder, lacks the split, is of an unknown benchmark, or contains any of the
+        split's references.
     """
     folder = Path(folder)
     info = read_folder_info(folder)

@@ -24,7 +24,7 @@ from reveal_bench.metrics import METRICS
 from reveal_leaderboard.release.release import ReleasedEstimate, ReleasedScore
 
 SAME = 1e-9
-"""Numbers that differ by less are one number."""
+"""Numbers that differ by less are equal."""
 NOTE = (
     "Differences of the released figures, A − B. The 95 % intervals are computed from the two intervals shown, as if "
     "the two were scored on different patients; they are mostly wider than those of paired differences. Significant: p "
@@ -47,8 +47,8 @@ def compare_released(
     -------
     dict of plain JSON values
         ``rows`` has, per metric, the macro and then the findings: the released figures ``a`` and ``b``, their
-        difference ``value``, the ends of its 95 % interval (None where a figure has none) and ``told_apart``: whether
-        Holm's correction over all rows of the document leaves it.
+        difference ``value``, the bounds of its 95 % interval (None without one) and ``told_apart``: whether it is
+        significant after Holm's correction over all rows of the document.
     """
     compared = list(_compared(a, b, kind))
     differences = [_difference(own, other) for own, other in compared]
@@ -66,7 +66,7 @@ def compare_released(
 
 
 def _compared(a: ReleasedScore, b: ReleasedScore, kind: str) -> Iterator[tuple[ReleasedEstimate, ReleasedEstimate]]:
-    """Yield the estimates of metrics with a better direction that are released of both."""
+    """Yield the pairs of estimates that both scores release, by metrics with a better direction."""
     of = KINDS[kind]
     compared = of.release.metrics if of.scoring.can_be_probed else (of.release.primary,)
     for own in a.figures:

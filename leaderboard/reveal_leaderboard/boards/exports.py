@@ -127,7 +127,7 @@ def to_parquet(board: Standings) -> bytes:
     Returns
     -------
     bytes
-        The columns of :data:`COLUMNS`; their meanings stand in the fields' metadata. The schema's metadata has, under
+        The columns of :data:`COLUMNS`; their meanings are in the fields' metadata. The schema's metadata has, under
         ``reveal_leaderboard``, JSON with schema, benchmark, version, split, synthetic, is_frozen, primary, ranked_at,
         exported_at (null: nothing in the file depends on the time), and signatures: metric -> recipes.
     """

@@ -41,7 +41,7 @@ def open_galleries(folders: Iterable[Path], published: Sequence[Published]) -> G
 
 
 def check_gallery(gallery: Gallery, manifests: Iterable[Path]) -> None:
-    """Refuse a gallery that shows a case or an image which one of `manifests`, of what is held out, names.
+    """Refuse a gallery with a case or an image in one of `manifests`, which list held-out cases.
 
     Raises
     ------

@@ -46,7 +46,7 @@ from reveal_leaderboard.store.submissions import NotAllowedError, Submission, ge
 from reveal_leaderboard.store.tables import answers, ratings, submissions
 
 READERS = "readers"
-"""Who ends a reading, as its team is told: which readers they were stays with the maintainer."""
+"""Name of the readers in events that their team sees; only the maintainer knows who they were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ def may_read(actor: Actor | None, policy: ReadingPolicy) -> bool:
 def next_answer(connection: sa.Connection, actor: Actor, benchmark: str, policy: ReadingPolicy) -> StoredAnswer | None:
     """Return the next answer for `actor`; None if nothing is left.
 
-    Answers that somebody has begun come first, so that submissions are read to the end; among equals the order is the
-    reader's own and the same every time.
+    Answers with ratings come first, so that submissions are completed; equal ones are in an order of the reader's own
+    that is the same every time.
 
     Raises
     ------
@@ -146,13 +146,13 @@ def rate(connection: sa.Connection, actor: Actor, answer_id: str, scores: Scores
     NotPermittedError
         If the actor may not read, or is of the team that sent the answer.
     NotAllowedError
-        If there is no such answer, or its submission is no longer read.
+        If the answer is unknown, or its submission is no longer rated.
     RatingError
         If the scores break a rule.
     """
     answer = find_answer(connection, answer_id)
     if answer is None:
-        raise NotAllowedError("there is no such answer")
+        raise NotAllowedError("unknown answer")
     submission = lock_known(connection, answer.submission_id)
     policy = settings.of(submission.benchmark).reading
     _permit(actor, policy)

@@ -64,9 +64,9 @@ class BoardEntry:
 
     Attributes
     ----------
-    rank, tier : of the tier that it is in, 1 and "A" for the best; None without a place
-    rank_low, rank_high : between which its rank lies, see :mod:`reveal_leaderboard.release.ranking`
-    is_new : scored since the ranks were computed, and being placed
+    rank, tier : of its tier, 1 and "A" for the best; None without a rank
+    rank_low, rank_high : bounds of its rank, see :mod:`reveal_leaderboard.release.ranking`
+    is_new : scored since the ranks were computed, and not ranked yet
     version : of the benchmark
     date : UTC day on which it was sent
     """
@@ -104,19 +104,19 @@ class Standings:
 
     Attributes
     ----------
-    kind : key of KINDS; of tasks the criteria of the rubric stand in place of findings
+    kind : key of KINDS; for tasks the criteria of the rubric replace findings
     metrics : columns, the primary one first
     hidden : findings too small to be shown
-    entries : in order: placed, new, without a primary figure
+    entries : in order: ranked, new, without a primary score
     references : published rows, never ranked
-    synthetic : whether the benchmark's data are made up
+    synthetic : whether the benchmark's data are synthetic
     comparable : whether the reference rows were measured on the data that this split is a part of
     history : versions that are or were on the board, newest first
     ranked_at : UTC time at which the ranks were computed, None if they were not yet
-    notes : what a reader should know, for people
-    n_items : held-out images, studies or tasks; None of a version whose folder said nothing of them
-    n_patients : whose they are, where ranks are of all of them; None also where each counts as a patient of its own
-    chance : metric -> the macro that answers drawn at random are expected to have, to 0.01
+    notes : notes on the board, for people
+    n_items : held-out images, studies or tasks; None for a version whose folder did not state them
+    n_patients : their patients, if the ranks are of all items; None also if each item counts as a patient of its own
+    chance : metric -> the expected macro of random answers, to 0.01
     """
 
     benchmark: str
@@ -353,7 +353,7 @@ class WithdrawnEntry:
     Attributes
     ----------
     versions : of the benchmark on which its own figures were public, the oldest first
-    frozen_on : those of them whose frozen board still lists it, since it stood there then
+    frozen_on : the versions among them whose frozen board still lists it
     sent_at, withdrawn_at : seconds since 1970
     """
 
@@ -389,7 +389,7 @@ def read_withdrawn(store: Store, submission: Submission) -> WithdrawnEntry | Non
     with store.read() as connection:
         known = {row.version: row for row in boards.list_versions(connection, name)}
     scores = [score for score in store.scores_of(submission.id) if score.part == "public" and not score.is_held]
-    # A refresh scores withdrawn submissions too; of the versions shown since, nobody saw its figures.
+    # A refresh scores withdrawn submissions too; no user saw its scores on the versions shown since.
     versions = tuple(s.version for s in scores if (known[s.version].shown_at or at) <= at)
     if not versions:
         return None

@@ -80,13 +80,14 @@ class Exposure:
 
     Attributes
     ----------
-    n_scored : int, scored submissions, without those that repeat what their team sent before; those withdrawn or hidden
-        are among them, for their teams saw the figures
-    board_total : int, after how many the benchmark closes
+    n_scored : int, scored submissions, without those that repeat earlier predictions of their team; including withdrawn
+        and hidden ones, because their teams saw the scores
+    board_total : int, number of submissions after which the benchmark closes
     by_team : (name, scored submissions), most first
     groups : tuple of Group, most first
-    finding : the most exposed one, and who could have learned it together: `group`; None if nothing is shown
-    bits_out, bits_held, share : bits let out to them about it, bits in its labels, and the one over the other
+    finding : the most exposed one, with the teams that could have learned it together as `group`; None if nothing is
+        shown
+    bits_out, bits_held, share : bits released to the group about it, bits in its labels, and their ratio
     level : {"low", "watch", "close"}
     sentence : the same for people
     """
@@ -139,9 +140,9 @@ def answer_bits(
     Parameters
     ----------
     figures : of one finding and one score
-    n_cases : most cases it can have, where the band is open; None if that is not known
-    policy : how they were rounded
-    n_averages : averages of hits in which the finding counts, but of which it has no figure
+    n_cases : most cases it can have, if the count range is open; None if that is not known
+    policy : rounding of the scores
+    n_averages : averages of hits that include the finding, which has no separate score in them
 
     Examples
     --------
@@ -155,7 +156,7 @@ def answer_bits(
         own, plain = (
             Rounding(policy).step_of(least, of_places=coarse) for coarse in (is_of_places(figure.metric), False)
         )
-        # A finding shows in its macro, too, about as finely as without the factor: both grids lie over each other
+        # Its macro also reveals the finding, about as finely as without the factor: both grids overlap
         values = 1 / own + 1 + (1 / plain if own != plain else 0)
         if figure.metric in HITS:
             values, n_averages = values + n_averages / plain, 0
@@ -166,7 +167,7 @@ def answer_bits(
             bits += min(count, steps)
         elif figure.metric in OVERLAPS:
             bits += steps
-        elif figure.metric in RELEASED_PER_LABEL:  # together they can tell the count more finely than one does
+        elif figure.metric in RELEASED_PER_LABEL:  # together they can reveal the count more finely than one does
             calls = min(count, calls + steps)
     if n_averages:  # of a finding with too few cases for a hit rate of its own
         bits += math.log2(1 + n_averages / Rounding(policy).step_of(policy.min_cell))
@@ -180,7 +181,7 @@ def label_bits(figures: Sequence[ReleasedEstimate], n_cases: int | None, policy:
     ----------
     figures : of one finding; none of one that counts in averages alone
     n_cases : studies of the split, for labels of studies; None if that is not known
-    policy : by which they were shown: those of places, and overlap, only where there are cases enough
+    policy : by which they were shown: positional scores and overlap need enough cases
     """
     if not figures:
         return policy.min_cell * CASE_BITS

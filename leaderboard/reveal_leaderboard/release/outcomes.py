@@ -50,7 +50,7 @@ class ScoredOutcome:
 
     Attributes
     ----------
-    final : figures of the part that is kept for announced rounds, if the benchmark has one
+    final : scores of the part that is kept for announced rounds, if the benchmark has one
     reference_hash : salted hash of the references, 64 hexadecimal digits
     fingerprint : of the canonical predictions
     signs : sentences for moderators about the file, which depend on no reference
@@ -77,12 +77,12 @@ class ScoredOutcome:
 
         Parameters
         ----------
-        is_first : False for a submission that is scored again against another version: it always shows its own figures,
-            and those that are there already stay
+        is_first : False for a submission that is scored again against another version: it always shows its own scores,
+            and existing rows stay
 
         Notes
         -----
-        Each row gets its receipt at once. Those of final figures are withheld like the figures, until a round ends.
+        Each row gets its receipt at once. Those of final scores are withheld like the scores, until a round ends.
         """
         submission = get_known(connection, submission_id)
         own = _score(submission_id, version, "public", self.released, self.reference_hash, moment(connection))
@@ -128,7 +128,7 @@ def _decide(
     twins = twins_of(connection, submission, own.version, outcome.fingerprint.content)
     if twins:
         holder = holder_of(twins)
-        is_free = holder is None and any(shows_its_own(twin) for twin in twins)  # then their place is empty
+        is_free = holder is None and any(shows_its_own(twin) for twin in twins)  # then none of them is on the board
         first = holder or twins[0]
         why = f"the same predictions as submission {first.submission_id}; nothing is charged"
         score = own if is_free else _as_of(own, first)

@@ -51,9 +51,9 @@ from reveal_leaderboard.release.release import release
 from reveal_leaderboard.settings import ReleasePolicy
 
 SAME = 1e-12
-"""Numbers that differ by less are one number."""
+"""Numbers that differ by less are equal."""
 OPEN_STEP = 0.005
-"""What macros and their spreads are multiples of before the places of an open board are computed."""
+"""Rounding step of macros and their spreads before the ranks of an open board are computed."""
 _PRODUCTS = 1 << 22  # pairs x replicates at a time: some 32 MB
 
 
@@ -67,8 +67,8 @@ def significantly_different(
     values : (n_systems,), the macros
     macros : (n_systems, n_resamples), the same in replicates of the patients
     is_tested : (n_systems, n_systems), pairs to test; the others do not differ
-    n_patients : behind the replicates
-    paired : whether the spread of a difference is its own, or that of two independent systems
+    n_patients : number of resampled patients
+    paired : whether the spread of a difference is its own, or computed as for two independent systems
     """
     differs = np.zeros(is_tested.shape, bool)
     i, j = np.nonzero(np.triu(is_tested, 1))
@@ -141,21 +141,21 @@ FEWEST_DIFFERING = 10
 
 
 def rank_document(systems: Mapping[str, Rows], policy: ReleasePolicy, *, paired: bool = False) -> dict[str, Any]:
-    """Place every system by the macro of the primary metric.
+    """Rank every system by the macro of the primary metric.
 
     Parameters
     ----------
     systems : submission id -> rows, all of one kind and scored on the same cases
-    policy : which findings are shown, and the replicates
-    paired : True once the board is closed; ratings by readers are paired in any case
+    policy : settings of the released findings, and of the replicates
+    paired : True once the board is closed; ratings by readers are always paired
 
     Returns
     -------
     dict of plain JSON values
         ``entries`` has, per id, ``rank`` (that of its tier), ``rank_low``, ``rank_high`` and ``tier`` ("A" is best);
-        an id of ``computed_for`` that is not in it has no released primary figure and is not placed. ``n_patients``
-        are those of the part, and ``chance`` has, by metric, the macro over what is shown that answers drawn at random
-        are expected to have, in whole percent: both follow from the holdout alone.
+        an id of ``computed_for`` that is not in it has no released primary score and no rank. ``n_patients`` are those
+        of the part, and ``chance`` has, by metric, the expected macro of random answers over the released findings, in
+        whole percent: both follow from the holdout alone.
 
     Raises
     ------

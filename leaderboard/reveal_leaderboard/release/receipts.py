@@ -89,7 +89,7 @@ class Signer:
     Raises
     ------
     ValueError
-        If others than its owner can read the key file, or it holds no key.
+        If other users than its owner can read the key file, or it contains no key.
     """
 
     def __init__(self, vault: Path) -> None:
@@ -116,7 +116,7 @@ class Signer:
     def rotate(self) -> dict[str, Any]:
         """Replace this key by a new one and forget it; return the statement signed with both.
 
-        Receipts that were signed before stay valid, and those that come hold the statement.
+        Earlier receipts stay valid, and later ones contain the statement.
         """
         old, fresh = self._load(), _new_key()
         statement = {
@@ -143,7 +143,7 @@ class Signer:
             private = Ed25519PrivateKey.from_private_bytes(base64.b64decode(document["private"], validate=True))
             return _Key(private, document["succession"])
         except (ValueError, KeyError, TypeError):
-            raise ValueError(f"{self._file} must hold the key of receipts, it does not") from None
+            raise ValueError(f"{self._file} contains no receipt key") from None
 
 
 def append(connection: sa.Connection, signer: Signer, submission: Submission, score: Score) -> StoredReceipt:

@@ -110,7 +110,7 @@ class ReleasedScore:
 
 
 def release(rows: Rows, policy: ReleasePolicy = POLICY) -> ReleasedScore:
-    """Reduce the rows of one submission to what may be shown of them.
+    """Reduce the rows of one submission to their releasable part.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def primary_figure(score: ReleasedScore) -> ReleasedEstimate | None:
 def climb(new: ReleasedScore, best: ReleasedScore | None, policy: ReleasePolicy = POLICY) -> bool:
     """Return True if `new` is shown: its rounded primary macro exceeds that of `best` by more than `ladder_step`.
 
-    The first score is. Only what is shown takes part, so that holding a score back tells no more than its figure would.
+    A first score is shown. Only released scores are compared, so that a held score reveals no more than its release.
     """
     before = None if best is None else primary_figure(best)
     now = primary_figure(new)
@@ -150,8 +150,8 @@ def climb(new: ReleasedScore, best: ReleasedScore | None, policy: ReleasePolicy 
 def split_final(patient_ids: Iterable[str], key: bytes, share: float) -> frozenset[str]:
     """Return the patients of the final part: about `share` of them.
 
-    The keyed hash of a patient's id decides, so that a patient stays in its part when others come or go, and nobody
-    without the key can tell the parts apart.
+    The keyed hash of a patient's id decides, so that a patient stays in its part when others are added or removed, and
+    the parts are indistinguishable without the key.
 
     Raises
     ------

@@ -18,10 +18,10 @@ from reveal_leaderboard.settings import ReleasePolicy
 
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.25)
 
-_FINEST = 0.001  # true values are looked at so finely
+_FINEST = 0.001  # step between the true values that are tried
 
 WIDEST_REACH = 0.05
-"""The ends of intervals are not rounded further than this."""
+"""Largest rounding step of interval bounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +53,15 @@ class Rounding:
     def around(self, rounded: float, below: float, above: float, step: float) -> tuple[float | None, float | None]:
         """Return the bounds of an interval around a score over cases that the model chooses; None if undefined.
 
-        Each end lies a whole number of steps from the *shown* value, at most `WIDEST_REACH` each, and far enough to
-        hold the end of the exact interval. An end that was rounded by itself would tell where within its step the exact
-        value lies; a distance tells that of an interval of so many cases, which hardly depends on which were hit.
+        Each bound is a whole number of steps from the *rounded* value, at most `WIDEST_REACH` each, and far enough to
+        include the bound of the exact interval. A bound rounded by itself would reveal the position of the exact value
+        within its step; a distance reveals only the length for so many cases, which hardly depends on the hits.
 
         Parameters
         ----------
         rounded : the rounded value
-        below, above : how far the exact ends lie from the exact value, NaN where undefined
-        step : what the value is rounded to
+        below, above : distances of the exact bounds from the exact value, NaN if undefined
+        step : unit to which the value is rounded
         """
         if math.isnan(below) or math.isnan(above):
             return None, None
@@ -74,15 +74,15 @@ class Rounding:
     ) -> tuple[float | None, float | None]:
         """Return the bounds of an interval that adds nothing to the rounded value: the range of possible true values.
 
-        Those are all from which the shown value is no further than 1.96 of their spreads, as in Wilson's score interval
-        (1927, J. Am. Stat. Assoc. 22), with rounding as an error of its own, whose variance is ``step**2 / 12``.
+        Possible are all values within 1.96 of their standard errors of the rounded value, as in Wilson's score interval
+        (1927, J. Am. Stat. Assoc. 22), with rounding as a separate error, whose variance is ``step**2 / 12``.
 
         Parameters
         ----------
         rounded : the rounded value
         spread : standard error by true value
-        step : what the value is rounded to
-        bounds : least and most of the metric
+        step : unit to which the value is rounded
+        bounds : range of the metric
 
         Examples
         --------
@@ -105,7 +105,7 @@ class Rounding:
     def macro_step(self, n_cases: Sequence[int], *, of_places: bool = False) -> float:
         """Return the step of a macro over findings of so many cases: no finding is finer in it than on its own.
 
-        Of marked places that holds for `place_factor` 1. A macro over one finding is that finding, with its step.
+        For positional metrics that holds with `place_factor` 1. A macro over one finding has the step of that finding.
         """
         if len(n_cases) == 1:
             return self.step_of(n_cases[0], of_places=of_places)
