@@ -122,7 +122,7 @@ def test_values_are_those_of_each_system(rng: np.random.Generator) -> None:
         assert c.estimate.value == pytest.approx((c.b - c.a) / c.b, nan_ok=True)
 
 
-def test_nothing_falls_by_more_than_all_of_it(rng: np.random.Generator) -> None:
+def test_no_decrease_exceeds_one(rng: np.random.Generator) -> None:
     highs = [c.estimate.high for c in relative_decrease(system(rng, 0.05), system(rng, 0.5), metrics=["point_hit"])]
     assert np.nanmax(highs) == 1
 
@@ -244,7 +244,7 @@ def test_tiers_are_those_of_the_pairwise_comparisons(rng: np.random.Generator) -
     assert 1 < ranked[-1].tier < len(systems)
     for a, b in pairs:
         assert tier[a] != tier[b] or (a, b) not in apart
-    for k in range(2, ranked[-1].tier + 1):  # each tier is opened by a system told apart from a member above
+    for k in range(2, ranked[-1].tier + 1):  # each tier is opened by a system that differs from a member above
         opener = next(name for name in names if tier[name] == k)
         assert any((a, opener) in apart for a in names if tier[a] == k - 1)
 
@@ -256,7 +256,7 @@ def test_system_different_from_any_member_opens_a_tier() -> None:
     assert find_tiers([2, 0, 1, 3], differs) == [[2, 0], [1, 3]]
 
 
-def test_lower_is_better_where_the_table_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lower_is_better_if_the_table_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(METRICS, "point_hit", dataclasses.replace(METRICS["point_hit"], better="lower"))
     systems = {"high": constant(0.9, 0.9, 0.9), "low": constant(0.2, 0.2, 0.2)}
     assert [(r.name, r.rank_high) for r in rank(systems, metric="point_hit", resampling=Resampling(40))] == [
@@ -270,7 +270,7 @@ def test_one_system_is_first(rng: np.random.Generator) -> None:
     assert (only.rank, only.rank_low, only.rank_high, only.tier) == (1, 1, 1, 1)
 
 
-def test_what_cannot_be_compared_is_refused(rng: np.random.Generator) -> None:
+def test_incomparable_systems_are_refused(rng: np.random.Generator) -> None:
     a = system(rng, 0.5)
     elsewhere = dataclasses.replace(a, all_images=(*IMAGES, ("image99", "patient99")))
     no_mask = dataclasses.replace(a, values={"point_hit": a.values["point_hit"]})

@@ -157,8 +157,8 @@ def test_the_command_writes_the_tables_of_a_file(world: World, tmp_path: Path) -
     ]  # fmt: skip
     table = pd.read_csv(tmp_path / "out" / f"{start}_results_per_cxr.csv").set_index("img_id")
     for record, value in zip(records, (1, 1, np.nan, np.nan), strict=True):
-        found = table.loc[record.image_id, [annotation.finding for annotation in record.annotations]]
-        assert found.tolist() == pytest.approx([value] * len(found), nan_ok=True)
+        results = table.loc[record.image_id, [annotation.finding for annotation in record.annotations]]
+        assert results.tolist() == pytest.approx([value] * len(results), nan_ok=True)
     refused = call(
         "score", file, world.folder, *options, "--compat", "chexlocalize-full", "--tables", tmp_path, expect=1
     )
@@ -166,7 +166,7 @@ def test_the_command_writes_the_tables_of_a_file(world: World, tmp_path: Path) -
     assert "--compat must be given with --tables" in call("score", file, world.folder, "--tables", "x", expect=1).stderr
 
 
-def test_the_command_offers_what_there_is_and_labels_have_no_such_tables(tmp_path: Path) -> None:
+def test_command_lists_conventions_and_labels_have_none(tmp_path: Path) -> None:
     assert get_args(Compat) == tuple(COMPAT)
     folder = findings_folder(tmp_path)
     labels = {f"study-{i}": ["Edema"] for i in range(6)}

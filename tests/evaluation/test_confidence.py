@@ -35,8 +35,8 @@ def given(n: int = 60, *, rare: int = 3) -> Confidences:
 
 def test_scores_are_those_of_scikit_learn_and_rare_findings_have_no_interval() -> None:
     own = given()
-    found = judge_confidences(own)
-    macro, a, b = found.calibration
+    results = judge_confidences(own)
+    macro, a, b = results.calibration
     p, y = own.probabilities.reshape(-1, 2), own.happened.reshape(-1, 2)
     for i, one in enumerate((a, b)):
         assert one.brier.value == pytest.approx(brier_score_loss(y[:, i], p[:, i]))
@@ -58,19 +58,19 @@ def test_scores_are_those_of_scikit_learn_and_rare_findings_have_no_interval() -
 
 def test_answers_at_a_coverage_are_the_surest() -> None:
     own = given()
-    found = judge_confidences(own)
-    assert len(found.answered) == 3 * len(COVERAGES)
-    half = next(one for one in found.answered if one.finding == "a" and one.wanted == 0.5)
+    results = judge_confidences(own)
+    assert len(results.answered) == 3 * len(COVERAGES)
+    half = next(one for one in results.answered if one.finding == "a" and one.wanted == 0.5)
     sure, right = own.sureness[::2], own.right[::2]
     chosen = sure >= np.sort(sure)[::-1][29]
     assert (half.n, half.coverage) == (chosen.sum(), chosen.mean())
     assert half.risk.value == pytest.approx(1 - right[chosen].mean())
-    whole = next(one for one in found.answered if (one.finding, one.wanted) == ("all", 1.0))
+    whole = next(one for one in results.answered if (one.finding, one.wanted) == ("all", 1.0))
     assert whole.risk.value == pytest.approx(1 - own.right.mean())
-    assert found.curves["a"][1][-1] == pytest.approx(1 - right.mean())
+    assert results.curves["a"][1][-1] == pytest.approx(1 - right.mean())
 
 
-def test_the_command_says_what_the_function_says(studies, tmp_path) -> None:
+def test_command_prints_the_tables_of_the_function(studies, tmp_path) -> None:
     folder, files = studies
     rows = [json.loads(line) for line in (files / "right.jsonl").read_text().splitlines()]
     sure = [
@@ -89,8 +89,8 @@ def test_the_command_says_what_the_function_says(studies, tmp_path) -> None:
     assert all(one["said"] in (0.9, pytest.approx(0.2)) for one in document["reliability"])
     assert {row["risk"] for row in document["coverage"]} == {0}
     assert call(*words, "--format", "csv").stdout == rb.confidence(file, folder, split="test").to_csv()
-    shown = call(*words, "--out", tmp_path / "figures").stdout
-    assert "Risk: share of wrong answers among the surest cases" in shown
+    visible = call(*words, "--out", tmp_path / "figures").stdout
+    assert "Risk: share of wrong answers among the surest cases" in visible
     names = ["calibration.csv", "coverage.csv", "coverage.png", "coverage.svg", "net_benefit.csv", "net_benefit.png"]
     names += ["net_benefit.svg", "reliability.csv", "reliability.png", "reliability.svg"]
     assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == names

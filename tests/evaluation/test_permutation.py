@@ -1,4 +1,4 @@
-"""Sign flips against plain loops over the same patterns, and who is told apart."""
+"""Sign flips against plain loops over the same patterns, and significant pairs of systems."""
 
 from __future__ import annotations
 
@@ -83,12 +83,12 @@ def test_a_finding_that_few_patients_have_has_no_p() -> None:
         )
         for k in (2, 3)
     )
-    found = {(c.metric, c.finding): c for c in compare(a, b, Resampling(200), metrics=["f1", "cohen_kappa"])}
+    results = {(c.metric, c.finding): c for c in compare(a, b, Resampling(200), metrics=["f1", "cohen_kappa"])}
     for metric in ("f1", "cohen_kappa"):
-        assert math.isnan(found[metric, "rare"].p)
-        assert not math.isnan(found[metric, "rare"].estimate.low)
-        assert 0 < found[metric, "enough"].p < 1
-        assert 0 < found[metric, "macro"].p < 1
+        assert math.isnan(results[metric, "rare"].p)
+        assert not math.isnan(results[metric, "rare"].estimate.low)
+        assert 0 < results[metric, "enough"].p < 1
+        assert 0 < results[metric, "macro"].p < 1
 
 
 def test_step_down_maxima_equal_a_plain_loop(rng: np.random.Generator) -> None:
@@ -112,7 +112,7 @@ def test_step_down_maxima_equal_a_plain_loop(rng: np.random.Generator) -> None:
     assert np.diag(got).tolist() == [1.0] * 4
 
 
-def test_equal_systems_are_never_told_apart(rng: np.random.Generator) -> None:
+def test_equal_systems_never_differ_significantly(rng: np.random.Generator) -> None:
     twin = rng.random(20)
     got = step_down_p(np.array([twin, twin, twin + 1]), draw_signs(20, Resampling(999)))
     assert got[0, 1] == 1

@@ -39,24 +39,25 @@ def test_pixels_counted_by_hand() -> None:
         record("i2", {"Atelectasis": square(0, 0, 3)}),
         record("i3", {}),
     ]
-    given = [("i1", square(6, 4, 4)), ("i2", square(1, 1, 2)), ("i3", square(0, 0, 9))]
-    predictions = [LocalizationPrediction(i, "Edema", mask=encode_mask(mask)) for i, mask in given]
-    found = by_name(pixel_statistics(predictions, records, ["Edema", "Atelectasis"]))
-    counts = {name: (found["Edema", name].right, found["Edema", name].wrong) for name in STATISTICS}
+    inputs = [("i1", square(6, 4, 4)), ("i2", square(1, 1, 2)), ("i3", square(0, 0, 9))]
+    predictions = [LocalizationPrediction(i, "Edema", mask=encode_mask(mask)) for i, mask in inputs]
+    results = by_name(pixel_statistics(predictions, records, ["Edema", "Atelectasis"]))
+    counts = {name: (results["Edema", name].right, results["Edema", name].wrong) for name in STATISTICS}
     # In all 512 pixels: 8 true positives, 8 + 4 false positives, 8 false negatives, 484 true negatives
     assert counts == {"precision": (8, 12), "recall": (8, 8), "specificity": (484, 12), "npv": (484, 8)}
-    assert found["Edema", "precision"].pooled.value == 8 / 20
-    assert found["Edema", "specificity"].pooled.value == 484 / 496
+    assert results["Edema", "precision"].pooled.value == 8 / 20
+    assert results["Edema", "specificity"].pooled.value == 484 / 496
     # Per image: precision 8 / 16 and 0 / 4, recall 8 / 16 alone, specificity 232 / 240 and 252 / 256
-    assert (found["Edema", "precision"].mean.value, found["Edema", "precision"].n) == (0.25, 2)
-    assert (found["Edema", "recall"].mean.value, found["Edema", "recall"].n) == (0.5, 1)
-    assert found["Edema", "specificity"].mean.value == (232 / 240 + 252 / 256) / 2
+    assert (results["Edema", "precision"].mean.value, results["Edema", "precision"].n) == (0.25, 2)
+    assert (results["Edema", "recall"].mean.value, results["Edema", "recall"].n) == (0.5, 1)
+    assert results["Edema", "specificity"].mean.value == (232 / 240 + 252 / 256) / 2
     # Atelectasis: nothing predicted, so no precision; 9 pixels missed
-    assert np.isnan(found["Atelectasis", "precision"].pooled.value)
-    assert (found["Atelectasis", "recall"].pooled.value, found["Atelectasis", "npv"].pooled.value) == (0.0, 503 / 512)
-    assert found["macro", "precision"].pooled.value == 8 / 20  # over the findings where it is defined
-    assert found["macro", "recall"].pooled.value == (0.5 + 0.0) / 2
-    assert np.isnan(found["Edema", "recall"].pooled.low)  # one patient
+    assert np.isnan(results["Atelectasis", "precision"].pooled.value)
+    pooled = [results["Atelectasis", name].pooled.value for name in ("recall", "npv")]
+    assert pooled == [0.0, 503 / 512]
+    assert results["macro", "precision"].pooled.value == 8 / 20  # over the findings where it is defined
+    assert results["macro", "recall"].pooled.value == (0.5 + 0.0) / 2
+    assert np.isnan(results["Edema", "recall"].pooled.low)  # one patient
 
 
 def test_pooled_figures_are_those_of_decoded_masks(world: World, rng: np.random.Generator, tmp_path: Path) -> None:
@@ -114,7 +115,7 @@ def test_boundaries_by_hand(spacing: tuple[float, float] | None, unit: str, far:
     """
     square, moved = np.zeros((2, 40, 40), bool)
     square[10:20, 10:20] = moved[10:20, 13:23] = True
-    drawn, found = encode_mask(square), encode_mask(moved)
+    drawn, results = encode_mask(square), encode_mask(moved)
 
     def image(name: str, *findings: str) -> LocalizationRecord:
         status: dict[str, int | None] = {one: int(one in findings) for one in ("Edema", "Atelectasis")}
@@ -124,7 +125,7 @@ def test_boundaries_by_hand(spacing: tuple[float, float] | None, unit: str, far:
     records = [image("a", "Edema", "Atelectasis"), image("b", "Edema")]
     predictions = [
         LocalizationPrediction("a", "Edema", mask=drawn),
-        LocalizationPrediction("a", "Atelectasis", mask=found),
+        LocalizationPrediction("a", "Atelectasis", mask=results),
     ]
     means = boundary_means(predictions, records, ("Edema", "Atelectasis"))
     values = {(one.metric, one.finding): (one.value, one.n, one.n_infinite) for one in means}
@@ -140,7 +141,7 @@ def test_boundaries_by_hand(spacing: tuple[float, float] | None, unit: str, far:
         boundary_means([], records, ("Edema",))
 
 
-def test_what_has_no_masks_is_refused(world: World, tmp_path: Path) -> None:
+def test_predictions_without_masks_are_refused(world: World, tmp_path: Path) -> None:
     file = tmp_path / "chance.jsonl"
     call("baseline", "chance", world.folder, "--out", file)
     with pytest.raises(ArgumentError, match="`predictions` must have masks, whose pixels are counted"):

@@ -42,21 +42,21 @@ def votes(folder):
     names = list(bench.info.findings)
     records = bench.kind.data.read_records(folder, "test")
     order = [record.study_id for record in records]
-    found = {}
-    for reader, said in bench.kind.readers.readings(folder, "test", records).items():
-        found[reader] = np.array([[name in said[study] for name in names] for study in order])
-    return found
+    results = {}
+    for reader, statements in bench.kind.readers.readings(folder, "test", records).items():
+        results[reader] = np.array([[name in statements[study] for name in names] for study in order])
+    return results
 
 
-def macro_f1(said, reference) -> float:
+def macro_f1(statements, reference) -> float:
     """Over the labels with a positive in either."""
-    per_label = f1_score(reference, said, average=None, zero_division=np.nan)
+    per_label = f1_score(reference, statements, average=None, zero_division=np.nan)
     return float(np.nanmean(per_label))
 
 
 def test_figures_against_readers_are_those_of_scikit_learn(chexpert) -> None:
     folder, file = chexpert
-    shown = {row["reference"]: row for row in rb.score(file, folder, split="test", readers=True).readers.records}
+    visible = {row["reference"]: row for row in rb.score(file, folder, split="test", readers=True).readers.records}
     by = votes(folder)
     assert set(by) == {"bc4", "bc6", "bc8"}
     n_votes = sum(array.astype(int) for array in by.values())
@@ -67,15 +67,15 @@ def test_figures_against_readers_are_those_of_scikit_learn(chexpert) -> None:
         ("all", n_votes == 3),
         ("others than bc6", by["bc4"] & by["bc8"]),
     ):
-        assert shown[reference]["value"] == pytest.approx(macro_f1(by["bc4"], expected)), reference
-        assert shown[reference]["n"] == 60
-        assert shown[reference]["low"] < shown[reference]["value"] < shown[reference]["high"]
-    assert shown["reader bc4"]["value"] == 1
-    placed = shown["others than bc6"]
+        assert visible[reference]["value"] == pytest.approx(macro_f1(by["bc4"], expected)), reference
+        assert visible[reference]["n"] == 60
+        assert visible[reference]["low"] < visible[reference]["value"] < visible[reference]["high"]
+    assert visible["reader bc4"]["value"] == 1
+    placed = visible["others than bc6"]
     assert placed["reader_value"] == pytest.approx(macro_f1(by["bc6"], by["bc4"] & by["bc8"]))
     assert placed["difference"] == pytest.approx(placed["value"] - placed["reader_value"], abs=1e-9)
-    assert (shown["others than bc4"]["difference"], shown["others than bc4"]["p"]) == (0, 1)  # the system is bc4
-    assert math.isnan(shown["all"]["p"])
+    assert (visible["others than bc4"]["difference"], visible["others than bc4"]["p"]) == (0, 1)  # the system is bc4
+    assert math.isnan(visible["all"]["p"])
 
 
 def test_the_command_shows_what_the_function_gives(chexpert) -> None:
@@ -93,7 +93,7 @@ def test_the_command_shows_what_the_function_gives(chexpert) -> None:
     assert "readers" not in json.loads(call("score", file, folder, "--split", "test", "--json").stdout)
 
 
-def test_what_cannot_be_scored_so_is_refused(chexpert, studies) -> None:
+def test_unsuitable_benchmarks_are_refused(chexpert, studies) -> None:
     folder, files = studies
     refused = call("score", files / "right.jsonl", folder, "--split", "test", "--readers", expect=1).stderr
     assert "--readers must be of a dataset folder that keeps what single readers said, got" in refused
@@ -113,16 +113,16 @@ def test_readings_are_the_table_of_a_reader_study(chexpert, tmp_path) -> None:
     table = rb.readings(file, folder, split="test", finding="Pleural Effusion", name="system")
     assert table.caption == "60 cases read by bc4, bc6, bc8, system"
     study = rb.readers(table, system="system", merit="sensitivity")
-    said, bench = votes(folder), rb.load(folder, split="test")
+    statements, bench = votes(folder), rb.load(folder, split="test")
     column = list(bench.info.findings).index("Pleural Effusion")
     truth = np.array(["Pleural Effusion" in r.labels for r in bench.kind.data.read_records(folder, "test")])
-    found = {(row["modality"], row["reader"]): row["value"] for row in study.by_reader()}
-    for reader, labels in said.items():
-        assert found["readers", reader] == pytest.approx(recall_score(truth, labels[:, column])), reader
-        assert found["system", reader] == pytest.approx(recall_score(truth, said["bc4"][:, column]))
+    results = {(row["modality"], row["reader"]): row["value"] for row in study.by_reader()}
+    for reader, labels in statements.items():
+        assert results["readers", reader] == pytest.approx(recall_score(truth, labels[:, column])), reader
+        assert results["system", reader] == pytest.approx(recall_score(truth, statements["bc4"][:, column]))
     (difference,) = study.analysis.differences
-    readers = np.mean([recall_score(truth, labels[:, column]) for labels in said.values()])
-    assert difference.estimate.value == pytest.approx(recall_score(truth, said["bc4"][:, column]) - readers)
+    readers = np.mean([recall_score(truth, labels[:, column]) for labels in statements.values()])
+    assert difference.estimate.value == pytest.approx(recall_score(truth, statements["bc4"][:, column]) - readers)
     mine = tmp_path / "mine.jsonl"
     mine.write_bytes(file.read_bytes())
     printed = call("readings", mine, folder, "--split", "test").stdout
@@ -147,9 +147,9 @@ def test_studies_that_not_every_reader_read_are_left_out(chexpert, monkeypatch) 
     whole = kind.readers.readings
 
     def partly(self, *given):
-        found = {reader: dict(said) for reader, said in whole(*given).items()}
-        found["bc8"].popitem()
-        return found
+        results = {reader: dict(statements) for reader, statements in whole(*given).items()}
+        results["bc8"].popitem()
+        return results
 
     monkeypatch.setattr(type(kind.readers), "readings", partly)
     table = rb.readings(file, folder, split="test", name="system")
@@ -173,10 +173,10 @@ def test_human_benchmark_of_masks_is_one_reader(twin_of, tmp_path) -> None:
         here = []
         for record in of_human:
             mask = record.reference(finding)
-            said = [p for p in map(json.loads, chance.read_text().splitlines())
+            statements = [p for p in map(json.loads, chance.read_text().splitlines())
                     if (p["image_id"], p["finding"]) == (record.image_id, finding)]  # fmt: skip
-            if mask is not None and said:
-                here.append((said[0], decode_mask(mask.rle)))
+            if mask is not None and statements:
+                here.append((statements[0], decode_mask(mask.rle)))
         if here:
             hits.append(np.mean([is_hit(one, mask) for one, mask in here]))
     assert row["value"] == pytest.approx(np.mean(hits))
@@ -198,7 +198,7 @@ def drawing(rows: list[str], reader: str) -> Annotation:
 
 
 def test_pixels_and_labels_that_enough_readers_gave() -> None:
-    said = [
+    statements = [
         {"Edema": drawing(["##..", "##..", "...."], "a")},
         {"Edema": drawing([".##.", ".##.", "...."], "b")},
         {"Edema": Annotation("Edema", "individual", None, boxes_xywh=((1.0, 1.0, 2.0, 2.0),), area_px=4)},
@@ -207,10 +207,10 @@ def test_pixels_and_labels_that_enough_readers_gave() -> None:
     image = LocalizationRecord("i", "p", "s", "PA", 4, 3, {"Edema": 1})
     expected = {1: ["###.", "###.", ".##."], 2: [".#..", ".##.", "...."], 3: ["....", ".#..", "...."]}
     for at_least, rows in expected.items():
-        found = agreed_regions(image, said, at_least)["Edema"]
-        assert decode_mask(found.rle).tolist() == [[c == "#" for c in row] for row in rows]
-        assert found.area_px == sum(row.count("#") for row in rows)
-    assert agreed_regions(image, said, 4) == {}
+        results = agreed_regions(image, statements, at_least)["Edema"]
+        assert decode_mask(results.rle).tolist() == [[c == "#" for c in row] for row in rows]
+        assert results.area_px == sum(row.count("#") for row in rows)
+    assert agreed_regions(image, statements, 4) == {}
     study, labels = StudyRecord("s", "p", ()), [["a", "b"], ["b"], ["b", "c"]]
     assert [agreed_labels(study, labels, n) for n in (1, 2, 3, 4)] == [("a", "b", "c"), ("b",), ("b",), ()]
 
@@ -221,7 +221,7 @@ def test_drawings_of_what_is_not_asked_have_no_part() -> None:
         truth, drawing(["#.", ".."], "a"), Annotation("Fracture", "individual", None, area_px=1, reader_id="a"),
         Annotation("Edema", "individual", encode_mask(np.zeros((2, 2), bool)), reader_id="b"),
     ))  # fmt: skip
-    found = drawn_readings(Path(), "test", [record])
-    assert list(found["a"]["i"]) == ["Edema"]
-    assert found["b"] == {"i": {}}  # b read the image and drew nothing: absent there
-    assert image_by_reading(record, found["b"]["i"]).asked("present") == []
+    results = drawn_readings(Path(), "test", [record])
+    assert list(results["a"]["i"]) == ["Edema"]
+    assert results["b"] == {"i": {}}  # b read the image and drew nothing: absent there
+    assert image_by_reading(record, results["b"]["i"]).asked("present") == []

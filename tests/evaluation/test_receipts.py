@@ -254,7 +254,7 @@ def run(*arguments: object) -> Any:
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-def test_the_command_says_what_was_checked_and_what_not(folder: Path) -> None:
+def test_command_lists_checks_made_and_not_made(folder: Path) -> None:
     done = run(
         folder / "2.json", "--key", folder / "key.txt", "--previous", folder / "1.json",
         "--file", folder / "predictions.jsonl",

@@ -37,8 +37,8 @@ def fit(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
 def slopes(cases: dict[str, FloatArray], **options: str) -> dict[tuple[str, str, str], Slope]:
     features = {"a": cases["a"], "b": cases["b"]}
     outcomes = {"IoU": cases["IoU"], "hit": cases["hit"]}
-    found = regress(outcomes, features, FINDINGS, PATIENTS, **options)  # type: ignore[arg-type]
-    return {(one.outcome, one.model, one.feature): one for one in found}
+    results = regress(outcomes, features, FINDINGS, PATIENTS, **options)  # type: ignore[arg-type]
+    return {(one.outcome, one.model, one.feature): one for one in results}
 
 
 def test_published_slopes_have_the_t_interval_of_least_squares(cases: dict[str, FloatArray]) -> None:
@@ -83,9 +83,9 @@ def test_our_slopes_have_errors_clustered_by_patient(cases: dict[str, FloatArray
 
 
 def test_a_logistic_slope_solves_its_equation(cases: dict[str, FloatArray]) -> None:
-    found = slopes(cases)
-    assert ("IoU", "logistic", "a") not in found
-    one = found["hit", "logistic", "a"]
+    results = slopes(cases)
+    assert ("IoU", "logistic", "a") not in results
+    one = results["hit", "logistic", "a"]
     x = np.column_stack([scaled(cases["a"], "minmax"), np.ones(N)])
     coefficients = np.zeros(2)
     for _ in range(50):  # Newton
@@ -103,10 +103,10 @@ def test_scales_change_slopes_by_their_unit_alone(cases: dict[str, FloatArray]) 
         assert by_range[key].p == pytest.approx(by_deviation[key].p, rel=1e-5)
 
 
-def test_what_cases_do_not_determine_is_undefined(cases: dict[str, FloatArray]) -> None:
+def test_undetermined_slopes_are_undefined(cases: dict[str, FloatArray]) -> None:
     still = {"a": np.ones(N), "b": cases["b"]}
-    found = regress({"hit": np.ones(N), "IoU": cases["IoU"]}, still, FINDINGS, PATIENTS)
-    by_key = {(one.outcome, one.model, one.feature): one for one in found}
+    results = regress({"hit": np.ones(N), "IoU": cases["IoU"]}, still, FINDINGS, PATIENTS)
+    by_key = {(one.outcome, one.model, one.feature): one for one in results}
     assert math.isnan(by_key["IoU", "published", "a"].estimate.value)
     assert math.isnan(by_key["IoU", "multiple", "b"].estimate.value)
     assert math.isnan(by_key["hit", "logistic", "b"].estimate.value)
@@ -126,17 +126,17 @@ def test_assurance_has_spearman_with_the_interval_of_its_own_cases() -> None:
     x = np.array([0.1, 0.2, 0.3, 0.5, 0.6, 0.9, 0.4, 0.7])
     y = np.array([0.2, 0.1, 0.4, 0.3, 0.6, 0.5, 0.5, np.nan])
     names = ["Edema"] * 6 + ["Lung Lesion"] * 2
-    found = by_name(assurances({"IoU": y}, x, names, order=["Lung Lesion", "Edema", "Consolidation"]))
-    assert list(found) == ["Lung Lesion", "Edema", "all"]
-    edema = found["Edema"]
+    results = by_name(assurances({"IoU": y}, x, names, order=["Lung Lesion", "Edema", "Consolidation"]))
+    assert list(results) == ["Lung Lesion", "Edema", "all"]
+    edema = results["Edema"]
     assert edema.rho.value == pytest.approx(29 / 35)
     half = 1.96 / math.sqrt(3)
     assert (edema.rho.low, edema.rho.high) == pytest.approx(
         tuple(math.tanh(math.atanh(29 / 35) + s * half) for s in (-1, 1))
     )
     assert edema.slope.value == pytest.approx(np.polyfit(x[:6], y[:6], 1)[0])
-    assert (found["Lung Lesion"].n, math.isnan(found["Lung Lesion"].rho.value)) == (1, True)
-    assert found["all"].n == 7
+    assert (results["Lung Lesion"].n, math.isnan(results["Lung Lesion"].rho.value)) == (1, True)
+    assert results["all"].n == 7
 
 
 def test_scores_are_scaled_per_finding_where_asked() -> None:

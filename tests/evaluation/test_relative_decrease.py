@@ -105,20 +105,20 @@ def human(phantom: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def published_rows(phantom: Path, masks: dict, points: dict) -> tuple[pd.DataFrame, pd.DataFrame]:  # type: ignore[type-arg]
     """IoU and hits per image and finding as the published code has them; masks and points by image and finding."""
-    found = next((phantom / "raw").rglob("gt_segmentations_test.json"))
-    truth = json.loads(found.read_text(encoding="utf-8"))
+    results = next((phantom / "raw").rglob("gt_segmentations_test.json"))
+    truth = json.loads(results.read_text(encoding="utf-8"))
     tables = [pd.DataFrame(np.nan, index=sorted(truth), columns=list(CHEXLOCALIZE_FINDINGS)) for _ in range(2)]
     for image_id, own in truth.items():
         for finding, rle in own.items():
             drawn = coco.decode(rle)
             if not drawn.any():
                 continue
-            given = masks.get(image_id, {}).get(finding)
-            given = np.zeros_like(drawn) if given is None else coco.decode(given)
-            if given.any():
-                tables[0].loc[image_id, finding] = (given & drawn).sum() / (given | drawn).sum()
-            told = points.get(image_id, {}).get(finding, [])
-            tables[1].loc[image_id, finding] = float(any(drawn[int(y), int(x)] for x, y in told))
+            inputs = masks.get(image_id, {}).get(finding)
+            inputs = np.zeros_like(drawn) if inputs is None else coco.decode(inputs)
+            if inputs.any():
+                tables[0].loc[image_id, finding] = (inputs & drawn).sum() / (inputs | drawn).sum()
+            text = points.get(image_id, {}).get(finding, [])
+            tables[1].loc[image_id, finding] = float(any(drawn[int(y), int(x)] for x, y in text))
     return tables[0], tables[1]
 
 
@@ -185,9 +185,9 @@ def test_readers_who_left_out_a_mask_are_scored_two_ways(phantom: Path, human: P
     means: dict[str, dict[str, float]] = {}
     n: dict[str, dict[str, int]] = {}
     for missing in ("miss", "empty"):
-        found = rb.score(human, phantom / "folder", split="test", missing=missing).estimates
-        means[missing] = {e.finding: e.value for e in found if e.metric == "mask_iou"}
-        n[missing] = {e.finding: e.n for e in found if e.metric == "mask_iou"}
+        results = rb.score(human, phantom / "folder", split="test", missing=missing).estimates
+        means[missing] = {e.finding: e.value for e in results if e.metric == "mask_iou"}
+        n[missing] = {e.finding: e.n for e in results if e.metric == "mask_iou"}
     fewer = {finding for finding in CHEXLOCALIZE_FINDINGS if n["empty"][finding] < n["miss"][finding]}
     assert fewer
     for finding in fewer:  # the same sum over fewer images
@@ -204,8 +204,8 @@ def test_human_answers_are_those_of_the_download(phantom: Path) -> None:
     for p in predictions:
         rle = raw["hb_segmentations"].get(p.image_id, {}).get(p.finding)
         assert (p.mask and p.mask.counts) == (rle and rle["counts"])
-        told = raw["hb_salient_pt"].get(p.image_id, {}).get(p.finding, [])
-        assert p.points == tuple((x, y) for x, y in told)
+        text = raw["hb_salient_pt"].get(p.image_id, {}).get(p.finding, [])
+        assert p.points == tuple((x, y) for x, y in text)
 
 
 def test_tables_and_figures_are_written_in_the_printed_order(
@@ -237,7 +237,7 @@ def test_tables_and_figures_are_written_in_the_printed_order(
         ),
     ],
 )
-def test_what_is_asked_wrongly_is_told(
+def test_wrong_options_are_refused(
     options: dict[str, object], message: str, phantom: Path, model: Path, human: Path
 ) -> None:
     with pytest.raises(ArgumentError, match=message.replace("(", r"\(")):
@@ -247,8 +247,8 @@ def test_what_is_asked_wrongly_is_told(
 def test_files_without_masks_have_no_empty_masks(phantom: Path, tmp_path: Path) -> None:
     folder, file = phantom / "folder", tmp_path / "chance.jsonl"
     call("baseline", "chance", folder, "--split", "test", "--out", file)
-    said = call("score", file, folder, "--split", "test", "--missing", "empty", expect=1).stderr
-    assert "--missing must be 'miss' where no mask is predicted, got 'empty'" in said
+    statements = call("score", file, folder, "--split", "test", "--missing", "empty", expect=1).stderr
+    assert "--missing must be 'miss' where no mask is predicted, got 'empty'" in statements
 
 
 def test_one_page_holds_everything(
@@ -306,13 +306,13 @@ def test_one_page_holds_everything(
     ],
 )
 def test_a_page_asked_wrongly_is_refused(
-    words: tuple[str, ...], said: str, phantom: Path, model: Path, human: Path
+    words: tuple[str, ...], statements: str, phantom: Path, model: Path, human: Path
 ) -> None:
     named = {"model": model, "human": human, "folder": phantom / "folder"}
-    assert said in call("report", *(word.format(**named) for word in words), "--split", "test", expect=1).stderr
+    assert statements in call("report", *(word.format(**named) for word in words), "--split", "test", expect=1).stderr
 
 
-def test_films_are_of_the_largest_gaps_each_of_another_finding() -> None:
+def test_images_show_the_largest_gaps_of_different_findings() -> None:
     ious = {
         ("i1", "Edema"): (0.1, 0.9), ("i2", "Edema"): (0.2, 0.9), ("i3", "Atelectasis"): (0.3, 0.5),
         ("i4", "Pneumothorax"): (0.0, 0.1), ("i5", "Lung Lesion"): (0.05, 0.1), ("i6", "Cardiomegaly"): (0.9, 0.6),
@@ -338,11 +338,11 @@ def test_curves_of_thresholds_are_read_and_drawn(tmp_path: Path) -> None:
     line, mark = axes.lines
     assert line.get_ydata()[0] == pytest.approx(10)
     assert (mark.get_xdata()[0], mark.get_ydata()[0]) == pytest.approx((30, 25))
-    for text, said in [
+    for text, statements in [
         ("finding,threshold\nEdema,0.2\n", "wrong.csv:1: `columns` must be finding,threshold,metric,"),
         (file.read_text().replace(",0\n", ",1\n"), "one best threshold per finding at most, got others for 'Edema'"),
         (file.read_text().replace("0.25", "a quarter"), "must have numbers"),
     ]:
         file.with_name("wrong.csv").write_text(text, encoding="utf-8")
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=statements):
             read_curves(file.with_name("wrong.csv"))

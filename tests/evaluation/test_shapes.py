@@ -146,7 +146,7 @@ def test_the_command_writes_all_tables(world: World, rng: np.random.Generator, t
     assert (tmp_path / "out" / "shapes.svg").is_file()
 
 
-def test_what_is_asked_wrongly_is_told(world: World, tmp_path: Path) -> None:
+def test_wrong_options_are_refused(world: World, tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="`human` must be given with `model`"):
         rb.shapes(world.folder, human="x")
     with pytest.raises(ArgumentError, match="`scale` must be 'minmax', 'zscore' or 'raw', got 'no'"):

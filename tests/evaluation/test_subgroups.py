@@ -1,4 +1,4 @@
-"""Groups of patients against scipy's Welch test, dealt at random, and how often equal groups are told apart."""
+"""Groups of patients against scipy's Welch test, with permutations, and the false positives among equal groups."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def scored(values: Any, names: str) -> dict[str, Subgroup]:
 def test_two_groups_have_the_difference_of_their_means_and_nearly_welchs_p(rng: np.random.Generator) -> None:
     values = rng.uniform(0, 1, 120)
     values[:50] *= 0.8
-    found = scored(values, "a" * 50 + "b" * 70)
-    a, b = found["a"], found["b"]
+    results = scored(values, "a" * 50 + "b" * 70)
+    a, b = results["a"], results["b"]
     assert (a.n, b.n) == (50, 70)
     assert a.estimate.value == pytest.approx(values[:50].mean())
     assert a.difference.value == pytest.approx(values[:50].mean() - values[50:].mean())
@@ -69,32 +69,32 @@ def test_p_of_several_groups_is_that_of_the_largest_statistic_of_plain_deals() -
         return [abs(a.mean() - b.mean()) / math.sqrt(a.var(ddof=1) / 20 + b.var(ddof=1) / 60) for a, b in sides]
 
     largest = np.array([max(statistics(rng.permutation(values))) for _ in range(400)])
-    found = scored(values / 2, "".join(groups))
+    results = scored(values / 2, "".join(groups))
     for group, statistic in zip("abcd", statistics(values), strict=True):
-        assert found[group].p == pytest.approx((largest >= statistic).mean(), abs=0.07), group
-    assert found["a"].p < 0.05 < found["c"].p
+        assert results[group].p == pytest.approx((largest >= statistic).mean(), abs=0.07), group
+    assert results["a"].p < 0.05 < results["c"].p
 
 
 def test_small_groups_have_a_value_and_nothing_else(rng: np.random.Generator) -> None:
     values = rng.uniform(0, 1, 120)
-    found = scored(values, "a" * 9 + "b" * 111)
-    for one in found.values():
+    results = scored(values, "a" * 9 + "b" * 111)
+    for one in results.values():
         assert not math.isnan(one.estimate.value)
         assert math.isnan(one.p)
         assert math.isnan(one.difference.low)
-    assert math.isnan(found["a"].estimate.low)
-    assert found["b"].estimate.low < found["b"].estimate.value < found["b"].estimate.high
+    assert math.isnan(results["a"].estimate.low)
+    assert results["b"].estimate.low < results["b"].estimate.value < results["b"].estimate.high
     assert scored(values, "a" * 10 + "b" * 110)["a"].p == pytest.approx(scored(values, "a" * 10 + "b" * 110)["b"].p)
     alone = scored(values, "a" * 120)["a"]
     assert (alone.n, math.isnan(alone.difference.value)) == (120, True)
     assert math.isnan(scored(np.full(120, 0.5), "ab" * 60)["a"].p)  # nothing varies: no test
 
 
-def test_equal_groups_are_seldom_told_apart() -> None:
+def test_equal_groups_rarely_differ_significantly() -> None:
     rng = np.random.default_rng(8)
     n_trials = 60
-    told = sum(min(one.p for one in scored(rng.beta(1, 3, 120), "abcd" * 30).values()) <= 0.05 for _ in range(n_trials))
-    assert told <= 8  # of .05, 3 are expected and 8 exceeded in 1 of 300
+    text = sum(min(one.p for one in scored(rng.beta(1, 3, 120), "abcd" * 30).values()) <= 0.05 for _ in range(n_trials))
+    assert text <= 8  # of .05, 3 are expected and 8 exceeded in 1 of 300
 
 
 def write_column(folder: Path, column: str, values: list[Any], patients: list[str]) -> None:
@@ -115,8 +115,8 @@ def test_patients_of_several_values_and_of_none_are_groups(tmp_path: Path) -> No
     write_column(tmp_path, "age", [39.9, 40.0, 64, 65, None], list("abcde"))
     bands = ["below 40", "40 to below 65", "40 to below 65", "65 or more", "missing"]
     assert list(column(tmp_path, "age", [40, 65]).values()) == bands
-    found = score_subgroups(rows_of([0.5] * 5), "age", dict(zip(PATIENTS, bands, strict=False)), "mask_iou")
-    assert [one.group for one in found] == ["below 40", "40 to below 65", "65 or more", "missing"]
+    results = score_subgroups(rows_of([0.5] * 5), "age", dict(zip(PATIENTS, bands, strict=False)), "mask_iou")
+    assert [one.group for one in results] == ["below 40", "40 to below 65", "65 or more", "missing"]
 
 
 def test_bands_do_not_cut_the_codes_of_names(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_bands_of_words_are_refused(tmp_path: Path) -> None:
         score_subgroups(rows_of([0.5]), "sex", {PATIENTS[0]: "F"}, "f1")
 
 
-def test_patients_of_whom_nothing_counts_are_told() -> None:
+def test_patients_without_counted_cases_are_reported() -> None:
     undefined = UNDEFINED, UNDEFINED, math.nan
     groups = [Subgroup("sex", name, "mask_iou", n, *undefined) for name, n in (("F", 20), ("M", 28))]
     assert Subgroups(groups, 50).caption.endswith("2 of 50 patients are in no row: nothing of theirs counts in it")

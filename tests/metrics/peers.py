@@ -48,8 +48,8 @@ def panoptic(image: dict[str, Any]) -> list[float]:
     evaluator = Panoptica_Evaluator(
         expected_input=InputType.UNMATCHED_INSTANCE, instance_matcher=NaiveThresholdMatching(matching_threshold=0.5)
     )
-    found = evaluator.evaluate(labelled(image["marks"]), labelled(image["lesions"]), verbose=False)["ungrouped"]
-    return [float(found.pq), float(found.sq), float(found.rq)]
+    results = evaluator.evaluate(labelled(image["marks"]), labelled(image["lesions"]), verbose=False)["ungrouped"]
+    return [float(results.pq), float(results.sq), float(results.rq)]
 
 
 def surfaces(case: dict[str, Any]) -> list[float]:

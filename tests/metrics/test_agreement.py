@@ -75,7 +75,7 @@ def test_weighted_kappa_by_hand() -> None:
     assert cohen_kappa([0, 1, 2], [0, 2, 2], n_categories=3, weights="quadratic") == pytest.approx(1 - 3 / 15)
 
 
-def test_the_lowest_kappa_is_that_of_the_worst_order_of_what_a_rater_says() -> None:
+def test_lowest_kappa_is_that_of_the_worst_order_of_ratings() -> None:
     # Each calls one in ten: agreement .8 at least, chance .82: -.02 / .18
     assert lowest_kappa(np.array([[8.0, 1], [1, 0]])) == pytest.approx(-1 / 9)
     # Nine and six in ten: agreement .5 at least, chance .58: -.08 / .42

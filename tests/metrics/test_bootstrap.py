@@ -82,8 +82,8 @@ def test_many_patients_are_drawn_in_blocks_and_nothing_changes(
     assert [len(block) for block in blocks] == [16, 16, 16, 2]
     assert np.array_equal(np.concatenate(blocks), counts)
     shape = {"n_groups": n_groups, "n_units": n_units}
-    found = bootstrap_columns([hits, shares], groups, units, blocks=blocks, **shape)
-    for got, values in zip(found, (hits, shares), strict=True):
+    results = bootstrap_columns([hits, shares], groups, units, blocks=blocks, **shape)
+    for got, values in zip(results, (hits, shares), strict=True):
         wanted = bootstrap_means(values, groups, units, n_groups=n_groups, counts=counts)
         assert np.array_equal(got.replicates, wanted.replicates)
         assert np.array_equal(got.values, wanted.values)
@@ -130,9 +130,9 @@ def test_a_replicate_without_a_defined_row_is_left_out_and_counted() -> None:
     # one of four patients has the only row: a replicate misses that patient with probability (3/4)^4
     counts = resampling_counts(4, Resampling(2000, 1))
     got = bootstrap_means(np.array([0.7]), np.array([0]), np.array([2]), n_groups=1, counts=counts)
-    found, n_empty = find_intervals(np.full(1, NAN), got.replicates), np.isnan(got.replicates).sum()
-    assert (found.low[0], found.high[0]) == pytest.approx((0.7, 0.7))
-    assert found.n_empty[0] == n_empty == (counts[:, 2] == 0).sum()
+    results, n_empty = find_intervals(np.full(1, NAN), got.replicates), np.isnan(got.replicates).sum()
+    assert (results.low[0], results.high[0]) == pytest.approx((0.7, 0.7))
+    assert results.n_empty[0] == n_empty == (counts[:, 2] == 0).sum()
     assert n_empty / 2000 == pytest.approx(0.75**4, abs=0.03)
 
 

@@ -26,9 +26,9 @@ Y = RNG.random(500) < P**1.5
 def test_bins_are_those_of_scikit_learn(binning, strategy) -> None:
     p = (np.argsort(np.argsort(P, kind="stable")) + 0.5) / 500  # none on a limit, no ties
     bins = reliability(p, Y, n_bins=10, binning=binning)
-    rate, said = calibration_curve(Y, p, n_bins=10, strategy=strategy)
+    rate, statements = calibration_curve(Y, p, n_bins=10, strategy=strategy)
     np.testing.assert_allclose([one.rate for one in bins], rate)
-    np.testing.assert_allclose([one.said for one in bins], said)
+    np.testing.assert_allclose([one.said for one in bins], statements)
     assert sum(one.n for one in bins) == 500
 
 

@@ -104,10 +104,10 @@ def cell_of(points_of: Callable[[Any], list[tuple[float, float]]]) -> Callable[[
 
 
 def boxes(rng: np.random.Generator, n: int) -> Data:
-    found, held = rng.uniform(1, SIZE, (n, 4)), rng.uniform(1, SIZE, (n, 4))
-    found[rng.random(n) < 0.2] = np.nan
+    results, held = rng.uniform(1, SIZE, (n, 4)), rng.uniform(1, SIZE, (n, 4))
+    results[rng.random(n) < 0.2] = np.nan
     held[rng.random(n) < 0.2] = np.nan
-    return list(found), list(held)
+    return list(results), list(held)
 
 
 def lesions(rng: np.random.Generator, n: int) -> Data:
@@ -298,8 +298,8 @@ def test_titles_are_unique() -> None:
 
 @each()
 def test_range_holds(metric: Metric, rng: np.random.Generator) -> None:
-    found = np.concatenate([values(metric, adapter(metric).draw(rng, n)) for n in DRAWS * 3])
-    defined = found[~np.isnan(found)]
+    results = np.concatenate([values(metric, adapter(metric).draw(rng, n)) for n in DRAWS * 3])
+    defined = results[~np.isnan(results)]
     assert len(defined)
     assert defined.min() >= metric.low - 1e-12
     assert defined.max() <= metric.high + 1e-12
@@ -378,8 +378,8 @@ def test_worst_agreement(metric: Metric) -> None:
     if metric.name == "mean_absolute_difference":
         assert values(metric, ([0, 4], [4, 0])) == 4  # all of the scale
         return
-    found = metric.resolve()([0, 1], [1, 0], n_categories=2)
-    assert found == pytest.approx(metric.low)
+    results = metric.resolve()([0, 1], [1, 0], n_categories=2)
+    assert results == pytest.approx(metric.low)
 
 
 @each()
@@ -404,7 +404,7 @@ def test_all_undefined(metric: Metric) -> None:
     kind = {"point_hit": "places", "grid_hit": "places", "box_iou": "boxes"}.get(
         metric.name, "masks" if metric.family == "localization" else metric.family
     )
-    found = values(metric, UNDEFINED[kind])
+    results = values(metric, UNDEFINED[kind])
     defined = {
         "specificity": 1.0,  # all pixels are negative
         "exact_match": 1.0,
@@ -414,7 +414,7 @@ def test_all_undefined(metric: Metric) -> None:
         "mean_absolute_difference": 0.0,
         "false_alarms": 0.0,
     }
-    np.testing.assert_array_equal(found, np.full(len(found), defined.get(metric.name, np.nan)))
+    np.testing.assert_array_equal(results, np.full(len(results), defined.get(metric.name, np.nan)))
 
 
 @each(lambda metric: metric.family != "ordinal" and metric.name != "grid_chance")

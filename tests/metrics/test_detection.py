@@ -41,7 +41,8 @@ class World:
 
     def figures(self, metrics: tuple[str, ...], times: Any) -> dict[str, float]:
         counts = np.array([times], np.float32)
-        return {name: float(found[1][0]) for name, found in detection_figures(self.matched(), metrics, counts).items()}
+        results = detection_figures(self.matched(), metrics, counts)
+        return {name: float(replicates[0]) for name, (_, replicates) in results.items()}
 
 
 def worlds(rng: np.random.Generator, n: int, *, ties: bool) -> Iterator[World]:
@@ -64,12 +65,12 @@ def worlds(rng: np.random.Generator, n: int, *, ties: bool) -> Iterator[World]:
 
 
 def coco_precisions(world: World, times: Any) -> Array | None:
-    """pycocotools' average precision at each of IOUS, of a dataset in which image i stands `times[i]` times."""
+    """pycocotools' average precision at each of IOUS, of a dataset with image i `times[i]` times."""
     from pycocotools import coco, cocoeval
 
     images: list[dict[str, Any]] = []
     drawn: list[dict[str, Any]] = []
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     for image, repeats in enumerate(times):
         for _ in range(repeats):
             place = {"image_id": len(images) + 1, "category_id": 1}
@@ -77,14 +78,14 @@ def coco_precisions(world: World, times: Any) -> Array | None:
             for _, *box in world.lesions[world.lesions[:, 0] == image].tolist():
                 drawn.append({**place, "id": len(drawn) + 1, "bbox": box, "area": box[2] * box[3], "iscrowd": 0})
             for _, *box, score in world.marks[world.marks[:, 0] == image].tolist():
-                found.append({**place, "bbox": box, "score": score})
-    if not found or not drawn:
+                results.append({**place, "bbox": box, "score": score})
+    if not results or not drawn:
         return None
     with contextlib.redirect_stdout(io.StringIO()):
         truth = coco.COCO()
         truth.dataset = {"images": images, "annotations": drawn, "categories": [{"id": 1, "name": "a"}]}
         truth.createIndex()
-        run = cocoeval.COCOeval(truth, truth.loadRes(found), "bbox")
+        run = cocoeval.COCOeval(truth, truth.loadRes(results), "bbox")
         run.params.iouThrs, run.params.maxDets = np.array(IOUS), [100]
         run.params.areaRng, run.params.areaRngLbl = [[0, 1e10]], ["all"]
         run.evaluate()
@@ -102,15 +103,15 @@ def test_average_precision_is_that_of_pycocotools(ties: bool) -> None:
         for times in ([1] * world.n, *([] if ties else [rng.integers(0, 4, world.n)])):
             expected = coco_precisions(world, times)
             if expected is not None:
-                found = world.figures(("ap_40", "ap_50", "ap"), times)
+                results = world.figures(("ap_40", "ap_50", "ap"), times)
                 wanted = [expected[0], expected[2], expected[2:].mean()]
-                np.testing.assert_allclose(list(found.values()), wanted, atol=1e-9)
+                np.testing.assert_allclose(list(results.values()), wanted, atol=1e-9)
                 n_images += world.n * (list(times) == [1] * world.n)
     assert n_images >= 500
 
 
 def by_loop(world: World, times: Any) -> dict[str, float]:
-    """FROC and its relatives mark by mark, of a dataset in which image i stands `times[i]` times."""
+    """FROC and its relatives mark by mark, of a dataset with image i `times[i]` times."""
     hits = world.matched().hit
     lesions: list[tuple[float, float]] = []  # best score, weight in its image
     alarms: list[float] = []
@@ -141,25 +142,25 @@ def by_loop(world: World, times: Any) -> dict[str, float]:
             if len(own) or sure:
                 true = [sum(hits[row, k] >= 0 for k in sure) for row in range(8)]
                 precisions.append(float(np.mean([t / (len(sure) + len(own) - t) for t in true])))
-    found = dict.fromkeys(BY_LOOP, np.nan)
+    results = dict.fromkeys(BY_LOOP, np.nan)
     n = sum(times)
     if precisions:
-        found["rsna_precision"] = float(np.mean(precisions))
+        results["rsna_precision"] = float(np.mean(precisions))
     if n:
-        found["false_alarms"] = sum(score >= 0.5 for score in alarms) / n
+        results["false_alarms"] = sum(score >= 0.5 for score in alarms) / n
     if lesions:
         levels = sorted({score for score, _ in lesions if score > -np.inf} | set(alarms), reverse=True)
         rates = [0.0, *(sum(score >= level for score in alarms) / n for level in levels)]
         shares = [0.0, *(sum(score >= level for score, _ in lesions) / len(lesions) for level in levels)]
-        found |= {name: float(np.interp(rate, rates, shares)) for name, rate in FROC_RATES.items()}
-        found["cpm"] = float(np.mean([found[name] for name in FROC_RATES]))
-        found["lesion_sensitivity"] = sum(score >= 0.5 for score, _ in lesions) / len(lesions)
+        results |= {name: float(np.interp(rate, rates, shares)) for name, rate in FROC_RATES.items()}
+        results["cpm"] = float(np.mean([results[name] for name in FROC_RATES]))
+        results["lesion_sensitivity"] = sum(score >= 0.5 for score, _ in lesions) / len(lesions)
     if lesions and normal:
         wins = [(weight, above(score, alarm)) for score, weight in lesions for alarm in normal]
-        found["afroc"] = float(np.mean([win for _, win in wins]))
-        found["wafroc"] = sum(weight * win for weight, win in wins) / len(normal) / len(highest)
-        found["lroc"] = float(np.mean([0 if s is None else above(s, alarm) for s in highest for alarm in normal]))
-    return found
+        results["afroc"] = float(np.mean([win for _, win in wins]))
+        results["wafroc"] = sum(weight * win for weight, win in wins) / len(normal) / len(highest)
+        results["lroc"] = float(np.mean([0 if s is None else above(s, alarm) for s in highest for alarm in normal]))
+    return results
 
 
 def above(score: float, alarm: float) -> float:
@@ -171,15 +172,15 @@ def test_froc_and_its_relatives_are_those_of_a_plain_loop(ties: bool) -> None:
     rng = np.random.default_rng(ties)
     for world in worlds(rng, 100, ties=ties):
         for times in ([1] * world.n, rng.integers(0, 4, world.n).tolist()):
-            found = world.figures(BY_LOOP, times)
-            np.testing.assert_allclose(list(found.values()), list(by_loop(world, times).values()), atol=1e-12)
+            results = world.figures(BY_LOOP, times)
+            np.testing.assert_allclose(list(results.values()), list(by_loop(world, times).values()), atol=1e-12)
 
 
 def test_replicates_are_the_figures_of_datasets_with_images_repeated() -> None:
     rng = np.random.default_rng(3)
     for world in worlds(rng, 15, ties=False):
         counts = resampling_counts(world.n, Resampling(20, int(rng.integers(99))))
-        replicates = {name: found[1] for name, found in detection_figures(world.matched(), BY_LOOP, counts).items()}
+        replicates = {name: results[1] for name, results in detection_figures(world.matched(), BY_LOOP, counts).items()}
         for b, row in enumerate(counts.astype(int).tolist()):
             expected = by_loop(world, row)
             np.testing.assert_allclose([replicates[name][b] for name in BY_LOOP], list(expected.values()), atol=1e-12)

@@ -134,22 +134,22 @@ def test_2000_cases_of_masks() -> None:
     rng = np.random.default_rng(1)
     cases = [case_of_masks(rng) for _ in range(2000)]
     cases += [with_degenerate(case_of_masks(rng), rng) for _ in range(2000)]
-    own, said = np.array([distances(case) for case in cases]), np.array(ask(cases))
-    is_far = np.isinf(own) & np.isnan(said)  # to an empty mask: without end for us, undefined for MONAI
+    own, statements = np.array([distances(case) for case in cases]), np.array(ask(cases))
+    is_far = np.isinf(own) & np.isnan(statements)  # to an empty mask: without end for us, undefined for MONAI
     assert is_far.sum() > 100
-    np.testing.assert_allclose(np.where(is_far, 0, own), np.where(is_far, 0, said), atol=1e-5)
+    np.testing.assert_allclose(np.where(is_far, 0, own), np.where(is_far, 0, statements), atol=1e-5)
 
 
 def test_what_the_peers_said_of_a_few_cases() -> None:
     """As :mod:`tests.metrics.peers` printed it: FROC, panoptic quality, surface Dice and Hausdorff 95."""
     rng = np.random.default_rng(6)
-    found = []
-    while len(found) < 2:
+    results = []
+    while len(results) < 2:
         case = case_of_boxes(rng)
         if case["images"][0]["lesions"] and case["images"][0]["marks"] and not is_cut_short(case["images"]):
-            found.append([figures(case["images"], *FROC_RATES), figures(case["images"][:1], "pq", "sq", "rq")])
+            results.append([figures(case["images"], *FROC_RATES), figures(case["images"][:1], "pq", "sq", "rq")])
     masks = [distances(case_of_masks(rng)) for _ in range(3)]
-    np.testing.assert_allclose(np.concatenate([np.ravel(part) for one in found for part in one]), BOXES, atol=1e-6)
+    np.testing.assert_allclose(np.concatenate([np.ravel(part) for one in results for part in one]), BOXES, atol=1e-6)
     np.testing.assert_allclose(masks, MASKS, atol=1e-5)
 
 

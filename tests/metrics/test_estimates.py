@@ -46,21 +46,21 @@ def test_labels_by_hand(rng: np.random.Generator) -> None:
         patients=patients,
         resampling=Resampling(200, 5, interval="percentile"),
     )
-    found = {(e.metric, e.finding): e for e in estimates}
+    results = {(e.metric, e.finding): e for e in estimates}
     names = {name for name, metric in METRICS.items() if metric.family == "labels"} | {"cohen_kappa"}
-    assert {metric for metric, _ in found} == names
+    assert {metric for metric, _ in results} == names
     for name in names:
         of_scores = name in ("auroc", "average_precision")
         function = kappa_per_label if name == "cohen_kappa" else METRICS[name].resolve()
-        given = scores if of_scores else predictions
-        value = np.asarray(function(given, references))
-        estimate = found[name, MACRO if value.ndim else POOLED]
+        inputs = scores if of_scores else predictions
+        value = np.asarray(function(inputs, references))
+        estimate = results[name, MACRO if value.ndim else POOLED]
         assert estimate.value == pytest.approx(value.mean())
-        assert (estimate.low, estimate.high) == pytest.approx(by_hand(function, given, references, patients, seed=5))
+        assert (estimate.low, estimate.high) == pytest.approx(by_hand(function, inputs, references, patients, seed=5))
         assert estimate.n == (3 if value.ndim else 30)
         assert estimate.signature == f"{name}|b:200|seed:5|unit:patient|v:1"
         for i, label in enumerate(LABELS if value.ndim else ()):
-            assert found[name, label].value == pytest.approx(value[i])
+            assert results[name, label].value == pytest.approx(value[i])
     (first, *_) = estimate_labels(predictions, references, labels=LABELS, resampling=Resampling(20, unit="study"))
     assert first.signature == "f1|b:20|seed:0|unit:study|i:jackknife|v:1"
 
@@ -109,12 +109,12 @@ def test_undefined_labels_are_counted() -> None:
 
 def test_nothing_to_find() -> None:
     estimates = estimate_labels([[0]], [[0]], labels=["Mass"], resampling=Resampling(20))
-    found = {(e.metric, e.finding): e for e in estimates}
-    micro = found["f1_micro", POOLED]
+    results = {(e.metric, e.finding): e for e in estimates}
+    micro = results["f1_micro", POOLED]
     assert np.isnan(micro.value)
     assert (micro.n, micro.n_undefined) == (0, 1)
-    assert (found["f1", MACRO].n, found["f1", MACRO].n_undefined) == (0, 1)
-    assert found["exact_match", POOLED].value == 1
+    assert (results["f1", MACRO].n, results["f1", MACRO].n_undefined) == (0, 1)
+    assert results["exact_match", POOLED].value == 1
 
 
 def test_agreement_per_finding_and_its_macro() -> None:
@@ -126,10 +126,10 @@ def test_agreement_per_finding_and_its_macro() -> None:
         findings=["Edema", "Edema", "Mass", "Mass"],
         resampling=Resampling(50),
     )
-    found = {(e.metric, e.finding): e for e in estimates}
-    assert (found["cohen_kappa", MACRO].value, found["cohen_kappa", MACRO].n_undefined) == (1, 1)
-    assert (found["percent_agreement", MACRO].value, found["percent_agreement", MACRO].n) == (1, 2)
-    mass = found["cohen_kappa", "Mass"]
+    results = {(e.metric, e.finding): e for e in estimates}
+    assert (results["cohen_kappa", MACRO].value, results["cohen_kappa", MACRO].n_undefined) == (1, 1)
+    assert (results["percent_agreement", MACRO].value, results["percent_agreement", MACRO].n) == (1, 2)
+    mass = results["cohen_kappa", "Mass"]
     assert np.isnan(mass.value)
     assert (mass.n, mass.n_undefined) == (0, 2)
 

@@ -83,12 +83,12 @@ def maps(rng: np.random.Generator) -> Any:
 
 def test_maps_at_size_equal_a_plain_loop_and_opencv(rng: np.random.Generator) -> None:
     for heat, size in maps(rng):
-        found = at_size(heat, size)
-        assert found.dtype == np.float32
-        np.testing.assert_allclose(found, plain_at_size(heat, size), rtol=0, atol=2e-6 * np.abs(heat).max())
+        results = at_size(heat, size)
+        assert results.dtype == np.float32
+        np.testing.assert_allclose(results, plain_at_size(heat, size), rtol=0, atol=2e-6 * np.abs(heat).max())
         if min(size) >= max(heat.shape):
             resized = cv2.resize(heat.astype(np.float32), size[::-1], interpolation=cv2.INTER_LINEAR)
-            np.testing.assert_allclose(found, resized, rtol=0, atol=2e-6 * np.abs(heat).max())
+            np.testing.assert_allclose(results, resized, rtol=0, atol=2e-6 * np.abs(heat).max())
 
 
 def test_masks_equal_the_published_steps(rng: np.random.Generator) -> None:
@@ -145,12 +145,12 @@ def test_points(heat_map: Any, size: tuple[int, int], point: tuple[float, float]
 
 def test_points_are_the_first_largest_pixel_of_a_plain_loop(rng: np.random.Generator) -> None:
     for heat, size in maps(rng):
-        found = largest_point(heat, size)
-        assert found is not None
+        results = largest_point(heat, size)
+        assert results is not None
         fine = plain_at_size(heat, size)
-        x, y = int(found[0]), int(found[1])
+        x, y = int(results[0]), int(results[1])
         assert fine[y, x] >= fine.max() - 2e-6 * np.abs(heat).max()
-        assert (x + 0.5, y + 0.5) == found
+        assert (x + 0.5, y + 0.5) == results
 
 
 @pytest.mark.parametrize("threshold", [0.5, "otsu"])
@@ -165,9 +165,9 @@ def test_a_constant_map_has_an_empty_mask(threshold: Any) -> None:
 
 def test_smoothing_is_the_mean_over_a_box(rng: np.random.Generator) -> None:
     heat = rng.random((9, 9))
-    found = smoothed(heat, (9, 9), 3)
-    assert found[4, 4] == pytest.approx(heat[3:6, 3:6].mean(), rel=1e-6)
-    assert found[0, 0] == pytest.approx(np.pad(heat, 1, mode="reflect")[:3, :3].mean(), rel=1e-6)
+    results = smoothed(heat, (9, 9), 3)
+    assert results[4, 4] == pytest.approx(heat[3:6, 3:6].mean(), rel=1e-6)
+    assert results[0, 0] == pytest.approx(np.pad(heat, 1, mode="reflect")[:3, :3].mean(), rel=1e-6)
     bell = smoothed(heat, (9, 9), 1, gaussian=True)
     np.testing.assert_allclose(bell, ndimage.gaussian_filter(heat, 1, mode="mirror"), atol=2e-5)
 
@@ -204,7 +204,7 @@ def test_masks_of_published_smoothing_equal_the_published_steps(rng: np.random.G
         ([[1.0, 2.0]], (0, 4), "`size` must be (height, width) with both at least 1, got (0, 4)"),
     ],
 )
-def test_what_is_no_map_is_refused(heat_map: Any, size: tuple[int, int], message: str) -> None:
+def test_invalid_maps_are_refused(heat_map: Any, size: tuple[int, int], message: str) -> None:
     for call in (lambda: at_size(heat_map, size), lambda: mask_above(heat_map, size, 0.5)):
         with pytest.raises(ValueError, match=re.escape(message)):
             call()

@@ -87,7 +87,7 @@ def test_ends_equal_scipy_with_the_same_draws(method: str, hits: bool, seed: int
         assert ends == pytest.approx(tuple(oracle.confidence_interval), rel=1e-9)
 
 
-def test_shifted_ends_lie_about_the_value_less_twice_the_bias_of_the_replicates() -> None:
+def test_shifted_bounds_subtract_twice_the_bias_of_the_replicates() -> None:
     """Replicates 0, 1, ... 100 thousandths above .5, by hand: mean .55, percentiles .5025 and .5975, value .54."""
     from scipy import stats
 
@@ -264,8 +264,8 @@ def test_the_interval_by_patient_covers_the_truth_and_the_one_by_image_covers_le
     for unit, codes in (("patient", patients), ("image", np.arange(len(patients)))):
         counts = resampling_counts(int(codes.max()) + 1, Resampling(seed=1))
         means = bootstrap_means(hits, trials, np.tile(codes, n_trials), n_groups=n_trials, counts=counts)
-        found = find_intervals(means.values, means.replicates)
-        coverage[unit] = ((found.low <= truth) & (truth <= found.high)).mean()
+        results = find_intervals(means.values, means.replicates)
+        coverage[unit] = ((results.low <= truth) & (truth <= results.high)).mean()
     assert 0.92 <= coverage["patient"] <= 0.97
     assert coverage["image"] < coverage["patient"] - 0.05
 
@@ -274,5 +274,5 @@ def test_the_macro_comes_first(rng: np.random.Generator) -> None:
     values = rng.random(30)
     findings = [f"f{i % 3}" for i in range(30)]
     for interval in INTERVALS:
-        found = estimate_cases("point_hit", 1, values, findings=findings, resampling=Resampling(interval=interval))
-        assert [e.finding for e in found] == [MACRO, "f0", "f1", "f2"]
+        results = estimate_cases("point_hit", 1, values, findings=findings, resampling=Resampling(interval=interval))
+        assert [e.finding for e in results] == [MACRO, "f0", "f1", "f2"]

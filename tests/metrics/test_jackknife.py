@@ -203,7 +203,7 @@ def test_kappa_of_two_readers(n_categories: int, weights: str | None, suffix: st
     assert found(got, f"cohen_kappa{suffix}", "all") == pytest.approx(expected, abs=2e-4)
 
 
-def test_two_readers_who_never_agree_on_a_finding_have_an_interval_from_the_lowest_kappa() -> None:
+def test_readers_who_never_agree_have_an_interval_from_lowest_kappa() -> None:
     # Each of 20 cases of 20 patients: 10 found by one, 5 others by the other. Chance 1/2 1/4 + 1/2 3/4 = 1/2,
     # agreement 5/20: kappa -1/2, the lowest. Wilson of 0 in .75 of 15: 0 to z2 / (11.25 + z2), on a scale of 3/2
     a, b = np.repeat([1, 0, 0], [10, 5, 5]), np.repeat([0, 1, 0], [10, 5, 5])
@@ -259,7 +259,7 @@ def test_a_macro_has_an_interval_though_a_finding_is_of_one_patient() -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
-def test_without_any_spread_the_patients_are_the_sample(share: float) -> None:
+def test_constant_scores_use_the_number_of_patients(share: float) -> None:
     got = estimate_cases("mask_iou", 1, np.full(len(PATIENTS), share), patients=NAMES)
     for finding in ("all", "macro"):
         assert found(got, "mask_iou", finding) == pytest.approx(wilson(share, N_PATIENTS), abs=1e-9)
@@ -294,7 +294,7 @@ def test_kappa_needs_more_patients_than_f1(is_one_short: bool) -> None:
     assert not math.isnan(of["f1"].low)
 
 
-def test_a_figure_without_a_patient_has_no_interval_and_no_warning_of_numpy() -> None:
+def test_score_without_patients_has_no_interval_and_no_warning() -> None:
     yes, no = np.array([True]), np.array([False])
     evidence = Evidence(np.zeros((10, 1)), np.array([0]), no, yes, (0.0, 1.0))
     with warnings.catch_warnings():

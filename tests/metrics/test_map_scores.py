@@ -15,12 +15,12 @@ def test_average_precision_is_that_of_scikit_learn() -> None:
     for _ in range(100):
         heat = rng.integers(0, 5, rng.integers(1, 6, 2)) / 4 if rng.random() < 0.5 else rng.random((4, 3))
         reference = rng.random((int(rng.integers(1, 30)), int(rng.integers(1, 30)))) < 0.3
-        found = pixel_average_precision(heat, reference)
+        results = pixel_average_precision(heat, reference)
         if not reference.any():
-            assert np.isnan(found)
+            assert np.isnan(results)
         else:
             fine = at_size(heat, (reference.shape[0], reference.shape[1]))
-            assert found == pytest.approx(average_precision_score(reference.ravel(), fine.ravel()))
+            assert results == pytest.approx(average_precision_score(reference.ravel(), fine.ravel()))
 
 
 def test_a_hit_may_be_off_by_the_tolerance() -> None:
@@ -31,9 +31,9 @@ def test_a_hit_may_be_off_by_the_tolerance() -> None:
         reference = rng.random((18, 20)) < rng.choice([0, 0.02])
         x, y = largest_point(heat, (18, 20)) or (0, 0)
         far = [np.hypot((j - int(y)) * 0.5, (i - int(x)) * 2.0) for j, i in zip(*np.nonzero(reference), strict=True)]
-        found = tolerant_hit(heat, reference, tolerance=3, spacing=(0.5, 2.0))
-        assert np.isnan(found) if not far else found == (min(far) <= 3)
-        seen.add(str(found))
+        results = tolerant_hit(heat, reference, tolerance=3, spacing=(0.5, 2.0))
+        assert np.isnan(results) if not far else results == (min(far) <= 3)
+        seen.add(str(results))
     assert seen == {"nan", "0.0", "1.0"}
     assert tolerant_hit(np.ones((3, 3)), np.ones((6, 6), bool)) == 0  # a constant map has no point
 

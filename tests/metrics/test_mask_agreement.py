@@ -14,12 +14,12 @@ SPACING = (0.5, 0.25)
 
 def boundary(mask: BoolArray) -> list[tuple[int, int]]:
     height, width = mask.shape
-    found = []
+    results = []
     for y, x in zip(*np.nonzero(mask), strict=True):
         around = [(y - 1, x), (y + 1, x), (y, x - 1), (y, x + 1)]
         if not all(0 <= j < height and 0 <= i < width and mask[j, i] for j, i in around):
-            found.append((int(y), int(x)))
-    return found
+            results.append((int(y), int(x)))
+    return results
 
 
 def nearest(a: BoolArray, b: BoolArray) -> tuple[FloatArray, FloatArray]:
@@ -32,10 +32,10 @@ def nearest(a: BoolArray, b: BoolArray) -> tuple[FloatArray, FloatArray]:
 def band(mask: BoolArray, width: int) -> BoolArray:
     """Pixels that reach the outside in so many steps of a king."""
     padded = np.pad(mask, width)
-    found = np.zeros_like(mask)
+    results = np.zeros_like(mask)
     for y, x in zip(*np.nonzero(mask), strict=True):
-        found[y, x] = not padded[y : y + 2 * width + 1, x : x + 2 * width + 1].all()
-    return found
+        results[y, x] = not padded[y : y + 2 * width + 1, x : x + 2 * width + 1].all()
+    return results
 
 
 def blobs(rng: np.random.Generator) -> BoolArray:
@@ -50,11 +50,11 @@ def test_every_figure_is_that_of_a_plain_loop() -> None:
     rng = np.random.default_rng(0)
     pairs = [(blobs(rng), blobs(rng)) for _ in range(200)]
     first, second = (pack_masks([encode_mask(pair[k]) for pair in pairs]) for k in (0, 1))
-    found = np.column_stack([
+    results = np.column_stack([
         dice(first, second), boundary_iou(first, second, band=0.1),
         surface_distance(first, second, tolerance=0.5, spacing=SPACING), hausdorff_95(first, second, spacing=SPACING),
     ])  # fmt: skip
-    for (a, b), row in zip(pairs, found, strict=True):
+    for (a, b), row in zip(pairs, results, strict=True):
         if not a.any() and not b.any():
             assert np.isnan(row).all()
             continue

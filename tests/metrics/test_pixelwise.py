@@ -16,13 +16,13 @@ def test_equal_dense_masks(rng: np.random.Generator) -> None:
     references = random_masks(rng, 400)
     predictions = [rng.random(mask.shape) < rng.choice([0.0, 0.2, 0.8, 1.0]) for mask in references]
     packed = [pack_masks([encode_mask(mask) for mask in masks]) for masks in (predictions, references)]
-    found, left_alone = sensitivity(*packed), specificity(*packed)
+    results, left_alone = sensitivity(*packed), specificity(*packed)
     for i, (prediction, reference) in enumerate(zip(predictions, references, strict=True)):
         expected = prediction[reference].mean() if reference.any() else np.nan
-        np.testing.assert_array_equal(found[i], expected)
+        np.testing.assert_array_equal(results[i], expected)
         expected = (~prediction[~reference]).mean() if not reference.all() else np.nan
         np.testing.assert_array_equal(left_alone[i], expected)
-    assert np.isnan(found).any()
+    assert np.isnan(results).any()
     assert np.isnan(left_alone).any()
 
 
