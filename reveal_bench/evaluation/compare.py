@@ -47,8 +47,8 @@ from reveal_bench.metrics.intervals import (
     Intervals,
     Resampling,
     as_record,
+    drop_sparse_intervals,
     find_intervals,
-    of_enough,
     with_width,
 )
 from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups, tails_beyond
@@ -279,7 +279,7 @@ def compare_resampled(
     parts = None if signs is None else contributions([a, b])
     if parts is None or signs is None:
         intervals = find_intervals(combine(*values), combine(*replicates))
-        intervals = intervals if fewest is None else of_enough(intervals, fewest)
+        intervals = intervals if fewest is None else drop_sparse_intervals(intervals, fewest)
         p_values = np.array([_two_sided(column) for column in combine(*replicates).T])
         p_values[np.isnan(intervals.low)] = np.nan
         intervals = with_width(intervals)

@@ -202,10 +202,10 @@ def _per_finding(
     """Return the macro and the findings; a finding with too few patients on either side has no interval."""
     everything = np.ones(len(values), bool)
     macro, *means = cases.means(values, cases.codes, len(cases.groups), bounds, everything)
-    return [macro, *_bared(means, cases.enough(happened))]
+    return [macro, *_drop_sparse(means, cases.enough(happened))]
 
 
-def _bared(means: Sequence[Estimate], enough: BoolArray) -> list[Estimate]:
+def _drop_sparse(means: Sequence[Estimate], enough: BoolArray) -> list[Estimate]:
     return [one if has else Estimate(one.value) for one, has in zip(means, enough, strict=True)]
 
 

@@ -27,7 +27,14 @@ import numpy.typing as npt
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.intervals import Estimate, Interval, Resampling, find_intervals, mean_of_defined, of_enough
+from reveal_bench.metrics.intervals import (
+    Estimate,
+    Interval,
+    Resampling,
+    drop_sparse_intervals,
+    find_intervals,
+    mean_of_defined,
+)
 from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups
 
 MACRO = "macro"
@@ -472,7 +479,7 @@ def estimates_from(
         behind=None if behind is None else np.append(np.inf, behind),
     )
     if interval == "shifted" and behind is not None:
-        intervals = of_enough(intervals, behind)
+        intervals = drop_sparse_intervals(intervals, behind)
     low, high = (np.clip(ends, *bounds_of(metric)) for ends in (intervals.low, intervals.high))
     n_defined = int((means.n > 0).sum())
     n = [n_defined, *means.n.tolist()]

@@ -34,8 +34,8 @@ from reveal_bench.metrics.intervals import (
     Interval,
     Resampling,
     check_interval,
+    drop_sparse_intervals,
     find_intervals,
-    of_enough,
     with_width,
 )
 from reveal_bench.metrics.jackknife import LEAST_UNITS, Evidence, evidence_of_groups
@@ -435,7 +435,7 @@ def _estimates(
         intervals = find_intervals(
             macro_first(values), macro_first(replicates), interval=interval, left_out=columns, evidence=evidence
         )
-        intervals = intervals if fewest is None else with_width(of_enough(intervals, fewest))
+        intervals = intervals if fewest is None else with_width(drop_sparse_intervals(intervals, fewest))
         n_defined = [int(defined.sum()), *np.where(defined, n, 0).tolist()]
         n_undefined = [int((~defined).sum()), *np.where(defined, 0, n).tolist()]
     return intervals.estimates(names, n_defined, n_undefined, metric=metric, signature=recipe)

@@ -286,7 +286,7 @@ def find_intervals(
     return Intervals(values, low, high, n_empty)
 
 
-def of_enough(intervals: Intervals, behind: npt.ArrayLike) -> Intervals:
+def drop_sparse_intervals(intervals: Intervals, behind: npt.ArrayLike) -> Intervals:
     """Return the intervals of a macro and its groups, without those of groups with fewer than LEAST_UNITS patients.
 
     The macro has bounds if one of its groups has.
@@ -294,7 +294,7 @@ def of_enough(intervals: Intervals, behind: npt.ArrayLike) -> Intervals:
     Examples
     --------
     >>> found = Intervals(*(np.array([0.5, 0.4, 0.6]) for _ in range(3)), n_empty=np.zeros(3, int))
-    >>> of_enough(found, [30, 2]).low.tolist()
+    >>> drop_sparse_intervals(found, [30, 2]).low.tolist()
     [0.5, 0.4, nan]
     """
     units = np.asarray(behind)

@@ -178,7 +178,7 @@ def gain(
     rng = np.random.default_rng(seed)
     known = Knowledge([make(n, rng, *model) for n in cases], rng)
     iou = np.clip(rng.normal(IOU, IOU_SPREAD, len(known.spread)), 0.05, 1)
-    steps = np.array([EXACT if exact else ROUNDING.step_of(n, of_places=True) for n in cases])
+    steps = np.array([EXACT if exact else ROUNDING.step_of(n, positional=True) for n in cases])
     macro_step = EXACT if exact else ROUNDING.macro_step(cases)
     single = [i for i, n in enumerate(cases) if exact or n >= PLACE_CELL]
     many = [i for i, n in enumerate(cases) if n >= FOR_OVERLAP * MIN_CELL]

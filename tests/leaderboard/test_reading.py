@@ -377,7 +377,7 @@ BAD_FILES: dict[str, tuple[str, str]] = {
     "cell too few": (f"{HEAD}\n{{a}},r,1,1,1,1,1\n", "line 2: must have 8 cells, as the head has, got "),
     "cell too many": (f"{HEAD}\n{{a}},r,1,1,1,1,1,1,1\n", "line 2: must have 8 cells, as the head has, got "),
     "no reader": (f"{HEAD}\n{{a}}, ,1,1,1,1,1,1\n", "line 2: `reader` must be a name"),
-    "twice": (f"{HEAD}\n{{a}},r,1,1,1,1,1,1\n{{a}},r,1,1,1,1,1,1\n", "line 3: the reader rated .* in line 2"),
+    "twice": (f"{HEAD}\n{{a}},r,1,1,1,1,1,1\n{{a}},r,1,1,1,1,1,1\n", "line 3: the reader already rated .* in line 2"),
     "not text": ("\xff", "ratings.csv:1: `file` must be UTF-8: save the table as CSV UTF-8"),
     "open quote": (f'{HEAD}\n"{{a}},r,1,1,1,1,1,1\n', "must be readable as csv in UTF-8"),
     "empty": ("", "must have a row of column names"),

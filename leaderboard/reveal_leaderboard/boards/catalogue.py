@@ -274,12 +274,12 @@ def _check_no_references(folder: Path, split: str) -> None:
         place = path.relative_to(folder)
         if place != Path(MANIFEST, f"{split}.parquet") and (place.parts[0], path.suffix) != (INPUTS, ".parquet"):
             raise ValueError(f"{folder} holds {rule}: {place.as_posix()}")
-        columns = _told_by(folder, path)
+        columns = _forbidden_columns(folder, path)
         if columns:
             raise ValueError(f"{folder} holds {rule}: {place.as_posix()} has values in {', '.join(columns)}")
 
 
-def _told_by(folder: Path, shard: Path) -> list[str]:
+def _forbidden_columns(folder: Path, shard: Path) -> list[str]:
     """Return the columns of a file, without images, whose contents no manifest and no input may have."""
     import pyarrow.parquet as pq
 

@@ -54,7 +54,7 @@ from reveal_bench.kinds.localization.disclosure import FOR_OVERLAP, HITS, OVERLA
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.words import count_text, percent_text
 from reveal_leaderboard.release.release import POLICY, ReleasedEstimate, ReleasedScore
-from reveal_leaderboard.release.rounding import Rounding, is_of_places
+from reveal_leaderboard.release.rounding import Rounding, is_positional
 from reveal_leaderboard.settings import BenchmarkSettings, ReleasePolicy, Settings
 from reveal_leaderboard.store.tables import fingerprints, members, scores, submissions, teams, users, versions
 
@@ -154,7 +154,7 @@ def answer_bits(
     for figure in figures:
         least, most = _band(figure.n)
         own, plain = (
-            Rounding(policy).step_of(least, of_places=coarse) for coarse in (is_of_places(figure.metric), False)
+            Rounding(policy).step_of(least, positional=coarse) for coarse in (is_positional(figure.metric), False)
         )
         # Its macro also reveals the finding, about as finely as without the factor: both grids overlap
         values = 1 / own + 1 + (1 / plain if own != plain else 0)

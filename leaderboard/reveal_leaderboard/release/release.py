@@ -41,7 +41,7 @@ from reveal_bench.kinds.scored import Disclosure, Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.intervals import Estimate, Resampling
-from reveal_leaderboard.release.rounding import Rounding, is_of_places
+from reveal_leaderboard.release.rounding import Rounding, is_positional
 from reveal_leaderboard.settings import ReleasePolicy
 
 POLICY = ReleasePolicy()
@@ -173,7 +173,7 @@ def _place(patient: str, key: bytes) -> int:
 
 def _is_in_average_only(estimate: Estimate, policy: ReleasePolicy) -> bool:
     is_of_finding = estimate.finding != MACRO
-    return is_of_finding and is_of_places(estimate.metric) and estimate.n < policy.place_cell
+    return is_of_finding and is_positional(estimate.metric) and estimate.n < policy.place_cell
 
 
 def _figures(disclosure: Disclosure, policy: ReleasePolicy, *, is_coarse: bool) -> Iterator[ReleasedEstimate]:
@@ -185,13 +185,13 @@ def _figures(disclosure: Disclosure, policy: ReleasePolicy, *, is_coarse: bool) 
         if _is_in_average_only(e, policy):
             continue
         is_macro = e.finding == MACRO
-        step, of_places = policy.resolution, is_of_places(e.metric)
+        step, positional = policy.resolution, is_positional(e.metric)
         if is_macro:
             # Coarse enough for all findings shown, and for those that it is over: of overlaps perhaps one
             own = [one.n for one in of_findings if one.metric == e.metric]
-            step = max(rounding.macro_step(n, of_places=of_places) for n in (list(n_cases.values()), own))
+            step = max(rounding.macro_step(n, positional=positional) for n in (list(n_cases.values()), own))
         elif is_coarse:
-            step = rounding.step_of(e.n, of_places=of_places)
+            step = rounding.step_of(e.n, positional=positional)
         value = rounding.round(e.value, step)
         if value is None:
             continue

@@ -96,19 +96,19 @@ class Rounding:
         possible = truths[is_possible]
         return self.round_outwards(float(possible[0]), float(possible[-1]), min(step, WIDEST_REACH))
 
-    def step_of(self, n_cases: int, *, of_places: bool = False) -> float:
+    def step_of(self, n_cases: int, *, positional: bool = False) -> float:
         """Return the step of the scores of a finding with `n_cases`, also of positional ones."""
         n_reached = sum(start <= n_cases for start in self.policy.bands)
-        step = self.policy.band_resolution[max(n_reached, 1) - 1] * (self.policy.place_factor if of_places else 1)
+        step = self.policy.band_resolution[max(n_reached, 1) - 1] * (self.policy.place_factor if positional else 1)
         return max(self.policy.resolution, round(step, 6))
 
-    def macro_step(self, n_cases: Sequence[int], *, of_places: bool = False) -> float:
+    def macro_step(self, n_cases: Sequence[int], *, positional: bool = False) -> float:
         """Return the step of a macro over findings of so many cases: no finding is finer in it than on its own.
 
         For positional metrics that holds with `place_factor` 1. A macro over one finding has the step of that finding.
         """
         if len(n_cases) == 1:
-            return self.step_of(n_cases[0], of_places=of_places)
+            return self.step_of(n_cases[0], positional=positional)
         coarsest = max(map(self.step_of, n_cases), default=self.policy.resolution)
         if coarsest == self.policy.resolution:
             return self.policy.resolution
@@ -124,7 +124,7 @@ class Rounding:
         return f"{reached[-1]}-{rest[0] - 1}" if rest else f"{reached[-1]}+"
 
 
-def is_of_places(metric: str) -> bool:
+def is_positional(metric: str) -> bool:
     """Return True if a metric scores positions that a model marks."""
     return any(metric in kind.release.positional_metrics for kind in KINDS.values())
 

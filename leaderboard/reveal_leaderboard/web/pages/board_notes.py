@@ -13,7 +13,7 @@ from reveal_bench.evaluation.published import ReferenceRow
 from reveal_bench.metrics import Metric
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.boards.standings import BoardEntry, Standings
-from reveal_leaderboard.release.rounding import is_of_places
+from reveal_leaderboard.release.rounding import is_positional
 from reveal_leaderboard.web.pages import plots
 from reveal_leaderboard.web.pages.drawing import draw, message
 from reveal_leaderboard.web.pages.first_sentences import REFERENCE_KINDS_SHOWN
@@ -69,14 +69,14 @@ def legend(board: Standings) -> str:
 
 def average_only(policy: Mapping[str, Any], metric: str) -> str:
     """Return a sentence on findings that count only in averages of a metric such as `metric`; empty without any."""
-    least = policy.get("place_cell", 0) if is_of_places(metric) else 0
+    least = policy.get("place_cell", 0) if is_positional(metric) else 0
     is_needed = least > policy.get("min_cell", 0)
     return f"Findings with fewer than {least} cases count only in averages." if is_needed else ""
 
 
 def rounding(policy: Mapping[str, Any], metric: str) -> str:
     """Return a sentence on the rounding of scores such as `metric` under a release policy, in percentage points."""
-    factor, least = (policy.get("place_factor", 1), policy.get("place_cell", 0)) if is_of_places(metric) else (1, 0)
+    factor, least = (policy.get("place_factor", 1), policy.get("place_cell", 0)) if is_positional(metric) else (1, 0)
     steps = [factor * step for step in policy.get("band_resolution") or ()]
     bands = [int(begin) for begin in policy.get("bands") or ()]
     if not steps or len(steps) != len(bands):  # scored under an earlier format of the policy
