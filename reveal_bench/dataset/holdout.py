@@ -158,7 +158,7 @@ class Division:
 
     def _check_overwritten(self, is_private: Mapping[str, bool]) -> None:
         private, released = self.overwritten
-        if not private or self.private_before:
+        if not (private or released) or self.private_before:
             return
         remedy = "or remove the old folders to draw a new holdout"
         if not is_private.keys() & (private | released):
@@ -210,13 +210,15 @@ def patients_of(folder: Path, splits: Iterable[str] | None = None) -> frozenset[
 
 
 def patients_overwritten(out: Path, holdout: Path | None) -> tuple[frozenset[str], frozenset[str]]:
-    """Patients that are private, and that are released, in folders about to be replaced; none without a holdout."""
-    if holdout is None:
-        return frozenset(), frozenset()
-    try:
-        return patients_of(holdout, (HOLDOUT,)), patients_of(out, (RELEASED,))
-    except ValueError:
-        return frozenset(), frozenset()
+    """Return the patients who are private, and who are released, in folders about to be replaced by a holdout's."""
+
+    def patients(folder: Path, split: str) -> frozenset[str]:
+        try:
+            return patients_of(folder, (split,))
+        except ValueError:  # a new folder, or one without that split
+            return frozenset()
+
+    return (frozenset(), frozenset()) if holdout is None else (patients(holdout, HOLDOUT), patients(out, RELEASED))
 
 
 def patients_before(

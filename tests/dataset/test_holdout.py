@@ -70,13 +70,17 @@ def test_overwriting_moves_no_patient(tmp_path, benchmark, record):
     out, private = tmp_path / "out", tmp_path / "private"
 
     def write(records, **options):
-        folders = {"out": out, "holdout": private, "overwrite": True}
-        build_folder({"test": records}, benchmark=benchmark, pixels="withhold", **folders, **options)
+        folders = {"out": out, "holdout": private, "overwrite": True} | options
+        build_folder({"test": records}, benchmark=benchmark, pixels="withhold", **folders)
         return {r.patient_id for r in read_localization(private, "holdout")}
 
     first = write(records, seed=1)
     with pytest.raises(ValueError, match=r"must leave the patients .* got seed 2, with which \d private"):
         write(records, seed=2)
+    with pytest.raises(
+        ValueError, match=r"and \d released ones become private$"
+    ):  # though nobody knows who was private
+        write(records, seed=2, holdout=tmp_path / "elsewhere")
     others = [replace(one, patient_id=f"other-{i}") for i, one in enumerate(records)]
     with pytest.raises(ValueError, match=r"`overwrite` must replace folders that have a patient in common"):
         write(others, seed=1)
