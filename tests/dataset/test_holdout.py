@@ -79,7 +79,7 @@ def test_overwriting_moves_no_patient(tmp_path, benchmark, record):
         write(records, seed=2)
     with pytest.raises(
         ValueError, match=r"and \d released ones become private$"
-    ):  # though nobody knows who was private
+    ):  # even without the old private folder
         write(records, seed=2, holdout=tmp_path / "elsewhere")
     others = [replace(one, patient_id=f"other-{i}") for i, one in enumerate(records)]
     with pytest.raises(ValueError, match=r"`overwrite` must replace folders that have a patient in common"):
