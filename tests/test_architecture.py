@@ -230,12 +230,12 @@ def classes_with_modules() -> list[tuple[ast.ClassDef, str]]:
 
 
 def test_numbers_with_an_interval_are_estimates() -> None:
-    found = {
+    intervals = {
         node.name: module
         for node, module in classes_with_modules()
         if {"value", "low", "high"} <= {ast.unparse(one.target) for one in node.body if isinstance(one, ast.AnnAssign)}
     }
-    assert found == WITH_INTERVAL
+    assert intervals == WITH_INTERVAL
 
 
 def test_class_names_are_unique() -> None:

@@ -339,7 +339,7 @@ def _holdout(kind: str, n_holdout: int | None, configs: Sequence[Config], asks: 
 FRAMEWORK = "reveal-bench"
 OURS = f"""\
 # `evaluation_framework: {FRAMEWORK}` is ours: `reveal-bench score` computes the scores, of a holdout the leaderboard.
-# The Hub lists a benchmark only if huggingface.js knows the framework (packages/tasks/src/eval.ts), which
+# The Hub lists a benchmark only if the framework is among those of huggingface.js (packages/tasks/src/eval.ts), which
 # this one is not. `inspect-ai` is, but would need a question and an answer in a column each, and score otherwise.
 """
 INPUTS = "holdout_inputs"
