@@ -118,7 +118,7 @@ def _tell(out: Path, done: Converted, what: list[str]) -> None:
     what += [f"{done.n_drawings} drawings"] * bool(done.n_drawings)
     what += [f"labels of {done.n_studies} studies"] * bool(done.n_studies)
     typer.echo(f"{out}: {', '.join(what) or 'nothing'}, by {', '.join(done.readers) or 'nobody'}")
-    terminal.warn([f"not kept: {told}" for told in done.lost])
+    terminal.warn([f"not kept: {part}" for part in done.lost])
 
 
 def export(
@@ -169,7 +169,7 @@ def export(
 
     result = read_result(file, model=model, trusted_key=None if key is None else read_key(key, file))
     if result.receipt is not None and key is None:
-        terminal.warn(["the signature holds, by the key inside the receipt: give --key, one that the board published"])
+        terminal.warn(["the signature fits the key inside the receipt: give --key, one that the board published"])
     match to:
         case "eval-results":
             if dataset is None:

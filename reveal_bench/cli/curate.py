@@ -75,7 +75,7 @@ def client_of(
             raise ValueError("`--endpoint` and `--model-options` need `--model`")
         return None
     if endpoint is None:
-        raise ValueError("`--model` needs `--endpoint`: reports go nowhere that was not named")
+        raise ValueError("`--model` needs `--endpoint`: name the server that reports may go to")
     from reveal_bench.models.model_client import ModelClient, ModelSettings
 
     prices = prices_of(price_in, price_out)
@@ -392,7 +392,7 @@ def candidates(
     curation = _begin(folder, name, None)
     client = client_of(curation.path(ANSWERS), model, endpoint, model_options, connections, price_in, price_out)
     if client is None:
-        raise ValueError("`candidates` needs `--model` and `--endpoint`: rules write no tasks")
+        raise ValueError("`candidates` needs `--model` and `--endpoint`: rules cannot write tasks")
     with terminal.progress("drafting") as progress:
         record = draft_candidates(
             curation, source, TaskDrafter(client, n), redo=redo, progress=counted(progress, "drafting")
@@ -448,7 +448,7 @@ def _begin(folder: Path, name: str | None, seed: int | None) -> CurationFolder:
     begun = CurationFolder(folder)
     for option, given, there in (("--name", name, begun.name), ("--seed", seed, begun.seed)):
         if given not in (None, there):
-            raise ValueError(f"`{option}` must be {there!r}, with which {folder} was begun, got {given!r}")
+            raise ValueError(f"`{option}` must be {there!r}, as when {folder} was started, got {given!r}")
     return begun
 
 
@@ -560,12 +560,12 @@ def draft_ratings(
         report_progress = counted(progress, "drafting")
         drafts = drafting.draft_ratings(opened.records, answers, readers, grader, progress=report_progress)
     drafting.write_drafts(out, drafts)
-    typer.echo(f"{len(drafts.drafts):,} drafts; beside readers (quadratic kappa; MAD: mean absolute difference):")
+    typer.echo(f"{len(drafts.drafts):,} drafts; against readers (quadratic kappa; MAD: mean absolute difference):")
     for one in drafts.agreement:
         figures = f"kappa {one.cohen_kappa_quadratic:6.3f}  MAD {one.mean_absolute_difference:.2f}  n {one.n:,}"
         typer.echo(f"  {one.reader:<20}{one.criterion:<12}{figures}")
     if drafts.n_unread:
-        terminal.warn([f"{drafts.n_unread:,} answers have no draft: the model said nothing that can be read"])
+        terminal.warn([f"{drafts.n_unread:,} answers have no draft: the model's texts could not be parsed"])
     typer.echo(f"wrote {out / 'drafts.csv'} and {out / 'agreement.csv'}; drafts are not scores")
 
 

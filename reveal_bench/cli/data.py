@@ -103,7 +103,7 @@ def attach(
     terminal.warn(_some([f"left out: {problem}" for problem in log.problems]))
     if log.unverified:
         names = ", ".join(_some(log.unverified))
-        terminal.warn([f"matched by name and not verified, for the dataset states no hash of them: {names}"])
+        terminal.warn([f"matched by name and not verified, because the dataset has no hash of them: {names}"])
     images = "image" if log.n_verified == 1 else "images"
     counts = (
         f"{log.n_verified:,} {images} verified, {len(log.unverified):,} not verified, {len(log.problems):,} left out"

@@ -85,7 +85,7 @@ def tasks_of(
 def _function(text: str) -> Any:
     path, _, name = text.rpartition(":")
     if not Path(path).is_file():
-        raise ArgumentError("executor", "must be FILE.py:FUNCTION of a file that is there", repr(text))
+        raise ArgumentError("executor", "must be FILE.py:FUNCTION of an existing file", repr(text))
     executor = run_path(path).get(name)
     if not callable(executor):
         raise ArgumentError("executor", f"must name a function of {path}", repr(name))

@@ -197,7 +197,7 @@ def run(
         answered = counted.by_status.get("answered", 0)
         typer.echo(f"control {name}: {answered:,} of {counted.n_expected:,} answered")
     if under:
-        typer.echo(f"whether it looks: reveal-bench report {out} --folder {folder} --out REPORT")
+        typer.echo(f"compare controls: reveal-bench report {out} --folder {folder} --out REPORT")
     _say_where(out, epochs, folder, split, is_text=settings.form == "text")
 
 

@@ -118,13 +118,13 @@ def saliency(
     turned = done.n_unsigned if smoothing == "published" else 0
     alone = {"threshold": "have only points, and their IoU counts as 0", "gate": "keep all their masks"}
     terminal.warn([f"no {name} for {', '.join(own)}: they {alone[name]}" for name, own in done.lacking.items() if own])
-    told = [
+    warnings = [
         (turned, "maps have no negative value: the published smoothing keeps the lowest values of such maps, too"),
         (done.n_constant, "maps are constant and have no point"),
         (len(done.missing), "questions have no map: `score --allow-missing` counts them as misses"),
         (done.n_left, "files or maps are of other images, or of findings that are not asked"),
     ]
-    terminal.warn([f"{n:,} {what}" for n, what in told if n])
+    terminal.warn([f"{n:,} {what}" for n, what in warnings if n])
 
 
 def score_maps(

@@ -74,11 +74,11 @@ def baseline(
     split = chosen_split(folder, split)
     kind = kind_of(read_folder_info(folder))
     if not kind.predictions.names_places:
-        raise ValueError(f"baselines name a place on an image: {folder} is of {kind.name}, which has none")
+        raise ValueError(f"baselines need positions on images: {folder} is of {kind.name}, without positions")
     manifest = kind.questions.read_manifest(folder, split)
     shares: dict[str, float] | None = None
     if name == "location-prior" and fit_split == split:
-        terminal.warn([f"location-prior learns from the split that it answers, {split!r}: it flatters itself there"])
+        terminal.warn([f"location-prior learns from the split that it answers, {split!r}: the score is too good there"])
     if name == "chance":
         predictions = chance_baseline(manifest, seed=seed)
     elif name == "human":
@@ -304,7 +304,7 @@ def _tell_of_tuning(file: Path, scored: ScoredFile) -> None:
         record = read_json(beside)
         same = [f"its {name} was" for name, how in record.get("tuned", {}).items() if how["split"] == record["split"]]
         if same and record["split"] == scored.manifest.split:
-            terminal.warn([f"{one} tuned on this split, which flatters it (see {beside.name})" for one in same])
+            terminal.warn([f"{one} tuned on this split, so the score is too good (see {beside.name})" for one in same])
 
 
 @contextmanager

@@ -120,7 +120,7 @@ def test_a_baseline_of_places_is_refused_where_no_place_is_asked(studies, tmp_pa
     refused = call(
         "baseline", "chance", studies[0], "--split", "test", "--out", tmp_path / "out.jsonl", expect=1
     ).stderr
-    assert "baselines name a place on an image" in refused
+    assert "baselines need positions on images" in refused
 
 
 def bca_by_deletion(value: float, replicates: np.ndarray, left_out: np.ndarray) -> list[float]:

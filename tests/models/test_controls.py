@@ -380,7 +380,7 @@ def test_the_command_asks_again_under_controls(films: Path, truth: Truth, tmp_pa
         assert len(model.asked) == 6
         refused = call(*words, "--endpoint", model.url, "--control", "sideways", expect=1).stderr
     assert "control paraphrase: 3 of 3 answered\n" in done.stdout
-    assert f"whether it looks: reveal-bench report {out} --folder {films} --out REPORT\n" in done.stdout
+    assert f"compare controls: reveal-bench report {out} --folder {films} --out REPORT\n" in done.stdout
     assert "--control must be one of no-image, blank" in refused
     assert read_run(out).info.settings == AskSettings()
     assert read_run(out / CONTROL_RUNS / "paraphrase").info.settings == AskSettings(control="paraphrase")

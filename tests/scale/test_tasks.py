@@ -105,7 +105,7 @@ def test_heat_maps_and_the_commands(world: Any, tmp_path: Path) -> None:
     refused = call("saliency", maps, world.folder, "--out", out, "--storage", tmp_path / "storage", expect=1)
     assert "--storage must be given with --engine datatrove" in refused.stderr
     refused = call(*words, "--executor", "nowhere.py:slurm", expect=1)
-    assert "--executor must be FILE.py:FUNCTION of a file that is there, got 'nowhere.py:slurm'" in refused.stderr
+    assert "--executor must be FILE.py:FUNCTION of an existing file, got 'nowhere.py:slurm'" in refused.stderr
     call("build", maps, "--source", "chexlocalize", "--out", tmp_path / "new", "--engine", "datatrove", expect=1)
     assert not (tmp_path / ".new.tasks").exists()
     refused = call("validate", world.folder, "--engine", "datatrove", "--storage", world.folder / "x", expect=1)
