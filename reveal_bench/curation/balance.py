@@ -136,10 +136,10 @@ def compare_counts(table: npt.ArrayLike, rng: np.random.Generator, *, n_simulate
     ImportError
         If scipy is not installed.
     """
-    given = np.asarray(table, np.float64)
-    if given.ndim != 2 or len(given) != 2 or not (np.isfinite(given) & (given >= 0) & (np.floor(given) == given)).all():
+    cells = np.asarray(table, np.float64)
+    if cells.ndim != 2 or len(cells) != 2 or not (np.isfinite(cells) & (cells >= 0) & (np.floor(cells) == cells)).all():
         raise ArgumentError("table", "must be two rows of counts", np.asarray(table).tolist())
-    counts = given[:, given.any(axis=0)].astype(np.int64)
+    counts = cells[:, cells.any(axis=0)].astype(np.int64)
     if counts.shape[1] < 2 or not counts.any(axis=1).all():
         return CountsTest("none", NAN, NAN, NAN, 0, NAN, 0)
     try:

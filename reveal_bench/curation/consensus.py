@@ -295,7 +295,7 @@ def _by_rules() -> Reviser:
 
 @dataclass(frozen=True, slots=True)
 class LabelAgreement:
-    """A row of Table S3; the label "all" stands for all decisions together."""
+    """A row of Table S3; the label "all" means all decisions together."""
 
     label: str
     kappa: Estimate
@@ -345,7 +345,7 @@ def measure_agreement(
     Raises
     ------
     ValueError
-        If there is no study.
+        Without a study.
     """
     resampling = Resampling(n_resamples, seed, "study", "percentile")
     return _Measuring(rows, votes, revisions, resampling).measure(2 if merge_mostly else 3)

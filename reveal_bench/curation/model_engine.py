@@ -60,7 +60,7 @@ class RetryingClient:
         return f"{self.client.settings.model}|{self.task}|prompts:{self.prompts}|settings:{digest}"
 
     def settings(self) -> dict[str, Any]:
-        """Everything that the results depend on besides the endpoint, as JSON."""
+        """Return everything that the results depend on besides the endpoint, as JSON."""
         own = {"task": self.task, "prompts": self.prompts, "more_tries": self.more_tries}
         return {**self.client.settings.document(), **own}
 

@@ -122,7 +122,7 @@ def _check_object(value: Mapping[str, Any], schema: Mapping[str, Any], place: st
 
 
 def _braced(text: str) -> Iterator[str]:
-    """The outermost pieces between matching braces; braces in the strings of such a piece do not count."""
+    """Yield the outermost pieces between matching braces; braces in the strings of such a piece do not count."""
     start, depth, in_string, escaped = 0, 0, False, False
     for i, character in enumerate(text):
         if in_string:
@@ -174,7 +174,7 @@ def _decoded(piece: str) -> dict[str, Any]:
 
 
 def _shown(value: Any, most: int = 120) -> str:
-    """A value as the message shows it."""
+    """Return a value in the form of the message."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= most else text[:most] + "..."
 
@@ -191,7 +191,7 @@ ICD10 = re.compile(r"[A-Z][0-9][0-9A-Z](\.[0-9A-Z]{1,4})?")
 
 
 def object_schema(**properties: dict[str, Any]) -> dict[str, Any]:
-    """The schema of an object with these keys and no others."""
+    """Return the schema of an object with these keys and no others."""
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 

@@ -58,7 +58,7 @@ LARGEST_NODULE_CM = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A finding, its label, its ICD-10 code, and the patterns it is written as; `sized` if its size decides."""
+    """A finding, its label, its ICD-10 code, and the patterns of its wording; `sized` if its size decides."""
 
     finding: str
     label: str | None
@@ -372,7 +372,7 @@ _GAP = "(?:[a-z]+ ){0,5}"
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A term at a place of a normalised sentence, in characters; and how it is denied, if it is."""
+    """A term at a position of a normalised sentence, in characters, and its denial, if any."""
 
     term: Term
     start: int
@@ -402,13 +402,13 @@ class Rules:
     signature = SIGNATURE
 
     def settings(self) -> dict[str, Any]:
-        """How hedges are read."""
+        """Return the policy on hedges."""
         return {"hedges": POLICY}
 
     def run(
         self, reports: Iterable[StudyReport], scratch: Path, progress: Progress | None = None
     ) -> Iterator[Suggestion | Quarantined]:
-        """One answer per report, in their order; nothing is kept in `scratch`."""
+        """Yield one answer per report, in order; `scratch` is not used."""
         listed = list(reports)
         for done, report in enumerate(listed, start=1):
             findings = find_findings(report.text)
@@ -449,7 +449,7 @@ def find_findings(report: str) -> tuple[Finding, ...] | None:
 
 @lru_cache(maxsize=1 << 14)
 def mentions(sentence: str) -> tuple[Mention, ...]:
-    """The terms of a normalised sentence, those that count: in their order, denied or not."""
+    """Return the terms of a normalised sentence that count, in order, denied or not."""
     matches = {
         (match.start(), match.end(), number)
         for number, patterns in enumerate(_PATTERNS)
@@ -467,7 +467,7 @@ def mentions(sentence: str) -> tuple[Mention, ...]:
 
 
 def _uncovered(matches: set[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Without those that lie within a longer one."""
+    """Return the matches that are not within a longer one."""
     kept: list[tuple[int, int, int]] = []
     furthest = -1
     for start, end, number in sorted(matches, key=lambda one: (one[0], -one[1])):
@@ -483,7 +483,7 @@ def _is_explained(mention: Mention, sentence: str) -> bool:
 
 
 def _classified_by_size(listed: list[Mention], sentence: str) -> list[Mention]:
-    """Nodules and masses as their sizes have it: every size belongs to the nearest finding."""
+    """Classify nodules and masses by their sizes; every size belongs to the nearest finding."""
     largest: dict[int, float] = {}
     for match in _SIZE.finditer(sentence):
         if not listed:
@@ -502,7 +502,7 @@ def _sized(mention: Mention, cm: float | None) -> Mention:
 
 
 def _sided(mention: Mention, sentence: str) -> Mention:
-    """With the side that is named nearest in its clause, before it if it can be."""
+    """Return the mention with the nearest side in its clause, preferably before it."""
     if mention.term.label not in SIDED:
         return mention
     start, end = next(clause for clause in clauses(sentence) if mention.start < clause[1])
@@ -514,7 +514,7 @@ def _sided(mention: Mention, sentence: str) -> Mention:
 
 
 def _distance(mention: Mention, start: int, end: int) -> int:
-    """Characters between a mention and a place; one after it is a little farther."""
+    """Return the characters between a mention and a position; positions after it count as slightly farther."""
     if start >= mention.end:
         return start - mention.end + 2
     return max(mention.start - end, 0)

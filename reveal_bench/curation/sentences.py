@@ -133,7 +133,7 @@ def descriptive_sections(report: str) -> str:
 
 
 def _is_head(match: re.Match[str], text: str) -> bool:
-    """Whether a section begins: at the start of a line, or after a sentence or in capitals, then with a colon."""
+    """Return True if a section begins: at a line start, or after a sentence or in capitals, then with a colon."""
     before = text[max(0, match.start() - 20) : match.start()]
     line_start = before.rpartition("\n")[2] if "\n" in before or match.start() <= 20 else "x"
     is_first = _LEADING.match(line_start) is not None
@@ -365,7 +365,7 @@ def denials(sentence: str, spans: Sequence[Span]) -> list[Denial | None]:
 
 
 def _denial(trigger: re.Match[str], sentence: str, span: Span) -> Denial | None:
-    """What a trigger does to a span of the same clause."""
+    """Return the effect of a trigger on a span of the same clause."""
     kind = str(trigger.lastgroup)
     kind_of = KINDS.get(kind)
     if trigger.start() < span[1] and trigger.end() > span[0]:  # "the heart is not enlarged"
@@ -399,7 +399,7 @@ def _statements(sentence: str, start: int, end: int) -> Iterator[Span]:
 
 
 def _begins(kind: str, left: str, right: str, rest: str) -> bool:
-    """Whether a new statement begins between `left` and `right`; `rest` is all that follows `left`."""
+    """Return True if a new statement begins between `left` and `right`; `rest` is the text after `left`."""
     is_denial = _DENIES.search(left) is not None
     if is_denial and _CUE.match(right):
         until = _DENIES.split(rest, maxsplit=1)[0]

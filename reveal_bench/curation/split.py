@@ -7,8 +7,8 @@ group in random order, patients with more studies first: a patient goes to the h
 both have the same number. Thus each group is halved, and both halves have equally many studies, give or take one (paper
 004, section 2.3: 123 and 77 studies became 100 and 100).
 
-Of several draws, the one with the smallest largest absolute standardized difference over all columns of facts and
-labels (:mod:`reveal_bench.dataset.balance`) is used, with ties the first. The number of draws is fixed beforehand;
+If there are several draws, the one with the smallest maximum absolute standardized difference over all columns of facts
+and labels (:mod:`reveal_bench.dataset.balance`) is used; ties: the first. The number of draws is fixed beforehand;
 undefined differences do not count, infinite ones do. ``balance.json`` records the rule, the number of draws, the value
 of each draw and, over everything ever requested in this folder, the number of draws made: trying many splits to choose
 one leaves a record. Tests are reported and decide nothing (section 3).

@@ -318,7 +318,7 @@ def _box_entries(value: Any) -> list[Any] | None:
 
 
 def _answer_box(entry: Any, question: Question, settings: AskSettings) -> tuple[AnswerBox | None, str]:
-    """Return a box of an open task's answer in the full image's pixels, or a note with the reason why there is none."""
+    """Return a box of an open task's answer in the full image's pixels, or a note on the problem."""
     if not isinstance(entry, dict):
         return None, f"passed over a box that is a {type(entry).__name__}, no object"
     label = entry.get("label")
@@ -336,7 +336,7 @@ def _answer_box(entry: Any, question: Question, settings: AskSettings) -> tuple[
 
 
 def _whole_picture_box(entry: dict[str, Any], image: ViewedImage, settings: AskSettings) -> tuple[Box | None, str]:
-    """Return a box in the pixels of an image that was shown whole, or a note with the reason why there is none."""
+    """Return a box in the pixels of an image that was shown whole, or a note on the problem."""
     values, note = _sides(entry, settings)
     if values is None:
         return None, note
@@ -352,7 +352,7 @@ _BOX_KEYS = ("box", "bbox", "box_2d", "bbox_2d")
 
 
 def _sides(entry: dict[str, Any], settings: AskSettings) -> tuple[tuple[float, ...] | None, str]:
-    """Return x, y, width and height of a box of an open task, by name or as a list, or a note why there is none."""
+    """Return x, y, width and height of a box of an open task, by name or as a list, or a note on the problem."""
     key = next((key for key in _BOX_KEYS if isinstance(entry.get(key), list)), "")
     names = ("x", "y", "w", "h") if "w" in entry or "x" in entry else ("x1", "y1", "x2", "y2")
     sides = entry[key] if key else [entry.get(name) for name in names]
@@ -388,7 +388,7 @@ def _detections_in(value: Any) -> list[Any] | None:
 
 
 def _detection(entry: Any, question: Question, settings: AskSettings) -> tuple[ScoredBox | None, str]:
-    """Return a box with its score, or a note with the reason why there is none."""
+    """Return a box with its score, or a note on the problem."""
     if not isinstance(entry, dict):
         return None, f"passed over a box that is a {type(entry).__name__}, no object"
     score = entry.get("score", entry.get("confidence"))

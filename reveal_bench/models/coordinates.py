@@ -110,7 +110,7 @@ def convention(name: str) -> Convention:
     Raises
     ------
     ValueError
-        If there is none; :data:`AUTO` is not one.
+        If the name is unknown; :data:`AUTO` is not a convention.
 
     Examples
     --------
@@ -174,7 +174,7 @@ KNOWN_MODELS: tuple[KnownModel, ...] = (
 
 
 def known_model(model: str) -> KnownModel | None:
-    """Return the entry of a model by its name; None if there is none.
+    """Return the entry of a model by its name; None if it is unknown.
 
     Examples
     --------

@@ -83,8 +83,8 @@ class ModelSettings:
     ----------
     model : the name that the endpoint knows it by
     temperature, seed, max_tokens : None leaves one out, for models that do not accept it
-    structure : how the endpoint is told to enforce the schema: "schema", "object" (any JSON object) or "none"; the
-        completion is checked in any case
+    structure : the endpoint's own check of the completion: "schema", "object" (any JSON object) or "none"; the
+        completion is checked here in any case
     extra : further fields of the request's body
     """
 
@@ -130,7 +130,7 @@ class ModelSettings:
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long to wait for a completion, and how often to try; times in seconds.
+    """Timeouts, pauses and numbers of attempts; times in seconds.
 
     `in_a_row` failed requests in a row stop the run. A pause that the endpoint asks for is observed up to
     `longest_pause`.

@@ -34,7 +34,7 @@ NAMED_CELL = 28
 STRONG_EVERY = 4
 LIGHT, DARK, MARGIN, LETTER = (255, 225, 70), (0, 0, 0), (24, 24, 24), (255, 255, 255)
 LINE_OPACITY, STRONG_OPACITY, NAME_OPACITY, HALO_OPACITY = 140, 215, 215, 110
-"""Of 255."""
+"""Opacity, of 255."""
 
 
 @dataclass(frozen=True, slots=True)

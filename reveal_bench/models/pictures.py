@@ -210,7 +210,7 @@ def _places_of_group(file: pq.ParquetFile, shard: Path, group: int, column: str)
 
 
 def _decoded(data: bytes, size: tuple[int, int]) -> Image:
-    """The picture of a file's bytes, grey, if it is of `size` (height, width); checked before pixels are decoded."""
+    """Decode a grey image from a file's bytes after checking that it has `size` (height, width)."""
     from PIL import Image, UnidentifiedImageError
 
     try:

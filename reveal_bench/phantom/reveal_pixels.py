@@ -27,7 +27,7 @@ SHARES: dict[str, dict[str, float]] = {
     "voi": {"window": 4051 / N_HEADERS, "lut": 3037 / N_HEADERS, "both": 26 / N_HEADERS, "neither": 355 / N_HEADERS},
     "windows": {"1": 1 - 26 / 4103, "3": 26 / 4103},
     "rescale": {"LOG_E REL": 2878 / N_HEADERS, "US": 0.35, "": 1 - 2878 / N_HEADERS - 0.35},  # the last two are chosen
-    "shape": {"INVERSE": 572 / 3584, "": 1 - 572 / 3584},  # of MONOCHROME1; it never stands with MONOCHROME2
+    "shape": {"INVERSE": 572 / 3584, "": 1 - 572 / 3584},  # of MONOCHROME1; it never occurs with MONOCHROME2
     "function": {"": 0.90, "LINEAR": 0.06, "LINEAR_EXACT": 0.02, "SIGMOID": 0.02},  # chosen
     "slope": {"1": 0.6, "-1": 0.4},  # of LOG_E REL; chosen
 }

@@ -13,10 +13,10 @@ REPORTS = {"501": "INDICATION: Cough. FINDINGS: Small effusion.", "502": "FINDIN
 
 
 def drafts(report: str) -> dict[str, Any]:
-    told = "Cough." if "INDICATION" in report else None
-    subject = "effusion" if told else "heart"
+    indication = "Cough." if "INDICATION" in report else None
+    subject = "effusion" if indication else "heart"
     return {
-        "indication": told,
+        "indication": indication,
         "tasks": [
             {"category": "broad_abnormality", "prompt": f"Describe the {subject}.", "needs_earlier_study": False},
             {
@@ -54,9 +54,9 @@ def candidate_rows() -> list[dict[str, str]]:
     """Rows of ``candidates.csv`` as the model's answers give them."""
     rows = []
     for study, report in REPORTS.items():
-        indication, found = drafts_prompt(report, 2).read(json.dumps(drafts(report)))
-        text = json.dumps({"tasks": found})
-        candidates = assessments_prompt(indication, found).read(json.dumps(assessments(text)))
+        indication, checked = drafts_prompt(report, 2).read(json.dumps(drafts(report)))
+        text = json.dumps({"tasks": checked})
+        candidates = assessments_prompt(indication, checked).read(json.dumps(assessments(text)))
         drafted = Drafted(study, f"9{study}", indication, tuple(candidates[::-1]))
         rows += [{name: str(value) for name, value in row.items()} for row in candidate_table(drafted)]
     return rows

@@ -45,12 +45,12 @@ def study(study_id: str, *labels: str) -> Sampled:
 
 
 class Stub:
-    """A reviser that knows what to say to each comment; None stands for nothing."""
+    """A reviser with fixed labels for each comment; None means no labels."""
 
     signature = "stub v1"
 
-    def __init__(self, said: Mapping[str, Labels | None], *, backwards: bool = False) -> None:
-        self.said, self.backwards = said, backwards
+    def __init__(self, labels: Mapping[str, Labels | None], *, backwards: bool = False) -> None:
+        self.said, self.backwards = labels, backwards
         self.asked: list[tuple[Vote, Labels]] = []
 
     def __call__(self, votes: Sequence[tuple[Vote, Labels]]) -> Iterator[Revision]:

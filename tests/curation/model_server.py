@@ -1,7 +1,7 @@
-"""An OpenAI-compatible endpoint on loopback that knows the truth of every report, and misbehaves as it is told.
+"""An OpenAI-compatible endpoint on loopback that knows the truth of every report, and misbehaves on request.
 
 It says what a careful model would say: the labels of a report as findings, a rib fracture besides, and each finding's
-label. A *fault* is what it does instead, as often as it stands in the list of faults of a report or note.
+label. A *fault* is a misbehaviour, repeated as often as it is in the list of faults of a report or note.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ LONGEST_WAIT = 60.0  # seconds; nothing waits for so long unless it fails
 
 def phantom_reports(n: int, *, seed: int = 11) -> dict[str, tuple[str, ...]]:
     """Different reports of the pool -> their labels."""
-    found: dict[str, tuple[str, ...]] = {}
+    reports: dict[str, tuple[str, ...]] = {}
     for study in studies("pool", seed=seed):
-        if len(found) == n:
-            return found
+        if len(reports) == n:
+            return reports
         sides = dict.fromkeys(study.labels, ("right", "left", "bilateral")[study.index % 3])
-        found[write_report(study, sides, has_devices=study.index % 2 == 0).strip()] = study.labels
+        reports[write_report(study, sides, has_devices=study.index % 2 == 0).strip()] = study.labels
     raise AssertionError("unreachable")
 
 
 @dataclass
 class ModelServer:
-    """What the endpoint knows, does and has seen.
+    """The knowledge, behaviour and requests of the endpoint.
 
     `others` answer further tasks by name; the gate is closed to requests from number `gated_from` on.
     """
@@ -59,12 +59,12 @@ class ModelServer:
     ended: threading.Event = field(default_factory=threading.Event)
 
     def wait_for_open(self, n: int) -> bool:
-        """Whether `n` requests are under way at once, now or soon."""
+        """Return True once `n` requests are under way at once; False after a long wait."""
         with self.changed:
             return self.changed.wait_for(lambda: self.n_open == n, LONGEST_WAIT)
 
     def wait_for_asked(self, n: int) -> bool:
-        """Whether `n` requests have come in all, now or soon."""
+        """Return True once `n` requests have come in all; False after a long wait."""
         with self.changed:
             return self.changed.wait_for(lambda: len(self.asked) == n, LONGEST_WAIT)
 
@@ -165,8 +165,8 @@ class Handler(BaseHTTPRequestHandler):
     def behave(self, fault: str | None, body: dict[str, Any]) -> None:
         if fault in STATUSES:
             status, headers = STATUSES[fault]
-            said = f"{fault} of {self.headers['Authorization']}"  # as some endpoints do, with the key
-            self.send(status, json.dumps({"error": {"message": said}}).encode(), headers)
+            message = f"{fault} of {self.headers['Authorization']}"  # as some endpoints do, with the key
+            self.send(status, json.dumps({"error": {"message": message}}).encode(), headers)
         elif fault in BODIES:
             self.send(200, BODIES[fault])
         elif fault == "hang":
@@ -235,9 +235,9 @@ class QuietServer(ThreadingHTTPServer):
 
 
 @contextmanager
-def running_model(truth: Mapping[str, tuple[str, ...]], **given: Any) -> Iterator[ModelServer]:
+def running_model(truth: Mapping[str, tuple[str, ...]], **options: Any) -> Iterator[ModelServer]:
     """An endpoint that listens on a free port of this machine until the end."""
-    model = ModelServer(truth, **given)
+    model = ModelServer(truth, **options)
     server = QuietServer(("127.0.0.1", 0), type("BoundHandler", (Handler,), {"model": model}))
     model.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)

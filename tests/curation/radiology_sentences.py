@@ -300,9 +300,9 @@ LN | A 3-CM NODULE.
 
 def sentences(table: str = TABLE) -> list[tuple[str, tuple[str, ...]]]:
     """(sentence, its labels) of every row; a row may go on in the next one, which is indented."""
-    found = []
+    rows = []
     for line in table.replace("\n    ", " ").splitlines():
         if line.strip() and not line.startswith("#"):
             codes, _, sentence = line.partition(" | ")
-            found.append((sentence, tuple(SHORT[code] for code in codes.split() if code != "-")))
-    return found
+            rows.append((sentence, tuple(SHORT[code] for code in codes.split() if code != "-")))
+    return rows

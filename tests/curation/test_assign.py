@@ -1,4 +1,4 @@
-"""Who reads what: always feasible when it can be, never twice or too much, at random; and what is missing if not."""
+"""Assignments: found whenever one exists, no reader twice or above capacity, at random; or the number missing."""
 
 from collections import Counter, defaultdict
 from hashlib import sha256
@@ -32,13 +32,13 @@ def drawn(n, capacities, seed=0, **options):
 
 
 def check(assignments, n, capacities, per_study, most):
-    """What must hold of every assignment."""
+    """Check the rules of every assignment."""
     by_study, by_reader = defaultdict(list), defaultdict(list)
     for one in assignments:
         by_study[one.study_id].append(one.reader)
         by_reader[one.reader].append(one.position)
     assert sorted(by_study) == studies(n)
-    assert all(len(found) == len(set(found)) == per_study for found in by_study.values())
+    assert all(len(readers) == len(set(readers)) == per_study for readers in by_study.values())
     for reader, positions in by_reader.items():
         assert positions == list(range(1, len(positions) + 1))
         assert len(positions) <= min(readers(capacities)[reader], most)

@@ -32,10 +32,10 @@ def rng() -> np.random.Generator:
     ],
 )
 def test_tables_that_say_nothing(table: npt.ArrayLike, rng: np.random.Generator) -> None:
-    found = compare_counts(table, rng)
-    assert (found.test, found.n_simulated) == ("none", 0)
-    assert math.isnan(found.p_value)
-    assert math.isnan(found.chi_square_p_value)
+    result = compare_counts(table, rng)
+    assert (result.test, result.n_simulated) == ("none", 0)
+    assert math.isnan(result.p_value)
+    assert math.isnan(result.chi_square_p_value)
 
 
 @pytest.mark.parametrize(
@@ -65,10 +65,10 @@ PRINTED = {
 @pytest.mark.parametrize("name", PRINTED)
 def test_chi_square_of_the_paper_s_table_s2(name: str, rng: np.random.Generator) -> None:
     table, printed = PRINTED[name]
-    found = compare_counts(table, rng)
-    assert found.chi_square_p_value == pytest.approx(printed, abs=0.0005)
-    assert found.test == ("chi-square" if name == "Detector Type" else "fisher, simulated")
-    assert found.p_value > 0.03
+    result = compare_counts(table, rng)
+    assert result.chi_square_p_value == pytest.approx(printed, abs=0.0005)
+    assert result.test == ("chi-square" if name == "Detector Type" else "fisher, simulated")
+    assert result.p_value > 0.03
 
 
 TABLE_1 = {
@@ -91,21 +91,21 @@ TABLE_1 = {
 def test_table_1_shows_no_difference_either_way(
     name: str, chi_square: float, fisher: float, rng: np.random.Generator
 ) -> None:
-    found = compare_counts(TABLE_1[name], rng)
-    assert found.chi_square_p_value == pytest.approx(chi_square, abs=0.00005)
-    assert (found.test, found.n_simulated) == ("fisher, simulated", SIMULATED)
-    assert found.p_value == pytest.approx(fisher, abs=4 * math.sqrt(fisher * (1 - fisher) / SIMULATED))
-    assert found.p_value > 0.05  # as the paper says of all
+    result = compare_counts(TABLE_1[name], rng)
+    assert result.chi_square_p_value == pytest.approx(chi_square, abs=0.00005)
+    assert (result.test, result.n_simulated) == ("fisher, simulated", SIMULATED)
+    assert result.p_value == pytest.approx(fisher, abs=4 * math.sqrt(fisher * (1 - fisher) / SIMULATED))
+    assert result.p_value > 0.05  # as the paper says of all
 
 
 def test_large_cells_take_chi_square_and_small_ones_fisher(rng: np.random.Generator) -> None:
     from scipy.stats import chi2_contingency, fisher_exact
 
     large = [[30, 20, 10], [25, 25, 12]]
-    found, oracle = compare_counts(large, rng), chi2_contingency(large)
-    assert (found.test, found.p_value, found.degrees_of_freedom) == ("chi-square", oracle.pvalue, 2)
-    assert found.statistic == pytest.approx(oracle.statistic)
-    assert found.smallest_expected == pytest.approx(22 * 60 / 122)
+    result, oracle = compare_counts(large, rng), chi2_contingency(large)
+    assert (result.test, result.p_value, result.degrees_of_freedom) == ("chi-square", oracle.pvalue, 2)
+    assert result.statistic == pytest.approx(oracle.statistic)
+    assert result.smallest_expected == pytest.approx(22 * 60 / 122)
     at_limit = compare_counts([[5, 45], [5, 45]], rng)  # expected counts of exactly 5 are not small
     assert (at_limit.test, at_limit.smallest_expected) == ("chi-square", 5)
     small = compare_counts([[3, 1], [1, 3]], rng)  # the lady tasting tea: (1 + 16 + 16 + 1) / 70
@@ -127,16 +127,16 @@ def test_simulated_fisher_agrees_with_all_tables_enumerated(table: list[list[int
     rows = [row for row in product(*(range(int(n) + 1) for n in totals)) if sum(row) == size]
     observed = chance(tuple(int(x) for x in first))
     exact = sum(chance(row) for row in rows if chance(row) <= observed * (1 + 1e-9))
-    found = compare_counts(table, rng)
-    assert found.test == "fisher, simulated"
-    assert found.p_value == pytest.approx(exact, abs=4 * math.sqrt(0.25 / SIMULATED))
+    result = compare_counts(table, rng)
+    assert result.test == "fisher, simulated"
+    assert result.p_value == pytest.approx(exact, abs=4 * math.sqrt(0.25 / SIMULATED))
     assert compare_counts(table[::-1], rng).p_value == pytest.approx(exact, abs=4 * math.sqrt(0.25 / SIMULATED))
 
 
 def test_a_simulated_p_value_is_never_zero_and_comes_from_the_seed() -> None:
     table = [[40, 0, 0], [0, 40, 3]]
-    found = compare_counts(table, np.random.default_rng(0), n_simulated=99)
-    assert (found.p_value, found.n_simulated) == (1 / 100, 99)
+    result = compare_counts(table, np.random.default_rng(0), n_simulated=99)
+    assert (result.p_value, result.n_simulated) == (1 / 100, 99)
     mild = [[6, 1, 0, 2], [2, 3, 3, 1]]
     a, b, c = (compare_counts(mild, np.random.default_rng(seed)).p_value for seed in (0, 0, 1))
     assert a == b
@@ -162,9 +162,9 @@ def test_difference_of_proportions(members: list[int], difference: float) -> Non
 def test_difference_of_proportions_as_published() -> None:
     """Austin's formula by hand for Table 1's inpatients: (0.89 - 0.80) / sqrt((0.0979 + 0.16) / 2) = 0.2506."""
     members = np.repeat([1, 0, 1, 0], [89, 11, 80, 20]).astype(float)[:, None]
-    found = proportion_differences(members, np.repeat([False, True], 100))
-    assert found == pytest.approx([0.09 / math.sqrt(0.12895)])
-    assert found == pytest.approx([0.2506], abs=5e-5)
+    result = proportion_differences(members, np.repeat([False, True], 100))
+    assert result == pytest.approx([0.09 / math.sqrt(0.12895)])
+    assert result == pytest.approx([0.2506], abs=5e-5)
 
 
 @pytest.mark.parametrize(
@@ -179,8 +179,8 @@ def test_difference_of_proportions_as_published() -> None:
     ],
 )
 def test_difference_of_means(numbers: list[float], difference: float) -> None:
-    found = mean_differences(np.array(numbers)[:, None], HALF)
-    assert found == pytest.approx([difference], nan_ok=True)
+    result = mean_differences(np.array(numbers)[:, None], HALF)
+    assert result == pytest.approx([difference], nan_ok=True)
 
 
 @pytest.mark.parametrize("is_holdout", [[True] * 4, [False] * 4])
@@ -191,28 +191,28 @@ def test_an_empty_half_is_undefined(is_holdout: list[bool]) -> None:
 
 
 def test_missing_is_a_category_of_its_own(rng: np.random.Generator) -> None:
-    found = compare_halves(Column("sex", ("F", "", "M", "F")), HALF, rng)
-    assert [(one.category, one.released, one.holdout) for one in found.categories] == [
+    result = compare_halves(Column("sex", ("F", "", "M", "F")), HALF, rng)
+    assert [(one.category, one.released, one.holdout) for one in result.categories] == [
         ("F", 1, 1),
         ("M", 0, 1),
         (None, 1, 0),
     ]
-    assert not found.is_number
-    assert math.isnan(found.mean_released)
-    assert found.largest_difference == pytest.approx(0.5 / math.sqrt(0.25 / 2))
-    assert found.test.test == "fisher, simulated"
+    assert not result.is_number
+    assert math.isnan(result.mean_released)
+    assert result.largest_difference == pytest.approx(0.5 / math.sqrt(0.25 / 2))
+    assert result.test.test == "fisher, simulated"
 
 
 def test_numbers_are_compared_per_value_and_by_their_mean(rng: np.random.Generator) -> None:
-    found = compare_halves(Column("kvp", ("85", "85.0", "", "110")), HALF, rng)
-    assert [(one.category, one.released, one.holdout) for one in found.categories] == [
+    result = compare_halves(Column("kvp", ("85", "85.0", "", "110")), HALF, rng)
+    assert [(one.category, one.released, one.holdout) for one in result.categories] == [
         ("85", 2, 0),
         ("110", 0, 1),
         (None, 0, 1),
     ]
-    assert (found.is_number, found.mean_released, found.mean_holdout) == (True, 85, 110)
-    assert math.isnan(found.standardized_mean_difference)  # the holdout has one number
-    assert found.largest_difference == pytest.approx(0.5 / math.sqrt(0.25 / 2))  # of missing
+    assert (result.is_number, result.mean_released, result.mean_holdout) == (True, 85, 110)
+    assert math.isnan(result.standardized_mean_difference)  # the holdout has one number
+    assert result.largest_difference == pytest.approx(0.5 / math.sqrt(0.25 / 2))  # of missing
 
 
 @pytest.mark.parametrize("texts", [("", "", "", ""), ("85", "85 kV", "1", "2"), ("nan", "1", "1", "1"), ("1_0",) * 4])

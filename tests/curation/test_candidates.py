@@ -57,11 +57,11 @@ def changed(document: dict[str, Any], change: Callable[[Any], Any]) -> str:
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        (lambda found: found.update(indication="Fever."), "word for word"),
-        (lambda found: found["tasks"].pop(), "tasks must be 2, got 1"),
-        (lambda found: found["tasks"][1].update(found["tasks"][0]), "got one twice"),
-        (lambda found: found["tasks"][0].update(prompt="=1+1"), "begins with a letter"),
-        (lambda found: found["tasks"][0].update(category="quiz"), "must be one of"),
+        (lambda document: document.update(indication="Fever."), "word for word"),
+        (lambda document: document["tasks"].pop(), "tasks must be 2, got 1"),
+        (lambda document: document["tasks"][1].update(document["tasks"][0]), "got one twice"),
+        (lambda document: document["tasks"][0].update(prompt="=1+1"), "begins with a letter"),
+        (lambda document: document["tasks"][0].update(category="quiz"), "must be one of"),
     ],
 )
 def test_drafts_that_are_not_what_was_asked_for(change: Callable[[Any], Any], match: str) -> None:
@@ -72,11 +72,14 @@ def test_drafts_that_are_not_what_was_asked_for(change: Callable[[Any], Any], ma
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        (lambda found: found["assessments"].pop(), "assessments must be 2, one per task, got 1"),
-        (lambda found: found["assessments"][0].update(clarity=6), "clarity must be one of"),
-        (lambda found: found["assessments"][0].update(clarity=True), "clarity must be integer"),
-        (lambda found: found["assessments"][1].update(laterality=["left - right"]), "without a dash between blanks"),
-        (lambda found: found["assessments"][1].update(laterality=["None"]), "without a dash between blanks"),
+        (lambda document: document["assessments"].pop(), "assessments must be 2, one per task, got 1"),
+        (lambda document: document["assessments"][0].update(clarity=6), "clarity must be one of"),
+        (lambda document: document["assessments"][0].update(clarity=True), "clarity must be integer"),
+        (
+            lambda document: document["assessments"][1].update(laterality=["left - right"]),
+            "without a dash between blanks",
+        ),
+        (lambda document: document["assessments"][1].update(laterality=["None"]), "without a dash between blanks"),
     ],
 )
 def test_assessments_that_are_not_what_was_asked_for(change: Callable[[Any], Any], match: str) -> None:

@@ -121,8 +121,8 @@ def cases() -> list[tuple[str, str, str, str]]:
 
 @pytest.mark.parametrize(("suggested", "answer", "comment", "expected"), cases())
 def test_comment(suggested: str, answer: str, comment: str, expected: str) -> None:
-    found = labels_after(comment, labels(suggested), ANSWERS[answer])
-    assert found == (None if expected == "nothing" else labels(expected))
+    after = labels_after(comment, labels(suggested), ANSWERS[answer])
+    assert after == (None if expected == "nothing" else labels(expected))
 
 
 def test_reviser_answers_every_vote_in_order() -> None:

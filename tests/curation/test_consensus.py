@@ -63,15 +63,15 @@ def test_revisions_come_in_the_order_of_the_votes_whatever_the_order_of_answers(
         Vote("a", "r2", "agree_mostly", "hm"),
     ]
     sampled = [study("a", AO), study("b", AO, AN)]
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     stub = Stub({"no aneurysm": (AO,), "hm": None}, backwards=True)
-    found = revise_votes(sampled, votes, stub, progress=lambda done, total: told.append((done, total)))
-    assert [(one.study_id, one.reader, one.labels) for one in found] == [
+    revisions = revise_votes(sampled, votes, stub, progress=lambda done, total: progress.append((done, total)))
+    assert [(one.study_id, one.reader, one.labels) for one in revisions] == [
         ("b", "r1", (AO,)),
         ("a", "r1", (AO,)),
         ("a", "r2", None),
     ]
-    assert told == [(1, 2), (2, 2)]
+    assert progress == [(1, 2), (2, 2)]
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,8 @@ class Backwards:
 
 
 def test_rows_and_counts(folder: CurationFolder, tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
-    record = extract(folder, table(tmp_path), progress=lambda done, total: told.append((done, total)))
+    progress: list[tuple[int, int]] = []
+    record = extract(folder, table(tmp_path), progress=lambda done, total: progress.append((done, total)))
     rows = read_table(folder.path("suggestions.parquet"), Suggestion)
     assert [(row.study_id, row.patient_id, row.labels, row.status) for row in rows] == [
         ("s1", "p1", ("Cardiomegaly", "Pleural effusion"), "ok"),
@@ -98,7 +98,7 @@ def test_rows_and_counts(folder: CurationFolder, tmp_path: Path) -> None:
         "by_n_labels": {"0": 1, "1": 1, "2": 1},
         "by_label": {label: by_label.get(label, 0) for label in REVEAL_LABELS},
     }
-    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert progress == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert record.settings["engine"] == "rules|v:3"
 
 
@@ -234,15 +234,15 @@ def test_nothing_written_names_a_place(folder: CurationFolder, tmp_path: Path) -
 
 
 def test_the_phantoms_pool_from_reports_to_suggestions(folder: CurationFolder, tmp_path: Path) -> None:
-    """Nearly all suggestions are what was drawn, and the counts are those of the truth."""
+    """Nearly all suggestions match the drawing, and the counts match the truth."""
     drawn = list(islice(studies("pool", seed=5), 120))
     rows = []
     for study in drawn:
         sides = dict.fromkeys(study.labels, "left")
         rows.append((study.study_uid, study.case_id, write_report(study, sides, has_devices=False)))
     record = extract(folder, table(tmp_path, rows))
-    found = read_table(folder.path("suggestions.parquet"), Suggestion)
-    right = sum(row.labels == study.labels for row, study in zip(found, drawn, strict=True))
+    rows = read_table(folder.path("suggestions.parquet"), Suggestion)
+    right = sum(row.labels == study.labels for row, study in zip(rows, drawn, strict=True))
     assert right >= 118
     assert record.counts["patients"] == len({study.case_id for study in drawn})
     assert sum(record.counts["by_n_labels"].values()) == 120 - record.counts["quarantined"]

@@ -1,4 +1,4 @@
-"""The curation folder: what is done stays done, what was made from something else is found out, nothing half-done."""
+"""The curation folder: finished steps stay done, outdated files are detected, and no step is left half done."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def killed(n: int, *words: object) -> None:
 
 
 def curated(pool: Path, folder: Path, *, is_killed: bool) -> None:
-    """Every step; killed at another of its files each, the last being the record of what was done."""
+    """Every step is killed at each of its files in turn, the last one being its record."""
     votes, corrections = folder.with_suffix(".csv"), folder.with_suffix(".corrections.csv")
     later = version_after(folder)
     steps: list[tuple[int, tuple[object, ...]]] = [

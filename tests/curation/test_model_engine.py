@@ -49,20 +49,20 @@ def model() -> Iterator[ModelServer]:
         yield running
 
 
-def engine(url: str, cache: Path, calls: Calls = "two", **given: Any) -> ModelEngine:
-    more_tries = given.pop("more_tries", 2)
+def engine(url: str, cache: Path, calls: Calls = "two", **options: Any) -> ModelEngine:
+    more_tries = options.pop("more_tries", 2)
     client = ModelClient(
-        ModelSettings("phantom-1"), url, cache, **{"retry_policy": QUICK, "max_connections": 4, **given}
+        ModelSettings("phantom-1"), url, cache, **{"retry_policy": QUICK, "max_connections": 4, **options}
     )
     return ModelEngine(client, calls, more_tries=more_tries)
 
 
 def run(engine: ModelEngine, reports: list[StudyReport]) -> dict[str, Suggestion | Quarantined]:
     outcomes = list(engine.run(reports))
-    found = {outcome.study_id: outcome for outcome in outcomes}
+    by_study = {outcome.study_id: outcome for outcome in outcomes}
     assert len(outcomes) == len(reports)
     assert {(one.study_id, one.patient_id) for one in outcomes} == {(one.study_id, one.patient_id) for one in reports}
-    return found
+    return by_study
 
 
 def is_true(outcome: Suggestion | Quarantined, report: StudyReport) -> bool:
@@ -76,14 +76,14 @@ def test_the_reports_are_of_all_kinds() -> None:
 
 @pytest.mark.parametrize("calls", CALLS)
 def test_the_truth_comes_out(calls: Calls, model: ModelServer, tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     asking = engine(model.url, tmp_path, calls)
-    found = {one.study_id: one for one in asking.run(REPORTS, progress=lambda *done: told.append(done))}
-    assert all(is_true(found[report.study_id], report) for report in REPORTS)
-    assert told == [(n, 30) for n in range(1, 31)]
+    results = {one.study_id: one for one in asking.run(REPORTS, progress=lambda *done: progress.append(done))}
+    assert all(is_true(results[report.study_id], report) for report in REPORTS)
+    assert progress == [(n, 30) for n in range(1, 31)]
     n_lists = len(set(TRUTH.values()) - {()})  # the same findings are asked about once, and none at all never
     assert len(model.asked) == (30 if calls == "one" else 30 + n_lists)
-    assert {one.engine for one in found.values()} == {asking.signature}
+    assert {one.engine for one in results.values()} == {asking.signature}
 
 
 def test_findings_have_sides_and_labels(model: ModelServer, tmp_path: Path) -> None:
@@ -116,10 +116,10 @@ def test_nothing_is_lost_and_nothing_guessed(calls: Calls, model: ModelServer, t
     model.faults |= {report.text: [fault] for report, fault in zip(others[4:], BAD_ONCE, strict=False)}
     assert len(others) >= len(FINE) + len(BAD_ONCE)
     asking = engine(model.url, tmp_path, calls)
-    found = run(asking, REPORTS)
-    assert all(is_true(found[report.study_id], report) for report in others)
+    results = run(asking, REPORTS)
+    assert all(is_true(results[report.study_id], report) for report in others)
     for report, fault in zip(bad, BAD_ALWAYS, strict=True):
-        outcome = found[report.study_id]
+        outcome = results[report.study_id]
         assert isinstance(outcome, Quarantined), fault
         assert len(json.loads(outcome.answer)) == (3 if fault in BAD_ONCE else 0), fault
         assert outcome.engine == asking.signature
@@ -157,7 +157,7 @@ def test_a_bad_answer_to_the_second_question_keeps_the_first(model: ModelServer,
     outcome = run(engine(model.url, tmp_path, more_tries=1), [report])[report.study_id]
     assert isinstance(outcome, Quarantined)
     assert outcome.reason.startswith("2 answers to 'labels' refused, the last: benchmark_labels[0] must be one of")
-    assert [sorted(json.loads(said)) for said in json.loads(outcome.answer)] == [
+    assert [sorted(json.loads(text)) for text in json.loads(outcome.answer)] == [
         ["findings"],
         ["benchmark_labels", "key_findings"],
         ["benchmark_labels", "key_findings"],
@@ -175,14 +175,14 @@ def test_a_passing_outage_is_counted_apart_and_asked_again(fault: str, model: Mo
     """Two reports meet an outage of three attempts, a third one's answers cannot be read."""
     model.faults = {report.text: [fault] * 3 for report in NORMAL[:2]} | {ABNORMAL[0].text: ["prose alone"] * 9}
     first = engine(model.url, tmp_path)
-    found = run(first, REPORTS)
-    reasons = [one.reason for one in found.values() if isinstance(one, Quarantined)]
+    results = run(first, REPORTS)
+    reasons = [one.reason for one in results.values() if isinstance(one, Quarantined)]
     assert len(reasons) == 3
     assert sum(one.startswith("no answer to 'findings', which can be asked again: ") for one in reasons) == 2
     assert (first.counts()["unanswered"], first.counts()["refused_answers"]) == (2, 3)
     again = engine(model.url, tmp_path)
-    found = run(again, REPORTS)
-    assert all(is_true(found[report.study_id], report) for report in NORMAL[:2])
+    results = run(again, REPORTS)
+    assert all(is_true(results[report.study_id], report) for report in NORMAL[:2])
     assert (again.counts()["unanswered"], again.counts()["refused_answers"]) == (0, 3)
 
 
@@ -262,13 +262,13 @@ def only_loopback(event: str, arguments: tuple[Any, ...]) -> None:
 
 def extracted(url: str, cache: Path, out: Path, reports: list[StudyReport]) -> None:
     sys.addaudithook(only_loopback)
-    found = run(engine(url, cache, retry_policy=RetryPolicy()), reports)
-    out.write_text(json.dumps([asdict(found[study_id]) for study_id in sorted(found)]), encoding="utf-8")
+    results = run(engine(url, cache, retry_policy=RetryPolicy()), reports)
+    out.write_text(json.dumps([asdict(results[study_id]) for study_id in sorted(results)]), encoding="utf-8")
 
 
-def start(*given: Any) -> BaseProcess:
+def start(*arguments: Any) -> BaseProcess:
     """A copy of this process, which has the imports behind it, that extracts."""
-    process = get_context("fork").Process(target=extracted, args=given)
+    process = get_context("fork").Process(target=extracted, args=arguments)
     process.start()
     return process
 

@@ -58,9 +58,9 @@ def answered(*studies: str) -> tuple[list[Sampled], list[Vote]]:
     ],
 )
 def test_degenerate_answers(studies: tuple[str, ...], kappa: float, n: int, n_undefined: int) -> None:
-    found = measured(*answered(*studies)).answers["two_categories"]
-    assert found.value == pytest.approx(kappa, abs=1e-12, nan_ok=True)
-    assert (found.n, found.n_undefined) == (n, n_undefined)
+    estimates = measured(*answered(*studies)).answers["two_categories"]
+    assert estimates.value == pytest.approx(kappa, abs=1e-12, nan_ok=True)
+    assert (estimates.n, estimates.n_undefined) == (n, n_undefined)
 
 
 def test_three_categories_and_the_majority_of_the_others_by_hand() -> None:
@@ -143,11 +143,11 @@ def test_kappas_equal_scikit_learn_on_random_votes(merge_mostly: bool, rng: np.r
     letters = np.array(list("AMD"))
     sampled, votes = answered(*("".join(letters[rng.choice(3, 3, p=[0.5, 0.2, 0.3])]) for _ in range(80)))
     agreement = measured(sampled, votes, merge_mostly=merge_mostly)
-    said = [{v.reader: v.answer for v in votes if v.study_id == one.study_id} for one in sampled]
+    answers = [{v.reader: v.answer for v in votes if v.study_id == one.study_id} for one in sampled]
     if merge_mostly:
-        said = [{reader: str(answer == "agree_all") for reader, answer in one.items()} for one in said]
+        answers = [{reader: str(answer == "agree_all") for reader, answer in one.items()} for one in answers]
     pairs: dict[str, list[tuple[str, str]]] = {"own": [], "r0": [], "r1": [], "r2": []}
-    for one in said:
+    for one in answers:
         for reader, answer in one.items():
             for name, voters in (("own", list(one)), (reader, [other for other in one if other != reader])):
                 most, n = Counter(one[voter] for voter in voters).most_common(1)[0]
@@ -177,13 +177,13 @@ def test_the_interval_covers_the_closed_form_of_simulated_readers() -> None:
     cast: list[Vote] = []
     for one in sampled:
         truth = one.labels if rng.random() < SUGGESTION_RIGHT else (AO, COPD)
-        for told in cast_votes(rng, one.labels, truth):
-            answer = told.answer.casefold().replace(" ", "_")
-            cast.append(Vote(one.study_id, told.reader, answer, "", told.labels))
-    found = measured(sampled, cast, n_resamples=1000).answers["two_categories"]
-    assert found.low < expected < found.high
-    assert 0.02 < found.high - found.low < 0.1  # paper 004: 0.590 to 0.651
-    assert found.signature == "cohen_kappa|b:1000|seed:0|unit:study|v:1"
+        for cast_vote in cast_votes(rng, one.labels, truth):
+            answer = cast_vote.answer.casefold().replace(" ", "_")
+            cast.append(Vote(one.study_id, cast_vote.reader, answer, "", cast_vote.labels))
+    estimates = measured(sampled, cast, n_resamples=1000).answers["two_categories"]
+    assert estimates.low < expected < estimates.high
+    assert 0.02 < estimates.high - estimates.low < 0.1  # paper 004: 0.590 to 0.651
+    assert estimates.signature == "cohen_kappa|b:1000|seed:0|unit:study|v:1"
 
 
 def test_the_order_of_studies_changes_no_value_and_that_of_votes_nothing(rng: np.random.Generator) -> None:

@@ -17,11 +17,11 @@ def listed(**lists):
 
 
 def lists(assignments):
-    found = {}
+    studies = {}
     for one in assignments:
-        assert one.position == len(found.setdefault(one.reader, [])) + 1
-        found[one.reader].append(one.study_id)
-    return {reader: "".join(own) for reader, own in found.items()}
+        assert one.position == len(studies.setdefault(one.reader, [])) + 1
+        studies[one.reader].append(one.study_id)
+    return {reader: "".join(own) for reader, own in studies.items()}
 
 
 def run(assignments, votes, capacities, stopped, seed=0, **options):

@@ -117,8 +117,8 @@ def test_every_problem_of_text_files_is_told(tmp_path: Path) -> None:
     names = ["none.txt", "../secret.txt", "link.txt", str(tmp_path / "secret.txt"), "latin.txt", "empty.txt", "folder"]
     names += ["pipe", "", "a\0b"]
     rows: list[dict[str, object]] = [{"study": f"s{n}", "patient": "p", "path": name} for n, name in enumerate(names)]
-    found = problems(written(home / "t.jsonl", rows), FILES)
-    assert [(row, rule) for row, _, rule, _ in found] == [
+    raised = problems(written(home / "t.jsonl", rows), FILES)
+    assert [(row, rule) for row, _, rule, _ in raised] == [
         (1, "must name an existing file"),
         (2, "must name a file below the table's folder"),
         (3, "must name a file below the table's folder"),
@@ -130,7 +130,7 @@ def test_every_problem_of_text_files_is_told(tmp_path: Path) -> None:
         (9, "must name a text file"),
         (10, "must name a file that can be read"),
     ]
-    assert found[4][3] == "'latin.txt', which is not from byte 4 on"
+    assert raised[4][3] == "'latin.txt', which is not from byte 4 on"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_every_problem_of_text_files_is_told(tmp_path: Path) -> None:
 )
 def test_a_table_that_cannot_be_read(tmp_path: Path, name: str, text: str, field: str, rule: str) -> None:
     (tmp_path / name).write_text(text)
-    assert (field, rule) in [found[1:3] for found in problems(tmp_path / name)]
+    assert (field, rule) in [problem[1:3] for problem in problems(tmp_path / name)]
 
 
 def test_a_table_that_is_not_there(tmp_path: Path) -> None:
@@ -197,8 +197,8 @@ def test_ready_labels(tmp_path: Path, suffix: str) -> None:
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
 def test_labels_as_lists(tmp_path: Path, suffix: str) -> None:
     rows: list[dict[str, object]] = [{"study": "1", "patient": "p", "labels": ["Lung mass", "Aneurysm"]}]
-    found = read_suggestions(written(tmp_path / f"t{suffix}", rows), READY)
-    assert found[0].labels == ("Aneurysm", "Lung mass")
+    suggestions = read_suggestions(written(tmp_path / f"t{suffix}", rows), READY)
+    assert suggestions[0].labels == ("Aneurysm", "Lung mass")
 
 
 def test_every_problem_of_ready_labels_is_told(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_every_problem_of_ready_labels_is_told(tmp_path: Path) -> None:
 def test_another_separator(tmp_path: Path) -> None:
     rows: list[dict[str, object]] = [{"study": "1", "patient": "p", "labels": "COPD|Aneurysm"}]
     path = written(tmp_path / "t.jsonl", rows)
-    found = read_suggestions(path, SuggestionColumns("study", "patient", "labels", "|"))
-    assert found[0].labels == ("Aneurysm", "COPD")
+    suggestions = read_suggestions(path, SuggestionColumns("study", "patient", "labels", "|"))
+    assert suggestions[0].labels == ("Aneurysm", "COPD")
     with pytest.raises(ValueError, match="`separator` must not be empty"):
         SuggestionColumns("study", "patient", "labels", "")

@@ -42,14 +42,14 @@ def test_the_tables_are_large_and_have_every_label_often() -> None:
 
 
 def test_precision_and_recall_on_the_phantoms_reports() -> None:
-    found: dict[str, Counter[tuple[bool, bool]]] = {label: Counter() for label in REVEAL_LABELS}
+    counts: dict[str, Counter[tuple[bool, bool]]] = {label: Counter() for label in REVEAL_LABELS}
     for study in islice(studies("pool", seed=20261122), N_PHANTOM):
         rng = study.rng(99)
         sides = {label: str(rng.choice(["left", "right", "bilateral"])) for label in study.labels}
         read = found_labels(write_report(study, sides, has_devices=bool(rng.random() < 0.5)))
         for label in REVEAL_LABELS:
-            found[label][label in study.labels, label in read] += 1
-    for label, count in found.items():
+            counts[label][label in study.labels, label in read] += 1
+    for label, count in counts.items():
         both, found_only, said_only = count[True, True], count[False, True], count[True, False]
         assert both + said_only >= 15, f"{label} is in too few reports to tell"
         assert both / (both + found_only) >= 0.98, f"precision of {label}"
@@ -76,8 +76,8 @@ def test_precision_and_recall_on_the_phantoms_reports() -> None:
     ],
 )
 def test_side(sentence: str, finding: str, side: str | None) -> None:
-    found = {one.finding: one.side for one in find_findings(sentence) or ()}
-    assert found[finding] == side
+    sides = {one.finding: one.side for one in find_findings(sentence) or ()}
+    assert sides[finding] == side
 
 
 def test_codes_are_those_of_icd_10() -> None:
@@ -212,15 +212,15 @@ def test_engine_answers_every_report_and_guesses_none(tmp_path: Path) -> None:
         StudyReport("s2", "p1", "HISTORY: COPD."),
         StudyReport("s3", "p2", "Clear."),
     ]
-    told: list[tuple[int, int]] = []
-    answers = list(Rules().run(reports, tmp_path, lambda done, total: told.append((done, total))))
+    progress: list[tuple[int, int]] = []
+    answers = list(Rules().run(reports, tmp_path, lambda done, total: progress.append((done, total))))
     effusion = Finding("pleural effusion", "left", "J90", "Pleural effusion")
     assert answers == [
         Suggestion("s1", "p1", (effusion,), ("Pleural effusion",), "ok", "rules|v:3"),
         Quarantined("s2", "p1", "no findings or impression to read", "rules|v:3"),
         Suggestion("s3", "p2", (), (), "ok", "rules|v:3"),
     ]
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    assert progress == [(1, 3), (2, 3), (3, 3)]
     assert Rules().signature == "rules|v:3"
     assert "possible" in Rules().settings()["hedges"]["counts"]
 

@@ -1,4 +1,4 @@
-"""Halves by patient, the rule by which a draw is taken, and what is written; degenerate inputs first."""
+"""Halves by patient, the rule for choosing a draw, and the files written; degenerate inputs first."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tests.curation.made_folder import AO, CM, COPD, done, make_folder, make_fol
 
 
 def chosen(n_rare: int, n_others: int, *, patients: Sequence[str] | None = None) -> list[Selected]:
-    found = []
+    rows = []
     for i in range(n_rare + n_others):
         labels, reason = ((AO, COPD), "less_common") if i < n_rare else ((AO, CM)[: 1 + i % 2], "most_findings")
         patient = f"p{i:03d}" if patients is None else patients[i]
-        found.append(Selected(f"s{i:03d}", patient, labels, 2 + i % 2, reason))
-    return found
+        rows.append(Selected(f"s{i:03d}", patient, labels, 2 + i % 2, reason))
+    return rows
 
 
 @pytest.mark.parametrize("selected", [[], chosen(1, 0), chosen(0, 3, patients="aaa")])
@@ -73,7 +73,7 @@ def test_a_patient_is_in_one_half() -> None:
         halves: dict[str, set[bool]] = {}
         for study, half in zip(selected, is_holdout, strict=True):
             halves.setdefault(study.patient_id, set()).add(bool(half))
-        assert all(len(found) == 1 for found in halves.values())
+        assert all(len(names) == 1 for names in halves.values())
         assert 5 <= is_holdout.sum() <= 7
 
 
@@ -121,14 +121,14 @@ def folder(tmp_path: Path) -> CurationFolder:
 
 
 def balance_of(folder: CurationFolder) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(folder.path("balance.json").read_text(encoding="utf-8"))
-    return found
+    balance: dict[str, Any] = json.loads(folder.path("balance.json").read_text(encoding="utf-8"))
+    return balance
 
 
 def test_the_step_at_the_paper_s_size(folder: CurationFolder, facts: Path) -> None:
-    told: list[tuple[int, int]] = []
-    record = split(folder, facts, best_of=3, progress=lambda done, total: told.append((done, total)))
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    progress: list[tuple[int, int]] = []
+    record = split(folder, facts, best_of=3, progress=lambda done, total: progress.append((done, total)))
+    assert progress == [(1, 3), (2, 3), (3, 3)]
     placed = read_table(folder.path("split.parquet"), Placed)
     assert Counter(study.half for study in placed) == {"released": 100, "holdout": 100}
     assert {study.since for study in placed} == {"1.0.0"}
@@ -183,13 +183,13 @@ def test_another_selection_is_another_look(folder: CurationFolder) -> None:
 
 
 def test_the_same_seed_gives_the_same_files_and_another_one_others(tmp_path: Path, facts: Path) -> None:
-    found = []
+    trees = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         folder = make_folder_to_split(tmp_path / name, chosen(123, 77), seed=seed)
         record = split(folder, facts, columns=["sex"])
-        found.append({output: folder.path(output).read_bytes() for output in record.outputs})
-    assert found[0] == found[1]
-    assert found[0]["split.parquet"] != found[2]["split.parquet"]
+        trees.append({output: folder.path(output).read_bytes() for output in record.outputs})
+    assert trees[0] == trees[1]
+    assert trees[0]["split.parquet"] != trees[2]["split.parquet"]
 
 
 def test_a_builder_reads_the_two_files(folder: CurationFolder, facts: Path) -> None:

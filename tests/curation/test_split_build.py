@@ -70,9 +70,9 @@ def test_exactly_the_holdout_of_the_split_is_private(made: Made, tmp_path: Path)
     )
     for folder, half in ((out, "released"), (vault, "holdout")):
         expected = {keyed_id(KEY, "study", one.study_id): one for one in placed if one.half == half}
-        found = {one.study_id: one for one in read_studies(folder, half)}
-        assert found.keys() == expected.keys()
-        for study_id, record in found.items():
+        by_study = {one.study_id: one for one in read_studies(folder, half)}
+        assert by_study.keys() == expected.keys()
+        for study_id, record in by_study.items():
             assert record.labels == expected[study_id].labels
             assert record.n_agree_all == expected[study_id].n_agree_all
             assert record.patient_id == keyed_id(KEY, "patient", expected[study_id].patient_id)

@@ -29,7 +29,7 @@ from tests.models.endpoint import PlayedModel, played
 
 @dataclass(frozen=True)
 class Truth:
-    """What the test split asks of a model: (question, finding, sha256 of its picture), and what is right and wrong."""
+    """The questions of the test split: (question, finding, sha256 of its picture), with right and wrong answers."""
 
     questions: tuple[tuple[str, str, str], ...]
     right: dict[str, str]
@@ -98,8 +98,8 @@ def saying(folder: Path, split: str, answers: Mapping[str, str]) -> Iterator[Pla
     settings, pictures = AskSettings.of_folder(folder), FolderPictures(folder)
     known = {}
     for question in list_questions(folder, split, settings):
-        *_, shown, _ = compose(question, settings, pictures=pictures)[-1].parts
-        assert isinstance(shown, PromptImage)
-        known[hashlib.sha256(shown.png).hexdigest(), question.finding or ""] = question.id
+        *_, picture, _ = compose(question, settings, pictures=pictures)[-1].parts
+        assert isinstance(picture, PromptImage)
+        known[hashlib.sha256(picture.png).hexdigest(), question.finding or ""] = question.id
     with played(PlayedModel(known, answers)) as model:
         yield model

@@ -1,7 +1,7 @@
-"""An OpenAI-compatible endpoint on loopback that plays a model, and misbehaves as it is told.
+"""An OpenAI-compatible endpoint on loopback that plays a model, and misbehaves on request.
 
 It knows a question by the last picture and the finding named beside it, and gives the answer of its
-table. A *fault* is what it does instead, as often as it stands in the list of faults of a question.
+table. A *fault* is a misbehaviour, repeated as often as it is in the list of faults of a question.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STATUSES = {"429": 429, "500": 500, "503": 503, "400": 400, "401": 401, "filtere
 
 @dataclass
 class PlayedModel:
-    """What the endpoint knows, does and has seen.
+    """The knowledge, behaviour and requests of the endpoint.
 
     Attributes
     ----------
@@ -62,12 +62,12 @@ class PlayedModel:
         )
 
     def wait_for_open(self, n: int) -> bool:
-        """Whether `n` requests are under way at once, now or soon."""
+        """Return True once `n` requests are under way at once; False after a long wait."""
         with self.changed:
             return self.changed.wait_for(lambda: self.n_open >= n, LONGEST_WAIT)
 
     def wait_for_none_open(self) -> bool:
-        """Whether no request is under way any more, now or soon."""
+        """Return True once no request is under way; False after a long wait."""
         with self.changed:
             return self.changed.wait_for(lambda: self.n_open == 0, LONGEST_WAIT)
 
@@ -156,8 +156,8 @@ def played(model: PlayedModel) -> Iterator[PlayedModel]:
                     model.ended.wait(LONGEST_WAIT)
                 elif what in STATUSES:
                     why = FILTERED if what == "filtered" else f"no ({what}) for key {self.headers.get('Authorization')}"
-                    said = {"error": {"message": why}}
-                    self.send(STATUSES[what], said, {"Retry-After": "0"} if what == "429" else {})
+                    error = {"error": {"message": why}}
+                    self.send(STATUSES[what], error, {"Retry-After": "0"} if what == "429" else {})
                 elif what == "down":
                     self.close_connection = True
                 elif what == "malformed":

@@ -1,4 +1,4 @@
-"""What answers are read as: a table of real ways to answer, hand-made points, boxes and labels, and random text."""
+"""Parsing of answers: a table of real wordings, hand-made points, boxes and labels, and random text."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ PASSED = "passed over a box without a score from 0 to 1"
     ],
 )
 def test_boxes_with_scores(text: str, status: str, n: int, note: str) -> None:
-    """Of a film of 1,536 x 1,024 pixels that is shown whole, 768 wide: a box of the answer is twice as large there."""
+    """An image of 1,536 x 1,024 pixels is shown 768 wide: a box of the answer is twice as large in the original."""
     asked = replace(question("boxes", present=False), images=(ViewedImage("i", "PA", (1024, 1536)),))
     reply = read_reply(text, asked, AskSettings("boxes", side=768))
     assert (reply.status, len(reply.detections)) == (status, n)

@@ -150,8 +150,8 @@ def test_a_prompt_asks_in_the_convention_that_is_read(form: str, coordinates: st
     numbers = convention(coordinates).written(place[: len(names)], (256, 256), corners=True)
     example = ", ".join(names)
     (line,) = re.findall(r'\{"boxes": \[\{.*\}\]\}' if "boxes" in text else rf"\w+: {example}", text)
-    said = line.replace(example, ", ".join(numbers)).replace('"..."', '"it"').replace("...", "0.5")
-    reply = read_reply(said, asked, settings)
+    answer = line.replace(example, ", ".join(numbers)).replace('"..."', '"it"').replace("...", "0.5")
+    reply = read_reply(answer, asked, settings)
     several = reply.boxes or reply.detections
     got = several[0].box if several else (reply.point or reply.box)
     assert got == pytest.approx(place[: len(names)], abs=0.5)  # half a thousandth of 256, or half a unit of 0.1 %
@@ -182,11 +182,11 @@ CONVENTION_OF = {
     "thousandths-yx": "thousandths-yx",
     "resized": "pixels-768",
 }
-"""What a model is played to know -> the convention that it is found to have."""
+"""Convention of a simulated model -> the convention that calibration reports."""
 
 
 def answers_of(form: str, side: int, write: Callable[[Sequence[float], tuple[int, int]], str]) -> list[str]:
-    """What is said of each drawing, as it is shown, with the place in its pixels."""
+    """Return one answer per drawing as shown, with the position in its pixels."""
     drawings = Drawings(form)
     texts = []
     for question in drawings.questions:
@@ -203,10 +203,12 @@ def answers_of(form: str, side: int, write: Callable[[Sequence[float], tuple[int
 @pytest.mark.parametrize("side", [256, 512])
 def test_the_convention_of_boxes_is_found(how: str, corners: bool, side: int) -> None:
     settings = AskSettings("box", side=side, coordinates=AUTO)
-    found = calibrate(answers_of("box", side, lambda place, size: said(place, size, how, corners=corners)), settings)
-    assert (found.coordinates, found.corners) == (CONVENTION_OF[how], corners)
-    assert found.hits[found.key] == 8
-    assert CoordinateCalibration.from_document(json.loads(json.dumps(found.document()))) == found
+    calibration = calibrate(
+        answers_of("box", side, lambda place, size: said(place, size, how, corners=corners)), settings
+    )
+    assert (calibration.coordinates, calibration.corners) == (CONVENTION_OF[how], corners)
+    assert calibration.hits[calibration.key] == 8
+    assert CoordinateCalibration.from_document(json.loads(json.dumps(calibration.document()))) == calibration
 
 
 @pytest.mark.parametrize("form", ["point", "boxes", "text"])
@@ -218,8 +220,8 @@ def test_the_convention_of_other_forms_is_found(form: str, how: str) -> None:
         return f"Point: {numbers}" if form == "point" else f"Seen.\n{boxes}"
 
     settings = AskSettings(form, side=300, coordinates=AUTO)  # type: ignore[arg-type]
-    found = calibrate(answers_of(form, 300, write), settings)
-    assert (found.coordinates, found.corners) == (how, form != "point")
+    calibration = calibrate(answers_of(form, 300, write), settings)
+    assert (calibration.coordinates, calibration.corners) == (how, form != "point")
 
 
 def test_two_wrong_answers_of_eight_are_borne_and_three_are_not() -> None:
@@ -251,7 +253,7 @@ def places(films: Path, truth: Truth) -> dict[str, tuple[tuple[float, float], tu
     """Question -> a point deep in the reference and one far from it, in pixels shown, and the digest of its picture."""
     records = {record.image_id: record for record in read_localization(films, "test")}
     pictures, grid = FolderPictures(films), Grid(8)
-    found = {}
+    matches = {}
     for question in list_questions(films, "test", AskSettings("point")):
         reference = records[question.unit].reference(question.finding or "")
         assert reference is not None
@@ -263,12 +265,12 @@ def places(films: Path, truth: Truth) -> dict[str, tuple[tuple[float, float], tu
         far = grid.box(truth.wrong[question.id], size=mask.shape)
         view = SquareView(question.image.size, 256)
         png = shown_png(pictures.open(question.unit), form="point", side=256, grid=8)
-        found[question.id] = (
+        matches[question.id] = (
             view.to_view(column + 0.5, row + 0.5),
             view.to_view(far[0] + far[2] / 2, far[1] + far[3] / 2),
             hashlib.sha256(png).hexdigest(),
         )
-    return found
+    return matches
 
 
 @contextmanager
@@ -315,10 +317,10 @@ def test_under_auto_a_model_reaches_its_hit_rate_whatever_its_convention(
 def test_where_no_convention_fits_nothing_is_asked(films: Path, places: dict[str, Any], tmp_path: Path) -> None:
     asked = ("run", films, "--split", "test", "--answer", "point", "--model", "chat", "--out", tmp_path / "run")
     with pointing(places, "words") as (model, _):
-        said = call(*asked, "--coordinates", "auto", "--endpoint", model.url, expect=1).stderr
+        stderr = call(*asked, "--coordinates", "auto", "--endpoint", model.url, expect=1).stderr
         assert len(model.asked) == 8
-    assert "no convention fits" in said
-    assert "In the lower zone" in said
+    assert "no convention fits" in stderr
+    assert "In the lower zone" in stderr
     assert not (tmp_path / "run" / "run.json").exists()
 
 
@@ -327,12 +329,12 @@ def test_the_command_says_what_it_found(films: Path, places: dict[str, Any], tmp
     with pointing(places, "thousandths-yx") as (model, _):
         done = call(*asked, "--coordinates", "auto", "--endpoint", model.url, "--out", tmp_path / "run")
         assert "coordinates: thousandths-yx, by 8 of 8 drawings\n" in done.stdout
-        told = call(*asked, "--endpoint", model.url, "--out", tmp_path / "other").stderr
-        assert "Gemini is known to answer in thousandths-yx (https://docs.cloud.google.com/" in told
+        stderr = call(*asked, "--endpoint", model.url, "--out", tmp_path / "other").stderr
+        assert "Gemini is known to answer in thousandths-yx (https://docs.cloud.google.com/" in stderr
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
         (("--coordinates", "inches"), "--coordinates must be one of pixels, fractions, percent"),
         (("--coordinates", "pixels-5"), "--coordinates must be one of pixels"),
@@ -341,8 +343,8 @@ def test_the_command_says_what_it_found(films: Path, places: dict[str, Any], tmp
         (("--coordinates", "auto", "--dry-run", "x"), "`--coordinates` must name a convention with `--dry-run`"),
     ],
 )
-def test_conventions_that_cannot_be_are_refused(films: Path, given: tuple[str, ...], message: str) -> None:
-    assert message in call("run", films, "--split", "test", "--answer", "point", *given, expect=1).stderr
+def test_conventions_that_cannot_be_are_refused(films: Path, options: tuple[str, ...], message: str) -> None:
+    assert message in call("run", films, "--split", "test", "--answer", "point", *options, expect=1).stderr
 
 
 def test_runs_of_before_read_as_in_pixels() -> None:

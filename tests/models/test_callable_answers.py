@@ -1,4 +1,4 @@
-"""What callables may answer: every kind by hand arithmetic, and what is refused with which message."""
+"""Valid answers of callables, every kind by hand arithmetic, and the messages that refuse invalid ones."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def square_mask(size: tuple[int, int]) -> Any:
 def test_answers(world: World, answer: Answer, expected: dict[str, Any]) -> None:
     prediction = ask_one(world, answer)
     names = ("points", "cell", "box", "mask", "score")
-    found = {name: getattr(prediction, name) for name in names if getattr(prediction, name) not in (None, ())}
-    assert found == expected
+    fields = {name: getattr(prediction, name) for name in names if getattr(prediction, name) not in (None, ())}
+    assert fields == expected
 
 
 @pytest.mark.parametrize("kind", [bool, np.uint8, np.int64])

@@ -239,9 +239,9 @@ def test_a_run_that_stops_goes_on(world: World, tmp_path: Path, batch_size: int 
     def predict(image: Any, finding: Any) -> Any:
         if len(asked) >= 10 and interrupt:
             raise KeyboardInterrupt
-        shown = list(zip(image, finding, strict=True)) if batch_size else [(image, finding)]
-        asked.extend(f"{film.info['image_id']}|{name}" for film, name in shown)
-        answers = [by_name(film, name) for film, name in shown]
+        pairs = list(zip(image, finding, strict=True)) if batch_size else [(image, finding)]
+        asked.extend(f"{film.info['image_id']}|{name}" for film, name in pairs)
+        answers = [by_name(film, name) for film, name in pairs]
         return answers if batch_size else answers[0]
 
     interrupt = True
@@ -272,8 +272,8 @@ def test_a_limit_can_be_raised(world: World, tmp_path: Path) -> None:
 
 def test_a_later_version_goes_on(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(world, by_name, out=tmp_path, limit=3)
-    told = json.loads((tmp_path / "run.json").read_text())
-    (tmp_path / "run.json").write_text(json.dumps({**told, "reveal_bench": "0.0.1"}))
+    document = json.loads((tmp_path / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps({**document, "reveal_bench": "0.0.1"}))
     asked = []
     run(world, lambda image, finding: asked.append(finding), out=tmp_path, name="by_name", limit=4)
     assert len(asked) == 1
@@ -348,17 +348,17 @@ def studies(tmp_path: Path) -> Path:
     ids=["labels", "none", "probabilities"],
 )
 def test_studies(studies: Path, tmp_path: Path, answer: Answer, fields: dict[str, Any], batch_size: int | None) -> None:
-    shown: list[tuple[int, ...]] = []
+    sizes: list[tuple[int, ...]] = []
 
     def predict(images: Any, finding: Any) -> Any:
         each = images if batch_size else [images]
         assert finding == ([None] * len(images) if batch_size else None)
-        shown.extend(tuple(int(film.info["image_id"].split("-")[1]) for film in films) for films in each)
+        sizes.extend(tuple(int(film.info["image_id"].split("-")[1]) for film in films) for films in each)
         return [answer] * len(each) if batch_size else answer
 
     result = run_callable(predict, studies, "released", batch_size=batch_size)
     manifest = read_study_manifest(studies, "released")
-    assert sorted(shown) == [(0,), (10, 11), (20,), (30, 31)]
+    assert sorted(sizes) == [(0,), (10, 11), (20,), (30, 31)]
     assert result.predictions == tuple(FindingsPrediction(s, **fields) for s in manifest.studies)
     path = tmp_path / "labels.jsonl"
     path.write_text(result.to_jsonl())

@@ -41,20 +41,20 @@ def words(films: Path, model: PlayedModel, out: Path) -> list[object]:
 
 
 def test_a_run_says_what_became_of_it(ran: tuple[Path, PlayedModel, str], films: Path) -> None:
-    out, model, said = ran
-    rows = {line.split()[0]: line.split()[1:] for line in said.splitlines() if line}
+    out, model, output = ran
+    rows = {line.split()[0]: line.split()[1:] for line in output.splitlines() if line}
     assert rows["all"] == [str(ASKED), str(ASKED - 1), "1"]  # asked, answered, refused
     tokens_in, _, tokens_out = (sum(column) for column in zip(*model.usage, strict=True))
     cost = (tokens_in * Decimal("2.5") + tokens_out * 10) / 1_000_000
-    assert f"{tokens_in:,} in" in said
-    assert f"{tokens_out:,} out; cost {cost.normalize():f}\n" in said
-    assert f"reveal-bench score {out / 'predictions.jsonl'} {films} --split test --allow-missing" in said
+    assert f"{tokens_in:,} in" in output
+    assert f"{tokens_out:,} out; cost {cost.normalize():f}\n" in output
+    assert f"reveal-bench score {out / 'predictions.jsonl'} {films} --split test --allow-missing" in output
     assert len((out / "predictions.jsonl").read_text().splitlines()) == ASKED - 1
 
 
 def test_what_it_says_next_works(ran: tuple[Path, PlayedModel, str], truth: Truth, films: Path) -> None:
-    _, _, said = ran
-    (line,) = [line for line in said.splitlines() if line.startswith("score: reveal-bench ")]
+    _, _, output = ran
+    (line,) = [line for line in output.splitlines() if line.startswith("score: reveal-bench ")]
     document = json.loads(call(*line.removeprefix("score: reveal-bench ").split(), "--json").stdout)
     rows = [row for row in document["estimates"] if row["metric"] == "grid_hit" and row["finding"] != "macro"]
     hits = sum(round(row["value"] * row["n"]) for row in rows if row["n"])
@@ -82,8 +82,8 @@ def test_logs_become_the_same_run(ran: tuple[Path, PlayedModel, str], tmp_path: 
 
 
 def test_a_dry_run_asks_nobody(films: Path, truth: Truth, tmp_path: Path) -> None:
-    said = call("run", films, "--split", "test", "--prompt", "few-shot", "--limit", 3, "--dry-run", tmp_path / "dry")
-    assert said.stdout.startswith(f"wrote 3 questions to {tmp_path / 'dry'}: ")
+    output = call("run", films, "--split", "test", "--prompt", "few-shot", "--limit", 3, "--dry-run", tmp_path / "dry")
+    assert output.stdout.startswith(f"wrote 3 questions to {tmp_path / 'dry'}: ")
     asked = [path.name for path in (tmp_path / "dry" / "questions").iterdir()]
     assert len(asked) == 3
     page = (tmp_path / "dry" / "index.html").read_text(encoding="utf-8")
@@ -110,14 +110,14 @@ def test_report_and_misses(ran: tuple[Path, PlayedModel, str], films: Path, tmp_
     out, _, _ = ran
     call("baseline", "chance", films, "--split", "test", "--out", tmp_path / "chance.jsonl")
     both = (f"chat={out}", f"chance={tmp_path / 'chance.jsonl'}", "--folder", films)
-    said = call("report", *both, "--split", "test", "--out", tmp_path / "report", "--resamples", 50).stdout
-    assert said == f"wrote {tmp_path / 'report' / 'report.html'}\n"
+    output = call("report", *both, "--split", "test", "--out", tmp_path / "report", "--resamples", 50).stdout
+    assert output == f"wrote {tmp_path / 'report' / 'report.html'}\n"
     page = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
     assert "chance" in page
     assert {path.name for path in (tmp_path / "report").iterdir()} == {"report.html", "figures", "tables"}
-    said = call("misses", *both, "--split", "test", "--out", tmp_path / "misses", "--most", 2).stdout
+    output = call("misses", *both, "--split", "test", "--out", tmp_path / "misses", "--most", 2).stdout
     lines = (tmp_path / "misses" / "for_readers" / "misses.jsonl").read_text().splitlines()
-    assert f"wrote {len(lines)} misses to {tmp_path / 'misses'}" in said
+    assert f"wrote {len(lines)} misses to {tmp_path / 'misses'}" in output
     assert "`--folder`" in call("report", out, tmp_path / "chance.jsonl", expect=1).stderr
 
 
@@ -131,9 +131,9 @@ def test_the_phantom_tells_where_its_organs_are(tmp_path: Path) -> None:
 
 
 def test_tasks_for_lmms_eval(films: Path, tmp_path: Path) -> None:
-    said = call("export-lmms", films, "--split", "test", "--limit", 4, "--out", tmp_path / "lmms").stdout
+    output = call("export-lmms", films, "--split", "test", "--limit", 4, "--out", tmp_path / "lmms").stdout
     readme = tmp_path / "lmms" / "README.md"
-    assert said == f"wrote the task reveal_grid to {tmp_path / 'lmms'}; how to run and import it: {readme}\n"
+    assert output == f"wrote the task reveal_grid to {tmp_path / 'lmms'}; how to run and import it: {readme}\n"
     assert "--tasks reveal_grid" in readme.read_text(encoding="utf-8")
     nothing = call("import-lmms", tmp_path, "--tasks", tmp_path / "lmms", "--out", tmp_path / "run", expect=1)
     assert nothing.stderr.startswith("error: ")
@@ -188,8 +188,8 @@ def test_run_folders_are_compared_and_ranked(ran: tuple[Path, PlayedModel, str],
     shutil.copytree(out, tmp_path / "runs" / "chat")
     first, second = (tmp_path / "runs" / name / "predictions.jsonl" for name in ("chat", "other"))
     few = ("--allow-missing", "--resamples", 50)  # the split is that of the runs
-    said = call("compare", first, second, films, "--metric", "grid_hit", *few).stdout
-    assert said.startswith("A chat/predictions.jsonl, B other/predictions.jsonl on chexlocalize 1.0.0, split test")
+    output = call("compare", first, second, films, "--metric", "grid_hit", *few).stdout
+    assert output.startswith("A chat/predictions.jsonl, B other/predictions.jsonl on chexlocalize 1.0.0, split test")
     ranked = json.loads(call("rank", tmp_path / "runs", films, "--metric", "grid_hit", *few, "--json").stdout)
     assert {row["name"]: row["rank"] for row in ranked["systems"]} == {"chat": 1, "other": 1}
     record = first.with_name("run.json")
@@ -209,9 +209,9 @@ def test_published_rows_stand_beside_a_score(ran: tuple[Path, PlayedModel, str],
     score = call("score", ran[0], real, "--allow-missing", "--resamples", 1, "--format", "csv").stdout
     own = {row["finding"]: row["value"] for row in csv.DictReader(io.StringIO(score)) if row["metric"] == "grid_hit"}
     rows = list(csv.DictReader(io.StringIO(call("score", ran[0], real, *asked, "--format", "csv").stdout)))
-    found = {(row["system"], row["finding"]): row["value"] for row in rows}
-    assert found[ran[0].name, "Edema"] == own["Edema"]
-    assert found["GPT-5, few-shot", "Edema"] == "0.747"  # paper 000, Table 2
+    values = {(row["system"], row["finding"]): row["value"] for row in rows}
+    assert values[ran[0].name, "Edema"] == own["Edema"]
+    assert values["GPT-5, few-shot", "Edema"] == "0.747"  # paper 000, Table 2
     assert {row["metric"] for row in rows} == {"grid_hit"}
     markdown = call("score", ran[0], real, *asked, "--format", "markdown").stdout
     assert "GPT-5, few-shot" in markdown
@@ -258,8 +258,8 @@ def test_an_endpoint_that_is_down_is_said_at_once(films: Path, tmp_path: Path) -
         closed.bind(("127.0.0.1", 0))
         endpoint = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
         asked = ("run", films, "--split", "test", "--model", "chat", "--endpoint", endpoint)
-        said = call(*asked, "--out", tmp_path / "run", expect=1).stderr
-    assert f"`--endpoint` must be the address of a server that runs, got {endpoint}: Connection refused" in said
+        output = call(*asked, "--out", tmp_path / "run", expect=1).stderr
+    assert f"`--endpoint` must be the address of a server that runs, got {endpoint}: Connection refused" in output
 
 
 def test_what_is_complete_is_written_anew_without_the_model(
@@ -298,10 +298,10 @@ def test_a_run_that_stops_says_what_to_do(
     monkeypatch.setattr(cli_run, "_check_that_it_answers", lambda _: None)
     where = () if endpoint is None else ("--endpoint", endpoint)
     asked = ("run", films, "--split", "test", "--model", "a/chat", *where, "--out", tmp_path / "run")
-    said = call(*asked, expect=1).stderr
-    assert reason in said
-    assert remedy in said
-    assert ("--ask-again" in said) == (status is not None)
+    output = call(*asked, expect=1).stderr
+    assert reason in output
+    assert remedy in output
+    assert ("--ask-again" in output) == (status is not None)
 
 
 def test_an_interrupt_is_no_error(films: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,8 +309,8 @@ def test_an_interrupt_is_no_error(films: Path, tmp_path: Path, monkeypatch: pyte
         raise KeyboardInterrupt
 
     monkeypatch.setattr(running, "run_model", interrupted)
-    said = call("run", films, "--split", "test", "--model", "a/chat", "--out", tmp_path / "run", expect=130).stderr
-    assert said == f"stopped; answers are kept in {tmp_path / 'run'}: the same command continues from there\n"
+    output = call("run", films, "--split", "test", "--model", "a/chat", "--out", tmp_path / "run", expect=130).stderr
+    assert output == f"stopped; answers are kept in {tmp_path / 'run'}: the same command continues from there\n"
 
 
 def test_after_a_holdout_comes_the_board(films: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -334,5 +334,5 @@ def test_pictures_and_references_stay_out_of_datasets(
 
 def test_answers_in_words_are_for_readers(films: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cli_run._say_where(Path("run"), 1, films, "test", is_text=True)
-    told = capsys.readouterr().out
-    assert f"readers score such answers; check them: reveal-bench lint run/predictions.jsonl {films}" in told
+    output = capsys.readouterr().out
+    assert f"readers score such answers; check them: reveal-bench lint run/predictions.jsonl {films}" in output

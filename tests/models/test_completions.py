@@ -1,4 +1,4 @@
-"""What comes back from an endpoint, how long to wait for more, and which settings make no sense."""
+"""Responses of an endpoint, pauses between attempts, and invalid settings."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ LATER, EARLIER = (datetime.now(UTC) + timedelta(hours=sign) for sign in (2, -2))
     ids=["seconds", "fraction", "milliseconds", "date"],
 )
 def test_the_endpoint_says_when_to_come_back(headers: dict[str, str], low: float, high: float) -> None:
-    found = retry_after(headers)
-    assert found is not None
-    assert low <= found <= high
+    seconds = retry_after(headers)
+    assert seconds is not None
+    assert low <= seconds <= high
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-3", "nan", "inf", format_datetime(EARLIER, usegmt=True)], ids=range(6))

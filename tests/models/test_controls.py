@@ -73,8 +73,8 @@ def test_sides_are_exchanged_in_the_words_of_tasks_and_answers() -> None:
     assert (mirrored.prompt, mirrored.indication) == ("Is the right base clear?", "Left chest pain, RLL crackles")
     asked = AskSettings("text", side=1024, control="mirrored")
     assert "Is the right base clear?" in prompt_text(task, asked)
-    said = 'The LEFT base is hazy.\n{"boxes": [{"image": 1, "label": "left base", "x": 0, "y": 1, "w": 68, "h": 4}]}'
-    reply = read_reply(said, task, asked)
+    answer = 'The LEFT base is hazy.\n{"boxes": [{"image": 1, "label": "left base", "x": 0, "y": 1, "w": 68, "h": 4}]}'
+    reply = read_reply(answer, task, asked)
     assert reply.text.startswith("The RIGHT base is hazy.")
     assert [(box.label, box.box) for box in reply.boxes] == [("right base", (700.0, 1.0, 68.0, 4.0))]
 
@@ -99,15 +99,15 @@ def test_a_paraphrase_has_other_words_and_the_same_demand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
         ({"control": "upside-down"}, "`control` must be one of no-image, blank"),
         ({"control": "occluded-finding", "form": "labels", "side": 1024}, "`control` must be one of no-image, blank"),
     ],
 )
-def test_controls_that_cannot_be_are_refused(given: dict[str, Any], message: str) -> None:
+def test_controls_that_cannot_be_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        AskSettings(**given)
+        AskSettings(**options)
 
 
 # What is shown --------------------------------------------------------------------------------------------------------
@@ -140,13 +140,13 @@ class Phantom:
         changed = control_pictures(
             self.folder, "test", settings, pictures, held=pictures.ids, counterfactuals=self.counterfactuals
         )
-        found: dict[str, Grey | None] = {}
+        patches: dict[str, Grey | None] = {}
         for question in self.questions:
             parts = compose(question, settings, pictures=changed(question))[-1].parts
             (picture, *_) = [part for part in parts if isinstance(part, PromptImage)] or [None]
             decoded = None if picture is None else Image.open(io.BytesIO(picture.png)).convert("L")
-            found[question.id] = None if decoded is None else np.asarray(decoded, float)
-        return found
+            patches[question.id] = None if decoded is None else np.asarray(decoded, float)
+        return patches
 
     @cached_property
     def references(self) -> dict[tuple[str, str], Annotation]:
@@ -183,23 +183,23 @@ def phantom(tmp_path_factory: pytest.TempPathFactory) -> Phantom:
 
 def test_each_control_shows_what_it_says(phantom: Phantom) -> None:
     for question in phantom.questions[::5]:
-        shown = {control: pictures[question.id] for control, pictures in phantom.shown.items()}
-        film = shown[None]
+        images = {control: pictures[question.id] for control, pictures in phantom.shown.items()}
+        film = images[None]
         assert film is not None
-        assert shown["no-image"] is None
-        assert np.ptp(shown["blank"]) == 0
-        assert np.array_equal(shown["paraphrase"], film)
-        assert np.abs(shown["mirrored"][:, ::-1] - film).max() <= 2  # resampled from the other side
-        assert np.abs(shown["other-patient"] - film).mean() > 5
+        assert images["no-image"] is None
+        assert np.ptp(images["blank"]) == 0
+        assert np.array_equal(images["paraphrase"], film)
+        assert np.abs(images["mirrored"][:, ::-1] - film).max() <= 2  # resampled from the other side
+        assert np.abs(images["other-patient"] - film).mean() > 5
         x, y, wide, high = phantom.references[question.unit, question.finding].bbox_xywh
         view = SquareView(question.image.size, SIDE)
         left, top, right, bottom = (round(v) for at in ((x, y), (x + wide, y + high)) for v in view.to_view(*at))
         inside = np.zeros((SIDE, SIDE), bool)
         inside[max(0, top + 1) : max(0, bottom - 1), max(0, left + 1) : max(0, right - 1)] = True
         if inside.any():
-            assert np.ptp(shown["occluded-finding"][inside]) <= 2
-            assert np.array_equal(shown["occluded-elsewhere"][inside], film[inside])
-        changed = np.abs(shown["without-finding"] - film) > 6
+            assert np.ptp(images["occluded-finding"][inside]) <= 2
+            assert np.array_equal(images["occluded-elsewhere"][inside], film[inside])
+        changed = np.abs(images["without-finding"] - film) > 6
         assert changed.any()
         assert changed[inside].sum() >= 0.7 * changed.sum()
 
@@ -237,7 +237,7 @@ class Guessing:
 class Looking(Guessing):
     """A model that points at the pixel deepest in the reference where the picture shows the finding, mirrored or not.
 
-    Where it sees none it answers what is usual. It looks at a share of the questions, the same under every control.
+    Where it sees none, it gives the usual answer. It looks at a share of the questions, the same under every control.
     """
 
     share: float = 0.7
@@ -252,7 +252,7 @@ class Looking(Guessing):
         return super().point(question, picture)
 
     def sees(self, question: Question, picture: Grey) -> bool:
-        """Whether the picture is far nearer to the film than the film without the finding is, where that differs."""
+        """Return True if it is far nearer to the film than to the film without the finding, where both differ."""
         film, without = (self.phantom.shown[control][question.id] for control in (None, "without-finding"))
         assert film is not None
         assert without is not None
@@ -269,8 +269,8 @@ def asked(phantom: Phantom, out: Path, model: Guessing) -> None:
         exchanges = []
         for question in phantom.questions:
             x, y = model.point(question, pictures[question.id])
-            said = "I cannot tell." if control == "no-image" and out.name == "refuses" else f"Point: {x}, {y}"
-            reply = read_reply(said, question, settings)
+            answer = "I cannot tell." if control == "no-image" and out.name == "refuses" else f"Point: {x}, {y}"
+            reply = read_reply(answer, question, settings)
             exchanges.append(
                 with_reply(QuestionOutcome(question.id, question.unit, "failed", question.finding), reply, text=".")
             )
@@ -279,7 +279,7 @@ def asked(phantom: Phantom, out: Path, model: Guessing) -> None:
 
 
 @pytest.fixture(scope="module")
-def told(phantom: Phantom, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def report(phantom: Phantom, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of a model that looks, one that does not, and one that looks and refuses to answer without a picture."""
     root = tmp_path_factory.mktemp("looks")
     models = {"looks": Looking(phantom), "guesses": Guessing(phantom), "refuses": Looking(phantom)}
@@ -292,11 +292,11 @@ def told(phantom: Phantom, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def rows(told: Path) -> dict[tuple[str, str], dict[str, str]]:
+def rows(report: Path) -> dict[tuple[str, str], dict[str, str]]:
     """(run, control) -> its row of the report's table."""
-    found = list(csv.DictReader((told / "tables" / "controls.csv").open(encoding="utf-8")))
-    assert [row["control"] for row in found] == [*CONTROLS] * 3
-    return {(row["run"], row["control"]): row for row in found}
+    lines = list(csv.DictReader((report / "tables" / "controls.csv").open(encoding="utf-8")))
+    assert [row["control"] for row in lines] == [*CONTROLS] * 3
+    return {(row["run"], row["control"]): row for row in lines}
 
 
 @pytest.mark.parametrize("name", [name for name, control in CONTROLS.items() if control.falls])
@@ -336,31 +336,31 @@ def test_a_hundred_questions_tell_who_looks(phantom: Phantom) -> None:
     assert spec.loader is not None
     sys.modules[spec.name] = simulation = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(simulation)
-    found = simulation.power(simulation.world_of(phantom), len(LOCAL), n_trials=12)
+    power = simulation.power(simulation.world_of(phantom), len(LOCAL), n_trials=12)
     falls = [control.falls for control in CONTROLS.values()]
-    assert (found["looks at 70 %"][falls] >= 8 / 12).all()
-    assert (found["usual place"][falls] == 0).all()
-    assert (found["looks at 70 %"][[name in ("occluded-elsewhere", "paraphrase") for name in CONTROLS]] == 0).all()
+    assert (power["looks at 70 %"][falls] >= 8 / 12).all()
+    assert (power["usual place"][falls] == 0).all()
+    assert (power["looks at 70 %"][[name in ("occluded-elsewhere", "paraphrase") for name in CONTROLS]] == 0).all()
 
 
-def test_the_report_says_who_looks(told: Path) -> None:
-    page = (told / "report.html").read_text(encoding="utf-8")
+def test_the_report_says_who_looks(report: Path) -> None:
+    page = (report / "report.html").read_text(encoding="utf-8")
     assert "Does it look?" in page
     assert "falls, as it must not" in page
     assert "no fall is shown" in page  # of a guess whose answers stay the same
 
 
-def test_a_control_without_any_answer_is_said(told: Path, rows: dict[tuple[str, str], Any]) -> None:
+def test_a_control_without_any_answer_is_said(report: Path, rows: dict[tuple[str, str], Any]) -> None:
     refused = rows["refuses", "no-image"]
     assert (refused["answered"], refused["same_answers"], refused["score"]) == ("0", "", "")
-    assert "nothing answered" in (told / "report.html").read_text(encoding="utf-8")
+    assert "nothing answered" in (report / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_controls_of_another_run_are_refused(phantom: Phantom, told: Path, tmp_path: Path) -> None:
+def test_controls_of_another_run_are_refused(phantom: Phantom, report: Path, tmp_path: Path) -> None:
     import shutil
 
-    shutil.copytree(told.parent / "guesses", tmp_path / "run")
+    shutil.copytree(report.parent / "guesses", tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / CONTROL_RUNS / "blank")
     shutil.copytree(tmp_path / "run" / CONTROL_RUNS / "mirrored", tmp_path / "run" / CONTROL_RUNS / "blank")
     with pytest.raises(ValueError, match=r"blank: must ask what .* asks: .* --control blank"):

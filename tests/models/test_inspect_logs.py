@@ -1,4 +1,4 @@
-"""Logs that are no logs, of other tasks, or of several runs; and which of several answers counts."""
+"""Damaged logs, logs of other tasks or of several runs, and the choice among several answers."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def test_the_answer_counts_and_not_the_failure_before_it(logs: dict[str, Path], 
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "difference"),
     [  # logs begun in the same second come in either order
         ("cot", "settings .*(zero-shot.*chain-of-thought|chain-of-thought.*zero-shot)"),
         ("other", "model (played and other|other and played)"),
         ("warm", "parameters"),
     ],
 )
-def test_runs_are_not_mixed(logs: dict[str, Path], other: str, told: str) -> None:
-    with pytest.raises(ValueError, match=f"must be of one run: .* differ in {told}"):
+def test_runs_are_not_mixed(logs: dict[str, Path], other: str, difference: str) -> None:
+    with pytest.raises(ValueError, match=f"must be of one run: .* differ in {difference}"):
         import_logs([logs["a"], logs[other]])
 
 
@@ -107,9 +107,9 @@ def test_no_part_of_a_key_is_left_where_a_reason_is_cut_off(monkeypatch: pytest.
     monkeypatch.setenv("REVEAL_MODEL_KEY", "s3cret-of-an-endpoint")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "s3cret-of-a-provider")
     for length in range(970, 1001):
-        told = reason_text("x" * length + "s3cret-of-an-endpoint s3cret-of-a-provider")
-        assert "s3c" not in told
-        assert len(told) <= 1000
+        reason = reason_text("x" * length + "s3cret-of-an-endpoint s3cret-of-a-provider")
+        assert "s3c" not in reason
+        assert len(reason) <= 1000
 
 
 @pytest.mark.parametrize(
@@ -132,5 +132,7 @@ def test_tokens_are_counted_with_the_cached_ones(
 
 def test_reasons_are_one_line_without_keys_and_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REVEAL_MODEL_KEY", "abc123")
-    told = reason_text("Error:\n  POST http://10.0.0.7:8000/v1/chat (Authorization: Bearer sk-9f)\tkey abc123 refused")
-    assert told == "Error: POST <address> (Authorization: Bearer ***) key *** refused"
+    reason = reason_text(
+        "Error:\n  POST http://10.0.0.7:8000/v1/chat (Authorization: Bearer sk-9f)\tkey abc123 refused"
+    )
+    assert reason == "Error: POST <address> (Authorization: Bearer ***) key *** refused"

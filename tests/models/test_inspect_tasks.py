@@ -134,18 +134,18 @@ def test_studies_and_open_tasks_are_asked_whole(benchmark: str, tmp_path: Path) 
 
     if benchmark == "reveal-cxr":
         write_reveal(tmp_path / "d", n_studies=4, long_side=96, traps=False)
-        reading, said = reveal_cxr.read(tmp_path / "d", id_key=b"k" * 32), "Findings: Cardiomegaly"
+        download, text = reveal_cxr.read(tmp_path / "d", id_key=b"k" * 32), "Findings: Cardiomegaly"
     else:
         write_rexecution(tmp_path / "d", n_tasks=4, long_side=96, traps=False)
-        reading, said = rexecution.read(tmp_path / "d"), "The heart is large."
-    build_folder(reading.splits, tmp_path / "p", BENCHMARKS[benchmark], extras=reading.extras, synthetic=True)
-    split = next(iter(reading.splits))
+        download, text = rexecution.read(tmp_path / "d"), "The heart is large."
+    build_folder(download.splits, tmp_path / "p", BENCHMARKS[benchmark], extras=download.extras, synthetic=True)
+    split = next(iter(download.splits))
     seen: list[int] = []
 
     def reply(input: list[ChatMessage], *_: Any) -> ModelOutput:
         contents = [message.content for message in input if not isinstance(message.content, str)]
         seen.append(sum(part.type == "image" for content in contents for part in content))
-        output = ModelOutput.from_content("mock", said)
+        output = ModelOutput.from_content("mock", text)
         output.usage = ModelUsage(input_tokens=10, output_tokens=2, total_tokens=12)
         return output
 

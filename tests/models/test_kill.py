@@ -1,4 +1,4 @@
-"""A run that is interrupted, killed and done again: nothing is asked twice but what was in flight."""
+"""An interrupted, killed and resumed run: only requests under way are asked twice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONNECTIONS = 4
 ASKED = 14
 """Questions of the run: more than are answered or in flight before each of the three signals."""
 FORKS = multiprocessing.get_context("fork")
-"""What is killed here is started often: by a copy of this process, which has the imports behind it."""
+"""Runs to be killed start often: as forks of this process, which has the imports already."""
 
 
 def ask(folder: Path, out: Path, url: str) -> None:

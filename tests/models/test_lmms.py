@@ -90,18 +90,18 @@ def log(export: Path, tmp_path: Path) -> Log:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{name}_samples_reveal_grid.jsonl"
         lines = []
-        for number, given in replies.items():
+        for number, texts in replies.items():
             sample: dict[str, Any] = {
                 "doc_id": number,
                 "target": module.doc_to_target(docs[number]),
-                "filtered_resps": [str(text) for text in given],  # lmms-eval makes texts of everything
+                "filtered_resps": [str(text) for text in texts],  # lmms-eval makes texts of everything
                 "token_counts": [{"input_tokens": 900, "output_tokens": 7, "reasoning_tokens": 0, **(tokens or {})}],
                 "doc_hash": "74234e98",
-                **module.process_results(docs[number], [text or "" for text in given]),
+                **module.process_results(docs[number], [text or "" for text in texts]),
                 "input": module.doc_to_text(docs[number]),
             }
             if thought:
-                sample["resps"] = [f"<think>{thought}</think>{text}" for text in given]
+                sample["resps"] = [f"<think>{thought}</think>{text}" for text in texts]
             lines.append(json.dumps(sample) + "\n")
         path.write_text("".join(lines))
         sent = {"max_new_tokens": 2048, "temperature": 0.0, "do_sample": False, "until": [], **generation}
@@ -127,9 +127,11 @@ def log(export: Path, tmp_path: Path) -> Log:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_cannot_be_exported_is_refused(films: Path, tmp_path: Path, options: dict[str, Any], message: str) -> None:
-    given = {"split": "test", "out": "new", "settings": SETTINGS, "limit": 1, **options}
+    arguments = {"split": "test", "out": "new", "settings": SETTINGS, "limit": 1, **options}
     with pytest.raises(ValueError, match=re.escape(message)):
-        lmms.export_tasks(films, given["split"], tmp_path / given["out"], given["settings"], limit=given["limit"])
+        lmms.export_tasks(
+            films, arguments["split"], tmp_path / arguments["out"], arguments["settings"], limit=arguments["limit"]
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -294,7 +296,7 @@ def test_a_reply_of_as_many_tokens_as_there_may_be_was_cut_off(
 
 
 @pytest.mark.parametrize(
-    ("given", "backend", "name", "temperature"),
+    ("model", "backend", "name", "temperature"),
     [
         ("org/model-7b", "vllm", "org/model-7b", 0.0),
         ("/data/models/own-7b/", "huggingface", "own-7b", 0.0),
@@ -305,12 +307,12 @@ def test_a_reply_of_as_many_tokens_as_there_may_be_was_cut_off(
     ],
 )
 def test_the_model_is_named_without_folders(
-    given: str, backend: str, name: str, temperature: float | None, log: Log, export: Path
+    model: str, backend: str, name: str, temperature: float | None, log: Log, export: Path
 ) -> None:
-    info, [exchange] = lmms.import_samples([log({0: ["A1"]}, model=given, backend=backend)], export)
+    info, [exchange] = lmms.import_samples([log({0: ["A1"]}, model=model, backend=backend)], export)
     assert info.model == name
     assert (info.parameters.get("temperature"), exchange.sent_temperature) == (temperature, temperature)
-    assert lmms.import_samples([log({0: ["A1"]}, model=given)], export, model="ours")[0].model == "ours"
+    assert lmms.import_samples([log({0: ["A1"]}, model=model)], export, model="ours")[0].model == "ours"
 
 
 def test_of_several_logs_the_latest_reply_counts(log: Log, export: Path) -> None:

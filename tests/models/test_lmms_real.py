@@ -56,7 +56,7 @@ FAULTS = (
     ("429", "500"), ("503",), ("hang",), ("malformed",), ("prose",), ("no_usage",),
     ("500",) * 9, ("400",) * 9, ("malformed",) * 9, ("refusal",), ("cut_off",), ("empty",),
 )  # fmt: skip
-"""Of one question each; those of the first line are got over. Nine are more than all retries."""
+"""Faults of one question each; the run recovers from those in the first line. Nine exceed all retries."""
 STATUSES = ("answered",) * 6 + ("failed",) * 3 + ("refused", "unclear", "empty")
 """lmms-eval does not say that a reply was cut off."""
 REPEATED, TIMES = 3, 2
@@ -64,7 +64,7 @@ REPEATED, TIMES = 3, 2
 
 @dataclass(frozen=True)
 class Done:
-    """What went over the wire, what lmms-eval wrote, and what it was read as."""
+    """The requests sent, the files of lmms-eval, and the parsed outcomes."""
 
     model: PlayedModel
     hits: set[str]
@@ -100,9 +100,9 @@ class Sent:
 def evaluate(export: Path, home: Path, url: str, out: Path, *options: str, backend: str) -> str:
     """Run lmms-eval in the empty folder `home`."""
     outside = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))}
-    given = f"model_version=org/played-1,base_url={url},timeout=10,max_retries=2,retry_backoff_s=0"
-    given += {"openai": ",num_concurrent=3", "async_openai": ",num_cpus=3"}[backend]
-    command = [PYTHON, "-m", "lmms_eval", "eval", "--model", backend, "--model_args", given, "--batch_size", "1"]
+    model_args = f"model_version=org/played-1,base_url={url},timeout=10,max_retries=2,retry_backoff_s=0"
+    model_args += {"openai": ",num_concurrent=3", "async_openai": ",num_cpus=3"}[backend]
+    command = [PYTHON, "-m", "lmms_eval", "eval", "--model", backend, "--model_args", model_args, "--batch_size", "1"]
     command += ["--include_path", str(export), "--tasks", "reveal_grid", "--log_samples", "--output_path", str(out)]
     done = subprocess.run(
         [*command, *options],
@@ -225,7 +225,7 @@ def test_repeats_are_epochs(done: Done, films: Path, truth: Truth, tmp_path: Pat
 
 
 def test_local_models_get_the_same_conversation(done: Done, tmp_path: Path) -> None:
-    """What the classes of lmms-eval for local models hand to a processor; no weights are needed for it."""
+    """Return the input of a processor from lmms-eval's classes for local models; this needs no weights."""
     program = """
 import importlib.util, json, sys
 import pyarrow.parquet as pq
@@ -250,10 +250,10 @@ print(json.dumps({
         text=True,
         check=True,
     )
-    told = json.loads(got.stdout.splitlines()[-1])
+    conversation = json.loads(got.stdout.splitlines()[-1])
     first = done.model.bodies[[name for name, _ in done.model.asked].index(next(iter(done.statuses)))]
-    assert told["messages"] == [
+    assert conversation["messages"] == [
         [message["role"], [part.get("text") for part in message["content"]]] for message in first["messages"]
     ]
-    assert len(told["pictures"]) == SETTINGS.shots + 1
-    assert {mode for mode, *_ in told["pictures"]} == {"RGB"}
+    assert len(conversation["pictures"]) == SETTINGS.shots + 1
+    assert {mode for mode, *_ in conversation["pictures"]} == {"RGB"}

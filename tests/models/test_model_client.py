@@ -1,4 +1,4 @@
-"""Asking an endpoint that misbehaves: retries, what ends a run, what is kept, what it costs."""
+"""A client with a misbehaving endpoint: retries, stops, stored completions, costs."""
 
 from __future__ import annotations
 
@@ -64,16 +64,16 @@ def ask_all(
 
 def outcomes(client: ModelClient, requests: list[ModelRequest]) -> list[Completion | RequestFailure]:
     """In the order of the requests."""
-    found = {request.messages: outcome for request, outcome in ask_all(client, requests)}
-    return [found[request.messages] for request in requests]
+    by_messages = {request.messages: outcome for request, outcome in ask_all(client, requests)}
+    return [by_messages[request.messages] for request in requests]
 
 
 def test_every_request_is_answered_once(model: ModelServer, tmp_path: Path) -> None:
     asking = client(model.url, tmp_path)
     answers = outcomes(asking, questions())
     texts = [json.loads(answer.text) for answer in answers if isinstance(answer, Completion)]
-    found = [{label for label in text["benchmark_labels"] if label != "None"} for text in texts]
-    assert found == [set(labels) for labels in TRUTH.values()]
+    sets = [{label for label in text["benchmark_labels"] if label != "None"} for text in texts]
+    assert sets == [set(labels) for labels in TRUTH.values()]
     assert asking.spent.requests == asking.spent.answered == len(model.asked) == 12
     assert asking.counts()["served_models"] == ["phantom-1-2026-01-01"]
 
@@ -290,9 +290,9 @@ def test_keys_do_not_depend_on_the_order_of_fields() -> None:
 def test_no_file_holds_the_key(model: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY_VARIABLE, KEY)
     model.faults = {REPORTS[0]: ["400"], REPORTS[1]: ["500"]}
-    told = outcomes(client(model.url, tmp_path), questions())
+    results = outcomes(client(model.url, tmp_path), questions())
     assert model.keys == {f"Bearer {KEY}"}
-    assert KEY not in repr(told)
+    assert KEY not in repr(results)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) == 11
     assert not any(KEY.encode() in path.read_bytes() or KEY in path.name for path in files)
@@ -309,7 +309,7 @@ def test_without_a_key_none_is_sent(model: ModelServer, tmp_path: Path, monkeypa
 def test_nothing_of_the_environment_is_sent_or_between(
     host: str, model: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second endpoint stands for a proxy, which would get the key and the reports."""
+    """The second endpoint acts as a proxy, which would get the key and the reports."""
     seen: list[dict[str, str]] = []
     post = model_server.Handler.do_POST
 
@@ -387,11 +387,11 @@ def test_large_costs_are_exact() -> None:
     assert prices.cost(10**12, 1) == Decimal("123456.789000000000001")
 
 
-# What is given --------------------------------------------------------------------------------------------------------
+# Arguments -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
         ({"endpoint": "model.example.org/v1"}, "must be an http or https URL"),
         ({"endpoint": "ftp://model.example.org"}, "must be an http or https URL"),
@@ -401,11 +401,11 @@ def test_large_costs_are_exact() -> None:
     ],
 )
 def test_bad_clients_are_refused(
-    given: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    options: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(KEY_VARIABLE, KEY)
     with pytest.raises(ValueError, match=message) as raised:
-        ModelClient(ModelSettings("m"), **{"endpoint": "https://model.example.org/v1", "cache": tmp_path, **given})
+        ModelClient(ModelSettings("m"), **{"endpoint": "https://model.example.org/v1", "cache": tmp_path, **options})
     assert KEY not in str(raised.value)
 
 

@@ -1,4 +1,4 @@
-"""overlay: edges where the grid that scores has them, names that stand out on any film, coordinates that come back."""
+"""overlay: edges as in the scoring grid, names visible on any image, coordinates mapped there and back."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def film(kind: str, side: int) -> Image.Image:
 
 
 def luminance(image: Image.Image) -> npt.NDArray[np.float64]:
-    """Of RGB pixels, by ITU-R 601, in [0, 255]."""
+    """Return the luminance of RGB pixels, by ITU-R 601, in [0, 255]."""
     return np.asarray(image).astype(np.float64) @ (0.299, 0.587, 0.114)
 
 
@@ -43,7 +43,7 @@ def luminance(image: Image.Image) -> npt.NDArray[np.float64]:
 
 
 @pytest.mark.parametrize(
-    ("size", "side", "margin", "shown", "full"),
+    ("size", "side", "margin", "point", "full"),
     [
         ((256, 256), 256, 0, (12.5, 200), (12.5, 200)),
         ((512, 512), 256, 0, (1, 255), (2, 510)),
@@ -55,11 +55,11 @@ def luminance(image: Image.Image) -> npt.NDArray[np.float64]:
     ],
 )
 def test_a_shown_point_is_mapped_to_the_full_image_and_back(
-    size: tuple[int, int], side: int, margin: int, shown: tuple[float, float], full: tuple[float, float]
+    size: tuple[int, int], side: int, margin: int, point: tuple[float, float], full: tuple[float, float]
 ) -> None:
     view = SquareView(size, side, margin)
-    assert view.to_full(*shown) == full
-    assert view.to_view(*full) == shown
+    assert view.to_full(*point) == full
+    assert view.to_view(*full) == point
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
@@ -84,8 +84,8 @@ def test_cells_are_shown_where_the_scoring_grid_has_them(size: tuple[int, int]) 
         assert shown_file.size == (side + 2 * view.margin,) * 2
     for number, cell in enumerate(grid.cells):
         row, column = divmod(number, 8)
-        shown = (view.margin + 32 * column + 16, view.margin + 32 * row + 16)
-        assert view.to_view(*grid.centre(cell, size=size)) == pytest.approx(shown, abs=1e-9)
+        position = (view.margin + 32 * column + 16, view.margin + 32 * row + 16)
+        assert view.to_view(*grid.centre(cell, size=size)) == pytest.approx(position, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_the_crop_is_exact_to_half_a_pixel() -> None:
     # Grey is twice the column's number, so that the pixel whose centre is at x has the value 2 (x - 0.5).
     # The square of 100 begins at 13.5: its first pixel has its centre at 14 and must be 27, not 26 or 28.
     ramp = Image.fromarray(np.tile(np.arange(127, dtype=np.uint8) * 2, (100, 1)))
-    shown = np.asarray(square_picture(ramp, side=100))[50, 10:90, 0]
-    assert shown.tolist() == list(range(27 + 20, 27 + 180, 2))
+    row = np.asarray(square_picture(ramp, side=100))[50, 10:90, 0]
+    assert row.tolist() == list(range(27 + 20, 27 + 180, 2))
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB"])
@@ -128,15 +128,15 @@ def test_the_crop_is_exact_to_half_a_pixel() -> None:
 def test_the_square_is_rgb_of_the_side_asked_for_and_symmetric(size: tuple[int, int], mode: str) -> None:
     values = np.random.default_rng(1).integers(0, 256, size).astype(np.uint8)
     image = Image.fromarray(values).convert(mode)
-    shown = square_picture(image, side=64)
-    assert (shown.mode, shown.size) == ("RGB", (64, 64))
+    square = square_picture(image, side=64)
+    assert (square.mode, square.size) == ("RGB", (64, 64))
     mirrored = square_picture(image.transpose(Image.Transpose.ROTATE_180), side=64)
-    difference = np.asarray(shown).astype(int) - np.asarray(mirrored.transpose(Image.Transpose.ROTATE_180))
+    difference = np.asarray(square).astype(int) - np.asarray(mirrored.transpose(Image.Transpose.ROTATE_180))
     assert np.abs(difference).max() <= 1
 
 
 @pytest.mark.parametrize(
-    ("width", "height", "side", "shown"),
+    ("width", "height", "side", "size"),
     [
         (2000, 1000, 1024, (1024, 512)),
         (1000, 2000, 500, (250, 500)),
@@ -145,9 +145,9 @@ def test_the_square_is_rgb_of_the_side_asked_for_and_symmetric(size: tuple[int, 
         (1, 1, 64, (1, 1)),
     ],
 )
-def test_a_whole_picture_keeps_its_shape(width: int, height: int, side: int, shown: tuple[int, int]) -> None:
+def test_a_whole_picture_keeps_its_shape(width: int, height: int, side: int, size: tuple[int, int]) -> None:
     picture = whole_picture(Image.new("L", (width, height), 77), side=side)
-    assert (picture.mode, picture.size, picture.getpixel((0, 0))) == ("RGB", shown, (77, 77, 77))
+    assert (picture.mode, picture.size, picture.getpixel((0, 0))) == ("RGB", size, (77, 77, 77))
 
 
 # -------------------------------------------------------------------------------------------------------------- grid
@@ -158,10 +158,10 @@ def test_a_whole_picture_keeps_its_shape(width: int, height: int, side: int, sho
 )
 @pytest.mark.parametrize("kind", ["black", "white", "grey"])
 def test_lines_are_where_the_grid_has_its_edges(side: int, n: int, kind: str) -> None:
-    shown, margin = luminance(draw_grid(film(kind, side), Grid(n))), grid_margin(side, Grid(n))
-    assert shown.shape == (side + 2 * margin, side + 2 * margin)
+    picture, margin = luminance(draw_grid(film(kind, side), Grid(n))), grid_margin(side, Grid(n))
+    assert picture.shape == (side + 2 * margin, side + 2 * margin)
     through = margin + round(side * 0.75 / n)  # below the names of the first row, above its lower edge
-    for scan in (shown[through, :], shown[:, through]):
+    for scan in (picture[through, :], picture[:, through]):
         inside = scan[margin : margin + side]
         for k in range(1, n):
             # the one step from a dark stripe up to a light one is at the edge, rounded to a pixel
@@ -175,12 +175,12 @@ def test_lines_are_where_the_grid_has_its_edges(side: int, n: int, kind: str) ->
 @pytest.mark.parametrize(("side", "n"), [(256, 8), (256, 16), (1024, 16)])
 def test_every_line_stands_out_on_every_film(kind: str, side: int, n: int) -> None:
     grid = Grid(n)
-    shown, margin = luminance(draw_grid(film(kind, side), grid)), grid_margin(side, grid)
+    picture, margin = luminance(draw_grid(film(kind, side), grid)), grid_margin(side, grid)
     for k in range(n + 1):
         edge = margin + side * k // n
         for j in range(n):
             at = margin + round(side * (j + 0.8) / n)
-            for stripe in (shown[at, edge - 1 : edge + 1], shown[edge - 1 : edge + 1, at]):
+            for stripe in (picture[at, edge - 1 : edge + 1], picture[edge - 1 : edge + 1, at]):
                 least = 75 if k in (0, n) else 100  # the outer lines have one stripe on the margin
                 assert stripe[1] - stripe[0] >= least, (k, j)
 
@@ -208,11 +208,11 @@ def likeness(place: npt.NDArray[np.float64], word: npt.NDArray[np.float64]) -> f
 def test_every_cell_can_be_read_by_its_name_on_every_film(kind: str) -> None:
     # The reader knows the typeface, nothing of the film: the name that is most like what it sees must be the right one.
     grid = Grid(8)
-    shown, margin = luminance(draw_grid(film(kind, 256), grid)), grid_margin(256, grid)
+    picture, margin = luminance(draw_grid(film(kind, 256), grid)), grid_margin(256, grid)
     words = {cell: np.pad(marks(cell, 10), 1) for cell in grid.cells}
     for number, cell in enumerate(grid.cells):
         y, x = (margin + 32 * place + 1 for place in divmod(number, 8))
-        corner = shown[y : y + 12, x : x + 18]
+        corner = picture[y : y + 12, x : x + 18]
         assert np.ptp(corner) >= 75
         if number % 3 == 0:  # a third of them, each against all
             assert max(words, key=lambda name: likeness(corner, words[name])) == cell
@@ -221,9 +221,9 @@ def test_every_cell_can_be_read_by_its_name_on_every_film(kind: str) -> None:
 @pytest.mark.parametrize(("side", "n"), [(256, 8), (256, 16), (256, 26), (1024, 16)])
 def test_letters_and_numbers_stand_in_the_margin_on_all_four_sides(side: int, n: int) -> None:
     grid = Grid(n)
-    shown, margin = luminance(draw_grid(film("white", side), grid)), grid_margin(side, grid)
+    picture, margin = luminance(draw_grid(film("white", side), grid)), grid_margin(side, grid)
     outer = margin - max(1, round(side / 500))
-    for strip in (shown[:outer], shown[-outer:], shown[:, :outer].T, shown[:, -outer:].T):
+    for strip in (picture[:outer], picture[-outer:], picture[:, :outer].T, picture[:, -outer:].T):
         for k in range(n):
             name = strip[:, margin + side * k // n : margin + side * (k + 1) // n]
             assert name.max() - name.min() >= 150
@@ -234,9 +234,9 @@ def test_letters_and_numbers_stand_in_the_margin_on_all_four_sides(side: int, n:
 @pytest.mark.parametrize(("side", "n", "free"), [(256, 8, 0.75), (256, 16, 0.75), (1024, 8, 0.9)])
 def test_the_film_is_hardly_hidden(kind: str, side: int, n: int, free: float) -> None:
     under, grid = film(kind, side), Grid(n)
-    shown = draw_grid(under, grid)
+    picture = draw_grid(under, grid)
     margin, cell = grid_margin(side, grid), side // n
-    seen = np.asarray(shown)[margin : margin + side, margin : margin + side].astype(int)
+    seen = np.asarray(picture)[margin : margin + side, margin : margin + side].astype(int)
     same = (seen == np.asarray(under.convert("RGB"))).all(axis=2)
     assert same.mean() >= free
     for row in range(n):
@@ -279,9 +279,9 @@ def test_what_is_drawn_on_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "shown"), [("cell", 288), ("point", 256), ("box", 256), ("labels", (256, 192)), ("text", (256, 192))]
+    ("form", "size"), [("cell", 288), ("point", 256), ("box", 256), ("labels", (256, 192)), ("text", (256, 192))]
 )
-def test_the_png_holds_pixels_alone_and_is_the_same_every_time(form: str, shown: int | tuple[int, int]) -> None:
+def test_the_png_holds_pixels_alone_and_is_the_same_every_time(form: str, size: int | tuple[int, int]) -> None:
     image = film("noise", 400).crop((0, 0, 400, 300))
     image.info = {"dpi": (72, 72), "icc_profile": b"profile", "Description": "somebody", "exif": b"Exif\0\0name"}
     png = shown_png(image, form=form, side=256, grid=8)  # type: ignore[arg-type]
@@ -289,7 +289,7 @@ def test_the_png_holds_pixels_alone_and_is_the_same_every_time(form: str, shown:
     assert b"".join(_chunks(png)).replace(b"IDAT", b"") == b"IHDRIEND"
     with Image.open(io.BytesIO(png)) as back:
         assert back.mode == "RGB"
-        assert back.size == (shown if isinstance(shown, tuple) else (shown, shown))
+        assert back.size == (size if isinstance(size, tuple) else (size, size))
 
 
 def _chunks(png: bytes) -> list[bytes]:

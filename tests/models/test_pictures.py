@@ -1,4 +1,4 @@
-"""pictures: every picture of a folder comes back as it was stored, whatever its kind; what is missing is said."""
+"""pictures: every image of a folder is read as it was stored, whatever its kind; missing ones are reported."""
 
 from __future__ import annotations
 
@@ -132,11 +132,11 @@ def test_studies_and_tasks_keep_their_images_in_lists(tmp_path: Path) -> None:
         {"task_id": "t1", "images": [stored(5)], "image_facts": [facts(5)], **withheld},
         {"task_id": "t2", **task},
     ]
-    shown = SplitImages(make_folder(tmp_path / "tasks", {"tasks/test-00000-of-00001": tasks}), "test")
-    assert set(shown.ids) == {"i4", "i5", "i6"}
-    assert same(shown.open("i4"), 4)
+    images = SplitImages(make_folder(tmp_path / "tasks", {"tasks/test-00000-of-00001": tasks}), "test")
+    assert set(images.ids) == {"i4", "i5", "i6"}
+    assert same(images.open("i4"), 4)
     with pytest.raises(ValueError, match="has no picture of i6: build it with them"):
-        shown.open("i6")  # its row says it is there, its list is null
+        images.open("i6")  # its row says it is there, its list is null
 
 
 def ramp16() -> Image.Image:
@@ -253,12 +253,12 @@ def test_threads_get_what_they_ask_for_within_the_memory_allowed(
 ) -> None:
     monkeypatch.setattr(pictures, "KEPT_BYTES", kept_bytes)
     folder = make_folder(tmp_path / "f", {"localization/test-00000-of-00001": flat(*range(60))}, group_rows=10)
-    shown = SplitImages(folder, "test")
+    images = SplitImages(folder, "test")
     asked = np.random.default_rng(0).integers(0, 60, 200).tolist()
     with ThreadPoolExecutor(8) as pool:
-        opened = list(pool.map(lambda number: shown.open(f"i{number}"), asked))
+        opened = list(pool.map(lambda number: images.open(f"i{number}"), asked))
     assert all(same(image, number) for image, number in zip(opened, asked, strict=True))
-    kept = shown._groups._kept.values()
+    kept = images._groups._kept.values()
     assert sum(column.nbytes for column in kept) <= kept_bytes
     # a group of ten pictures takes 1,430 bytes in memory
     assert len(kept) == {0: 0, 4000: 2, 1 << 20: 6}[kept_bytes]

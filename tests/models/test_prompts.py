@@ -1,4 +1,4 @@
-"""What a model is told: the words are pinned to their version, and the pictures, turns and formats are as asked for."""
+"""Prompts: the wording is pinned to its version, and images, turns and formats are as requested."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_shown_size_is_that_of_the_picture(size: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("form", ["cell", "point", "box"])
 def test_a_prompt_that_is_repeated_is_no_answer(form: Form) -> None:
-    """A model that says no more than it was told has named no place."""
+    """A model that only repeats its prompt has named no position."""
     for style in ("zero-shot", "chain-of-thought"):
         settings = AskSettings(form, style)
         reply = read_reply(prompt_text(localization(form), settings), localization(form), settings)

@@ -1,4 +1,4 @@
-"""What is asked, in which order, and what answers belong to."""
+"""The questions, their order, and the data that answers belong to."""
 
 from __future__ import annotations
 

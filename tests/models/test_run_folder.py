@@ -143,14 +143,14 @@ def test_damaged_folders_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"it has no transcript\.jsonl"):
         read_run(tmp_path)
     document = json.loads((tmp_path / "run.json").read_text())
-    for told, message in (
+    for content, message in (
         ({**document, "schema": 2}, "`schema` must be 1, got 2"),
         ({**document, "more": 1}, "the fields must be"),
         ({**document, "settings": {"form": "cell"}}, "`settings` must have the fields"),
         ({**document, "model": None}, "must contain one JSON object with a `model`"),
         ([], r"run\.json: must contain one JSON object with a `model`, got \[\]"),
     ):
-        (tmp_path / "run.json").write_text(json.dumps(told))
+        (tmp_path / "run.json").write_text(json.dumps(content))
         with pytest.raises(ValueError, match=message):
             read_run_info(tmp_path)
 

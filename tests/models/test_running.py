@@ -36,7 +36,7 @@ FAULTS = (
     ("429", "429"), ("500",), ("503",), ("hang",), ("malformed",), ("prose",), ("no_usage",),
     ("400",) * 9, ("malformed",) * 9, ("refusal",), ("cut_off",), ("empty",),
 )  # fmt: skip
-"""Of one question each; those of the first line are got over, or do no harm."""
+"""Faults of one question each; the run recovers from those in the first line, or they do no harm."""
 STATUSES = ("answered",) * 7 + ("failed", "failed", "refused", "cut_off", "empty")
 
 
@@ -62,7 +62,7 @@ def done(films: Path, truth: Truth, tmp_path_factory: pytest.TempPathFactory) ->
     names = [question for question, _, _ in truth.questions]
     faults = dict(zip(names, FAULTS, strict=False))
     statuses = dict.fromkeys(names, "answered") | dict(zip(names, STATUSES, strict=False))
-    told: list[tuple[str, int, int, int, str]] = []
+    progress: list[tuple[str, int, int, int, str]] = []
     with pytest.MonkeyPatch.context() as patch, playing(truth, error_rate=0.3, faults=faults) as (model, hits):
         (root / "home").mkdir()
         for name in ("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
@@ -88,10 +88,16 @@ def done(films: Path, truth: Truth, tmp_path_factory: pytest.TempPathFactory) ->
         before = dict(os.environ)
         choice = ModelChoice("played", model.url, label="Played Model", seed=5, attempt_timeout=3, max_connections=6)
         run_model(
-            films, "test", root / "out", AskSettings(), choice, prices=PRICES, progress=lambda *what: told.append(what)
+            films,
+            "test",
+            root / "out",
+            AskSettings(),
+            choice,
+            prices=PRICES,
+            progress=lambda *done: progress.append(done),
         )
         assert dict(os.environ) == before
-        yield Done(root / "out", root / "home", read_run(root / "out"), model, choice, hits, statuses, told, hosts)
+        yield Done(root / "out", root / "home", read_run(root / "out"), model, choice, hits, statuses, progress, hosts)
 
 
 def test_every_question_has_a_line_and_every_fault_its_status(done: Done) -> None:
@@ -107,8 +113,8 @@ def test_every_question_has_a_line_and_every_fault_its_status(done: Done) -> Non
     assert done.progress[0] == ("asking", 0, len(done.statuses), 0, "")
     assert done.progress[-1][:4] == ("asking", len(done.statuses), len(done.statuses), 2)
     notes = [note for *_, note in done.progress]
-    for said in ("HTTP 429", "HTTP 500", "HTTP 503", "no answer"):
-        assert any(re.fullmatch(rf"\d+ sent again, waiting \d s after {said}", note) for note in notes)
+    for reason in ("HTTP 429", "HTTP 500", "HTTP 503", "no answer"):
+        assert any(re.fullmatch(rf"\d+ sent again, waiting \d s after {reason}", note) for note in notes)
     assert notes[-1].partition(",")[0] == "5 sent again"  # 429 twice, 500, 503, and the one that hung
 
 
@@ -173,10 +179,10 @@ def test_nothing_is_written_outside_and_no_picture_or_key_inside(done: Done) -> 
     assert KEY not in text
     for path in done.out.iterdir():
         if path.is_file():
-            told = path.read_text()
-            assert KEY not in told
-            assert "127.0.0.1" not in told
-            assert str(done.out.parent) not in told
+            text = path.read_text()
+            assert KEY not in text
+            assert "127.0.0.1" not in text
+            assert str(done.out.parent) not in text
 
 
 def test_the_submission_is_one(done: Done) -> None:
@@ -217,12 +223,12 @@ def test_done_again_nothing_is_asked_but_failures_on_demand(done: Done, films: P
 
 
 def test_another_run_is_not_mixed_in(done: Done, films: Path) -> None:
-    for settings, choice, told in (
+    for settings, choice, difference in (
         (AskSettings(style="chain-of-thought"), done.choice, "settings .*'style': 'zero-shot'.*'chain-of-thought'"),
         (AskSettings(), replace(done.choice, temperature=0.7), r"parameters \{'temperature': 0.0\}.*0.7"),
         (AskSettings(), replace(done.choice, label="Other"), "model 'Played Model', but 'Other' is requested"),
     ):
-        with pytest.raises(ValueError, match=f"contains another run: run.json says {told}"):
+        with pytest.raises(ValueError, match=f"contains another run: run.json says {difference}"):
             run_model(films, "test", done.out, settings, choice)
 
 
@@ -344,7 +350,7 @@ def test_epochs_have_files_and_seeds_of_their_own(
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
         ({"model": " "}, "`model` must name a model"),
         ({"model": "gpt-5"}, "`model` must be provider/name"),
@@ -359,8 +365,8 @@ def test_epochs_have_files_and_seeds_of_their_own(
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
 def test_a_model_that_cannot_be_meant_is_refused(
-    given: dict[str, object], message: str, monkeypatch: pytest.MonkeyPatch
+    options: dict[str, object], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REVEAL_MODEL_KEY", KEY)
     with pytest.raises(ValueError, match=message):
-        ModelChoice(**given)  # type: ignore[arg-type]
+        ModelChoice(**options)  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ FALSE_ALARM = {"box": [1, 1, 9, 9], "score": 0.75}
 
 
 def ask(folder: Path, split: str, out: Path, says: Mapping[str, Mapping[str, str]]) -> list[Path]:
-    """Runs of models by name, which say of each question what stands there."""
+    """Runs of models by name, with a fixed answer per question."""
     for name, answers in says.items():
         with saying(folder, split, answers) as model:
             call("run", folder, "--split", split, "--model", name, "--endpoint", model.url, "--out", out / name)
@@ -61,9 +61,9 @@ def detection(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path
 def test_several_boxes_are_kept_with_their_scores(detection: tuple[Path, list[Path]]) -> None:
     _, (every, half) = detection
     lines = [json.loads(line) for line in (half / "predictions.jsonl").read_text().splitlines()]
-    found = [one for exchange in read_run(half).exchanges for one in exchange.detections]
-    assert [(tuple(line["box"]), line["score"]) for line in lines] == [(one.box, one.score) for one in found]
-    assert {one.score for one in found} == {0.75, 0.9}
+    boxes = [one for exchange in read_run(half).exchanges for one in exchange.detections]
+    assert [(tuple(line["box"]), line["score"]) for line in lines] == [(one.box, one.score) for one in boxes]
+    assert {one.score for one in boxes} == {0.75, 0.9}
     status = read_run(every).summary.by_status
     assert set(status) == {"absent", "answered"}  # no box is an answer, too
     assert max(len(exchange.detections) for exchange in read_run(every).exchanges) > 1
@@ -96,7 +96,7 @@ def test_the_report_of_a_detection_run_has_its_curves(detection: tuple[Path, lis
 
 
 def test_a_run_of_findings(tmp_path: Path) -> None:
-    """Of six studies one model names the labels of each, the other "Edema" alone."""
+    """For six studies, one model names the labels of each, the other only "Edema"."""
     folder = findings_folder(tmp_path)
     records = KINDS["findings"].data.read_records(folder, "test")
     says = {

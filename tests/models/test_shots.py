@@ -128,10 +128,10 @@ def test_every_question_of_every_split_gets_what_the_rule_says(folder: Path, k: 
                 assert [shot.tier for shot in shots] == sorted(shot.tier for shot in shots)
                 assert len({shot.patient_id for shot in shots}) == len(shots)
                 for shot in shots:
-                    shown = shot.question.image.image_id
-                    assert shown != question.image.image_id
-                    assert shown.split("_")[0] != question.image.image_id.split("_")[0]
-                    assert studies[shown] != studies[question.image.image_id]
+                    example = shot.question.image.image_id
+                    assert example != question.image.image_id
+                    assert example.split("_")[0] != question.image.image_id.split("_")[0]
+                    assert studies[example] != studies[question.image.image_id]
                     assert shot.question.finding == question.finding
                     assert shot.split in ("validation", "released")
                 seen_tiers |= {shot.tier for shot in shots}
@@ -298,8 +298,8 @@ def test_pictures_with_the_same_pixels_are_not_shown(tmp_path: Path) -> None:
     twins[0], twins[1] = (replace(record, pixel_sha256="ab" * 32) for record in twins[:2])
     out = build(tmp_path, twins)
     first = list_questions(out, "validation", few())
-    shown = {q.image.image_id: {s.patient_id for s in ShotPool(out, few()).pick(q)} for q in first}
-    assert shown == {"p1_1": {"p3"}, "p2_1": {"p3"}, "p3_1": {"p1", "p2"}}
+    patients = {q.image.image_id: {s.patient_id for s in ShotPool(out, few()).pick(q)} for q in first}
+    assert patients == {"p1_1": {"p3"}, "p2_1": {"p3"}, "p3_1": {"p1", "p2"}}
 
 
 def test_a_patient_of_the_holdout_that_its_inputs_name_is_not_shown(tmp_path: Path) -> None:

@@ -46,8 +46,8 @@ def test_every_picture_has_a_line(tmp_path):
     write_chexlocalize(tmp_path / "download", n_images=4, n_val=2, seed=8, long_side=64, traps=False)
     write_anatomy(tmp_path / "anatomy.jsonl", 4, n_val=2, seed=8, long_side=64)
     splits = chexlocalize.read(tmp_path / "download").splits
-    found = [(record.image_id, record.size) for name in ("validation", "test") for record in splits[name]]
-    assert found == [(image_id, r.size) for image_id, r in read_anatomy(tmp_path / "anatomy.jsonl").items()]
+    cases = [(record.image_id, record.size) for name in ("validation", "test") for record in splits[name]]
+    assert cases == [(image_id, r.size) for image_id, r in read_anatomy(tmp_path / "anatomy.jsonl").items()]
 
 
 def test_the_heart_is_the_mask_of_cardiomegaly(phantom):
@@ -104,8 +104,8 @@ def answers(records, cell_of):
     for record in records:
         for finding in record.asked("present"):
             named = cell_of(record, finding)
-            given = {"cell": named} if isinstance(named, str) else {"points": (named,)}
-            predictions.append(LocalizationPrediction(record.image_id, finding, **given))
+            fields = {"cell": named} if isinstance(named, str) else {"points": (named,)}
+            predictions.append(LocalizationPrediction(record.image_id, finding, **fields))
     return predictions
 
 
@@ -117,9 +117,9 @@ def best_cell(record, finding):
 
 def test_a_model_that_answers_the_truth_hits_fully(phantom):
     anatomy, records = phantom
-    found = categorize(answers(frontal(records), best_cell), records["test"], grid=8, anatomy=anatomy)
-    assert {case.category for case in found} == {"full_hit"}
-    assert [share.estimate.value for share in shares(found, resampling=Resampling(20))[:6]] == [1, 0, 0, 0, 0, 0]
+    cases = categorize(answers(frontal(records), best_cell), records["test"], grid=8, anatomy=anatomy)
+    assert {case.category for case in cases} == {"full_hit"}
+    assert [share.estimate.value for share in shares(cases, resampling=Resampling(20))[:6]] == [1, 0, 0, 0, 0, 0]
 
 
 def shoulder_cell(record, regions):
@@ -132,8 +132,8 @@ def test_the_shoulder_is_an_anatomy_error_of_a_pneumothorax(phantom):
     """Paper 000, Figure 5b."""
     anatomy, records = phantom
     named = answers(frontal(records), lambda record, _: shoulder_cell(record, anatomy[record.image_id]))
-    found = categorize(named, records["test"], grid=8, anatomy=anatomy)
-    of_air = [(case.category, case.source) for case in found if case.finding == "Pneumothorax"]
+    cases = categorize(named, records["test"], grid=8, anatomy=anatomy)
+    of_air = [(case.category, case.source) for case in cases if case.finding == "Pneumothorax"]
     assert of_air
     assert set(of_air) == {("anatomy", "anatomy")}
     everywhere = [
@@ -157,10 +157,10 @@ def test_the_mirrored_side_is_a_position_error(phantom):
                 continue
             one_sided += 1
             cell = GRID.name(7 - int(column), int(row))
-            found = categorize(
+            cases = categorize(
                 [LocalizationPrediction(record.image_id, finding, cell=cell)], [record], grid=8, anatomy=anatomy
             )
-            mirrored += [case.category for case in found if case.finding == finding]
+            mirrored += [case.category for case in cases if case.finding == finding]
     assert one_sided >= 8
     assert Counter(mirrored)["position"] >= 0.8 * one_sided  # patients are not quite symmetric: the heart lies left
 
@@ -169,10 +169,10 @@ def test_shares_of_a_guessing_model_sum_to_one(phantom):
     anatomy, records = phantom
     rng = np.random.default_rng(2)
     guess = answers(frontal(records), lambda *_: GRID.cells[rng.integers(64)])
-    found = categorize(guess, records["test"], grid=8, anatomy=anatomy)
-    assert {case.source for case in found} == {"overlap", "anatomy"}
+    cases = categorize(guess, records["test"], grid=8, anatomy=anatomy)
+    assert {case.source for case in cases} == {"overlap", "anatomy"}
     by_finding = {}
-    for share in shares(found, findings=GRID_STUDY_FINDINGS, resampling=Resampling(20)):
+    for share in shares(cases, findings=GRID_STUDY_FINDINGS, resampling=Resampling(20)):
         by_finding.setdefault(share.finding, []).append(share.estimate.value)
     defined = {name: values for name, values in by_finding.items() if not np.isnan(values).any()}
     assert len(defined) >= 8

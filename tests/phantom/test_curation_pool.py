@@ -89,10 +89,10 @@ def test_facts_are_those_of_the_headers(small, with_pixels):
             header = pydicom.dcmread(path, stop_before_pixels=True, force=True)
             headers[header.get("SOPInstanceUID")] = header
     first = {one["study_uid"]: one["images"][0]["sop_uid"] for one in lines(with_pixels / "truth.jsonl")}
-    found = rows(out / "facts.csv")
-    assert len(found) == N
-    assert list(found[0]) == ["study", *FACTS]
-    for one in found:
+    facts = rows(out / "facts.csv")
+    assert len(facts) == N
+    assert list(facts[0]) == ["study", *FACTS]
+    for one in facts:
         header = headers[first[one["study"]]]
 
         def text(keyword, header=header):

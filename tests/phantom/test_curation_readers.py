@@ -117,7 +117,7 @@ def coins(monkeypatch):
 
 
 def test_three_coins(coins):
-    """Of 8 outcomes 2 are unanimous, and in 6 two of three are with the majority: agreement 3/4, chance 1/2, kappa 1/2.
+    """2 of 8 outcomes are unanimous, and in 6 two of three are with the majority: agreement 3/4, chance 1/2, kappa 1/2.
     Two coins agree half the time, as chance has it: AC1 0."""
     expected = expected_agreement([((AO,), (PE,)), ((PE,), (AO,))], lists="by_hand")
     assert expected.label_kappas[AO] == pytest.approx(0.5)
@@ -161,7 +161,7 @@ def test_who_always_agrees(monkeypatch):
 
 
 def is_known(row, labels, lists):
-    """Whether the list of a reader who does not agree is known."""
+    """Return True if the list of a reader who does not agree is known."""
     if set(row["labels"].split("; ")) != set(labels):
         return bool(row["labels"])
     only_doubts = row["comment"].startswith("Equivocal") and row["answer"] == "Disagree"

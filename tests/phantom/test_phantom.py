@@ -102,8 +102,8 @@ def test_prevalence_is_the_papers():
     made = list(islice(films("test", seed=0), 4000))
     for finding, n in PREVALENCE.items():
         share = n / N_TEST
-        found = sum(finding in film.study.findings for film in made) / 4000
-        assert abs(found - share) < 4 * (share * (1 - share) * 1.6 / 4000) ** 0.5, finding
+        n_images = sum(finding in film.study.findings for film in made) / 4000
+        assert abs(n_images - share) < 4 * (share * (1 - share) * 1.6 / 4000) ** 0.5, finding
     assert abs(sum(not film.study.findings for film in made) / 4000 - N_NORMAL / N_TEST) < 0.04
     assert 0.11 < sum(film.view == "LATERAL" for film in made) / 4000 < 0.15
     assert 1.29 < 4000 / len({film.study.patient for film in made}) < 1.39  # 668 / 500 = 1.336
@@ -111,9 +111,9 @@ def test_prevalence_is_the_papers():
 
 def test_hierarchy_of_findings():
     for film in islice(films("test", seed=1), 500):
-        found = film.study.findings
-        assert "Cardiomegaly" not in found or "Enlarged Cardiomediastinum" in found
-        assert not found & {"Edema", "Consolidation", "Atelectasis", "Lung Lesion"} or "Airspace Opacity" in found
+        findings = film.study.findings
+        assert "Cardiomegaly" not in findings or "Enlarged Cardiomediastinum" in findings
+        assert not findings & {"Edema", "Consolidation", "Atelectasis", "Lung Lesion"} or "Airspace Opacity" in findings
 
 
 def test_no_patient_is_in_both_splits():

@@ -40,15 +40,15 @@ def shown_by_pydicom(path, bits):
         dataset.file_meta.TransferSyntaxUID = pydicom.uid.ImplicitVRLittleEndian
     values = apply_modality_lut(dataset.pixel_array, dataset).astype(float)
     if "VOILUTSequence" in dataset:
-        shown = apply_voi_lut(values.astype(int), dataset, prefer_lut=True).astype(float)
-        shown /= (1 << dataset.VOILUTSequence[0].LUTDescriptor[2]) - 1
+        levels = apply_voi_lut(values.astype(int), dataset, prefer_lut=True).astype(float)
+        levels /= (1 << dataset.VOILUTSequence[0].LUTDescriptor[2]) - 1
     elif "WindowCenter" in dataset:
-        shown = apply_voi_lut(values, dataset, index=0) / ((1 << bits) - 1)
+        levels = apply_voi_lut(values, dataset, index=0) / ((1 << bits) - 1)
     else:
-        shown = values / ((1 << bits) - 1)
+        levels = values / ((1 << bits) - 1)
     if dataset.PhotometricInterpretation == "MONOCHROME1":
-        shown = 1 - shown
-    return np.rint(255 * shown)
+        levels = 1 - levels
+    return np.rint(255 * levels)
 
 
 @pytest.mark.parametrize("force", FORCED, ids=lambda force: "-".join(force.values()))
@@ -60,8 +60,8 @@ def test_pydicom_shows_the_film(tmp_path, force):
     write_dicom(
         tmp_path / "f.dcm", values, storage.attributes, bits_stored=storage.bits_stored, photometric=storage.photometric
     )
-    shown = shown_by_pydicom(tmp_path / "f.dcm", storage.bits_stored)
-    assert np.abs(shown - RAMP).max() <= 1
+    levels = shown_by_pydicom(tmp_path / "f.dcm", storage.bits_stored)
+    assert np.abs(levels - RAMP).max() <= 1
     developed = np.asarray(Image.open(io.BytesIO(develop_dicom(tmp_path / "f.dcm").data)))
     assert np.abs(developed.astype(int) - RAMP).max() <= 1
 
@@ -73,8 +73,8 @@ def test_a_window_after_a_negative_slope():
     storage = draw_storage(rng, force={**force, "bits": "12", "windows": "1"})
     values = 4095 - stored_values(RAMP, storage, rng).astype(float)
     center, width = (float(storage.attributes[name]) for name in ("WindowCenter", "WindowWidth"))
-    shown = 1 - np.clip((values - (center - 0.5)) / (width - 1) + 0.5, 0, 1)
-    assert np.abs(255 * shown - RAMP).max() <= 1
+    levels = 1 - np.clip((values - (center - 0.5)) / (width - 1) + 0.5, 0, 1)
+    assert np.abs(255 * levels - RAMP).max() <= 1
 
 
 def test_a_pipeline_that_skips_a_step_is_found_out():
@@ -133,7 +133,7 @@ def test_headers_have_the_spellings_and_holes_of_real_ones():
 
 
 def test_what_is_planted_is_in_the_file(tmp_path):
-    """A leak test that looks for what was never there would pass on anything."""
+    """A leak test that searches for values never planted would pass on anything."""
     study = next(iter(studies(seed=0)))
     image = study.images[0]
     write_dicom(

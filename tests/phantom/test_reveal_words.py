@@ -1,4 +1,4 @@
-"""Votes of known agreement, and reports that say what was drawn and nothing else."""
+"""Votes of known agreement, and reports that describe exactly the drawing."""
 
 import itertools
 import math
@@ -28,7 +28,7 @@ N = 3000
 
 @pytest.fixture(scope="module")
 def pool():
-    """Whether each of three readers said "Agree All", and whether the suggestion was right, for 3,000 studies."""
+    """Return the "Agree All" of three readers, and the correctness of the suggestion, for 3,000 studies."""
     made = [(study, draw_votes(study)) for study in islice(studies("pool", seed=0), N)]
     agree = np.array([[vote.answer == "Agree All" for vote in votes.votes] for _, votes in made])
     right = np.array([set(votes.suggested) == set(study.labels) for study, votes in made])
@@ -74,12 +74,12 @@ def test_kappas_are_those_in_closed_form(pool):
 
 def test_error_rates_are_the_documented_ones(pool):
     agree, right, made = pool
-    for p, found in (
+    for p, rate in (
         (SUGGESTION_RIGHT, right),
         (AGREE_IF_RIGHT, agree[right].ravel()),
         (AGREE_IF_WRONG, agree[~right].ravel()),
     ):
-        assert abs(found.mean() - p) < 4 * (p * (1 - p) / len(found)) ** 0.5
+        assert abs(rate.mean() - p) < 4 * (p * (1 - p) / len(rate)) ** 0.5
     for is_right, p in ((True, MOSTLY_IF_RIGHT), (False, MOSTLY_IF_WRONG)):
         other = [
             vote.answer == "Agree Mostly"
@@ -105,7 +105,7 @@ def test_readers_are_three_of_seventeen_and_say_what_they_would_change(pool):
 
 
 def test_the_rules_read_the_readers_comments(pool):
-    """What is not told is "Equivocal" from a reader who disagrees: it names no label, and the list stays unknown."""
+    """The comment "Equivocal" from a reader who disagrees names no label, so the list stays unknown."""
     _, _, made = pool
     commented = ((votes.suggested, vote) for _, votes in made for vote in votes.votes if vote.comment)
     asked = [
@@ -113,8 +113,8 @@ def test_the_rules_read_the_readers_comments(pool):
         for suggested, vote in islice(commented, 2500)
     ]
     assert len(asked) == 2500
-    assert [vote for vote, found in asked if found is not None and found != vote.labels] == []
-    assert sum(found is not None for _, found in asked) / 2500 >= 0.97
+    assert [vote for vote, labels in asked if labels is not None and labels != vote.labels] == []
+    assert sum(labels is not None for _, labels in asked) / 2500 >= 0.97
 
 
 def test_a_benchmark_holds_what_a_majority_accepted():
@@ -123,8 +123,8 @@ def test_a_benchmark_holds_what_a_majority_accepted():
     # of studies with at least two, a**3 / (a**3 + 3 a**2 (1 - a)) have three
     a = AGREE_IF_RIGHT
     expected = a**3 / (a**3 + 3 * a**2 * (1 - a))
-    found = np.mean([votes.n_agree_all == 3 for _, votes in made])
-    assert abs(found - expected) < 4 * (expected * (1 - expected) / 400) ** 0.5
+    rate = np.mean([votes.n_agree_all == 3 for _, votes in made])
+    assert abs(rate - expected) < 4 * (expected * (1 - expected) / 400) ** 0.5
 
 
 def test_votes_on_any_suggestion():
@@ -166,13 +166,13 @@ def made_reports(stage, n):
 def test_reports_say_what_is_there_and_deny_what_is_not(stage):
     denied = 0
     for study, report in made_reports(stage, 400):
-        for label, found in sentences(report, REVEAL_LABELS).items():
+        for label, words in sentences(report, REVEAL_LABELS).items():
             if label in study.labels:
-                assert any(not re.search(DENIED, part) for part in found), (label, report)
+                assert any(not re.search(DENIED, part) for part in words), (label, report)
             else:
-                wrong = [part for part in found if not re.search(DENIED, part)]
+                wrong = [part for part in words if not re.search(DENIED, part)]
                 assert wrong == [], (label, report)
-                denied += len(found)
+                denied += len(words)
     assert denied > 400
 
 

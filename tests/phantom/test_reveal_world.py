@@ -127,7 +127,7 @@ def test_the_pool_has_normals_many_labels_and_returning_patients():
 
 
 def test_uids_are_valid_and_stay_the_same():
-    """Under 2.25 stands a UUID as a number (PS3.5, B.2); this one was computed once with hashlib and uuid."""
+    """A UID under 2.25 contains a UUID as a number (PS3.5, B.2); this one was computed once with hashlib and uuid."""
     uid = made_uid("a", 1)
     assert uid == made_uid("a", 1) != made_uid("a", 2)
     assert uid.startswith("2.25.")

@@ -1,1 +1,1 @@
-"""What an export for lmms-eval is made of: templates, and the functions that its tasks name."""
+"""Parts of an export for lmms-eval: templates, and the functions that its tasks name."""
