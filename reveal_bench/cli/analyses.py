@@ -293,7 +293,7 @@ def plan_readers(
         str | None,
         typer.Option("--cases", help="Numbers of cases to give the power for; by default the fewest cases needed."),
     ] = None,
-    power: Annotated[float | None, typer.Option(help="Power to reach; .8 by default.")] = None,
+    power: Annotated[float | None, typer.Option(help="Power to reach; 0.8 by default.")] = None,
     component: Annotated[
         list[str] | None,
         typer.Option(help="An assumed variance, such as cov_1=0.0003: give each one that `readers --json` lists."),
