@@ -219,8 +219,6 @@ WITH_INTERVAL = {
     "Figure": "reveal_bench.exchange.facts",  # exact decimals, as a receipt or a score document has them
 }
 """Classes with a value and the bounds of its interval; every other class holds one of these."""
-SHARED_CLASS_NAMES = Path(__file__).with_name("shared_class_names.txt")
-"""Names that several classes still have, one per line and sorted: none may be added."""
 
 
 def classes_with_modules() -> list[tuple[ast.ClassDef, str]]:
@@ -240,9 +238,7 @@ def test_numbers_with_an_interval_are_estimates() -> None:
 
 def test_class_names_are_unique() -> None:
     counts = Counter(node.name for node, _ in classes_with_modules())
-    allowed = SHARED_CLASS_NAMES.read_text(encoding="utf-8").split()
-    assert allowed == sorted(allowed)
-    assert {name for name, n in counts.items() if n > 1} <= set(allowed)
+    assert [name for name, n in counts.items() if n > 1] == []
 
 
 def test_every_file_says_what_it_is_and_is_as_long_as_its_subject() -> None:
