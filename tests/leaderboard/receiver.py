@@ -29,7 +29,7 @@ def is_signed(headers: dict[str, str], body: bytes, secret: str = SECRET) -> boo
 
 @dataclass
 class Receiver:
-    """What came, and what is answered: a status, and before it whatever `before` does."""
+    """The received requests and the answer: a status, after `before` has run."""
 
     url: str
     status: int = 204

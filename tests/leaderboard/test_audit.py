@@ -1,4 +1,4 @@
-"""An audit of a good board finds nothing; of one that somebody changed behind our back, what was changed."""
+"""An audit of a good board finds no problem; an audit of a changed board finds the changes."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def report(board: FilledBoard) -> AuditReport:
 
 @on_both
 def test_a_good_board_passes(filled: FilledBoard) -> None:
-    found = report(filled)
-    assert found.problems == ()
-    assert found.counts["receipts"] == 4
-    assert found.counts["submissions"] == 6
-    assert found.counts["uploads"] == 6
-    assert found.heads["receipts"][0] == 4
-    assert found.keys == (filled.signer.key_id,)
-    assert json.loads(json.dumps(found.to_json()))["ok"] is True
+    result = report(filled)
+    assert result.problems == ()
+    assert result.counts["receipts"] == 4
+    assert result.counts["submissions"] == 6
+    assert result.counts["uploads"] == 6
+    assert result.heads["receipts"][0] == 4
+    assert result.keys == (filled.signer.key_id,)
+    assert json.loads(json.dumps(result.to_json()))["ok"] is True
 
 
 def test_uploads_are_looked_at_only_if_asked(filled: FilledBoard) -> None:
@@ -191,7 +191,7 @@ OF_ROWS = {
         "INSERT INTO results VALUES ('frozen', 'chexlocalize', '0.9.0', 'board', '{\"entries\": []}', 1.0)", "board"
     ),
 }  # fmt: skip
-"""Single changes of whole rows -> whose record does not hold any more; those of columns are walked below."""
+"""Single changes of whole rows -> the subject whose record changes; columns are walked below."""
 
 
 @pytest.mark.parametrize("name", OF_ROWS)
@@ -199,9 +199,9 @@ def test_a_row_that_was_changed_is_found(filled: FilledBoard, name: str) -> None
     statement, subject = OF_ROWS[name]
     with filled.store.write() as connection:
         connection.exec_driver_sql(statement)
-    said = [problem.text for problem in report(filled).problems if problem.area == "records"]
-    assert said
-    assert all(text.startswith(f"{subject} ") for text in said)
+    sentences = [problem.text for problem in report(filled).problems if problem.area == "records"]
+    assert sentences
+    assert all(text.startswith(f"{subject} ") for text in sentences)
 
 
 def test_a_person_whom_no_event_knows_is_found(filled: FilledBoard) -> None:
@@ -216,9 +216,9 @@ def test_what_was_changed_is_found(filled: FilledBoard, name: str) -> None:
     change, area, text = CHANGES[name]
     with filled.store.write() as connection:
         change(connection)
-    found = report(filled)
-    assert not found.ok
-    assert any(problem.area == area and text in problem.text for problem in found.problems), found.problems
+    result = report(filled)
+    assert not result.ok
+    assert any(problem.area == area and text in problem.text for problem in result.problems), result.problems
 
 
 NOT_COVERED = {
@@ -227,7 +227,7 @@ NOT_COVERED = {
     "submissions": {"updated_at", "is_chosen"},
     "tokens": {"used_at"},
 }
-"""What no chain holds of the rows that this board has, as `docs/operating.md` says."""
+"""Columns of this board's rows that no chain covers, as `docs/operating.md` says."""
 
 
 def changed(value: Any, kind: sa.types.TypeEngine[Any]) -> Any:
@@ -248,7 +248,7 @@ RECORD = {
 }  # fmt: skip
 """Whose record the first row of a table is part of."""
 CHAINED = {"chains", "events", "receipts", "scores"}
-"""What is part of a chain, or held against one."""
+"""Columns that are part of a chain, or compared with one."""
 
 
 def test_each_column_of_a_filled_table_is_covered_or_said_not_to_be(filled: FilledBoard) -> None:
@@ -267,12 +267,12 @@ def test_each_column_of_a_filled_table_is_covered_or_said_not_to_be(filled: Fill
             attempt = connection.begin_nested()
             with suppress(sa.exc.IntegrityError):
                 connection.exec_driver_sql(change, (changed(row[column.name], column.type), row["number"]))
-                found = audit(connection)
-                if found.ok:
+                result = audit(connection)
+                if result.ok:
                     passed.setdefault(table.name, set()).add(column.name)
-                n_found += not found.ok
-                said = {problem.text.split()[0] for problem in found.problems if problem.area == "records"}
-                assert table.name in CHAINED or found.ok or RECORD.get(table.name) in said, column
+                n_found += not result.ok
+                subjects = {problem.text.split()[0] for problem in result.problems if problem.area == "records"}
+                assert table.name in CHAINED or result.ok or RECORD.get(table.name) in subjects, column
             attempt.rollback()
     assert empty == EMPTY
     assert passed == NOT_COVERED
@@ -286,18 +286,20 @@ def test_every_damaged_page_is_told_in_words(filled: FilledBoard, tmp_path: Path
         whole.execute("VACUUM INTO ?", [str(file)])
         (size,) = whole.execute("PRAGMA page_size").fetchone()
     content = file.read_bytes()
-    told = []
+    sentences = []
     for page in range(0, len(content) // size, 4):
         file.write_bytes(content[: page * size] + b"\xff" * size + content[(page + 1) * size :])
         with opened_to_read(f"sqlite:///{file}") as connection:
             try:
                 check_schema(connection)
-                told.append("; ".join(problem.text for problem in audit(connection).problems))
+                sentences.append("; ".join(problem.text for problem in audit(connection).problems))
             except NoBoardError as error:
-                told.append(str(error))
-    assert told[0] == "the database cannot be read: file is not a database"
+                sentences.append(str(error))
+    assert sentences[0] == "the database cannot be read: file is not a database"
     # New versions of SQLite name the page, and raise nothing where it is an index's
-    assert all(re.search(r"database disk image is malformed|page \d+: btreeInitPage", text) for text in told[1:]), told
+    assert all(
+        re.search(r"database disk image is malformed|page \d+: btreeInitPage", text) for text in sentences[1:]
+    ), sentences
 
 
 @on_both
@@ -307,8 +309,8 @@ def test_a_chain_goes_on_from_the_heads_that_were_kept(filled: FilledBoard) -> N
     with filled.store.read() as connection:
         assert audit(connection, kept=kept).ok
         other = {"events": (kept["events"][0], "0" * 64), "receipts": (99, "0" * 64)}
-        told = [problem.text for problem in audit(connection, kept=other).problems]
-    assert told == [
+        sentences = [problem.text for problem in audit(connection, kept=other).problems]
+    assert sentences == [
         f"number {kept['events'][0]} has a different hash from the one that was kept: the chain was rewritten",
         "the chain ends before number 99, whose hash was kept: later entries are lost",
     ]
@@ -333,11 +335,11 @@ def test_what_a_damaged_log_lost_is_found_by_what_was_kept(filled: FilledBoard, 
     content[len(content) // 2] ^= 0xFF
     damaged.write_bytes(content)
     with opened_to_read(f"sqlite:///{copy / file.name}") as connection:
-        found = audit(connection, kept=kept)
+        result = audit(connection, kept=kept)
         assert audit(connection).ok  # by itself it looks whole
     own.store.engine.dispose()
-    assert {problem.area for problem in found.problems} == {"events", "receipts"}
-    assert all("whose hash was kept: later entries are lost" in problem.text for problem in found.problems)
+    assert {problem.area for problem in result.problems} == {"events", "receipts"}
+    assert all("whose hash was kept: later entries are lost" in problem.text for problem in result.problems)
 
 
 def test_a_damaged_upload_is_found(filled: FilledBoard) -> None:
@@ -370,14 +372,14 @@ def test_a_key_that_nobody_signed_for_is_found(filled: FilledBoard) -> None:
 def test_a_rotation_is_no_problem(filled: FilledBoard) -> None:
     filled.signer.rotate()
     filled.score_next(0.93)
-    found = report(filled)
-    assert found.ok
-    assert len(found.keys) == 2
+    result = report(filled)
+    assert result.ok
+    assert len(result.keys) == 2
 
 
 @on_both
 def test_a_refresh_leaves_an_audit_clean(filled: FilledBoard) -> None:
-    """What was held back has no receipt of its own on the new version: it shows the figures of the other one's."""
+    """A held submission has no receipt of its own on the new version: it shows the other one's figures."""
     with filled.store.write() as connection:
         register_version(connection, BENCHMARK, "1.1.0", "holdout", {})
         n = start_refresh(connection, BENCHMARK, "1.1.0", who="user:admin")
@@ -404,6 +406,6 @@ def test_a_refresh_leaves_an_audit_clean(filled: FilledBoard) -> None:
     assert filled.queue.finish_score(job, who="worker:test", outcome=outcome, sign=filled.sign)
     with filled.store.write() as connection:
         switch_version(connection, BENCHMARK, "1.1.0", who="user:admin")
-    found = report(filled)
-    assert found.problems == ()
-    assert (found.counts["receipts"], found.counts["scores"]) == (9, 10)
+    result = report(filled)
+    assert result.problems == ()
+    assert (result.counts["receipts"], result.counts["scores"]) == (9, 10)

@@ -132,7 +132,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 @ON_SQLITE
 @pytest.mark.parametrize("shared", [True, False], ids=["with its index", "without"])
 def test_what_a_killed_process_left_in_the_log_is_audited(database_url: str, shared: bool) -> None:
-    """Its last writes stand in SQLite's write-ahead log alone; they are read, and the file itself is not touched."""
+    """Its last writes are only in SQLite's write-ahead log; they are read, and the file is not touched."""
     subprocess.run([sys.executable, "-c", KILLED, database_url], check=False, env=os.environ)
     file = Path(sa.make_url(database_url).database or "")
     log, index = (file.with_name(file.name + end) for end in ("-wal", "-shm"))

@@ -108,7 +108,7 @@ def test_a_restored_board_goes_on(filled: FilledBoard, tmp_path: Path) -> None:
 
 @ON_SQLITE
 def test_predictions_that_are_missing_are_left_out(filled: FilledBoard, tmp_path: Path) -> None:
-    """They can be made again; those that are damaged are told, as an audit tells them."""
+    """Missing predictions can be made again; damaged ones are reported, as by an audit."""
     missing, damaged = (one.canonical or "" for one in filled.store.list_submissions()[:2])
     filled.blobs.remove(missing)
     made = backup(url_of(filled), filled.blobs.url, tmp_path / "copy")
@@ -137,14 +137,14 @@ def test_a_board_from_before_predictions_were_kept_is_copied_and_opened(filled: 
     url, blobs = empty_place(filled, tmp_path)
     assert restore(made.folder, url, blobs).report.problems == ()
     again = FilledBoardView(url, blobs)
-    found = again.store.list_submissions()
-    assert {f"blobs/{one.sha256}" for one in found} == uploads
-    assert {(one.canonical, one.stamp, one.signs) for one in found} == {(None, None, None)}
+    restored = again.store.list_submissions()
+    assert {f"blobs/{one.sha256}" for one in restored} == uploads
+    assert {(one.canonical, one.stamp, one.signs) for one in restored} == {(None, None, None)}
     again.store.engine.dispose()
 
 
 def chain_without_records(connection: sa.Connection) -> None:
-    """Chain the events as a program did that knew of no records."""
+    """Chain the events as earlier programs did, without records."""
     head = events.GENESIS
     for row in connection.execute(sa.select(tables.events).order_by(tables.events.c.id)).all():
         facts = {**row._mapping, "record": None, "previous": head}

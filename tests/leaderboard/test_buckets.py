@@ -1,4 +1,4 @@
-"""What several servers count together: token buckets in the database, on both kinds of it."""
+"""Token buckets that several servers share, on both kinds of database."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SLOW = Rate(10, 0.001)
 
 
 def move(engine: sa.Engine, seconds: float) -> None:
-    """What was written is so much older: the clock was set forward, or back if it is less than 0."""
+    """Make the bucket older by this much: the clock was set forward, or back if it is negative."""
     with engine.begin() as connection:
         connection.execute(buckets.update().values(at=buckets.c.at - seconds))
 
@@ -42,7 +42,7 @@ def test_all_is_taken_or_nothing(engine: sa.Engine) -> None:
     shared = SharedBuckets(engine)
     assert shared.take({"a": SLOW, "b": Rate(4, 0.001)}, 3) == 0
     assert shared.take({"b": Rate(4, 0.001), "a": SLOW}, 3) == pytest.approx(2000, abs=1)
-    assert shared.take({"a": SLOW}, 7) == 0  # nothing was taken from it by what was refused
+    assert shared.take({"a": SLOW}, 7) == 0  # the refused request took nothing from it
     assert shared.take({"a": SLOW}, 1) == pytest.approx(1000, abs=1)
     move(engine, HOUR)
     assert shared.take({"a": SLOW}, 3) == 0  # 3.6 have come back

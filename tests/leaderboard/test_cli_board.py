@@ -41,7 +41,7 @@ class Operator:
 
 
 def in_one_line(output: str) -> str:
-    """What a command said in a box, without the box."""
+    """Return a command's boxed message, without the box."""
     return " ".join(output.replace("│", " ").split())
 
 
@@ -107,8 +107,8 @@ def test_one_leaked_token_is_revoked(operator: Operator, named: str) -> None:
     listed = operator.run("admin", "tokens")
     assert re.search(rf"{token.id} +cluster +Example Person +Example Laboratory +read submit +\d{{4}}-", listed)
     assert secret not in listed
-    said = operator.run("admin", "revoke-token", token.id if named == "id" else secret, "--why", "in a notebook")
-    assert said == f"token {token.id} is revoked\n"
+    output = operator.run("admin", "revoke-token", token.id if named == "id" else secret, "--why", "in a notebook")
+    assert output == f"token {token.id} is revoked\n"
     assert accounts.token_actor(secret) is None
     assert accounts.token_actor(other) is not None
     assert "cluster" not in operator.run("admin", "tokens")
@@ -120,12 +120,12 @@ def test_one_leaked_token_is_revoked(operator: Operator, named: str) -> None:
 
 def test_entries_are_hidden_and_restored(operator: Operator) -> None:
     store = operator.board.store
-    (shown, _), *_ = store.board_rows(BENCHMARK, "1.0.0")
-    operator.run("admin", "hide", shown.id, "--why", "a claim")
-    assert shown.id not in [row.id for row, _ in store.board_rows(BENCHMARK, "1.0.0")]
-    operator.run("admin", "restore", shown.id, "--why", "settled")
-    assert shown.id in [row.id for row, _ in store.board_rows(BENCHMARK, "1.0.0")]
-    history = [(event.who.split(":")[0], event.why) for event in store.events_of(shown.id)[-2:]]
+    (entry, _), *_ = store.board_rows(BENCHMARK, "1.0.0")
+    operator.run("admin", "hide", entry.id, "--why", "a claim")
+    assert entry.id not in [row.id for row, _ in store.board_rows(BENCHMARK, "1.0.0")]
+    operator.run("admin", "restore", entry.id, "--why", "settled")
+    assert entry.id in [row.id for row, _ in store.board_rows(BENCHMARK, "1.0.0")]
+    history = [(event.who.split(":")[0], event.why) for event in store.events_of(entry.id)[-2:]]
     assert history == [("cli", "a claim"), ("cli", "settled")]
     assert operator.run("admin", "hide", "0" * 24, "--why", "x", code=1).startswith("error: ")
 
@@ -164,17 +164,17 @@ def test_the_exposure_meter_and_the_workers_are_read(operator: Operator) -> None
 
 def test_a_refresh_of_a_version_that_is_not_there(operator: Operator) -> None:
     for switch in ([], ["--switch"]):
-        said = operator.run("admin", "refresh", BENCHMARK, "--to", "9.9.9", *switch, code=1)
-        assert said.startswith("error: ")
-        assert "9.9.9" in said
+        output = operator.run("admin", "refresh", BENCHMARK, "--to", "9.9.9", *switch, code=1)
+        assert output.startswith("error: ")
+        assert "9.9.9" in output
 
 
 def test_a_switch_with_nothing_ranked_says_so(operator: Operator) -> None:
     with operator.board.store.write() as connection:
         register_version(connection, "empty", "1.0.0", "holdout", {})
         register_version(connection, "empty", "1.1.0", "holdout", {})
-    said = operator.run("admin", "refresh", "empty", "--to", "1.1.0", "--switch")
-    assert said == "empty shows 1.1.0 now; no submission was ranked before or is now\n"
+    output = operator.run("admin", "refresh", "empty", "--to", "1.1.0", "--switch")
+    assert output == "empty shows 1.1.0 now; no submission was ranked before or is now\n"
 
 
 def test_an_audit_finds_what_was_changed(operator: Operator) -> None:
@@ -217,8 +217,8 @@ def test_a_database_that_refuses_is_told_in_a_line(operator: Operator, monkeypat
         raise sa.exc.OperationalError("COMMIT", {}, sqlite3.OperationalError("database or disk is full"))
 
     monkeypatch.setattr("reveal_leaderboard.store.boards.set_state", refuse)
-    said = operator.run("admin", "set-board", "chexlocalize", "paused", "--why", "full", code=1)
-    assert said == "error: the database refused, nothing was changed: database or disk is full\n"
+    output = operator.run("admin", "set-board", "chexlocalize", "paused", "--why", "full", code=1)
+    assert output == "error: the database refused, nothing was changed: database or disk is full\n"
 
 
 def test_an_audit_of_a_database_that_does_not_answer(tmp_path: Path) -> None:
@@ -244,24 +244,24 @@ def test_a_damaged_database_is_said_by_every_command(tmp_path: Path) -> None:
 def test_a_folder_that_may_only_be_read_is_said_and_can_be_audited(filled: FilledBoard, place: Path) -> None:
     """As another user than root, whom no mode holds."""
     filled.store.engine.dispose()  # and with it the write-ahead log, which could not be read without being written
-    data, said = place / "data", place / "said"
+    data, messages = place / "data", place / "said"
     shutil.copytree(filled.blobs.folder.parent, data)
     shutil.copy(str(filled.store.engine.url.database), data / "leaderboard.sqlite")
     before = (data / "leaderboard.sqlite").read_bytes()
-    said.touch()
-    for path in (data, *data.rglob("*"), said):
+    messages.touch()
+    for path in (data, *data.rglob("*"), messages):
         os.chown(path, SERVING, SERVING)
-        path.chmod(0o700 if path == said else path.stat().st_mode & 0o555)
+        path.chmod(0o700 if path == messages else path.stat().st_mode & 0o555)
 
     def ask() -> None:
         os.setgroups([])
         os.setgid(SERVING)
         os.setuid(SERVING)
         done = [CliRunner().invoke(app, [*words, "--data", str(data)]) for words in EVERY_COMMAND]
-        said.write_text(json.dumps([[one.exit_code, in_one_line(one.output)] for one in done]))
+        messages.write_text(json.dumps([[one.exit_code, in_one_line(one.output)] for one in done]))
 
     assert in_child(ask) == 0
-    migrating, asking, auditing = json.loads(said.read_text())
+    migrating, asking, auditing = json.loads(messages.read_text())
     for code, text in (migrating, asking):
         assert code == 2
         assert "the database cannot be opened, nothing was changed: attempt to write a readonly database" in text

@@ -38,7 +38,7 @@ def outcome(attempt: Callable[[], object]) -> str:
 
 
 def attempts(holdout: Path, shard: Path, public: Path, stranger: int) -> dict[str, str]:
-    """What comes of trying to reach this and that, by name."""
+    """Return the results of trying to reach each target, by name."""
     return {
         "public manifest": outcome(lambda: pq.read_table(public / "manifest" / "holdout.parquet")),
         "own data": outcome(lambda: Path("written-here").write_text("x")),

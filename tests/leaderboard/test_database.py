@@ -105,16 +105,16 @@ def test_the_first_version_is_carried_over_whole(empty_database_url: str) -> Non
     fill_first_version(engine)
     migrate(engine)
     store = Store(empty_database_url)
-    found = {s.id: s for s in store.list_submissions()}
-    assert {i: (s.team, s.status) for i, s in found.items()} == {
+    by_id = {s.id: s for s in store.list_submissions()}
+    assert {i: (s.team, s.status) for i, s in by_id.items()} == {
         "s1": ("Lab", "scored"),
         "s2": ("LAB (2)", "queued"),
         "s3": ("Other", "scoring"),
         "s4": ("Lab", "scored"),
         "s5": ("Other", "failed"),
     }
-    assert found["s1"].metadata == {"model": {"name": "M"}}
-    assert [s.id for s in found.values() if s.is_chosen] == ["s4"]
+    assert by_id["s1"].metadata == {"model": {"name": "M"}}
+    assert [s.id for s in by_id.values() if s.is_chosen] == ["s4"]
     assert [row[0].id for row in store.board_rows("bench", "1.0")] == ["s4"]
     score = store.score_of("s1")
     assert (score.version, score.part, score.shown_of, score.released["of"]) == ("1.0", "public", "s1", "s1")

@@ -75,9 +75,9 @@ def test_every_damage_is_found(engine: sa.Engine, damage: str, problems: list[st
     with engine.begin() as connection:
         connection.execute(sa.text(damage))
     with engine.connect() as connection:
-        found = verify_events(connection)
-    assert len(found) == len(problems)
-    for problem, part in zip(found, problems, strict=True):
+        sentences = verify_events(connection)
+    assert len(sentences) == len(problems)
+    for problem, part in zip(sentences, problems, strict=True):
         assert part in problem
 
 

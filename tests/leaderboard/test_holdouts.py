@@ -1,4 +1,4 @@
-"""Where holdouts and vaults may lie."""
+"""The allowed locations of holdouts and vaults."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Life(RuleBasedStateMachine):
 
     @rule(lease=st.sampled_from([600, 600, 600, -1]), team=st.integers(1, 2), file=st.integers(3, 9))
     def claim(self, lease: float, team: int, file: int) -> None:
-        """Somebody asks for work; where there is none, a submission comes in first."""
+        """A worker asks for work; if there is none, a submission arrives first."""
         if (job := self.world.claim(lease_seconds=lease)) is None:
             self.send(team, file, model=0)
             job = self.world.claim(lease_seconds=lease)
@@ -108,8 +108,8 @@ class Life(RuleBasedStateMachine):
         try:
             getattr(self.world.store, how)(submission_id, who="user:user1", **why)
         except NotAllowedError:
-            found = self.world.store.get(submission_id)
-            assert found is not None
+            submission = self.world.store.get(submission_id)
+            assert submission is not None
             assert how in ("withdraw", "choose")
 
     @invariant()
@@ -150,8 +150,8 @@ class Life(RuleBasedStateMachine):
     @invariant()
     def the_row_is_the_summary_of_its_events(self) -> None:
         for submission in self.world.store.list_submissions():
-            told = [e.to_status for e in self.world.store.events_of(submission.id)]
-            life = [status for status in told if status in (*ENDS, "queued", "scoring")]
+            statuses = [e.to_status for e in self.world.store.events_of(submission.id)]
+            life = [status for status in statuses if status in (*ENDS, "queued", "scoring")]
             withdrawn = submission.status == "scored" and submission.withdrawn_at is not None
             assert life[-1] == ("withdrawn" if withdrawn else submission.status)
 

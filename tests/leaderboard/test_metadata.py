@@ -1,4 +1,4 @@
-"""What a submitter may say about a submission."""
+"""A submitter's metadata for a submission."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_a_file_is_parsed_once_and_again_for_another_version(
         work(world, custody, tmp_path, board)
         assert asked == ["parse", "score", "rank"]
         assert world.client(world.owner).get(answer.json()["url"]).json()["status"] == "scored"
-        assert [shown.id for shown, _ in store.board_rows(BENCHMARK, "1.0.0")] == [submission.id]
+        assert [entry.id for entry, _ in store.board_rows(BENCHMARK, "1.0.0")] == [submission.id]
         assert world.send(write_file()).json()["is_new"] is False  # linted before it is known to be there
 
         asked.clear()
@@ -88,7 +88,7 @@ def test_a_file_is_parsed_once_and_again_for_another_version(
         assert (asked.count("parse"), asked.count("score")) == (1, 1)
         with store.write() as connection:
             switch_version(connection, BENCHMARK, "1.1.0", who="cli:test")
-        assert [shown.id for shown, _ in store.board_rows(BENCHMARK, "1.1.0")] == [submission.id]
+        assert [entry.id for entry, _ in store.board_rows(BENCHMARK, "1.1.0")] == [submission.id]
 
         assert blobs.orphans(store, older_than=-5) == []
         with store.read() as connection:
@@ -105,14 +105,16 @@ def test_signs_for_moderators_are_those_of_the_one_parse(
     (tmp_path / "world").mkdir()
     with api_world(board, tmp_path / "world", children=custody) as world:
         submission_id = world.send(file).json()["id"]
-        found = world.services.store.get(submission_id)
-        assert found is not None
-        assert found.signs
+        submission = world.services.store.get(submission_id)
+        assert submission is not None
+        assert submission.signs
         with world.services.store.read() as connection:
             assert connection.execute(sa.select(flags)).all() == []  # told when it is scored
         work(world, custody, tmp_path, board)
         assert asked[:2] == ["parse", "score"]
-        assert [flag.detail for flag in world.services.store.flags() if flag.kind == "degenerate"] == list(found.signs)
+        assert [flag.detail for flag in world.services.store.flags() if flag.kind == "degenerate"] == list(
+            submission.signs
+        )
 
 
 def test_another_format_is_another_stamp(

@@ -1,4 +1,4 @@
-"""Leases: every job is done once, whoever dies over it; and where a submission stands in the queue."""
+"""Leases: every job is done once, even if workers die; and a submission's position in the queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger: what is reserved, charged, refunded and granted, and when the next one is possible."""
+"""The ledger: reservations, charges, refunds and grants, and when the next submission is possible."""
 
 from __future__ import annotations
 
@@ -146,8 +146,8 @@ def test_what_is_not_reserved_is_neither_charged_nor_refunded(database_url: str,
     world = World(database_url)
     submission = world.add()
     world.store.withdraw(submission.id, who="user:user1")
-    for submission_id, found in ((submission.id, "refunded"), ("nobody", "nothing")):
-        with world.store.write() as connection, pytest.raises(ValueError, match=f"must have one reserved.*{found}"):
+    for submission_id, state in ((submission.id, "refunded"), ("nobody", "nothing")):
+        with world.store.write() as connection, pytest.raises(ValueError, match=f"must have one reserved.*{state}"):
             close(connection, submission_id, who="x", why="")  # type: ignore[operator]
 
 

@@ -84,12 +84,12 @@ STATES: dict[Callable[[World], Submission], tuple[str, list[str], list[str]]] = 
 def test_every_state_is_reached_with_its_events_and_its_ledger(world: World, make: Callable[..., Submission]) -> None:
     submission = make(world)
     status, path, kinds = STATES[make]
-    found = world.get(submission)
-    assert (found.status, world.path(submission), world.kinds(submission)) == (status, path, kinds)
+    stored = world.get(submission)
+    assert (stored.status, world.path(submission), world.kinds(submission)) == (status, path, kinds)
     events = world.store.events_of(submission.id)
     assert [event.from_status for event in events] == [None, *path[:-1]]
-    assert (events[-1].why == "no", found.incident) == (make in (refuse, fail), "INC-1" if make is fail else None)
-    assert (found.team, found.created_at <= found.updated_at) == ("Team 1", True)
+    assert (events[-1].why == "no", stored.incident) == (make in (refuse, fail), "INC-1" if make is fail else None)
+    assert (stored.team, stored.created_at <= stored.updated_at) == ("Team 1", True)
     with world.store.read() as connection:
         assert verify_events(connection) == []
 
@@ -151,9 +151,9 @@ def test_withdrawing(world: World, make: Callable[..., Submission]) -> None:
             world.store.withdraw(submission.id, who=WHO)
         assert world.path(submission) == path
         return
-    found = world.store.withdraw(submission.id, who=WHO)
-    assert found.status == expected
-    assert found.withdrawn_at is not None
+    withdrawn = world.store.withdraw(submission.id, who=WHO)
+    assert withdrawn.status == expected
+    assert withdrawn.withdrawn_at is not None
     assert world.path(submission) == (path if path[-1] == "withdrawn" else [*path, "withdrawn"])
     assert world.store.board_rows(BENCHMARK, "1.0") == []
 

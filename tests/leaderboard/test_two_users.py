@@ -25,7 +25,7 @@ SERVING, WORKING = 61001, 61002
 
 
 def interpreter(folder: Path) -> Path | None:
-    """A Python for every user, in `folder`: this one may lie in a home that is closed to others."""
+    """Create a Python for every user in `folder`, since this one may be in a private home."""
     name = f"python{sys.version_info.major}.{sys.version_info.minor}"
     for python in (Path(sys.base_prefix) / "bin" / name, Path("/usr/bin") / name):
         if python.exists() and all(stat.S_IMODE(one.stat().st_mode) & 0o001 for one in python.resolve().parents):
@@ -64,7 +64,7 @@ class User:
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A folder that every user may go through, which those of pytest are not."""
+    """Return a folder that every user may enter, unlike pytest's."""
     if os.geteuid() != 0:
         pytest.skip("only root may start processes as two users")
     folder = Path(tempfile.mkdtemp(prefix="two-users-"))
@@ -85,7 +85,7 @@ def test_two_users_serve_and_score_and_neither_reads_what_is_the_others(board: B
         user.give(user.home)
     worker.give(place / "private", place / "vault")
     database = DATABASE_SOURCE.migrated("postgresql", place)
-    DATABASE_SOURCE.server.folder.chmod(0o711)  # its socket lies there
+    DATABASE_SOURCE.server.folder.chmod(0o711)  # its socket is there
     shared = ("--database", database, "--blobs", f"s3://{bucket}/two-users")
     port, log = free_port(), place / "log"
     words = ("-m", "reveal_leaderboard", "serve", "--benchmark", place / "public", "--data", server.home)

@@ -77,7 +77,7 @@ def test_a_signature_is_that_of_the_specifications_own_example() -> None:
 @on_both
 def test_what_happens_is_told_as_far_as_everybody_may_know_it(filled: FilledBoard, receiver: Receiver) -> None:
     chat = sender(filled.store, receiver.url)
-    assert not chat.step()  # nothing of what was before
+    assert not chat.step()  # no earlier event
     filled.score_next(0.47)
     public = filled.score(b"best of all", "Ä <b>model</b>", 0.83)
     filled.score(b"not better than that", "Model G", 0.83)  # held by the ladder
@@ -88,12 +88,12 @@ def test_what_happens_is_told_as_far_as_everybody_may_know_it(filled: FilledBoar
     hidden = filled.score(b"the very best", "Model I", 0.93)
     filled.store.hide(hidden.id, who="user:admin", why="doubtful")
     all_sent(chat)
-    told = [(message["type"], set(message["data"])) for message in receiver.messages]
+    messages = [(message["type"], set(message["data"])) for message in receiver.messages]
     least, named = {"event", "benchmark", "version"}, {"event", "benchmark", "version", "entry", "team", "model"}
-    assert told == [
-        ("scored", least),  # the submission that waited before; its figures are those of another
+    assert messages == [
+        ("scored", least),  # the submission that waited before; it shows another one's figures
         ("scored", named), ("scored", least), ("withdrawn", named), ("withdrawn", least), ("flagged", named),
-        ("scored", least),  # hidden by the time that it was told
+        ("scored", least),  # hidden by the time of sending
     ]  # fmt: skip
     data = {"benchmark": "chexlocalize", "version": "1.0.0", "entry": f"{SERVER}/entry?id={public.id}"}
     data |= {"team": "Example Laboratory", "model": "Ä <b>model</b>"}
@@ -278,7 +278,7 @@ def test_the_address_that_was_checked_is_the_one_that_is_asked_and_the_name_is_p
 
 
 def certificate(folder: Path, name: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """(a server's side, that of a client which trusts it) of a new certificate for `name`."""
+    """Return server and client contexts for a new certificate of `name`, which the client trusts."""
     from datetime import UTC, datetime, timedelta
 
     from cryptography import x509
@@ -339,8 +339,8 @@ def test_who_has_the_key_sends_and_names_the_server(filled: FilledBoard, tmp_pat
     store = Store(filled.store.engine.url, load_settings(tmp_path / "own.toml"))
     key = {"REVEAL_WEBHOOK_B_C_SECRET": SECRET}
     places = [{}, {"REVEAL_URL": f"{SERVER}/"}, {"SPACE_HOST": "my.hf.space"}]
-    found = [[(one.name, one.server) for one in webhooks.open_senders(store, key | place)] for place in places]
-    assert found == [[("b-c", "")], [("b-c", SERVER)], [("b-c", "https://my.hf.space")]]
+    senders = [[(one.name, one.server) for one in webhooks.open_senders(store, key | place)] for place in places]
+    assert senders == [[("b-c", "")], [("b-c", SERVER)], [("b-c", "https://my.hf.space")]]
     assert webhooks.open_senders(store, {}) == []
     store.engine.dispose()
 

@@ -1,4 +1,4 @@
-"""Workers that are slow, asked to end, or meet what is broken; killed and stopped ones are in `kill`."""
+"""Workers that are slow, asked to end, or meet broken data; killed and stopped ones are in `kill`."""
 
 from __future__ import annotations
 
@@ -157,8 +157,8 @@ def test_a_failure_after_the_references_were_opened_is_one_fixed_sentence(
     assert desk.store.events_of(submission.id)[-1].why == worker_module.INCIDENT.format(number=failed.incident)
     assert CANARY in (desk.vault / f"{failed.incident}.txt").read_text(encoding="utf-8")
     assert CANARY not in caplog.text
-    (told,) = [one for one in caplog.records if "stopped: incident" in one.getMessage()]
-    assert vars(told)["benchmark"] == BENCHMARK
+    (record,) = [one for one in caplog.records if "stopped: incident" in one.getMessage()]
+    assert vars(record)["benchmark"] == BENCHMARK
     for file in (path for path in desk.data.rglob("*") if path.is_file()):
         assert CANARY.encode() not in file.read_bytes()
 
@@ -191,7 +191,7 @@ def test_a_stored_file_that_was_changed_is_not_scored(desk: Desk, write_file: Ca
 
 
 def spoil(desk: Desk, submission: Submission, how: str, other: Path) -> None:
-    """Make what was kept of a submission unusable."""
+    """Make a submission's stored predictions unusable."""
     assert submission.canonical is not None
     kept = desk.blobs.path(submission.canonical)
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600

@@ -65,7 +65,7 @@ def released(value: float | None) -> ReleasedScore:
 
 
 def outcome(value: float | None = 0.5, content: str = "c", *, sketch_of: str | None = None) -> ScoredOutcome:
-    """An outcome whose predictions are known by `content`, and look like those of `sketch_of`."""
+    """Return an outcome whose predictions are identified by `content` and resemble those of `sketch_of`."""
     rng = random.Random(sketch_of or content)
     sketch = tuple(rng.randrange(2**32) for _ in range(128))
     return ScoredOutcome(released(value), None, "f" * 64, Fingerprint(content, sketch))
@@ -123,15 +123,15 @@ class World:
             assert self.queue.finish_result(job, document={})
 
     def get(self, submission: Submission) -> Submission:
-        found = self.store.get(submission.id)
-        assert found is not None
-        return found
+        submission = self.store.get(submission.id)
+        assert submission is not None
+        return submission
 
     def path(self, submission: Submission) -> list[str]:
         return [event.to_status for event in self.store.events_of(submission.id)]
 
     def kinds(self, submission: Submission) -> list[str]:
-        """What the ledger says of a submission."""
+        """Return the ledger's entries of a submission."""
         with self.store.read() as connection:
             rows = quota.statement(connection, submission.team_id, submission.benchmark, submission.version)
         return [row.kind for row in rows if row.submission_id == submission.id]

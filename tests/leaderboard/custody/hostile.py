@@ -46,14 +46,14 @@ def _fork() -> None:
 
 
 def _descriptors() -> str:
-    found = []
+    descriptors = []
     for handle in range(256):
         try:
             os.fstat(handle)
         except OSError:
             continue
-        found.append(handle)
-    return str(len(found))
+        descriptors.append(handle)
+    return str(len(descriptors))
 
 
 def _spin() -> None:
@@ -75,27 +75,27 @@ def _raise_limit() -> None:
 
 
 def _thread() -> str:
-    said: list[str] = []
-    thread = threading.Thread(target=lambda: said.append("done"))
+    replies: list[str] = []
+    thread = threading.Thread(target=lambda: replies.append("done"))
     thread.start()
     thread.join()
-    return said[0]
+    return replies[0]
 
 
 def _socket_in_a_thread() -> str:
-    said: list[str] = []
+    replies: list[str] = []
 
     def run() -> None:
         try:
             socket.socket()
-            said.append("done")
+            replies.append("done")
         except OSError as error:
-            said.append(type(error).__name__)
+            replies.append(type(error).__name__)
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    return said[0]
+    return replies[0]
 
 
 ATTACKS: dict[str, Callable[[], Any]] = {
@@ -155,7 +155,7 @@ def write(arguments: dict[str, Any], files: list[int], shared: Any) -> bytes:
 
 
 def shown(arguments: dict[str, Any], files: list[int], shared: Any) -> bytes:
-    """What the files and the shared document hold, and whether the first can be opened again, or the second."""
+    """Report the contents of the files and the shared document, and which of the two files can be reopened."""
     again = []
     for handle in files:
         try:

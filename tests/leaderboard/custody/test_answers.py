@@ -30,7 +30,7 @@ POLICY = ReleasePolicy()
 
 @pytest.fixture(scope="module")
 def liar(scratch: Path) -> Iterator[Custody]:
-    """A custody all of whose children lie."""
+    """A custody whose children all return false answers."""
 
     def service(module: str, scratch: Path, **options: object) -> TemplateService:
         limits = replace(SMALL, wall_seconds=1.0)

@@ -168,8 +168,8 @@ def test_ranks_are_computed_from_the_vault(custody: Custody, board: Board, tmp_p
         custody.score(tmp_path / "c.npz", board.holdout, "holdout", **options)
         rows[f"s{seed}"] = score_localization(predictions, board.records, findings=board.published.info.findings)
     for paired in (False, True):
-        found = custody.rank(vault, "1.0.0", list(rows), policy=POLICY, paired=paired)
-        assert found == json.loads(json.dumps(rank_document(rows, POLICY, paired=paired)))
+        ranking = custody.rank(vault, "1.0.0", list(rows), policy=POLICY, paired=paired)
+        assert ranking == json.loads(json.dumps(rank_document(rows, POLICY, paired=paired)))
     with pytest.raises(ScoreFailed) as caught:
         custody.rank(vault, "1.0.0", ["s0", "unknown"], policy=POLICY)
     assert "unknown.1.0.0.npz" in caught.value.detail

@@ -1,4 +1,4 @@
-"""What hostile code can do in the jail: nothing but compute and answer."""
+"""Hostile code in the sandbox can only compute and answer."""
 
 from __future__ import annotations
 
@@ -160,8 +160,8 @@ def test_the_confinement_is_said(jail: TemplateService) -> None:
 
 
 def test_address_space_is_known_without_reading_proc() -> None:
-    told = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    assert abs(jail_module._probed_address_space() - told) < 16 << 20
+    reported = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    assert abs(jail_module._probed_address_space() - reported) < 16 << 20
 
 
 def test_an_unknown_machine_has_no_filter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Failures in shared modules are told as well as those in tests."""
+"""Failures in shared modules are reported in full, as in tests."""
 
 import pytest
 

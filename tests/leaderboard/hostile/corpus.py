@@ -1,4 +1,4 @@
-"""What a bad file is, and how the tables of bad files are written down.
+"""The form of a bad file, and of the tables of bad files.
 
 Conventions
 -----------

@@ -24,7 +24,7 @@ def spell(*runs: int) -> str:
 
 
 def mask(counts: object, size: object = (HEIGHT, WIDTH)) -> str:
-    """A line with a mask; a text of `counts` stands in it as it is."""
+    """Return a line with a mask; `counts` as text is inserted unchanged."""
     return prediction(f'"rle": {json.dumps({"size": size, "counts": counts})}')
 
 

@@ -110,7 +110,7 @@ def dictionary_unused(site: Site) -> bytes:
 
 
 def dictionary_out_of_range(site: Site) -> bytes:
-    """A page whose indices lie beyond its dictionary: the one index is overwritten."""
+    """Return a page whose index is beyond its dictionary: the one index is overwritten."""
     data = bytearray(
         parquet(
             pa.table({"image_id": _one("AAAA", 99), "finding": _one("BB", 99), "cell": _one("A1", 99)}),

@@ -38,12 +38,12 @@ ODD = [bad for bad in CORPUS if bad.name.partition(": ")[2].startswith("odd but 
 
 def of_each_rule(corpus: Iterable[Bad]) -> Iterator[Bad]:
     """The first sound file, the first file of each rule, and all that a child may give up."""
-    told: set[str] = set()
+    seen_rules: set[str] = set()
     for bad in corpus:
         rules = bad.rules or {"sound"}
-        if rules - told or rules & {TOO_LARGE, BROKE_OFF}:
+        if rules - seen_rules or rules & {TOO_LARGE, BROKE_OFF}:
             yield bad
-        told |= rules
+        seen_rules |= rules
 
 
 CONFINED = {bad.name for board in ("images", "studies") for bad in of_each_rule(b for b in CORPUS if b.board == board)}

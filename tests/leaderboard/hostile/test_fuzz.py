@@ -70,9 +70,9 @@ prose = st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), min_size=1
 
 @QUICK
 @given(names, names, st.sampled_from(sorted(KINDS)), st.sampled_from(PROMPT_STYLES), prose)
-def test_sound_metadata_come_back(model: str, team: str, kind: str, style: str, told: str) -> None:
+def test_sound_metadata_come_back(model: str, team: str, kind: str, style: str, summary: str) -> None:
     sent = {
-        "model": {"name": model}, "organization": team, "kind": kind, "prompt_style": style, "training_data": told,
+        "model": {"name": model}, "organization": team, "kind": kind, "prompt_style": style, "training_data": summary,
         "links": {},
     }  # fmt: skip
     assert read_metadata(json.dumps(sent)).model_dump(exclude_none=True) == sent

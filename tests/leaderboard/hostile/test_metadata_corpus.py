@@ -138,15 +138,15 @@ def test_a_bad_name_is_refused(field: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", LINKS)
 def test_a_bad_link_is_refused(name: str) -> None:
-    found = faults(json.dumps({**METADATA, "links": {"code": LINKS[name]}}))
-    assert [fault["field"] for fault in found] == ["links.code"]
+    problems = faults(json.dumps({**METADATA, "links": {"code": LINKS[name]}}))
+    assert [fault["field"] for fault in problems] == ["links.code"]
 
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_bad_field_is_named(name: str) -> None:
     field, value = FIELDS[name]
-    found = faults(json.dumps({**METADATA, field: value}))
-    assert {fault["field"].partition(".")[0] for fault in found} == {field}
+    problems = faults(json.dumps({**METADATA, field: value}))
+    assert {fault["field"].partition(".")[0] for fault in problems} == {field}
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -195,12 +195,16 @@ def test_odd_texts_are_harmless_on_pages(odd: Metadata) -> None:
 def test_odd_texts_are_harmless_in_exports(odd: Metadata, board: Board, tmp_path: Path) -> None:
     scores = Scores(tmp_path, board.published)
     scores.add("one", 0.5, metadata=odd.model_dump(exclude_none=True))
-    shown = standings(scores.store, board.published)
-    check_markup(render(shown))
-    cells = [cell for row in csv.reader(io.StringIO(to_csv(shown), newline="")) for cell in row]
+    board_rows = standings(scores.store, board.published)
+    check_markup(render(board_rows))
+    cells = [cell for row in csv.reader(io.StringIO(to_csv(board_rows), newline="")) for cell in row]
     assert len(cells) > 40
     assert not [cell for cell in cells if cell.startswith(FORMULA_STARTS) and not _is_number(cell)]
-    for text in (to_csv(shown), json.dumps(to_json(shown)), str(pq.read_table(io.BytesIO(to_parquet(shown))))):
+    for text in (
+        to_csv(board_rows),
+        json.dumps(to_json(board_rows)),
+        str(pq.read_table(io.BytesIO(to_parquet(board_rows)))),
+    ):
         assert CONTACT not in text
         assert "\x00" not in text
 

@@ -1,4 +1,4 @@
-"""What every answer to a bad file must be: short, printable, of a listed rule, without a word of the machine."""
+"""Checks of every answer to a bad file: short, printable, of a listed rule, without words from the machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MACHINE = re.compile(
     r"Traceback|File \"|\.py\b|line \d+, in |\b(?:Key|Index|Type|Value|Attribute|Overflow|Memory|Recursion|OS)Error\b"
     r"|0x[0-9a-f]{9,}|/(?:tmp|proc|home|usr|var|work|root|arrow)/(?!self/environ)|site-packages"
 )
-"""What no message may hold; `/proc/self/environ` is a text of the corpus, which messages quote."""
+"""Texts forbidden in messages; `/proc/self/environ` is in the corpus, which messages quote."""
 
 TAGS = {
     "article", "b", "button", "code", "dd", "details", "div", "dl", "dt", "em", "figure", "footer", "h1", "h2", "h3",

@@ -58,7 +58,7 @@ def build_studies(root: Path) -> tuple[Path, Path]:
 
 @dataclass(frozen=True)
 class Sent:
-    """What came of a file: its outcome or the sentence in its stead, and how the child ended."""
+    """A file's result: its outcome or the sentence that replaces it, and the child's exit status."""
 
     outcome: UploadResult | None
     failure: Exception | None

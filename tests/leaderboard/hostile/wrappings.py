@@ -1,4 +1,4 @@
-"""What is wrong before the first prediction: encodings, compression, files that are something else, names of files."""
+"""Problems before the first prediction: encodings, compression, other kinds of files, file names."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def tarred(data: bytes) -> bytes:
 
 
 class Runs:
-    """What would run if the file were unpickled."""
+    """Code that would run if the file were unpickled."""
 
     def __reduce__(self) -> tuple[Callable[..., object], tuple[str]]:
         return (exec, ("raise SystemExit",))

@@ -97,7 +97,7 @@ class Arena:
     # Processes ------------------------------------------------------------------------------------------------------
 
     def start(self, command: str, *words: str | Path) -> Player:
-        """A process with the product's command line, that takes no jobs until it is told to."""
+        """A process with the product's command line that takes no jobs until ordered to."""
         number = next(self.numbers)
         desk = Desk(self.data / "desks" / str(number))  # a confined server reads and writes below its data only
         desk.give(Orders(number, is_held=True))
@@ -191,7 +191,7 @@ class Arena:
     # Checking -------------------------------------------------------------------------------------------------------
 
     def is_idle(self) -> bool:
-        """Whether no job is left; no worker may have ended meanwhile without being killed."""
+        """Return True if no job is left; assert that no worker ended without being killed."""
         assert all(player.process.exitcode in (None, -signal.SIGKILL) for player in self.workers), self.log("worker")
         left = sa.select(sa.func.count()).where(jobs.c.status.in_(("queued", "leased")))
         with self.store.read() as connection:
@@ -228,7 +228,7 @@ class Arena:
         self.check()
 
     def half_written(self) -> list[Path]:
-        """What killed workers left in the vault."""
+        """Return the files that killed workers left in the vault."""
         return list((self.root / "vault").glob(".writing-*"))
 
     def rows(self, send: Send) -> bytes:
@@ -268,7 +268,7 @@ class Arena:
         assert connection.execute(booked).all() == [("reserved", 1), ("charged", 0)]
 
     def check_books(self, sends: Sequence[Send]) -> set[str]:
-        """What must hold when a server has just died, and the keys of all that it wrote down.
+        """Check the invariants after a server died, and return the keys of everything that it wrote.
 
         What was acknowledged is written down; of the rest, an upload may be stored, whole, and is then an orphan.
         """
@@ -287,7 +287,7 @@ class Arena:
         return set(there)
 
     def log(self, command: str) -> str:
-        """What all servers, or all workers, wrote so far."""
+        """Return the output of all servers, or of all workers, so far."""
         return (self.root / f"{command}.log").read_text(encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Failures in the shared modules of the kill tests are told as well as those in tests."""
+"""Failures in the shared modules of the kill tests are reported in full, as in tests."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the kill tests do on each kind of database: SIGKILL at every point in the life of a submission.
+"""The kill tests for each kind of database: SIGKILL at every point in the life of a submission.
 
 Each seed of a database has one arena, in which the points are met one after the other: after each kill everything that
 the board holds is checked. One seed is run, or as many as REVEAL_KILL_SEEDS says, from REVEAL_KILL_FIRST_SEED on. With
@@ -60,7 +60,7 @@ PARSING = ("parse-start", "mid-parse", "parsed")
 
 
 class Drills:
-    """What is done to the arena `place` on a database of `kind`, at all points or, with one seed, at `few`."""
+    """The drills in the arena `place` on a database of `kind`, at all points or, with one seed, at `few`."""
 
     kind: str
     few: tuple[str, ...]
@@ -109,8 +109,8 @@ class Drills:
         delay = place.draw.choice([0.0, place.draw.uniform(0, 0.1)])
         if point == "mid-upload":
             with half_sent(place, sends[-1], share=place.draw.random()):
-                told = place.post_all(sends[:-1]) if n > 1 else []
-                assert None not in told
+                answers = place.post_all(sends[:-1]) if n > 1 else []
+                assert None not in answers
                 time.sleep(delay)
                 server.look()
                 server.process.kill()

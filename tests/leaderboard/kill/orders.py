@@ -1,4 +1,4 @@
-"""What a process under test is told while it runs: whether it may take jobs, and where it is to die.
+"""Orders to a running process under test: whether it may take jobs, and where it dies.
 
 Conventions
 -----------
@@ -71,7 +71,7 @@ AT_THE_DATABASE = ("before-claim-commit", "before-finish-commit", "before-submis
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What to do.
+    """The current orders to a process.
 
     Attributes
     ----------
@@ -113,5 +113,5 @@ class Desk:
         self._done.write_text(str(number), encoding="utf-8")
 
     def is_done(self, number: int) -> bool:
-        """Whether these orders were carried out."""
+        """Return True if these orders were carried out."""
         return self._done.exists() and self._done.read_text(encoding="utf-8") == str(number)

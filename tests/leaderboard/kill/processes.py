@@ -1,4 +1,4 @@
-"""Processes of this machine by ``/proc``: who descends from whom, and who is still there.
+"""Processes of this machine by ``/proc``: their descendants, and which are still running.
 
 Conventions
 -----------
@@ -15,22 +15,22 @@ Process = tuple[int, str]
 
 def children(pid: int) -> list[int]:
     """Process ids of the children of all threads of `pid`."""
-    found: list[int] = []
+    ids: list[int] = []
     with suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
             with suppress(OSError):
-                found += map(int, (task / "children").read_text().split())
-    return found
+                ids += map(int, (task / "children").read_text().split())
+    return ids
 
 
 def descendants(pid: int) -> set[Process]:
     """All that `pid` started, and what those started."""
-    found: set[Process] = set()
+    processes: set[Process] = set()
     for child in children(pid):
         began = _began(child)
         if began is not None:
-            found |= {(child, began)} | descendants(child)
-    return found
+            processes |= {(child, began)} | descendants(child)
+    return processes
 
 
 def leaves(pid: int) -> set[int]:
@@ -40,7 +40,7 @@ def leaves(pid: int) -> set[int]:
 
 
 def is_alive(process: Process) -> bool:
-    """Whether it runs; one that only waits to be reaped does not."""
+    """Return True if it runs; a process that waits to be reaped does not."""
     return _began(process[0]) == process[1]
 
 

@@ -1,4 +1,4 @@
-"""Runs the real command line, and dies where it is told to.
+"""Runs the real command line, and dies where ordered to.
 
 Conventions
 -----------
@@ -40,7 +40,7 @@ class Seams:
         self._number, self._passed = -1, 0
 
     def reach(self, point: str) -> None:
-        """Come by `point`; does not return if this is the end. Nobody is told to stop within a transaction."""
+        """Pass `point`, or die there. No order stops a process within a transaction."""
         orders = self.due(point)
         if orders is None:
             return

@@ -34,7 +34,7 @@ def asked(hospital: Hospital) -> list[tuple[str, str]]:
 
 
 def points(hospital: Hospital, *, skill: float, seed: int) -> bytes:
-    """A point and a square for every question; a share `skill` of them lies where the finding is, if it is there."""
+    """Return a point and a square per question; a proportion `skill` of them is at the finding, if present."""
     rng = np.random.default_rng(seed)
     centres = {
         (record.image_id, point.finding): (int(point.x) + 12, int(point.y) + 10)
@@ -66,18 +66,18 @@ def probabilities(hospital: Hospital, *, skill: float, seed: int) -> bytes:
 def of_values(hospital: Hospital, values: npt.NDArray[np.float64]) -> bytes:
     """A file of probabilities (n_studies, n_labels)."""
     rows = zip(hospital.studies, values.tolist(), strict=True)
-    given = [FindingsPrediction(s.study_id, None, dict(zip(LABELS, row, strict=True))) for s, row in rows]
-    return findings_to_jsonl(given).encode()
+    predictions = [FindingsPrediction(s.study_id, None, dict(zip(LABELS, row, strict=True))) for s, row in rows]
+    return findings_to_jsonl(predictions).encode()
 
 
 def of_calls(hospital: Hospital, calls: BoolArray) -> bytes:
     """A file of labels: `calls` (n_studies, n_labels)."""
     rows = zip(hospital.studies, calls, strict=True)
-    given = [
+    predictions = [
         FindingsPrediction(s.study_id, tuple(label for label, is_called in zip(LABELS, row, strict=True) if is_called))
         for s, row in rows
     ]
-    return findings_to_jsonl(given).encode()
+    return findings_to_jsonl(predictions).encode()
 
 
 def with_line(content: bytes, number: int, change: Callable[[str], str]) -> bytes:
@@ -89,7 +89,7 @@ def with_line(content: bytes, number: int, change: Callable[[str], str]) -> byte
 
 def figures(document: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Metric -> finding -> value of a submission's document."""
-    found: dict[str, dict[str, float]] = {}
+    values: dict[str, dict[str, float]] = {}
     for figure in (document["score"] or {"figures": []})["figures"]:
-        found.setdefault(figure["metric"], {})[figure["finding"]] = figure["value"]
-    return found
+        values.setdefault(figure["metric"], {})[figure["finding"]] = figure["value"]
+    return values

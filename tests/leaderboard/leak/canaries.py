@@ -31,7 +31,7 @@ PER_CENT = re.compile(rb"(?<![\d.])(?<!\d:)(\d\d)\.(\d{7})")  # but no seconds a
 
 @dataclass(frozen=True, order=True)
 class Leak:
-    """A secret that was found: which, in what dress, where, and what stands round it."""
+    """A leaked secret: its name, form, location and context."""
 
     secret: str
     dress: str
@@ -42,17 +42,17 @@ class Leak:
 def dresses(secret: str | bytes) -> dict[str, bytes]:
     """Name -> bytes of every form of a text, or of raw bytes."""
     plain = secret.encode() if isinstance(secret, str) else secret
-    found = {"plain": plain, "hex": plain.hex().encode(), "HEX": plain.hex().upper().encode()}
+    forms = {"plain": plain, "hex": plain.hex().encode(), "HEX": plain.hex().upper().encode()}
     for shift in range(3):
         whole = base64.b64encode(b"\0" * shift + plain)
-        # characters that hold bits of what stands before or after are left out
+        # characters with bits of their neighbours are left out
         stop = len(whole) - (0, 3, 2)[(shift + len(plain)) % 3]
-        found[f"base64 at {shift}"] = whole[(0, 2, 3)[shift] : stop]
-        found[f"base64url at {shift}"] = found[f"base64 at {shift}"].translate(bytes.maketrans(b"+/", b"-_"))
-    found["percent-encoded"] = "".join(f"%{byte:02X}" for byte in plain).encode()
-    found["percent-encoded, small"] = found["percent-encoded"].lower()
+        forms[f"base64 at {shift}"] = whole[(0, 2, 3)[shift] : stop]
+        forms[f"base64url at {shift}"] = forms[f"base64 at {shift}"].translate(bytes.maketrans(b"+/", b"-_"))
+    forms["percent-encoded"] = "".join(f"%{byte:02X}" for byte in plain).encode()
+    forms["percent-encoded, small"] = forms["percent-encoded"].lower()
     if isinstance(secret, str):
-        found |= {
+        forms |= {
             "capitals": secret.upper().encode(),
             "small": secret.lower().encode(),
             "quoted": quote(secret, safe="").encode(),
@@ -62,11 +62,11 @@ def dresses(secret: str | bytes) -> dict[str, bytes]:
             "JSON escapes": "".join(f"\\u{ord(c):04x}" for c in secret).encode(),
             "HTML numbers": "".join(f"&#{ord(c)};" for c in secret).encode(),
         }
-    return found
+    return forms
 
 
 def is_telling(value: float) -> bool:
-    """Whether a figure can be known again: in (0, 1), and none that others write down too, such as 1/3 or 0.98."""
+    """Return True if a figure is recognisable: in (0, 1), and not a common one such as 1/3 or 0.98."""
     return 0.001 < value < 0.999 and all(abs(value * n - round(value * n)) > 1e-6 for n in (*range(1, 26), 100))
 
 
@@ -94,7 +94,7 @@ class Search:
         return [leak for layer, content in unpacked(data, place) for leak in self._within(content, layer)]
 
     def texts_within(self, data: bytes, place: str, *, only: Collection[str] = ()) -> Iterator[Leak]:
-        """Every secret text in `data` as it stands; in the dresses named alone, if any are."""
+        """Return every secret text in `data`, in the named forms only, if any are named."""
         for form, (name, dress) in self._forms.items():
             if only and dress not in only:
                 continue
@@ -127,15 +127,15 @@ class Search:
     def within_folder(self, folder: Path, *, besides: Iterable[Path] = ()) -> list[Leak]:
         """Every secret in the names and contents of the files below `folder`, those below `besides` left out."""
         left_out = [place.resolve() for place in besides]
-        found = []
+        leaks = []
         for path in sorted(folder.rglob("*")):
             if any(path.resolve().is_relative_to(place) for place in left_out):
                 continue
             name = path.relative_to(folder).as_posix()
-            found += self.within(name.encode(), f"name of {name}")
+            leaks += self.within(name.encode(), f"name of {name}")
             if path.is_file():
-                found += self.within(path.read_bytes(), name)
-        return found
+                leaks += self.within(path.read_bytes(), name)
+        return leaks
 
 
 def _in_per_cent(value: float) -> set[bytes]:

@@ -1,4 +1,4 @@
-"""What a whole run left behind, and every place of it that is searched."""
+"""Everything that a whole run left behind, and the places that are searched."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ class Collected:
         while_at_work: list[Leak] = []
         root = run.board.root
         run.go(lambda: while_at_work.extend(_search(run).within_folder(root, besides=made_at_home(run))))
-        found = cls(run, _search(run))
-        found.leaks = {
-            "answers": found.in_answers(),
-            "webhooks": found.search.within(repr(run.receiver.got).encode(), "webhooks"),
+        collected = cls(run, _search(run))
+        collected.leaks = {
+            "answers": collected.in_answers(),
+            "webhooks": collected.search.within(repr(run.receiver.got).encode(), "webhooks"),
             "files while the worker runs": while_at_work,
-            "files in the end": found.search.within_folder(root, besides=made_at_home(run)),
-            "database": found.search.within(dump_of(run.board.data / "leaderboard.sqlite"), "database"),
-            "memory of the server": found.in_memory(run.board.server.pid),
+            "files in the end": collected.search.within_folder(root, besides=made_at_home(run)),
+            "database": collected.search.within(dump_of(run.board.data / "leaderboard.sqlite"), "database"),
+            "memory of the server": collected.in_memory(run.board.server.pid),
         }
-        return found
+        return collected
 
     def in_answers(self) -> list[Leak]:
         """Every secret in a header or body that the server sent."""
@@ -97,7 +97,7 @@ def _search(run: Run) -> Search:
 
 
 def dump_of(path: Path) -> bytes:
-    """All rows as SQL: a value that is spread over pages of the file stands in one piece."""
+    """Return all rows as SQL, so that values spread over pages of the file are in one piece."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         return "\n".join(connection.iterdump()).encode()
 

@@ -53,8 +53,8 @@ class Deployment:
         return submission_id
 
     def document(self, submission_id: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.wire.get(f"/api/v1/submissions/{submission_id}").json()
-        return found
+        document: dict[str, Any] = self.wire.get(f"/api/v1/submissions/{submission_id}").json()
+        return document
 
     def wait(self, *submission_ids: str) -> list[dict[str, Any]]:
         """Wait until each has come to its end."""
@@ -71,15 +71,15 @@ class Deployment:
             board = self.wire.get(f"/api/v1/leaderboard?benchmark={benchmark}").json()
             return board if all(entry["tier"] for entry in board["entries"]) else None
 
-        found: dict[str, Any] = wait_until(ranked, pause=ASKING)
-        return found
+        board: dict[str, Any] = wait_until(ranked, pause=ASKING)
+        return board
 
     def compare(self, a: str, b: str) -> dict[str, Any]:
         """The comparison of two submissions."""
         answer = self.wire.get(f"/api/v1/compare?a={a}&b={b}")
         assert answer.status_code == 200, answer.text
-        found: dict[str, Any] = answer.json()
-        return found
+        comparison: dict[str, Any] = answer.json()
+        return comparison
 
     def command(self, *words: str | Path) -> str:
         """``reveal-leaderboard WORDS --data DATA``; what it prints, which is kept in a file, too.

@@ -73,7 +73,7 @@ class Hospital:
 
     @property
     def holdouts(self) -> list[tuple[str, Path]]:
-        """All (benchmark, folder), as a worker is told them."""
+        """Return all (benchmark, folder) pairs, as given to a worker."""
         return [(IMAGES, self.holdout(IMAGES, version)) for version in self.versions] + [
             (STUDIES, self.holdout(STUDIES))
         ]
@@ -177,7 +177,7 @@ def _blob(x: int, y: int) -> Any:
 
 
 def bar_code() -> str:
-    """What the run-length text of every outline ends in."""
+    """The end of the run-length text of every outline."""
     texts = [encode_mask(_blob(x, y)).counts for x, y in ((4, 4), (19, 9), (12, 17))]
     shared = 0
     while len({text[-shared - 1 :] for text in texts}) == 1:

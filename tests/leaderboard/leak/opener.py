@@ -21,13 +21,13 @@ def opened(files: Mapping[str, str], scratch: Path, modules: Path, *, places: Se
     modules : folder with ``hostile.py``, the code that tries
     """
     jail = TemplateService("hostile", scratch, lanes=1, limits=LIMITS, paths=[modules], wrapped=False)
-    said = {}
+    results = {}
     try:
         for name, path in files.items():
             targets = {"secret": path, "folder": str(Path(path).parent), "pid": str(os.getpid())}
             arguments = {"name": "open the holdout", "targets": targets}
             ended, answer = jail.run(JobRequest("attack", arguments, LIMITS, places=tuple(places)))
-            said[name] = (answer or b"").decode() if ended.code == 0 else f"ended with {ended.code}"
+            results[name] = (answer or b"").decode() if ended.code == 0 else f"ended with {ended.code}"
     finally:
         jail.close()
-    return said
+    return results

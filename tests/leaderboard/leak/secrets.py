@@ -20,7 +20,7 @@ from tests.leaderboard.leak.hospital import HASH, MARKERS, ODD, Hospital, bar_co
 
 
 def secret_texts(hospital: Hospital) -> dict[str, str | bytes]:
-    """Name -> text or bytes; those of the vault as they are now."""
+    """Return name -> text or bytes, with the vault's current ones."""
     key = base64.b64decode(json.loads((hospital.vault / "receipt-key.json").read_text())["private"])
     keys: dict[str, str | bytes] = {"salt": (hospital.vault / "salt").read_bytes(), "signing key": key}
     known = {"hash of a file": HASH, "decimals of a coordinate": f".{ODD}", "outline": bar_code()}
@@ -54,12 +54,12 @@ def _figures_of(path: Path) -> list[float]:
 
 
 def differences(hospital: Hospital, pairs: list[tuple[str, str]]) -> list[float]:
-    """What a comparison of two files of the vault would say if it were not rounded."""
-    found = []
+    """Return the unrounded differences between pairs of files of the vault."""
+    gaps = []
     for names in pairs:
         values = [{(e.metric, e.finding): e.value for e in _estimates(hospital.vault / name)[0]} for name in names]
-        found += [abs(a[key] - b[key]) for a, b in combinations(values, 2) for key in a.keys() & b.keys()]
-    return found
+        gaps += [abs(a[key] - b[key]) for a, b in combinations(values, 2) for key in a.keys() & b.keys()]
+    return gaps
 
 
 def search_for(hospital: Hospital, pairs: list[tuple[str, str]]) -> Search:

@@ -1,4 +1,4 @@
-"""Who may do what: every route of the API x {anybody, its team, another team, an operator}, none left out.
+"""Access rights: every route of the API x {anyone, its team, another team, an operator}, none left out.
 
 The submission asked about waits in the queue: only its team and the operators know of it.
 """
@@ -27,7 +27,7 @@ ROUTES: dict[tuple[str, str], tuple[int, int, int, int]] = {
     ("POST", "/api/v1/submissions"): (401, 400, 400, 400),  # the body is empty
     ("GET", ID): SEEN_BY_ITS_TEAM,
     ("GET", f"{ID}/events"): SEEN_BY_ITS_TEAM,
-    ("GET", f"{ID}/receipt"): (404, 404, 404, 404),  # there is none yet
+    ("GET", f"{ID}/receipt"): (404, 404, 404, 404),  # no receipt yet
     ("POST", f"{ID}/choose"): CHANGED_BY_ITS_TEAM,
     ("DELETE", ID): (401, 200, 404, 403),
     ("GET", "/api/v1/me"): SIGNED_IN,
@@ -61,8 +61,8 @@ def status(world: World, who: str, method: str, route: str, submission_id: str) 
     if "invitations" in path:
         body = {"answer": "accept"}
     is_form = path.endswith("/submissions")
-    given = {"json": body} if method == "POST" and not is_form else {}
-    answer = world.client(person).request(method, path, params=query, **given)
+    options = {"json": body} if method == "POST" and not is_form else {}
+    answer = world.client(person).request(method, path, params=query, **options)
     return answer.status_code
 
 

@@ -1,4 +1,4 @@
-"""The search itself finds what is hidden, in every dress."""
+"""The search itself finds hidden secrets in every form."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def test_names_of_files_are_searched_and_places_left_out(tmp_path: Path) -> None
     for folder in ("shown", "private"):
         (tmp_path / folder / f"of-{SECRET}").mkdir(parents=True)
         (tmp_path / folder / f"of-{SECRET}" / "a.txt").write_text("46.4912281")
-    found = SEARCH.within_folder(tmp_path, besides=[tmp_path / "private"])
-    assert {(leak.secret.split()[0], leak.place) for leak in found} == {
+    leaks = SEARCH.within_folder(tmp_path, besides=[tmp_path / "private"])
+    assert {(leak.secret.split()[0], leak.place) for leak in leaks} == {
         ("patient", f"name of shown/of-{SECRET}"),
         ("patient", f"name of shown/of-{SECRET}/a.txt"),
         ("exact", f"shown/of-{SECRET}/a.txt"),

@@ -1,4 +1,4 @@
-"""What children can open: nothing but what their request names, be their parent the server or the worker.
+"""Children can open only the files in their request, whether their parent is the server or the worker.
 
 Hostile code runs in the place of the linter, in a template that a server starts (which Landlock holds already) and in
 one that a worker starts (which may open everything); and in the place of the scorer, which is handed one holdout.
@@ -90,9 +90,9 @@ def test_a_child_of_the_server_opens_nothing(machine: Machine) -> None:
     command = [sys.executable, "-c", LIKE_THE_SERVER, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    state, said = json.loads(done.stdout.splitlines()[-1])
+    state, results = json.loads(done.stdout.splitlines()[-1])
     assert state.startswith("landlock-")
-    assert said == dict.fromkeys(SECRETS, "PermissionError")
+    assert results == dict.fromkeys(SECRETS, "PermissionError")
 
 
 def test_a_child_of_the_worker_that_lints_opens_nothing(machine: Machine, tmp_path: Path) -> None:
@@ -103,5 +103,5 @@ def test_a_child_of_the_worker_that_scores_opens_the_one_holdout_that_it_was_nam
     machine: Machine, tmp_path: Path
 ) -> None:
     named = str(machine.files["holdout"].parents[1])
-    said = opened(machine.texts, tmp_path, machine.modules, places=[named])
-    assert said == dict.fromkeys(SECRETS, "PermissionError") | {"holdout": "done"}
+    results = opened(machine.texts, tmp_path, machine.modules, places=[named])
+    assert results == dict.fromkeys(SECRETS, "PermissionError") | {"holdout": "done"}

@@ -1,4 +1,4 @@
-"""What the real board tells of what is right, over HTTP: nothing before a score is released, little by scores.
+"""The real board's disclosure of labels over HTTP: none before a score is released, little through scores.
 
 Answers to uploads do not depend on what is right: equal bytes, the same work. The board of images asks for every
 finding of every image, so half of its questions have no reference. A file that asks about a question with one, and a
@@ -49,7 +49,7 @@ FEWEST = 30
 VARYING = re.compile(
     rb'"(?:id|created_at|updated_at|at|queue_position|expected_seconds|started_at)":(?:"[^"]*"|[0-9.]+|null)|[0-9a-f]{32}'
 )
-"""What differs between any two submissions: ids, times, places in the queue."""
+"""Fields that differ between any two submissions: ids, times, queue positions."""
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def test_a_question_with_a_reference_is_answered_as_one_without(board: Deploymen
 
 
 def test_an_image_of_the_holdout_is_not_told_from_one_that_is_not_there(board: Deployment) -> None:
-    """The manifest is public: what is not in it is unknown, whether it is the hospital's or made up."""
+    """The manifest is public: an id outside it is unknown, whether it is the hospital's or invented."""
     known = {record.image_id for record in board.hospital.images}
     released = next(f"image-{i:04d}" for i in range(40) if f"image-{i:04d}" not in known)
     content = points(board.hospital, skill=0.0, seed=3)
@@ -141,7 +141,7 @@ def labels_file(board: Deployment, *, is_right: bool) -> bytes:
 
 
 def test_a_right_file_and_a_wrong_one_are_answered_alike_until_they_are_scored(board: Deployment) -> None:
-    """The reports count what is in a file, label by label, so these are compared without their statistics."""
+    """Reports are compared without their statistics, which count a file's contents by label."""
     ids, answers = [], []
     for team, is_right in (("Right", True), ("Wrong", False)):
         answer = board.wire.send(("mine.jsonl", labels_file(board, is_right=is_right)), STUDIES, metadata(team))
@@ -215,21 +215,21 @@ def test_a_failure_says_the_same_of_a_right_file_and_a_wrong_one(working: Deploy
         working.hospital.repair(STUDIES)
     scored = ends("Once more")
     assert [document["status"] for document in failed + scored] == ["failed", "failed", "scored", "scored"]
-    said = [[(e["to_status"], re.sub(r"INC-\w+", "INC", e["why"])) for e in one["events"]] for one in failed]
-    assert said[0] == said[1]
+    messages = [[(e["to_status"], re.sub(r"INC-\w+", "INC", e["why"])) for e in one["events"]] for one in failed]
+    assert messages[0] == messages[1]
 
 
 def of_labels(answer: Answer | None) -> Answer | None:
     """The figures of labels: a board rounds its macro, of which the simulated one tells more than any board."""
     if answer is None:
         return None
-    labels = {metric: {x: value for x, value in shown.items() if x != MACRO} for metric, shown in answer.items()}
-    return {metric: shown for metric, shown in labels.items() if shown}
+    labels = {metric: {x: value for x, value in values.items() if x != MACRO} for metric, values in answer.items()}
+    return {metric: values for metric, values in labels.items() if values}
 
 
 @dataclass
 class Attacker:
-    """One organization that asks; `answers` are (id, what was shown of it), None where the ladder held it back."""
+    """One probing organization; `answers` are (id, scores shown), None if the ladder held them back."""
 
     board: Deployment
     team: str
@@ -243,10 +243,10 @@ class Attacker:
         submission_id = answer.json()["id"]
         (document,) = self.board.wait(submission_id)
         assert document["status"] == "scored"
-        shown = None if document["score"]["shown_of"] != submission_id else figures(document)
-        self.answers.append((submission_id, shown))
+        scores = None if document["score"]["shown_of"] != submission_id else figures(document)
+        self.answers.append((submission_id, scores))
         self.asked.append(calls)
-        return of_labels(shown)
+        return of_labels(scores)
 
     def send(self, content: bytes, model: str, **more: Any) -> Any:
         return self.board.wire.send(("calls.jsonl", content), STUDIES, metadata(self.team, model, **more))
@@ -261,11 +261,13 @@ class Attacker:
 
 
 def beliefs(truth: BoolArray, seed: int) -> FloatArray:
-    """What a model of AUROC 0.90 makes of the studies, by Bayes' rule."""
+    """Return the probabilities of a model of AUROC 0.90 for the studies, by Bayes' rule."""
     shift = np.sqrt(2) * norm.ppf(0.90)
     scores = np.random.default_rng(seed).normal(size=truth.shape) + shift * truth
-    found: FloatArray = np.clip(expit(shift * scores - shift**2 / 2 + logit(truth.mean(axis=0))), 1e-4, 1 - 1e-4)
-    return found
+    probabilities: FloatArray = np.clip(
+        expit(shift * scores - shift**2 / 2 + logit(truth.mean(axis=0))), 1e-4, 1 - 1e-4
+    )
+    return probabilities
 
 
 def f1(truth: BoolArray, calls: BoolArray) -> FloatArray:
@@ -275,7 +277,7 @@ def f1(truth: BoolArray, calls: BoolArray) -> FloatArray:
 
 @dataclass
 class Attack:
-    """What came of one: the gain per label, the labels whose calls changed, and those who did it."""
+    """The result of an attack: the gain per label, the labels whose calls changed, and the attackers."""
 
     attackers: list[Attacker]
     gain: FloatArray
@@ -284,7 +286,7 @@ class Attack:
 
 @pytest.fixture(scope="module")
 def attack(working: Deployment) -> Attack:
-    """Five organizations, one after the other, who share what each of them is told."""
+    """Five organizations, one after the other, that share their answers."""
     truth = present(working.hospital)
     attackers = [Attacker(working, f"Prober {number}") for number in range(5)]
     policy = ReleasePolicy()
@@ -296,8 +298,8 @@ def attack(working: Deployment) -> Attack:
 
 def hidden_labels(board: Deployment) -> BoolArray:
     truth = present(board.hospital)
-    found: BoolArray = np.minimum(truth.sum(axis=0), len(truth) - truth.sum(axis=0)) < FEWEST
-    return found
+    is_hidden: BoolArray = np.minimum(truth.sum(axis=0), len(truth) - truth.sum(axis=0)) < FEWEST
+    return is_hidden
 
 
 def test_five_teams_together_gain_little_on_shown_labels_and_nothing_on_hidden_ones(
@@ -323,8 +325,8 @@ def test_the_board_answers_each_as_the_simulated_one(working: Deployment, attack
     truth = present(working.hospital)
     for attacker in attack.attackers:
         simulated = GuardedBoard(World(LABELS, truth, np.empty(0)), replace(ReleasePolicy(), n_resamples=10), QUOTA)
-        shown = [of_labels(answer) for _, answer in attacker.answers]
-        assert shown == [of_labels(simulated.ask(calls)) for calls in attacker.asked]
+        board_answers = [of_labels(answer) for _, answer in attacker.answers]
+        assert board_answers == [of_labels(simulated.ask(calls)) for calls in attacker.asked]
         assert sum(answer is not None for _, answer in attacker.answers) > 1
 
 
@@ -332,8 +334,8 @@ def test_the_board_answers_each_three_times_and_shows_no_hidden_label(working: D
     hidden = {label for label, is_hidden in zip(LABELS, hidden_labels(working), strict=True) if is_hidden}
     for attacker in attack.attackers:
         assert len(attacker.answers) == attacker.charged == QUOTA
-        shown = {label for _, answer in attacker.answers if answer for of in answer.values() for label in of}
-        assert shown == {"macro", *LABELS} - hidden
+        shown_labels = {label for _, answer in attacker.answers if answer for of in answer.values() for label in of}
+        assert shown_labels == {"macro", *LABELS} - hidden
 
 
 def test_nothing_gives_a_fourth_answer(working: Deployment, attack: Attack) -> None:
@@ -343,9 +345,9 @@ def test_nothing_gives_a_fourth_answer(working: Deployment, attack: Attack) -> N
     n_before = len(working.wire.get("/api/v1/me/submissions?limit=200").json()["submissions"])
     first = attacker.answers[0][0]
     assert working.wire.client.delete(f"/api/v1/submissions/{first}").status_code == 200
-    said = metadata(attacker.team, "Model 0")
-    newer = {**said, "model": {"name": "Model 0", "version": "2"}}
-    again: Any = {"data": {"benchmark": STUDIES, "metadata": json.dumps(said)}, "files": {"file": ("c.jsonl", new)}}
+    fields = metadata(attacker.team, "Model 0")
+    newer = {**fields, "model": {"name": "Model 0", "version": "2"}}
+    again: Any = {"data": {"benchmark": STUDIES, "metadata": json.dumps(fields)}, "files": {"file": ("c.jsonl", new)}}
     tries = {
         "another name": attacker.send(new, "Quite another"),
         "another version": working.wire.send(("c.jsonl", new), STUDIES, newer),
@@ -358,12 +360,12 @@ def test_nothing_gives_a_fourth_answer(working: Deployment, attack: Attack) -> N
 
 
 def test_receipts_and_comparisons_repeat_the_figures_that_are_shown(working: Deployment, attack: Attack) -> None:
-    own = [(one, shown) for one, shown in attack.attackers[1].answers if shown]
-    other = next((one, shown) for one, shown in attack.attackers[2].answers if shown)
-    for one, shown in own:
+    own = [(one, scores) for one, scores in attack.attackers[1].answers if scores]
+    other = next((one, scores) for one, scores in attack.attackers[2].answers if scores)
+    for one, scores in own:
         receipt = working.wire.get(f"/api/v1/submissions/{one}/receipt").json()["receipt"]
         assert {(f["metric"], f["finding"]): float(f["value"]) for f in receipt["released"]["figures"]} == {
-            (metric, label): value for metric, of in shown.items() for label, value in of.items()
+            (metric, label): value for metric, of in scores.items() for label, value in of.items()
         }
     (a, of_a), (b, of_b) = own[-1], other
     rows = working.compare(a, b)["document"]["rows"]
@@ -374,7 +376,7 @@ def test_receipts_and_comparisons_repeat_the_figures_that_are_shown(working: Dep
         assert row["value"] == pytest.approx(figure_a - figure_b, abs=1e-9)
 
 
-# What is free must be what was answered before, to the last bit
+# A free answer must equal the earlier answer to the last bit
 
 
 def jittered(board: Deployment, calls: BoolArray) -> bytes:
@@ -385,14 +387,14 @@ def jittered(board: Deployment, calls: BoolArray) -> bytes:
 def test_equal_but_for_the_tenth_decimal_is_charged(working: Deployment) -> None:
     """Else a withdrawn submission would answer any number of questions: the calls turn on that decimal."""
     truth, attacker = present(working.hospital), Attacker(working, "Trembling hand")
-    shown = []
+    scores_shown = []
     for number, calls in enumerate((truth, ~truth)):
         answer = attacker.send(jittered(working, calls), f"M{number}")
         (document,) = working.wait(answer.json()["id"])
-        shown.append(figures(document)["f1"]["macro"])
+        scores_shown.append(figures(document)["f1"]["macro"])
         assert working.wire.client.delete(f"/api/v1/submissions/{document['id']}").status_code == 200
     assert attacker.charged == 2
-    assert shown == [1.0, 1.0]  # the second is held back by the ladder: not better than the first
+    assert scores_shown == [1.0, 1.0]  # the second is held back by the ladder: not better than the first
 
 
 def test_other_thresholds_are_charged(working: Deployment) -> None:
@@ -410,9 +412,9 @@ def test_absent_studies_are_charged_where_a_threshold_of_zero_calls_the_rest(wor
     studies = [study.study_id for study in working.hospital.studies]
     attacker = Attacker(working, "Zero Laboratory")
     for number, chosen in enumerate((studies[::2], studies[1::2])):
-        given = [FindingsPrediction(one, None, dict.fromkeys(LABELS, 0.0)) for one in chosen]
+        predictions = [FindingsPrediction(one, None, dict.fromkeys(LABELS, 0.0)) for one in chosen]
         answer = working.wire.send(
-            ("zeros.jsonl", findings_to_jsonl(given).encode()), STUDIES,
+            ("zeros.jsonl", findings_to_jsonl(predictions).encode()), STUDIES,
             metadata(attacker.team, f"M{number}", thresholds=0.0), allow_missing="true",
         )  # fmt: skip
         (document,) = working.wait(answer.json()["id"])

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.processes
 
 @pytest.fixture(scope="module")
 def collected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collected]:
-    """The one long run; the hospital lies apart from all that is searched."""
+    """The one long run; the hospital's folder is outside everything that is searched."""
     root = tmp_path_factory.mktemp("leak")
     (root / "run").mkdir()
     hospital = Hospital(root / "hospital").build()
@@ -43,7 +43,7 @@ def test_no_secret_is_found(collected: Collected, place: str) -> None:
     assert collected.leaks[place] == []
 
 
-# That the search was one: everything happened, everything was there to be found, and what is planted is found
+# The search is effective: everything happened, the canaries exist, and planted ones are found
 
 
 def test_every_submission_came_to_its_end(collected: Collected) -> None:
@@ -57,11 +57,11 @@ def test_every_submission_came_to_its_end(collected: Collected) -> None:
 
 def test_the_webhook_was_told_of_what_everybody_may_see_and_no_figure(collected: Collected) -> None:
     messages = collected.run.receiver.messages
-    told = Counter((message["type"], message["data"].get("model")) for message in messages)
+    counts = Counter((message["type"], message["data"].get("model")) for message in messages)
     scored = {"Pointer", "Finder", "Reader", "Consultant", "Regret"}
-    assert {model for kind, model in told if kind == "scored" and model is not None} >= scored - {"Regret"}
-    assert told["withdrawn", "Regret"] == 1
-    assert sum(n for (kind, _), n in told.items() if kind == "scored") == 7
+    assert {model for kind, model in counts if kind == "scored" and model is not None} >= scored - {"Regret"}
+    assert counts["withdrawn", "Regret"] == 1
+    assert sum(n for (kind, _), n in counts.items() if kind == "scored") == 7
     least = {"event", "benchmark", "version"}
     assert {frozenset(message["data"]) for message in messages} == {
         frozenset(least), frozenset({*least, "entry", "team", "model"})
@@ -85,8 +85,8 @@ def test_answers_of_every_kind_came(collected: Collected) -> None:
 
 def test_no_answer_names_a_place_on_the_servers_disk(collected: Collected) -> None:
     place = str(collected.run.board.root).encode()
-    told = [answer.asked for answer in collected.run.board.wire.answers if place in answer.body + answer.headers]
-    assert told == []
+    leaking = [answer.asked for answer in collected.run.board.wire.answers if place in answer.body + answer.headers]
+    assert leaking == []
 
 
 def test_every_handler_of_every_page_was_called(collected: Collected) -> None:
@@ -100,19 +100,19 @@ def test_every_handler_of_every_page_was_called(collected: Collected) -> None:
 def test_the_board_was_refreshed_and_shows_the_best_first(collected: Collected) -> None:
     board = collected.run.board.wire.get(f"/api/v1/leaderboard?benchmark={IMAGES}").json()
     assert board["version"] == SECOND
-    shown = [entry["submission_id"] for entry in board["entries"]]
-    assert shown[0] == collected.run.ids["images B"]
-    assert collected.run.ids["hidden"] not in shown
+    ids = [entry["submission_id"] for entry in board["entries"]]
+    assert ids[0] == collected.run.ids["images B"]
+    assert collected.run.ids["hidden"] not in ids
 
 
 def test_the_holdouts_hold_the_canaries(collected: Collected) -> None:
-    """A search for what is not there would find nothing, too."""
+    """A search for missing canaries would find nothing, too."""
     hospital = collected.run.board.hospital
     search = Search(secret_texts(hospital))
-    found = {leak.secret for leak in search.within_folder(hospital.root, besides=[hospital.root / "public"])}
+    secrets = {leak.secret for leak in search.within_folder(hospital.root, besides=[hospital.root / "public"])}
     in_names = {leak.secret for leak in search.within(str(hospital.holdout(IMAGES)).encode(), "path")}
     in_names |= {leak.secret for leak in search.within(str(hospital.vault).encode(), "path")}
-    assert found | in_names >= set(secret_texts(hospital)) - {"text in a damaged file"}  # that was repaired
+    assert secrets | in_names >= set(secret_texts(hospital)) - {"text in a damaged file"}  # that was repaired
     assert in_names == {"folder of holdouts", "folder of vaults"}
     first, second = hospital.images, read_localization(hospital.holdout(IMAGES, SECOND), "holdout")
     assert [record.image_id for record in first] == [record.image_id for record in second]
@@ -129,8 +129,8 @@ def test_the_incident_knows_what_its_answer_does_not_say(collected: Collected) -
     details = (hospital.vault / f"{number}.txt").read_text()
     assert MARKERS["folder of holdouts"] in details or "Parquet" in details
     why = [e["why"] for e in collected.run.documents["failed"]["events"] if e["to_status"] == "failed"]
-    told = "Scoring stopped on our side. The cause cannot be shown; please send the operators incident number"
-    assert why == [f"{told} {number}."]
+    sentence = "Scoring stopped on our side. The cause cannot be shown; please send the operators incident number"
+    assert why == [f"{sentence} {number}."]
 
 
 def plant(collected: Collected, place: str, secret: str) -> None:
@@ -151,21 +151,21 @@ def test_a_planted_canary_is_found(collected: Collected, place: str) -> None:
     secret = MARKERS["patient"]
     plant(collected, place, secret)
     data = collected.run.board.data
-    found: dict[str, Any] = {
+    leaks: dict[str, Any] = {
         "answers": collected.in_answers,
         "files in the end": lambda: collected.search.within_folder(data),
         "database": lambda: collected.search.within(dump_of(data / "leaderboard.sqlite"), "database"),
     }
-    assert {leak.secret for leak in found[place]()} == {"patient"}
+    assert {leak.secret for leak in leaks[place]()} == {"patient"}
 
 
 def test_the_memory_of_the_server_can_be_searched(collected: Collected) -> None:
-    """What the server must know is found there: the name of a board."""
+    """Facts that the server must know are found there: the name of a board."""
     search = Search({"board": STUDIES})
     assert Collected(collected.run, search).in_memory(collected.run.board.server.pid)
 
 
-# Figures are rounded wherever they stand
+# Figures are rounded everywhere
 
 
 def test_every_figure_that_is_shown_is_rounded(collected: Collected) -> None:

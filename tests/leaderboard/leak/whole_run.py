@@ -29,7 +29,7 @@ FORMATS = ("json", "csv", "parquet")
 
 @dataclass
 class Run:
-    """What became of it.
+    """The results of a run.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Run:
         self.send_before_there_is_a_worker()
         self.board.hospital.damage(STUDIES)
         with self.board.worker():
-            wait_until(self._is_heard)  # a webhook is told what happens after it was first seen
+            wait_until(self._is_heard)  # webhooks receive events after they were first seen
             self.board.wait(*self.ids.values())
             self.board.hospital.repair(STUDIES)
             self.send_to_both_boards()
@@ -131,7 +131,7 @@ class Run:
         self.board.compare(self.ids["images B"], self.ids["images A"])
 
     def look_at_everything(self, version: str) -> None:
-        """What the API shows, while the board of images shows `version`."""
+        """Read what the API shows while the board of images is at `version`."""
         wire = self.board.wire
         for name in (IMAGES, STUDIES):
             self.board.wait_ranked(name)

@@ -20,7 +20,7 @@ STATIC = re.compile(r'(?:href|src)="(\.?/[^"]+)"')
 
 @dataclass
 class Answer:
-    """One answer of the server: what was asked, the status, headers as text, and the body."""
+    """One answer of the server: the request, the status, headers as text, and the body."""
 
     asked: str
     status: int
@@ -57,8 +57,8 @@ class Wire:
     @property
     def kinds(self) -> set[str]:
         """Types of what came: "text/html", "application/json" ..."""
-        found = (re.search(rb"content-type: ([\w/.+-]+)", answer.headers) for answer in self.answers)
-        return {match[1].decode() for match in found if match}
+        headers = (re.search(rb"content-type: ([\w/.+-]+)", answer.headers) for answer in self.answers)
+        return {match[1].decode() for match in headers if match}
 
 
 class Visitor:

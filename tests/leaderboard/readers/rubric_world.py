@@ -64,13 +64,13 @@ def _image(place: Path, name: str, view: str, seed: int) -> StudyImage:
 
 def answers_of_model(manifest: TaskManifest, word: str) -> list[TaskAnswer]:
     """An answer to every task; where boxes are asked for one on the first picture and one on the last."""
-    found = []
+    answers = []
     for n, task in enumerate(manifest.tasks):
         names = list(task.images)
         drawn = (AnswerBox(names[0], LABEL, BOX), AnswerBox(names[-1], "old", CORNER)) if task.requires_boxes else ()
-        said = f"=It looks {word} in {n}.\n- first <i>finding</i>\n- second; -5 mm\n\n'Quoted', | and a bar"
-        found.append(TaskAnswer(task.task_id, said, drawn))
-    return found
+        text = f"=It looks {word} in {n}.\n- first <i>finding</i>\n- second; -5 mm\n\n'Quoted', | and a bar"
+        answers.append(TaskAnswer(task.task_id, text, drawn))
+    return answers
 
 
 @dataclass(frozen=True)

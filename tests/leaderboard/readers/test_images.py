@@ -90,8 +90,8 @@ BAD = {
 
 @pytest.mark.parametrize("what", sorted(BAD))
 def test_what_is_no_picture_is_said_to_be_none(what: str) -> None:
-    data, said = BAD[what]
-    with pytest.raises(ImageError, match=said):
+    data, message = BAD[what]
+    with pytest.raises(ImageError, match=message):
         read_image(data)
 
 

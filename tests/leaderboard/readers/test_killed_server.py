@@ -1,4 +1,4 @@
-"""The real server, killed while readers save: what was acknowledged is there. And the commands around it."""
+"""The real server, killed while readers save, keeps all acknowledged answers. And its commands."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def save(url: str, reader: str, acknowledged: list[str], enough: threading.Semap
         try:
             while True:
                 number += 1
-                said = f"{reader} {number}"
-                body = {"key": os.urandom(16).hex(), "answer": "disagree", "comment": said, "seconds": 1.0}
+                comment = f"{reader} {number}"
+                body = {"key": os.urandom(16).hex(), "answer": "disagree", "comment": comment, "seconds": 1.0}
                 answer = client.post(f"/api/items/{tokens[number % len(tokens)]}/answers", json=body)
                 assert answer.status_code == 200, answer.text
-                acknowledged.append(said)
+                acknowledged.append(comment)
                 if number == N_BEFORE_DEATH:
                     enough.release()
         except httpx.TransportError:
@@ -101,20 +101,23 @@ def test_a_killed_server_has_lost_nothing_that_it_acknowledged(pool: Pool, tmp_p
     with out.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 24
-    last = max((said for said in acknowledged if said.startswith(READERS[0])), key=lambda said: int(said.split()[-1]))
+    last = max(
+        (comment for comment in acknowledged if comment.startswith(READERS[0])),
+        key=lambda comment: int(comment.split()[-1]),
+    )
     assert last in {row["comment"] for row in rows}
 
 
 def test_commands_say_what_is_wrong(pool: Pool, tmp_path: Path) -> None:
     run = CliRunner()
-    for words, said in (
+    for words, message in (
         (["readers-status", "--data", str(tmp_path / "none")], "contains no readings.sqlite"),
         (["readers", "--data", str(tmp_path), "--host", "0.0.0.0"], "must be 127.0.0.1"),
         (["readers", "--data", str(tmp_path), "--auth", "oidc"], "must be set in the environment"),
     ):
         done = run.invoke(app, words)
         assert done.exit_code == 2
-        assert said in " ".join(done.output.replace("│", "").split())
+        assert message in " ".join(done.output.replace("│", "").split())
     prepared = ["--data", str(tmp_path / "data"), "--images", str(pool.images), "--curation", str(pool.curation)]
     assert run.invoke(app, ["readers-prepare", *prepared]).exit_code == 0
     more = ["--data", str(tmp_path / "data"), "--readers", str(pool.readers)]

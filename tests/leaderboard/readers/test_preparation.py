@@ -26,9 +26,9 @@ from tests.leaderboard.readers.reading_world import READERS, Pool, prepared
 
 def test_lists_labels_and_films_are_those_of_the_curation(pool: Pool, tmp_path: Path) -> None:
     readings = prepared(pool, tmp_path / "data")
-    given = read_table(pool.curation / "assignments.parquet", Assignment)
-    assert readings.listed() == [(one.reader, one.position, one.study_id) for one in given]
-    for study in {one.study_id for one in given}:
+    assignments = read_table(pool.curation / "assignments.parquet", Assignment)
+    assert readings.listed() == [(one.reader, one.position, one.study_id) for one in assignments]
+    for study in {one.study_id for one in assignments}:
         item = readings.item(study)
         assert set(item.content["labels"]) == set(pool.truth[study]["suggested"])
         assert sorted(film.file for film in item.films) == sorted(one["file"] for one in pool.truth[study]["images"])
@@ -84,9 +84,9 @@ PEOPLE = {
 
 @pytest.mark.parametrize("what", sorted(PEOPLE))
 def test_a_wrong_table_of_people_is_refused(tmp_path: Path, what: str) -> None:
-    text, said = PEOPLE[what]
+    text, message = PEOPLE[what]
     (tmp_path / "people.csv").write_text(text)
-    with pytest.raises(PeopleError, match=said):
+    with pytest.raises(PeopleError, match=message):
         read_people(tmp_path / "people.csv", ["Ada", "Ben"])
 
 
@@ -123,12 +123,12 @@ def test_partial_hits_are_found_and_not_asked_of_readers(tmp_path: Path) -> None
     )
     readings = prepare_misses(tmp_path / "data", table, tmp_path, {"Ada": 5})
     assert sorted(item for _, _, item in readings.listed()) == ["m1", "m4"]
-    shown = FORMS["errors"].panel(readings.item("m1").content)
-    assert [one["rect"] for one in shown["overlays"] if one["kind"] == "model"] == [[0, 2 / 3, 0.25, 1]]
-    (reference,) = (one for one in shown["overlays"] if one["kind"] == "reference")  # one outline of both cells
+    panel = FORMS["errors"].panel(readings.item("m1").content)
+    assert [one["rect"] for one in panel["overlays"] if one["kind"] == "model"] == [[0, 2 / 3, 0.25, 1]]
+    (reference,) = (one for one in panel["overlays"] if one["kind"] == "reference")  # one outline of both cells
     assert len(reference["edges"]) == 6
     assert [0.75, 1 / 3, 1.0, 1 / 3] not in reference["edges"]  # between the two
-    assert "partial" not in json.dumps(shown)
+    assert "partial" not in json.dumps(panel)
     readings.put(ReaderAnswer("Ada", "m1", "anatomy_error"), "1" * 32)
     readings.put(ReaderAnswer("Ada", "m4", "cannot_read", "rotated"), "2" * 32)
     assert export_answers(readings, tmp_path / "errors.csv") == 5

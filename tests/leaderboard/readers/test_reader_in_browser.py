@@ -42,8 +42,8 @@ FRAME = "() => new Promise((done) => requestAnimationFrame(() => requestAnimatio
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with browsing.running_browser() as found:
-        yield found
+    with browsing.running_browser() as chromium:
+        yield chromium
 
 
 @pytest.fixture
@@ -74,8 +74,8 @@ def ready(page: Any, number: int, *, of: int = 6) -> None:
 
 
 def kept(readings: Readings) -> dict[int, ReaderAnswer]:
-    given = {one.item: one for one in readings.all_answers() if one.reader == READERS[0]}
-    return {place.position: given[place.item] for place in readings.places(READERS[0]) if place.item in given}
+    answers = {one.item: one for one in readings.all_answers() if one.reader == READERS[0]}
+    return {place.position: answers[place.item] for place in readings.places(READERS[0]) if place.item in answers}
 
 
 def test_all_six_studies_are_read_by_keyboard(page_and_readings: tuple[Any, Readings]) -> None:
@@ -114,8 +114,8 @@ def test_all_six_studies_are_read_by_keyboard(page_and_readings: tuple[Any, Read
     page.wait_for_selector("text=You are done")
     assert page.locator("#done-text").inner_text() == "6 of 6 answered, 1 not readable"
     answers = kept(readings)
-    said = {position: (one.answer, one.comment) for position, one in answers.items()}
-    assert said == {
+    by_position = {position: (one.answer, one.comment) for position, one in answers.items()}
+    assert by_position == {
         1: ("agree_all", ""),
         2: ("disagree", "no 1 sees Opacity n or b"),
         3: ("agree_mostly", ""),
@@ -151,8 +151,8 @@ def test_after_a_reload_the_reader_goes_on_where_it_was(page_and_readings: tuple
 
 def state(page: Any) -> dict[str, float]:
     page.evaluate(FRAME)
-    found: dict[str, str] = page.evaluate("({...document.querySelector('.view canvas').dataset})")
-    return {name: float(value == "true") if name == "inverted" else float(value) for name, value in found.items()}
+    dataset: dict[str, str] = page.evaluate("({...document.querySelector('.view canvas').dataset})")
+    return {name: float(value == "true") if name == "inverted" else float(value) for name, value in dataset.items()}
 
 
 def test_the_picture_does_what_keys_and_pointer_say(page_and_readings: tuple[Any, Readings]) -> None:
@@ -212,7 +212,7 @@ def test_the_picture_does_what_keys_and_pointer_say(page_and_readings: tuple[Any
 
 
 def place(now: dict[str, float], box: dict[str, float], at: list[float]) -> tuple[float, float]:
-    """What of the film lies at a point of the frame, in pixels of the film."""
+    """Return the image position at a point of the frame, in pixels of the image."""
     x = now["x"] + (at[0] - box["width"] / 2) / now["scale"]
     return x, now["y"] + (at[1] - box["height"] / 2) / now["scale"]
 
@@ -323,19 +323,19 @@ def edge_of_the_box(page: Any) -> list[int]:
 
 
 def chosen(page: Any) -> dict[str, int]:
-    found: dict[str, int] = page.evaluate(
+    scores: dict[str, int] = page.evaluate(
         "Object.fromEntries([...document.querySelectorAll('#scales fieldset')]"
         ".map((one) => [one.dataset.name, Number(one.querySelector(':checked')?.value ?? 0)]))"
     )
-    return found
+    return scores
 
 
 def test_answers_are_scored_by_keyboard_with_the_boxes_in_sight(browser: Any, waiting: Waiting, tmp_path: Path) -> None:
     readings = waiting.prepared(tmp_path / "data")
     app = build_readers_app(readings, ImageCache(readings.root), Auth(accounts_in(tmp_path / "accounts"), "local"), {})
     places = readings.places("Dr Ada")
-    shown = [readings.item(place.item) for place in places]
-    drawn = [len(one.films) if one.content["boxes"] else 0 for one in shown]
+    items = [readings.item(place.item) for place in places]
+    drawn = [len(one.films) if one.content["boxes"] else 0 for one in items]
     with_boxes, without = drawn.index(3) + 1, drawn.index(0) + 1
     with serving(app) as url, browsing.watched_page(browser, url) as page:
         press = page.keyboard.press
@@ -384,7 +384,7 @@ def test_answers_are_scored_by_keyboard_with_the_boxes_in_sight(browser: Any, wa
         kept = readings.answer("Dr Ada", places[with_boxes - 1].item)
         assert (kept.answer, kept.comment, kept.details) == ("scored", "", wanted)
 
-        page.reload()  # resumed, and what was given stands there and can be changed
+        page.reload()  # resumed: the answer is there and can be changed
         page.wait_for_selector("#panel:not([hidden])")
         assert page.locator("#done-text").inner_text() == "1 of 12 answered"
         go_to(page, with_boxes)

@@ -50,11 +50,11 @@ def page(pool: Pool, tmp_path: Path) -> Iterator[Page]:
     app = build_readers_app(readings, ImageCache(pool.images), signed_in_auth(accounts), people)
 
     def client(subject: str | None) -> TestClient:
-        found = TestClient(app, base_url=HERE, headers={"Origin": HERE}, raise_server_exceptions=False)
+        test_client = TestClient(app, base_url=HERE, headers={"Origin": HERE}, raise_server_exceptions=False)
         if subject is not None:
             user = accounts.sign_in("the provider", subject, subject, as_admin=subject == "subject-9")
-            found.cookies.set("__Host-reveal", accounts.new_session(user), domain="readers.example.org")
-        return found
+            test_client.cookies.set("__Host-reveal", accounts.new_session(user), domain="readers.example.org")
+        return test_client
 
     yield Page(readings, client("subject-1"), client("subject-2"), client("subject-9"), client(None))
     readings.engine.dispose()
@@ -118,9 +118,9 @@ def test_nothing_that_a_reader_is_sent_tells_what_must_not_be_known(page: Page, 
     for answer in sent:
         is_film = answer.headers["content-type"] == "application/octet-stream"
         n_films += is_film
-        told = f"{answer.headers} {'' if is_film else answer.text}"
+        sent_text = f"{answer.headers} {'' if is_film else answer.text}"
         content = answer.content
-        assert [secret for secret in secrets if secret in told or secret.encode() in content] == []
+        assert [secret for secret in secrets if secret in sent_text or secret.encode() in content] == []
     assert n_films >= 6
     assert all(answer.headers["cache-control"] == "no-store" for answer in sent)
 
@@ -236,9 +236,9 @@ def test_a_picture_that_cannot_be_shown_is_said_to_be(pool: Pool, tmp_path: Path
     )
     here.post("/api/reader", json={"reader": READERS[0]})
     token = tokens(here)[0]
-    shown = here.get(f"/api/items/{token}").json()["films"][0]
-    assert set(shown) == {"view", "fault"}
-    assert shown["fault"] == "This image cannot be shown."
+    image_facts = here.get(f"/api/items/{token}").json()["films"][0]
+    assert set(image_facts) == {"view", "fault"}
+    assert image_facts["fault"] == "This image cannot be shown."
     assert here.get(f"/api/items/{token}/films/0").status_code == 404
 
 

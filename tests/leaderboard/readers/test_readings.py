@@ -1,4 +1,4 @@
-"""The store: what counts, what is refused, and that nothing is ever changed."""
+"""The store: which answers count, which are refused, and that nothing is ever changed."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_new_lists_take_the_place_of_the_old_ones(readings: Readings) -> None:
     version = readings.relist(lambda listed, given, marked: [*listed[:2], ("Ben", 1, "s1"), ("Cyd", 1, "s3")])
     assert version == readings.version() == 1
     assert readings.readers() == ["Ada", "Ben", "Cyd"]
-    assert [one.item for one in readings.all_answers()] == ["s1"]  # Ben's answer to s3 counts no more
+    assert [one.item for one in readings.all_answers()] == ["s1"]  # Ben's answer to s3 no longer counts
     with pytest.raises(NotOnListError, match="on your list"):
         readings.put(ReaderAnswer("Ben", "s3", "agree_all"), key(3))
 

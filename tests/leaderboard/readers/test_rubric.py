@@ -53,12 +53,12 @@ TEXT = dict.fromkeys(CRITERIA[:4], 3)
 def test_what_is_shown_is_what_the_board_and_the_folder_hold(waiting: Waiting, tmp_path: Path) -> None:
     readings = waiting.prepared(tmp_path / "data")
     manifest = {task.task_id: task for task in waiting.room.board.manifest.tasks}
-    given = read_answers(waiting.answers)
-    assert len(given) == 2 * len(manifest)
+    rows = read_answers(waiting.answers)
+    assert len(rows) == 2 * len(manifest)
     per_answer = Counter(item for _, _, item in readings.listed())
-    assert per_answer == {one.answer_id: 2 for one in given}
+    assert per_answer == {one.answer_id: 2 for one in rows}
     with_boxes = 0
-    for one in given:
+    for one in rows:
         item, task = readings.item(one.answer_id), manifest[one.task_id]
         assert item.content["prompt"] == task.prompt
         assert item.content["indication"] == (task.indication or "")
@@ -76,7 +76,7 @@ def test_what_is_shown_is_what_the_board_and_the_folder_hold(waiting: Waiting, t
             assert last == {"label": "old", "film": len(views) - 1, "rect": [0, 0, 1, 0.5]}
         else:
             assert item.content["boxes"] == []
-    assert 0 < with_boxes < len(given)
+    assert 0 < with_boxes < len(rows)
 
 
 def test_the_pictures_are_those_of_the_tasks(waiting: Waiting, tmp_path: Path) -> None:
@@ -151,13 +151,13 @@ BAD_FILES: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize("what", sorted(BAD_FILES))
 def test_a_bad_file_is_refused_and_nothing_is_made(waiting: Waiting, tmp_path: Path, what: str) -> None:
-    text, said = BAD_FILES[what]
+    text, message = BAD_FILES[what]
     (tmp_path / "answers.csv").write_text(
         text.replace("{t}", waiting.room.board.manifest.tasks[0].task_id), encoding="utf-8", newline=""
     )
     with pytest.raises(BuildError) as error:
         prepare_rubric(tmp_path / "data", tmp_path / "answers.csv", waiting.room.board.folder, ROOM)
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert not (tmp_path / "data").exists()
 
 
@@ -213,8 +213,8 @@ BAD_SCORES: dict[str, tuple[dict[str, Any], str, str, Any, str]] = {
 
 @pytest.mark.parametrize("what", sorted(BAD_SCORES))
 def test_bad_scores_are_refused(what: str) -> None:
-    content, answer, comment, details, said = BAD_SCORES[what]
-    with pytest.raises(ReaderAnswerError, match=re.escape(said)):
+    content, answer, comment, details, message = BAD_SCORES[what]
+    with pytest.raises(ReaderAnswerError, match=re.escape(message)):
         FORMS["rubric"].read(content, answer, comment, details)
 
 
@@ -226,11 +226,11 @@ def test_scores_and_what_cannot_be_read_are_taken() -> None:
 
 
 def test_the_criteria_of_pictures_are_asked_where_there_are_boxes() -> None:
-    shown = FORMS["rubric"].panel(CONTENT)
-    assert [one["name"] for one in shown["scales"]] == list(CRITERIA)
-    assert shown["overlays"] == [{"kind": "model", "label": "l", "film": 0, "rect": [0, 0, 1, 1]}]
+    panel = FORMS["rubric"].panel(CONTENT)
+    assert [one["name"] for one in panel["scales"]] == list(CRITERIA)
+    assert panel["overlays"] == [{"kind": "model", "label": "l", "film": 0, "rect": [0, 0, 1, 1]}]
     assert [one["name"] for one in FORMS["rubric"].panel(NO_BOXES)["scales"]] == list(CRITERIA[:4])
-    first = shown["scales"][0]["scores"]
+    first = panel["scales"][0]["scores"]
     assert [one["score"] for one in first] == [5, 4, 3, 2, 1]
     assert first[-1]["text"].startswith("Did not grasp what was asked")
 
@@ -303,13 +303,13 @@ def test_nothing_that_a_reader_is_sent_tells_whose_answer_it_is(waiting: Waiting
     assert len(tokens) == 12
     n_films = 0
     for token in tokens:
-        shown = ada.get(f"/api/items/{token}")
-        sent.append(shown)
-        for number, facts in enumerate(shown.json()["films"]):
+        item_response = ada.get(f"/api/items/{token}")
+        sent.append(item_response)
+        for number, facts in enumerate(item_response.json()["films"]):
             assert (facts["fault"], facts["width"], facts["height"]) == ("", WIDTH, HEIGHT)
             sent.append(ada.get(f"/api/items/{token}/films/{number}"))
             n_films += 1
-        scores = {scale["name"]: 4 for scale in shown.json()["panel"]["scales"]}
+        scores = {scale["name"]: 4 for scale in item_response.json()["panel"]["scales"]}
         body = {"key": token, "answer": "scored", "comment": "", "details": scores, "seconds": 1.0}
         answered = ada.post(f"/api/items/{token}/answers", json=body)
         assert answered.json() == {"saved": True, "answer": "scored"}
@@ -317,12 +317,12 @@ def test_nothing_that_a_reader_is_sent_tells_whose_answer_it_is(waiting: Waiting
         assert ada.get(f"/api/items/{token}").json()["own"]["details"] == scores
     assert n_films >= 24
     secrets = [*MODELS, *TEAMS, *waiting.submissions, REFERENCE, "Owner of", "Dr Ben", "reference"]
-    given = read_answers(waiting.answers)
-    secrets += [one.answer_id for one in given] + [one.task_id for one in given]
+    rows = read_answers(waiting.answers)
+    secrets += [one.answer_id for one in rows] + [one.task_id for one in rows]
     secrets += [name for task in waiting.room.board.manifest.tasks for name in task.images]
     for response in sent:
-        told = f"{response.headers} {response.text}"
-        assert [secret for secret in secrets if secret in told] == []
+        sent_text = f"{response.headers} {response.text}"
+        assert [secret for secret in secrets if secret in sent_text] == []
     asked = json.dumps([one.text for one in sent])
     assert "It looks" in asked
     assert "0.125" in asked  # the left side of a box

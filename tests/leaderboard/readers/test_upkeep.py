@@ -1,4 +1,4 @@
-"""What the maintainer does: see how far readers are, hand on what is left, and take votes back into the curation."""
+"""The maintainer's work: see readers' progress, reassign the remainder, and return votes to the curation."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ def test_what_cannot_be_read_is_no_vote_and_is_counted_apart(readings: Readings,
     blank = readings.places(READERS[1])[3].item
     put(readings, READERS[1], blank, "cannot_read", "black film")
     read_all(readings)
-    found = progress(readings)
-    mine = next(one for one in found.readers if one.reader == READERS[1])
+    room = progress(readings)
+    mine = next(one for one in room.readers if one.reader == READERS[1])
     assert (mine.assigned, mine.answered, mine.left, mine.not_readable, mine.state) == (6, 6, 0, 1, "open")
-    assert found.items_by_votes == {2: 1, 3: 7}
+    assert room.items_by_votes == {2: 1, 3: 7}
     out = tmp_path / "votes.csv"
     assert export_answers(readings, out) == 23
     folder = curation_of(pool, tmp_path)
