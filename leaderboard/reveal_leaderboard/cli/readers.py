@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from reveal_leaderboard.readers.store import Readings
 
 Data = Annotated[Path, typer.Option(help="The annotation page's own data folder.", show_default=False)]
-Images = Annotated[Path | None, typer.Option(help="Root of the pictures.", exists=True, file_okay=False)]
+Images = Annotated[Path | None, typer.Option(help="Root of the images.", exists=True, file_okay=False)]
 Curation = Annotated[Path | None, typer.Option(help="Curation folder whose assignment is done; at the first start.")]
 Pictures = Annotated[Path | None, typer.Option(help="Table study, file, view: for sets without DICOM.")]
 Misses = Annotated[Path | None, typer.Option(help="Misses of a model, for --form errors (jsonl, parquet).")]
@@ -134,7 +134,7 @@ def readers_prepare(
     capacities: Readers = None,
     per_item: PerItem = None,
 ) -> None:
-    """Copy the lists and picture paths into the data folder, so that the server never opens their sources."""
+    """Copy the lists and image paths into the data folder, so that the server never opens their sources."""
     try:
         if form is FormName.VOTES:
             if per_item is not None:
@@ -154,7 +154,7 @@ def readers_prepare(
                 from reveal_leaderboard.readers.rubric_answers import READERS_PER_ANSWER, prepare_rubric
 
                 if images is not None:
-                    raise ValueError("`--images` must not be given with the form rubric: `--tasks` holds the pictures")
+                    raise ValueError("`--images` must not be given with the form rubric: `--tasks` has the images")
                 table, folder = _given("--answers", answers, form), _given("--tasks", tasks, form)
                 made = prepare_rubric(data, table, folder, room, per_item=per_item or READERS_PER_ANSWER)
     except (ValueError, OSError) as error:

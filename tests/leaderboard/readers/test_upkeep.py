@@ -90,7 +90,7 @@ def test_who_stops_leaves_the_rest_to_others(readings: Readings, pool: Pool, tmp
     per_study = Counter(item for _, _, item in readings.listed())
     assert set(per_study.values()) == {3}
     readings.mark(READERS[2], "open")
-    with pytest.raises(NotOnListError, match="not on your list"):
+    with pytest.raises(NotOnListError, match="on your list"):
         put(readings, READERS[2], mine[4], "agree_all")
     read_all(readings)
     votes, lists = tmp_path / "votes.csv", tmp_path / "assignments.parquet"
