@@ -1,4 +1,4 @@
-"""What one system's answers are worth beyond its score: confidences, curves of a detector, pixels, heat maps."""
+"""Analyses of one system beyond its score: confidences, curves of a detector, pixels, heat maps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Confidence(TablesResult):
-    """What the confidences of one system are worth; shown as their calibration.
+    """The analysis of one system's confidences, printed as their calibration.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Confidence(TablesResult):
 
     @property
     def caption(self) -> str:
-        """What was judged on what, and how."""
+        """Predictions, split and method."""
         given = self.judged.confidences
         bins = f"{self.n_bins} bins of equal {self.binning}"
         unsaid = (
@@ -66,7 +66,7 @@ class Confidence(TablesResult):
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
-        """Of the macro and every finding: Brier score, that of always saying the rate, mean excess and ECE."""
+        """Brier score, the Brier score of the base rate, mean excess and ECE, of the macro and every finding."""
         return [as_record(row) for row in self.judged.calibration]
 
     def printed_rows(self) -> list[dict[str, str]]:
@@ -96,7 +96,7 @@ class Confidence(TablesResult):
         return self.coverage_of(*self.judged.curves)
 
     def coverage_of(self, *findings: str) -> RoundedTable:
-        """The same of some findings, or of "all" together."""
+        """Return the same of some findings, or of "all" together."""
         rows = [as_record(row) for row in self.judged.answered if row.finding in findings]
         if len(findings) > 1:
             rows = [row | {"area_under_risk": self.judged.areas[row["finding"]]} for row in rows]
@@ -122,7 +122,7 @@ class Confidence(TablesResult):
         return {name: table for name, table in found.items() if table.records}
 
     def drawn(self) -> Sequence[Illustration]:
-        """The figures of the tables."""
+        """Return the figures of the tables."""
         from reveal_bench.reports.curves import confidence_figures
 
         return confidence_figures(self.judged)
@@ -188,7 +188,7 @@ class DetectorCurves(TablesResult):
 
     @property
     def caption(self) -> str:
-        """What was judged on what, and how."""
+        """Predictions, split and method."""
         return (
             f"{self.scored.report.file} on {self.scored.place}: share of lesions found "
             "at so many false alarms of the finding per image, in percent"
@@ -196,11 +196,11 @@ class DetectorCurves(TablesResult):
 
     @cached_property
     def records(self) -> Sequence[Mapping[str, Any]]:
-        """Of every finding and rate: sensitivity with the ends of its 95 % interval."""
+        """Sensitivity with its 95 % interval, by finding and rate."""
         return list(map(_sensitivity_record, self.curves.bands))
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """A row per finding, a column per rate."""
+        """Return a row per finding, a column per rate."""
         rows: dict[str, dict[str, str]] = {}
         for one in self.curves.bands:
             row = rows.setdefault(one.finding, {"finding": one.finding})
@@ -221,7 +221,7 @@ class DetectorCurves(TablesResult):
         return {name: table for name, table in found.items() if table.records}
 
     def drawn(self) -> Sequence[Illustration]:
-        """The figures of the tables."""
+        """Return the figures of the tables."""
         from reveal_bench.reports.curves import detection_figures
 
         return detection_figures({self.name: self.curves, **self.beside})
@@ -252,7 +252,7 @@ def curves(
     name: str | None = None,
     beside: Mapping[str, Any] | None = None,
 ) -> DetectorCurves:
-    """What a detector finds at every threshold: FROC with bands, precision and recall, sensitivity by size.
+    """Return the curves of a detector: FROC with bands, precision and recall, sensitivity by size.
 
     Parameters
     ----------
@@ -298,7 +298,7 @@ class PixelStatistics(TableResult):
 
     @property
     def caption(self) -> str:
-        """What was counted on what."""
+        """Predictions, split and method."""
         asks_all = self.scored.options.asks == "all"
         how = "in percent with 95 % intervals by the jackknife over patients"
         pooled = f"pixels pooled over the images with a finding, {how}"
@@ -317,7 +317,7 @@ class PixelStatistics(TableResult):
         ]
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """A row per finding, pooled ratios in percent."""
+        """Return a row per finding, pooled ratios in percent."""
         table: dict[str, dict[str, str]] = {}
         for one in self.statistics:
             row = table.setdefault(one.finding, {"finding": one.finding})
@@ -341,7 +341,7 @@ def pixels(
     allow_missing: bool = False,
     name: str | None = None,
 ) -> PixelStatistics:
-    """Count pixels of predicted masks: precision, recall, specificity and negative predictive value per finding.
+    """Return count pixels of predicted masks: precision, recall, specificity and negative predictive value per finding.
 
     Parameters
     ----------
@@ -382,7 +382,7 @@ class MapScores(TableResult):
 
     @property
     def caption(self) -> str:
-        """What was judged on what, and how."""
+        """Predictions, split and method."""
         return self.title
 
     @property
@@ -391,7 +391,7 @@ class MapScores(TableResult):
         return [asdict(one) for one in self.estimates]
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """Macros first, then the findings, in percent."""
+        """Return macros first, then the findings, in percent."""
         return [
             {
                 "metric": METRICS[one.metric].title,

@@ -32,7 +32,7 @@ _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 class Cases(TableResult):
-    """What a split asks, one row per question."""
+    """The questions of a split, one row each."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
@@ -104,13 +104,13 @@ class Bench:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """What the split asks; all that a linter may know."""
+        """The questions of the split, which are all that a linter may know."""
         manifest: Manifest = self.kind.questions.read_manifest(self.dataset, self.split)
         return manifest
 
     @property
     def cases(self) -> Cases:
-        """What is asked, as a table: ``bench.cases.to_pandas()``."""
+        """The questions as a table: ``bench.cases.to_pandas()``."""
         return Cases(self)
 
     @cached_property
@@ -146,7 +146,7 @@ def _cut(text: str) -> str:
 
 
 AnyBench: TypeAlias = "str | Path | Bench | Loaded"
-"""What a benchmark is given as, see :func:`load`."""
+"""The forms in which functions accept a benchmark, see :func:`load`."""
 
 
 def load(source: AnyBench, split: str | None = None, *, revision: str | None = None) -> Bench:
@@ -186,7 +186,7 @@ def load(source: AnyBench, split: str | None = None, *, revision: str | None = N
 
 
 def as_bench(bench: AnyBench, split: str | None = None, *, runs: Iterable[Any] = ()) -> Bench:
-    """What a verb was given as its benchmark, opened; raises as :func:`load`.
+    """Open the benchmark that a function was given; raises as :func:`load`.
 
     Of a folder without a split it is that of the run folders among the predictions `runs`, if there are some.
     """
@@ -247,12 +247,12 @@ class _Origin:
 
 
 def _is_loaded(source: object) -> TypeGuard[Loaded]:
-    """Whether this is an object of the library `datasets`."""
+    """Return True for an object of the library `datasets`."""
     return type(source).__module__.partition(".")[0] == "datasets"
 
 
 def _origin_of(loaded: Any) -> _Origin:
-    """The folder of what ``load_dataset`` returned, streamed or not, of one split or of all.
+    """Return the folder of what ``load_dataset`` returned, streamed or not, of one split or of all.
 
     Raises
     ------
@@ -276,7 +276,7 @@ def _origin_of(loaded: Any) -> _Origin:
 
 
 def _split_of(one: datasets.Dataset | datasets.IterableDataset) -> str:
-    """Its split, if it has all of its rows."""
+    """Return its split, if it has all of its rows."""
     name, known = str(one.split), one.info.splits or {}
     is_whole = bool(_WHOLE_SPLIT.fullmatch(name)) and one.split is not None
     if is_whole and name in known and hasattr(one, "num_rows"):
@@ -289,14 +289,14 @@ def _split_of(one: datasets.Dataset | datasets.IterableDataset) -> str:
 
 
 def _streamed_files(one: Any) -> list[str]:
-    """The files that a streamed dataset reads; nothing of any other, or of one that is changed on the way."""
+    """Return the files that a streamed dataset reads; nothing of any other, or of one that is changed on the way."""
     listed = getattr(getattr(one, "_ex_iterable", None), "kwargs", {}).get("files", ())
     # Before 4.5, `datasets` lists an iterable of files in place of each file
     return [str(file) for entry in listed for file in ([entry] if isinstance(entry, str) else entry)]
 
 
 def _fingerprint(one: Any) -> str | None:
-    """The name of the folder in which `datasets` cached it."""
+    """Return the name of the folder in which `datasets` cached it."""
     return next((Path(file["filename"]).parent.name for file in getattr(one, "cache_files", None) or ()), None)
 
 

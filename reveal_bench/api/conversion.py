@@ -53,7 +53,7 @@ class Conversion(TableResult):
         return "\n".join([f"{len(self.lines):,} predictions for {self.bench}", *(f"  {note}" for note in self.notes)])
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """The first lines in short."""
+        """Return the first lines in short."""
         names = list(dict.fromkeys(name for line in self.lines[:3] for name in line))
         return [{name: json.dumps(line.get(name))[:40] for name in names} for line in self.lines[:3]]
 
@@ -158,7 +158,7 @@ def _names(
     categories: Sequence[str] | Mapping[int, str] | None,
     first_category: int,
 ) -> tuple[dict[int, str], dict[int, str]]:
-    """Names of categories and of images by number."""
+    """Return names of categories and of images by number."""
     named: dict[int, str] = {}
     images: dict[int, str] = {}
     if instances is not None:
@@ -210,14 +210,14 @@ def rows_of(source: Any, known: Collection[str] = ()) -> list[dict[str, Any]]:
 
 
 def _is_given(value: Any) -> bool:
-    """Whether a cell of a DataFrame holds something."""
+    """Return True if a cell of a DataFrame has a value."""
     import pandas as pd
 
     return not (pd.api.types.is_scalar(value) and pd.isna(value))
 
 
 def _mapping_rows(source: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Rows of columns, lists or as pandas writes them to JSON, or of a COCO dataset's annotations."""
+    """Return rows of columns, lists or as pandas writes them to JSON, or of a COCO dataset's annotations."""
     if "annotations" in source:
         return [dict(row) for row in source["annotations"]]
     columns = [list(column.values()) if isinstance(column, Mapping) else column for column in source.values()]
@@ -245,7 +245,7 @@ def _file_rows(path: Path, known: Collection[str]) -> list[dict[str, Any]]:
 
 
 def _json_document(path: Path) -> Mapping[str, Any] | None:
-    """The JSON object that a file is; None if it is another table."""
+    """Return the JSON object that a file is; None if it is another table."""
     with path.open("rb") as file:
         if file.read(1 << 12).lstrip()[:1] != b"{":
             return None

@@ -158,21 +158,21 @@ def tune_gates(
 
 
 def asked_of(bench: Bench) -> ImageManifest:
-    """What a benchmark of localization asks; raises ArgumentError for another."""
+    """Return the manifest of a localization benchmark; raises ArgumentError for another kind."""
     if not bench.kind.questions.uses_grid:
         raise ArgumentError("bench", "must ask for places on images", f"one of {bench.kind.name}")
     return cast(ImageManifest, bench.manifest)
 
 
 def _is_one(maps: Maps | Sequence[Maps]) -> bool:
-    """Whether the maps are of one system: a list of files is, a list of folders is an ensemble."""
+    """Return True if the maps are of one system: a list of files is, a list of folders is an ensemble."""
     return isinstance(maps, str | Path | Mapping) or (
         len(maps) > 0 and all(isinstance(one, str | Path) and Path(one).is_file() for one in maps)
     )
 
 
 def found_maps(maps: Maps, manifest: ImageManifest, names: Sequence[str]) -> FoundMaps:
-    """The maps that fit a split; raises ArgumentError if there are none, or no such folder."""
+    """Return the maps that fit a split; raises ArgumentError if there are none, or no such folder."""
     if isinstance(maps, Mapping):
         return given_maps(maps, manifest.rows.keys(), manifest.findings)
     if isinstance(maps, str | Path) and not Path(maps).is_dir():

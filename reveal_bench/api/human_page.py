@@ -115,7 +115,7 @@ def _unanswered(compared: Comparisons, missing: str) -> list[str]:
 
 
 def _systems(compared: Comparisons) -> dict[str, ScoredFile]:
-    """Both systems by name, the model first."""
+    """Return both systems by name, the model first."""
     return {compared.a: compared.scored_a, compared.b: compared.scored_b}
 
 
@@ -126,7 +126,7 @@ def _masks(scored: ScoredFile) -> bool:
 def _comparison_chapters(
     compared: Comparisons, metrics: Sequence[str], words: str, others: Sequence[PageTable] = ()
 ) -> list[Section]:
-    """Both systems, beside `others`; then the decrease from one to the other."""
+    """Return both systems, beside `others`; then the decrease from one to the other."""
     chosen = in_printed_order([one for one in compared.comparisons if one.metric in metrics])
     source = "As Table 1 and Fig. 2 of paper 002" if others else "As Fig. 2 of paper 002"
     shown = replace(compared, comparisons=chosen)
@@ -170,7 +170,7 @@ def _film_chapters(compared: Comparisons, bench: Bench) -> list[Section]:
 
 
 def _curves_beside(model: Path, *others: Illustration, source: str = "", note: str = "") -> list[Section]:
-    """The curves beside the predictions, if these were made with the thresholds and gates found on them."""
+    """Return the curves beside the predictions, if these were made with the thresholds and gates found on them."""
     chapters = []
     for kind, option, words, axis, own_source in _TUNED:
         tuned, record = (model.with_name(f"{model.name}.{ending}") for ending in (f"{kind}.csv", "options.json"))
@@ -188,7 +188,7 @@ def _curves_beside(model: Path, *others: Illustration, source: str = "", note: s
 
 
 def _pixel_chapter(compared: Comparisons, bench: Bench) -> Section:
-    """Pixels of both systems."""
+    """Return pixels of both systems."""
     tables = [
         _printed(key, f"Pixels of {name}", pixels(one, bench))
         for key, (name, one) in zip(("pixels_model", "pixels_human"), _systems(compared).items(), strict=True)
@@ -240,7 +240,7 @@ _PREDICTIONS, _HUMAN = "predictions", "human"
 
 @dataclass(frozen=True)
 class _Work:
-    """What every step of the page needs."""
+    """The inputs of every step of the page."""
 
     bench: Bench
     predictions: Path
@@ -256,12 +256,12 @@ class _Work:
         return [finding for finding in self.bench.info.findings if finding in asked]
 
     def predicted(self, name: str, maps: Path, **options: Any) -> Path:
-        """The prediction file of a folder of maps."""
+        """Return the prediction file of a folder of maps."""
         out = self.predictions / f"{name}.jsonl"
         return saliency(maps, self.bench, out=out, **options, **self.how).path
 
     def compared(self, file: Path, metric: str | None = None) -> Comparisons:
-        """Predictions beside the readers."""
+        """Return predictions beside the readers."""
         options = {"relative": True, "missing": self.missing, **self.draw}
         return compare(file, self.human, self.bench, metric=metric, **options)
 
@@ -340,20 +340,20 @@ def saliency_report(
 
 
 def _without_masks(compared: Comparisons) -> Comparisons:
-    """The figures alone: masks of a whole split take more memory than all else."""
+    """Return the figures alone: masks of a whole split take more memory than all else."""
     bare = [replace(one, report=replace(one.report, predictions=())) for one in _systems(compared).values()]
     return replace(compared, scored_a=bare[0], scored_b=bare[1])
 
 
 def _readers(bench: Bench, path: Path) -> Path:
-    """The dataset's benchmark readers as a prediction file."""
+    """Return the dataset's benchmark readers as a prediction file."""
     predictions = human_baseline(asked_of(bench), bench.kind.data.read_references(bench.folder, bench.split))
     write_whole(path, bench.kind.predictions.to_jsonl(predictions))
     return path
 
 
 def _methods(estimates: Mapping[str, Sequence[Estimate]], bench: Bench) -> PageTable:
-    """Every system's figures side by side; with intervals in the file."""
+    """Return every system's figures side by side; with intervals in the file."""
     by_key = {(name, e.metric, e.finding): e for name, own in estimates.items() for e in own if e.metric in _OF_MAPS}
     rows, figures = [], []
     for metric in _OF_MAPS:
@@ -372,7 +372,7 @@ def _methods(estimates: Mapping[str, Sequence[Estimate]], bench: Bench) -> PageT
 
 
 def _tuned(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Section], list[str]]:
-    """The curves of thresholds, and what the best of them make beside the readers; what is left out."""
+    """Return the curves of thresholds, and what the best of them make beside the readers; what is left out."""
     found = tune_saliency(maps, work.bench.folder, split=split, progress=work.how["progress"])
     file = work.predicted(f"{name}-tuned", maps, threshold=found)
     compared, told = _of_tuned(work, file, "mask_iou", found, "threshold")
@@ -392,7 +392,7 @@ def _gated(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Section
 
 
 def _of_tuned(work: _Work, file: Path, metric: str, found: Tuned, what: str) -> tuple[Comparisons, list[str]]:
-    """Predictions beside the readers on the findings for which something was found; which are left out."""
+    """Return predictions beside the readers on the findings for which something was found; which are left out."""
     compared = _without_masks(work.compared(file, metric))
     lacking = found.lacking(work.findings)
     if not lacking:
@@ -415,7 +415,7 @@ def _with_curves(
 
 
 def _estimates(compared: Comparisons) -> dict[str, Sequence[Estimate]]:
-    """The figures of both systems, the readers first."""
+    """Return the figures of both systems, the readers first."""
     return {compared.b: compared.scored_b.estimates, compared.a: compared.scored_a.estimates}
 
 

@@ -101,7 +101,7 @@ def lint_inputs(given: Any, bench: Bench, options: LintOptions, argument: str) -
 
 
 def name_of(given: Any, default: str) -> str:
-    """What a system is called that was given by itself: its run folder, file or model, else `default`."""
+    """Return the name of a system: that of its run folder, file or model, else `default`."""
     given = getattr(given, "scored", given)
     if isinstance(given, ScoredFile) and given.path is not None:
         given = given.path
@@ -112,7 +112,7 @@ def name_of(given: Any, default: str) -> str:
 
 
 def _written(given: Any, kind: AnyKind, argument: str) -> tuple[bytes, str]:
-    """A prediction file of what was given, and what its entries are called if not by the format of the file."""
+    """Return a prediction file of what was given, and what its entries are called if not by the format of the file."""
     if hasattr(given, "predictions"):
         given = given.predictions
     if hasattr(given, "to_pandas") or hasattr(given, "to_parquet"):
@@ -157,7 +157,7 @@ def _written_table(given: Any, kind: AnyKind, argument: str) -> tuple[bytes, str
 
 
 def frame_of(given: Any, argument: str) -> pd.DataFrame:
-    """A DataFrame of pandas, or of anything that turns into one; an index that has a name is a column of it.
+    """Return a DataFrame of pandas, or of anything that turns into one; an index that has a name is a column of it.
 
     Raises
     ------
@@ -200,7 +200,7 @@ def _json(value: Any, argument: str) -> str:
 
 
 def type_of(value: Any) -> str:
-    """What a value is, as messages say it, such as "a list" or "a numpy.ndarray"."""
+    """Return the type of a value for messages, such as "a list" or "a numpy.ndarray"."""
     kind = type(value)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"

@@ -26,7 +26,7 @@ from reveal_bench.words import interval_text, number_text
 
 AGREEMENT_METRICS = tuple(name for name, metric in METRICS.items() if metric.family == "agreement")
 COLUMNS = ("reader", "case", "score", "patient", "finding")
-"""What is read; every case is its own patient, and there is one finding, where a column is missing."""
+"""Columns read. Without `patient`, every case is its own patient; without `finding`, there is one finding."""
 _NEED_ORDER = ("cohen_kappa_linear", "cohen_kappa_quadratic", "mean_absolute_difference")
 
 _WHOLE = re.compile(r"-?\d{1,9}(\.0+)?")
@@ -67,7 +67,7 @@ class Agreement(TableResult):
 
     @property
     def caption(self) -> str:
-        """What is shown of how many cases, and how intervals were made."""
+        """Metric, number of cases and method of intervals."""
         readers = dict.fromkeys(name for pair in self.pairs for name in (pair.reader_a, pair.reader_b))
         shown = f"{METRICS[self.metric].title} of every two of {len(readers):,} readers, {self.n_cases:,} cases of "
         shown += f"{self.n_patients:,} patients: 95 % intervals by the jackknife over patients"
@@ -80,7 +80,7 @@ class Agreement(TableResult):
         return [as_record(pair) for pair in self.pairs]
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """The rows with three decimals."""
+        """Return the rows with three decimals."""
         has_findings = any(pair.finding != POOLED for pair in self.pairs)
         return [
             {"reader": pair.reader_a, "and": pair.reader_b}
@@ -156,7 +156,7 @@ def _of_pair(
     patients: Sequence[str],
     n_categories: int,
 ) -> list[PairAgreement]:
-    """The macro and the findings, or all cases together where there are no findings."""
+    """Return the macro and the findings, or all cases together where there are no findings."""
     if not both:
         return [PairAgreement(a, b, POOLED, 0, UNDEFINED)]
     found = estimate_agreement(
@@ -180,7 +180,7 @@ def _of_pair(
 def _read(
     rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]
 ) -> dict[tuple[str, str, str], tuple[Rating, str]]:
-    """Reader, case and finding -> the rating, and the case's patient."""
+    """Return reader, case and finding -> the rating, and the case's patient."""
     unknown = [name for name in columns if name not in COLUMNS]
     if unknown:
         raise ArgumentError("columns", f"must name {', '.join(COLUMNS)}", unknown)
@@ -212,7 +212,7 @@ def _read(
 
 
 def _rating(value: Any, name: str) -> Rating:
-    """A whole number, also one that is written as text, or a name."""
+    """Return a whole number, also one that is written as text, or a name."""
     if isinstance(value, str):
         text = value.strip()
         if _WHOLE.fullmatch(text):

@@ -29,7 +29,7 @@ _MERITS = {"auc": "AUC", "lroc": "LROC area", "hit_rate": "Hit rate"}
 
 @dataclass(frozen=True, repr=False)
 class ReaderStudyResult(TableResult):
-    """What a reader study says: the mean of every modality over readers, and the differences.
+    """The result of a reader study: the mean of every modality over readers, and the differences.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class ReaderStudyResult(TableResult):
 
     @property
     def caption(self) -> str:
-        """What was read, what is a sample, and the test of all modalities."""
+        """Cases, readers, which of them are samples, and the test of all modalities."""
         found = self.analysis
         samples = f"readers {found.readers_are}, cases {found.cases_are}"
         shown = (
@@ -71,7 +71,7 @@ class ReaderStudyResult(TableResult):
 
     @property
     def is_crossed(self) -> bool:
-        """Whether every reader read every case."""
+        """True if every reader read every case."""
         return self.n_read == (self.n_cases, self.n_cases)
 
     def _each(self) -> str:
@@ -102,7 +102,7 @@ class ReaderStudyResult(TableResult):
         return asdict(self.analysis.components) | {"n_cases": self.n_cases}
 
     def by_reader(self) -> list[dict[str, Any]]:
-        """The figure of every reader with every modality."""
+        """Return the figure of every reader with every modality."""
         found = self.analysis
         return [
             {"modality": modality, "reader": reader, "value": float(found.figures[i, j])}
@@ -111,7 +111,7 @@ class ReaderStudyResult(TableResult):
         ]
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """The rows with three decimals."""
+        """Return the rows with three decimals."""
         shown = []
         for row in self.records:
             name = row["modality"] if row["minus"] is None else f"{row['modality']} - {row['minus']}"
@@ -210,7 +210,7 @@ class ReaderPlan(TableResult):
 
     @property
     def caption(self) -> str:
-        """What is to be shown, of whom, and from which pilot."""
+        """The difference to show, its readers and cases, and the pilot."""
         target = self.target
         shown = f"a difference of {abs(target.true_difference):g} (two-sided test at .05)"
         if target.margin is not None:
@@ -222,14 +222,14 @@ class ReaderPlan(TableResult):
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """Of each study n_readers, n_cases, n_readings, power, error, freedom and noncentrality.
+        """Columns n_readers, n_cases, n_readings, power, error, freedom and noncentrality, one row per study.
 
         Where no number of cases up to 2,000 is enough, n_cases is None and power is that with 2,000.
         """
         return [asdict(study) for study in self.studies]
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """The studies with two decimals of their power."""
+        """Return the studies with two decimals of their power."""
         return [
             {
                 "readers": str(study.n_readers),
@@ -308,7 +308,7 @@ def _pilot(given: Any, merit: str, columns: Mapping[str, str] | None, system: st
 
 
 def _supposed(given: Mapping[str, Any]) -> Pilot:
-    """A pilot that was not made: its components are supposed."""
+    """Return a pilot that was not made: its components are supposed."""
     names = (*_COMPONENTS, "n_cases")
     wrong = [name for name in given if name not in (*names, "reader")] or [name for name in names if name not in given]
     if wrong:
@@ -335,7 +335,7 @@ def _numbers(name: str, given: Any, most: int) -> list[int]:
 
 @dataclass(frozen=True, repr=False)
 class ReadingsTable(TableResult):
-    """What readers and a system said of the same studies, and the truth: a table for `rb.readers`.
+    """Ratings of the same studies by readers and a system, with the reference: a table for `rb.readers`.
 
     Attributes
     ----------
@@ -372,7 +372,7 @@ def readings(
     allow_missing: bool = False,
     name: str | None = None,
 ) -> ReadingsTable:
-    """What the readers whom a dataset folder keeps and a system said of the same studies, for `rb.readers`.
+    """Return ratings of the same studies by the readers of a dataset folder and a system, for `rb.readers`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What ``rb.score`` returns: figures, and where they are asked for, groups of patients and single readers."""
+"""The result of ``rb.score``: scores and, on request, groups of patients and single readers."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Scores(TableResult):
 
     @property
     def caption(self) -> str:
-        """What was scored on what, how intervals were made, and whether the linter warns of anything."""
+        """Predictions, split, method of intervals, and the number of the linter's warnings."""
         report = self.scored.report
         n = sum(problem.severity == "warning" for problem in report.problems)
         warned = f"; {count_text(n, 'warning')} of the linter: scored.report" if n else ""
@@ -93,7 +93,7 @@ class Scores(TableResult):
         return f"{report.file} on {self.scored.place}: {scale} with {how}{declined}{warned}"
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """Macros first, then the findings: value and interval in percent, ratings on their scale."""
+        """Return macros first, then the findings: value and interval in percent, ratings on their scale."""
         ordered = sorted(self.estimates, key=lambda e: e.finding != MACRO)  # stable
         positives = self.rows.positives
         return [
@@ -108,7 +108,7 @@ class Scores(TableResult):
         ]
 
     def to_document(self) -> dict[str, Any]:
-        """The stable JSON document of ``reveal-bench score --json``; and what else was asked for."""
+        """Return the stable JSON document of ``reveal-bench score --json``; and what else was asked for."""
         parts = {"subgroups": self.subgroups, "readers": self.readers, "published": self.published}
         return self.scored.to_document() | {name: part.plain for name, part in parts.items() if part is not None}
 
@@ -138,7 +138,7 @@ class Subgroups(TableResult):
 
     @property
     def caption(self) -> str:
-        """What is shown of which groups."""
+        """Metric, groups and method of intervals."""
         first = self.groups[0]
         n_out = self.n_patients - sum(group.n for group in self.groups)
         out = f"; {n_out} of {self.n_patients} patients are in no row: nothing of theirs counts in it" if n_out else ""
@@ -148,7 +148,7 @@ class Subgroups(TableResult):
         )
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """Each group in percent."""
+        """Return each group in percent."""
         return [
             {
                 "group": g.group,
@@ -181,7 +181,7 @@ class AgainstReaders(TableResult):
 
     @property
     def caption(self) -> str:
-        """What is shown against whom."""
+        """Metric, references and method of intervals."""
         title = METRICS[self.references[0].metric].title
         return (
             f"{title}, macro, against single readers: 95 % intervals over patients; beside a reader, who answers the "
@@ -189,7 +189,7 @@ class AgainstReaders(TableResult):
         )
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """Each reference in percent."""
+        """Return each reference in percent."""
         return [
             {
                 "reference": one.reference,
@@ -232,7 +232,7 @@ class BesidePublished(TableResult):
 
     @property
     def caption(self) -> str:
-        """What the rows are, and how the papers measured."""
+        """The rows' source, and the methods of the papers."""
         part = f" (this system answered its part {self.part})" * (self.part != "test")
         return (
             f"published rows as printed, of the whole test split{part}, in percent; mean over the findings that every "
@@ -240,7 +240,7 @@ class BesidePublished(TableResult):
         )
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """A row per system and metric, in percent."""
+        """Return a row per system and metric, in percent."""
         findings = dict.fromkeys(name for lines in self.tables.values() for line in lines for name in line.values)
         return [
             {"metric": METRICS[metric].title, "system": line.system, "mean": value_text(metric, line.mean)}
@@ -252,7 +252,7 @@ class BesidePublished(TableResult):
 
 
 def beside_published(scored: ScoredFile, info: FolderInfo, name: str, metric: str | None = None) -> BesidePublished:
-    """Published rows beside what a system reaches, by every metric that both have, or by one.
+    """Return published rows beside what a system reaches, by every metric that both have, or by one.
 
     Raises
     ------
@@ -291,7 +291,7 @@ def summarize(
     unit: str = "patient",
     interval: Interval = "jackknife",
 ) -> list[Estimate]:
-    """Mean per finding and macro of every metric, with 95 % intervals from one draw.
+    """Return mean per finding and macro of every metric, with 95 % intervals from one draw.
 
     Parameters
     ----------

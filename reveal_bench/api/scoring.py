@@ -100,7 +100,7 @@ class Comparisons(TableResult):
         )
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """Each difference in percent, the macro of a metric first; with a margin, its p and verdict."""
+        """Return each difference in percent, the macro of a metric first; with a margin, its p and verdict."""
         return [
             {
                 "metric": METRICS[c.metric].title,
@@ -117,7 +117,7 @@ class Comparisons(TableResult):
 
     @property
     def verdicts(self) -> list[str]:
-        """What the macro of every metric says of the margin, a sentence each; none without a margin."""
+        """The verdict on the macro of every metric, a sentence each; empty without a margin."""
         return [
             f"{METRICS[c.metric].title}, {c.finding}: {c.verdict.sentence}."
             for c in self.comparisons
@@ -161,7 +161,7 @@ class Ranking(TableResult):
         )
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """Each system with its ranks, its tier and its figure in percent."""
+        """Return each system with its ranks, its tier and its figure in percent."""
         return [
             {
                 "system": one.name,
@@ -356,7 +356,7 @@ def read_ratings_given(given: Any, split: str) -> Sequence[Rating] | None:
 
 
 def _ratings_of(ratings: Sequence[Rating] | None, model: str) -> Sequence[Rating] | None:
-    """Those of `model`; all of them where the table is of one model alone."""
+    """Return those of `model`; all of them where the table is of one model alone."""
     if ratings is None or len({rating.model for rating in ratings}) == 1:
         return ratings
     found = [rating for rating in ratings if rating.model == model]
@@ -472,7 +472,7 @@ def once(options: ScoringOptions = ScoringOptions()) -> ScoringOptions:
 
 
 def two_names(a: Any, b: Any) -> list[str]:
-    """The names of the two; of two files with one name, as in two run folders, with their folder's."""
+    """Return the names of the two; of two files with one name, as in two run folders, with their folder's."""
     names = [name_of(a, "a"), name_of(b, "b")]
     if names[0] == names[1]:
         names = [Path(given).parent.name if isinstance(given, str | Path) else name
@@ -550,7 +550,7 @@ def rank_with(
 
 
 def metric_named(name: str, scored: Iterable[ScoredFile]) -> str:
-    """The metric of a name or a title, whatever the case.
+    """Return the metric of a name or a title, whatever the case.
 
     Raises
     ------

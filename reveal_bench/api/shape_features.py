@@ -87,7 +87,7 @@ class Shapes(TablesResult):
         return self.regressions_of(*MODELS)
 
     def regressions_of(self, *models: str) -> RoundedTable:
-        """The same of some models."""
+        """Return the same of some models."""
         idle = {"model"} if len(models) == 1 else set()
         idle |= set() if "multiple" in models else {"inflation"}
         rows = [_spread(as_record(one), "value") for one in self.slopes if one.model in models]
@@ -106,7 +106,7 @@ class Shapes(TablesResult):
         return {name: table for name, table in found.items() if table.records}
 
     def drawn(self) -> Sequence[Illustration]:
-        """The figures of the tables."""
+        """Return the figures of the tables."""
         from reveal_bench.reports.beside_readers import figure_of_shapes
 
         return [figure_of_shapes(self.shapes, self.findings)]
@@ -188,7 +188,7 @@ def _scored(predictions: Any, bench: Bench, argument: str, missing: str | None) 
 
 
 def confidence_table(assurances: Sequence[Assurance]) -> RoundedTable:
-    """Slope and Spearman's correlation of each outcome and finding."""
+    """Return slope and Spearman's correlation of each outcome and finding."""
     return RoundedTable("Slopes and rank correlations with the score", [as_record(one) for one in assurances])
 
 

@@ -23,7 +23,7 @@ KINDS: dict[str, AnyKind] = {kind.name: kind for kind in (LOCALIZATION, FINDINGS
 
 
 def kind_of(info: FolderInfo, *, known_only: bool = False) -> AnyKind:
-    """The kind of a dataset folder's benchmark; of one that is not in BENCHMARKS, localization.
+    """Return the kind of a dataset folder's benchmark; of one that is not in BENCHMARKS, localization.
 
     Raises
     ------

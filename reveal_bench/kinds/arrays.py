@@ -54,7 +54,7 @@ class Codec(ABC, Generic[PredictionT, ManifestT, RowsT]):
 
     @abstractmethod
     def manifest_from(self, raw: dict[str, Any]) -> ManifestT:
-        """A manifest from its fields as JSON values."""
+        """Return a manifest from its fields as JSON values."""
 
     @abstractmethod
     def arrays_of(self, predictions: Sequence[PredictionT], manifest: ManifestT) -> Arrays:
@@ -62,14 +62,14 @@ class Codec(ABC, Generic[PredictionT, ManifestT, RowsT]):
 
     @abstractmethod
     def predictions_from(self, arrays: Arrays, manifest: ManifestT, limits: Limits) -> tuple[PredictionT, ...]:
-        """The predictions back."""
+        """Rebuild the predictions."""
 
     def arrays_of_ratings(self, ratings: Sequence[Rating], predictions: Sequence[PredictionT]) -> Arrays:
-        """What readers gave to the predictions, as arrays; ValueError if one is of none of them."""
+        """Return readers' ratings of the predictions as arrays; raises ValueError if one rates another prediction."""
         return {}
 
     def ratings_from(self, arrays: Arrays, predictions: Sequence[PredictionT]) -> tuple[Rating, ...]:
-        """The ratings back, with numbers in place of readers' names."""
+        """Return the ratings back, with numbers in place of readers' names."""
         return ()
 
     @abstractmethod
@@ -78,7 +78,7 @@ class Codec(ABC, Generic[PredictionT, ManifestT, RowsT]):
 
     @abstractmethod
     def rows_from(self, arrays: Arrays) -> RowsT:
-        """The rows back."""
+        """Rebuild the rows."""
 
 
 def require(holds: bool, rule: str) -> None:
@@ -93,7 +93,7 @@ def text_of_names(names: Mapping[str, Any]) -> npt.NDArray[np.uint8]:
 
 
 def names_from(text: npt.NDArray[np.uint8]) -> dict[str, Any]:
-    """The JSON values back."""
+    """Rebuild the JSON values."""
     names: dict[str, Any] = json.loads(text.tobytes())
     return names
 
@@ -104,7 +104,7 @@ Item = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Of checked predictions.
+    """Answers of a file, by which equal and nearly equal files are found.
 
     Attributes
     ----------
@@ -117,5 +117,5 @@ class Marks:
 
 
 def exact(number: float) -> str:
-    """All bits of a number; zero has one sign."""
+    """Return all bits of a number; zero has one sign."""
     return (float(number) + 0.0).hex()

@@ -43,7 +43,7 @@ class CaseFilm:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What somebody drew for one group on one film; boxes are [x, y, width, height]."""
+    """A drawing of one group on one image; boxes are [x, y, width, height]."""
 
     film: int
     group: str
@@ -79,7 +79,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class CaseAnswer:
-    """What a system answered to one group of a case.
+    """A system's answer to one group of a case.
 
     Attributes
     ----------
@@ -95,12 +95,12 @@ class CaseAnswer:
 
     @property
     def marks(self) -> tuple[Mark, ...]:
-        """What the system drew."""
+        """The system's drawings."""
         return self.drawn() if callable(self.drawn) else self.drawn
 
 
 def films_of_study(images: Sequence[StudyImage], prior_images: Sequence[StudyImage] = ()) -> tuple[CaseFilm, ...]:
-    """The films of a study, then those of the one before it."""
+    """Return the films of a study, then those of the one before it."""
     return tuple(
         CaseFilm(image.image_id, image.view, image.width, image.height, is_prior)
         for part, is_prior in ((images, False), (prior_images, True))
@@ -130,7 +130,7 @@ class AnnotatedImage:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """What one reader or model drew of one finding on one image.
+    """The drawing of one finding on one image by one reader or model.
 
     Attributes
     ----------
@@ -154,7 +154,7 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True)
 class StudyLabels:
-    """What is said of a study: label -> 1 (present), 0 (absent) or a probability; what is not said is not in it."""
+    """The labels of a study: label -> 1 (present), 0 (absent) or a probability; unknown labels are left out."""
 
     study_id: str
     reader: str
@@ -239,7 +239,7 @@ class Annotations:
         raise ArgumentError("file", f"must be of images of split {self.split!r}{hint}", repr(file_name))
 
     def finding_of(self, name: object) -> str:
-        """The finding of a name as the form has it.
+        """Return the finding of a name as the form has it.
 
         Raises
         ------

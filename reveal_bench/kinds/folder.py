@@ -1,4 +1,4 @@
-"""What a dataset folder holds: ``manifest/benchmark.json`` with protocol and splits, and rows of its tables."""
+"""Readers of a dataset folder: ``manifest/benchmark.json`` with protocol and splits, and rows of its tables."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class FolderInfo:
     format: int = FORMAT
 
     def to_json(self) -> str:
-        """The file's text."""
+        """Return the file's text."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "format"}
         return json.dumps({"schema": self.format, **fields, **terms_of(self.findings)}, indent=2) + "\n"
 
@@ -130,7 +130,7 @@ def chosen_split(folder: AnyFolder, split: str | None = None) -> str:
 
 
 def split_shards(folder: AnyFolder, config: str, split: str) -> list[Path]:
-    """The parquet files of one config of a split, in order; none if it has none or they are private."""
+    """Return the parquet files of one config of a split, in order; none if it has none or they are private."""
     return sorted((Path(folder) / config).glob(f"{split}-*.parquet"))
 
 
@@ -187,6 +187,6 @@ def read_batches(
 
 
 def _is_part(leaf: str, field: str) -> bool:
-    """Whether a leaf of the file's schema belongs to `field`, which does not name the levels of lists."""
+    """Return True if a leaf of the file's schema belongs to `field`, which does not name the levels of lists."""
     named = [part for part in leaf.split(".") if part not in ("list", "element", "item")]
     return named[: field.count(".") + 1] == field.split(".")

@@ -56,7 +56,7 @@ class PublishedPicture:
     pipeline: str
 
     def withheld(self) -> PublishedPicture:
-        """The same without its bytes; hashes and pipeline still tell how to make them again."""
+        """Return the same without its bytes; hashes and pipeline still tell how to make them again."""
         return replace(self, data=None)
 
 
@@ -94,7 +94,7 @@ class StudyImage:
 
 
 def image_from_facts(facts: Mapping[str, Any]) -> StudyImage:
-    """An image from one entry of the column `image_facts`."""
+    """Return an image from one entry of the column `image_facts`."""
     spacing = facts["spacing_mm"]
     return StudyImage(
         **{
@@ -109,7 +109,7 @@ def image_from_facts(facts: Mapping[str, Any]) -> StudyImage:
 def developed_images(
     images: Sequence[StudyImage], developed: Sequence[PublishedPicture | None]
 ) -> tuple[StudyImage, ...]:
-    """Images with what was found out when their pictures were read."""
+    """Return images with what was found out when their pictures were read."""
     known = []
     for image, picture in zip(images, developed, strict=True):
         if picture is None:

@@ -1,4 +1,4 @@
-"""What a kind of benchmark is: everything that differs between kinds, in typed parts, and nothing else.
+"""A kind of benchmark: everything that differs between kinds, in typed parts, and nothing else.
 
 ======================  ===============  ==========================  ==================  =================
 kind (`Benchmark.kind`)  a row is         main config                 key                 also resampled by
@@ -118,7 +118,7 @@ class Kind(Generic[RecordT, PredictionT, ManifestT, RowsT, ReadingT]):
 
     @property
     def items(self) -> str:
-        """What rows are called, such as "images"."""
+        """The name of rows, such as "images"."""
         return self.counted.removeprefix("n_")
 
 

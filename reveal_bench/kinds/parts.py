@@ -45,7 +45,7 @@ else:
 
 
 class Manifest(Protocol):
-    """What a split asks, a dataclass; all that a linter may know. `kind` is a key of KINDS."""
+    """The questions of a split, a dataclass; a linter may know nothing else. `kind` is a key of KINDS."""
 
     kind: ClassVar[str]
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -65,13 +65,13 @@ PredictionT = TypeVar("PredictionT")
 """A checked prediction."""
 PredictionT_contra = TypeVar("PredictionT_contra", contravariant=True)
 ManifestT = TypeVar("ManifestT", bound=Manifest)
-"""What a split asks."""
+"""The manifest of a split."""
 ManifestT_contra = TypeVar("ManifestT_contra", bound=Manifest, contravariant=True)
 RowsT = TypeVar("RowsT", bound="Rows")
 """Scored rows."""
 RowsT_contra = TypeVar("RowsT_contra", bound="Rows", contravariant=True)
 ReadingT = TypeVar("ReadingT")
-"""What one reader said of one record."""
+"""One reader's annotation of one record."""
 
 
 def fields_of(key_name: str, key: str, answer: object) -> Row:
@@ -187,7 +187,7 @@ class Table(Protocol[RecordT_contra]):
 
 
 class Questions(Protocol[RecordT_contra, ManifestT]):
-    """What a split asks: its manifest, and the questions that a model gets.
+    """The questions of a split: its manifest, and the questions that a model gets.
 
     Attributes
     ----------
@@ -385,7 +385,7 @@ class AnnotationExchange(Protocol[RecordT_contra, PredictionT, ManifestT_contra]
 
 
 class Release(Protocol[PredictionT_contra, ManifestT_contra, RowsT_contra]):
-    """What a board shows and releases.
+    """The scores that a board may show and release.
 
     Attributes
     ----------
@@ -444,7 +444,7 @@ class Release(Protocol[PredictionT_contra, ManifestT_contra, RowsT_contra]):
 
 
 class Display(Protocol[RecordT_contra, PredictionT_contra, RowsT_contra]):
-    """What people see: the words of dataset cards and run reports, and cases with answers.
+    """The display for people: the words of dataset cards and run reports, and cases with answers.
 
     Attributes
     ----------

@@ -37,7 +37,7 @@ class StoredPictures:
         return list(self._groups)
 
     def of(self, key: str) -> list[bytes | None]:
-        """The pictures of a row, in the order of its films."""
+        """Return the pictures of a row, in the order of its films."""
         group = self._groups[key]
         with self._lock:
             if self._kept is None or self._kept[0] != group:

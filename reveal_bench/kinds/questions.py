@@ -1,4 +1,4 @@
-"""What a model is asked: one question of a split. Nothing here reads a reference."""
+"""Questions for a model, one at a time. Nothing here reads a reference."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Question:
         return self.id if self.finding is None else self.image.image_id
 
     def document(self) -> dict[str, Any]:
-        """The question as JSON takes it, with the terms of its `choices` where they have any."""
+        """Return the question as JSON takes it, with the terms of its `choices` where they have any."""
         return {**asdict(self), **terms_of(self.choices)}
 
     @classmethod
@@ -115,7 +115,7 @@ class Answer(Protocol):
 
 
 def viewed_images(facts: Sequence[Mapping[str, Any]], *, is_prior: bool = False) -> tuple[ViewedImage, ...]:
-    """The images of a study, from the entries of its column `image_facts`."""
+    """Return the images of a study, from the entries of its column `image_facts`."""
     return tuple(
         ViewedImage(fact["image_id"], VIEWS[fact["view"]], (fact["height"], fact["width"]), is_prior) for fact in facts
     )

@@ -1,4 +1,4 @@
-"""What the rows of every kind share: the type, ClassLabel codes, the facts of images, and the rules on these."""
+"""Rows of every kind: their type, ClassLabel codes, the facts of images, and the rules on these."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 Fault = tuple[str, str, str]
-"""What is wrong in a row: field, rule, value."""
+"""A problem of a row: field, rule, value."""
 
 
 def code_of(names: Sequence[str], name: str, what: str) -> int:
@@ -38,7 +38,7 @@ IMAGE_FACTS = (
 
 
 def image_facts_features() -> dict[str, Any]:
-    """Features of one entry of the column `image_facts`."""
+    """Return features of one entry of the column `image_facts`."""
     from datasets import ClassLabel, List, Value
 
     kinds = {"width": "int32", "height": "int32", "kvp": "float64", "exposure_mas": "float64"}
@@ -51,7 +51,7 @@ def image_facts_features() -> dict[str, Any]:
 
 
 def image_facts_row(image: StudyImage) -> Row:
-    """An image as an entry of the column `image_facts`."""
+    """Return an image as an entry of the column `image_facts`."""
     return {
         **{name: getattr(image, name) for name in IMAGE_FACTS},
         "view": code_of(VIEWS, image.view, "view"),
@@ -127,22 +127,22 @@ def of_any_length(feature: Any) -> Any:
 
 
 def image_cell(picture: PublishedPicture | None) -> Row | None:
-    """A picture as the `Image` feature takes it, None where its pixels are withheld."""
+    """Return a picture as the `Image` feature takes it, None where its pixels are withheld."""
     return None if picture is None or picture.data is None else {"bytes": picture.data, "path": picture.name}
 
 
 def without_hashes(facts: Sequence[Row]) -> list[Row]:
-    """Facts of images without what would tell who holds the files."""
+    """Return facts of images without what would tell who holds the files."""
     return [{**entry, "source_sha256": None, "pixel_sha256": None} for entry in facts]
 
 
 def one_value(values: Sequence[str | None]) -> str | None:
-    """What all images of a study share, else None."""
+    """Return the value that all images of a study share, else None."""
     return values[0] if len(set(values)) == 1 else None
 
 
 def text_schema(**columns: str) -> pa.Schema:
-    """Columns that are "text", "texts", "whole" numbers or a "flag"."""
+    """Return columns that are "text", "texts", "whole" numbers or a "flag"."""
     import pyarrow as pa
 
     kinds = {"text": pa.string(), "whole": pa.int32(), "texts": pa.list_(pa.string()), "flag": pa.bool_()}
@@ -150,13 +150,13 @@ def text_schema(**columns: str) -> pa.Schema:
 
 
 def size_faults(width: int, height: int, name: str) -> Iterator[Fault]:
-    """A size that no picture has."""
+    """Yield a size that no picture has."""
     if width < 1 or height < 1:
         yield name, "must be at least 1 x 1", f"{width} x {height}"
 
 
 def parallel_faults(row: Row, ids: str, columns: dict[str, str]) -> Iterator[Fault]:
-    """Columns that must have one entry per id, and ids that occur twice."""
+    """Yield columns that must have one entry per id, and ids that occur twice."""
     for column in columns:
         if len(row[column] or ()) != len(row[ids]):
             rule = f"must be one per entry of `{ids}`, which has {len(row[ids])}"
@@ -166,7 +166,7 @@ def parallel_faults(row: Row, ids: str, columns: dict[str, str]) -> Iterator[Fau
 
 
 def facts_faults(facts: Sequence[Any], ids: Sequence[str], name: str) -> Iterator[Fault]:
-    """Facts of pictures that are not those of `ids`."""
+    """Yield facts of pictures that are not those of `ids`."""
     if [entry["image_id"] for entry in facts] != list(ids):
         yield f"{name}.image_id", f"must be {', '.join(ids)}", ", ".join(str(entry["image_id"]) for entry in facts)
     for entry in facts:

@@ -54,11 +54,11 @@ class Rows(ABC):
     @property
     @abstractmethod
     def groups(self) -> tuple[str, ...]:
-        """What a figure may be of, in table order: findings, labels or criteria."""
+        """The findings, labels or criteria that have scores, in table order."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the scores should know, for people; here nothing that they do not say themselves."""
+        """Sentences on the scores for people; empty unless a kind has some."""
         return ()
 
     @property
@@ -68,10 +68,10 @@ class Rows(ABC):
 
     @abstractmethod
     def metrics(self) -> list[str]:
-        """Metrics that apply, with a figure per group, in the order of METRICS."""
+        """Return metrics that apply, with a figure per group, in the order of METRICS."""
 
     def macro_over(self, groups: Sequence[str]) -> tuple[str, ...]:
-        """What the macro is over where `groups` are reported: all of them, unless a kind says otherwise."""
+        """Return the groups that the macro averages if `groups` are reported: all, unless a kind says otherwise."""
         return tuple(groups)
 
     @abstractmethod
@@ -91,7 +91,7 @@ class Rows(ABC):
         """Parts of the cases that are reported by themselves; those without a case are left out."""
 
     def stratum(self, name: str) -> BoolArray:
-        """One of the :meth:`strata`; raises ArgumentError if there is none of this name."""
+        """Return one of the :meth:`strata`; raises ArgumentError if there is none of this name."""
         parts = self.strata()
         if name not in parts:
             raise ArgumentError("stratum", f"must be one of {list(parts)}", repr(name))
@@ -99,10 +99,10 @@ class Rows(ABC):
 
     @abstractmethod
     def to_table(self) -> pa.Table:
-        """The rows as an Arrow table."""
+        """Return the rows as an Arrow table."""
 
     def to_pandas(self) -> pd.DataFrame:
-        """The rows as a DataFrame."""
+        """Return the rows as a DataFrame."""
         frame: pd.DataFrame = self.to_table().to_pandas()
         return frame
 
@@ -116,22 +116,22 @@ class Rows(ABC):
     @classmethod
     @abstractmethod
     def answers(cls, systems: Sequence[Self], metric: str, groups: Sequence[str]) -> FloatArray:
-        """What the systems gave for the same cases of `groups`, (n_systems, n_cases): where columns differ, they do."""
+        """Return the systems' answers to the same cases of `groups` as numbers, (n_systems, n_cases)."""
 
     @abstractmethod
     def patients(self) -> frozenset[str]:
-        """All patients of the split, whether or not they have a case."""
+        """Return all patients of the split, whether or not they have a case."""
 
     @abstractmethod
     def of_patients(self, patients: Collection[str]) -> Self:
-        """The rows of `patients` alone, as if the split held nobody else."""
+        """Return the rows of `patients` alone, as if the split held nobody else."""
 
     @abstractmethod
     def without(self, questions: Collection[tuple[str, str]]) -> Self:
-        """The rows without some questions, as a lint report names them: as if these had not been asked."""
+        """Return the rows without some questions, as a lint report names them: as if these had not been asked."""
 
     def comparable(self) -> Self:
-        """The rows as they are compared with others': without what a system added to the cases asked."""
+        """Return the rows as they are compared with others': without what a system added to the cases asked."""
         return self
 
     def chance(self, groups: Sequence[str]) -> dict[str, float]:
@@ -179,7 +179,7 @@ def effective_size(units: Iterable[str]) -> float:
 
 
 def spread_of_share(n: float) -> Spread:
-    """Of a share of `n` independent cases.
+    """Return the spread of a proportion of `n` independent cases.
 
     Examples
     --------
@@ -192,7 +192,7 @@ def spread_of_share(n: float) -> Spread:
 def disclosure_of_findings(
     estimates: Sequence[Estimate], findings: Sequence[str], shown: Sequence[str], *, counted: str, min_cell: int
 ) -> Disclosure:
-    """A disclosure of findings, or of labels, with its note; `counted` says what a cell holds."""
+    """Return a disclosure of findings, or of labels, with its note; `counted` says what a cell holds."""
     hidden = tuple(finding for finding in findings if finding not in shown)
     if not shown:
         note = f"Nothing can be shown: every finding has fewer than {min_cell} {counted} in this split."

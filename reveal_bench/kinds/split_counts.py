@@ -22,7 +22,7 @@ LONG_VOCABULARY = 20
 
 @dataclass
 class Tally:
-    """What every kind of benchmark counts.
+    """Counts of a split that every kind of benchmark has.
 
     Attributes
     ----------
@@ -84,25 +84,25 @@ class Tally:
 
     @property
     def size(self) -> dict[str, int]:
-        """What the manifest says of the split."""
+        """Return the split's entry in the manifest."""
         rows = {f"n_{self.items}": self.n_rows}  # twice: it comes first, and where rows are images it is their number
         images, patients = len(self.images), len(self.patients)
         return {**rows, "n_images": images, "n_patients": patients, "n_asked": self.n_asked, **rows}
 
     def findings_text(self, findings: Sequence[str]) -> str:
-        """Counts per finding in Markdown; empty where there is no fixed set of findings."""
+        """Return counts per finding in Markdown; empty where there is no fixed set of findings."""
         return ""
 
     def missing(self, findings: Sequence[str]) -> str:
-        """What is not known of the rows, in a clause."""
+        """Return the facts that are unknown of the rows, in a clause."""
         return f"nothing is missing in {self.n_rows:,} {self.items}"
 
     def agreement_cells(self) -> list[object]:
-        """The cells under `agreement_heads`; none where nothing of agreement is known."""
+        """Return the cells under `agreement_heads`; none where nothing of agreement is known."""
         return []
 
     def categories(self) -> dict[str, object]:
-        """What tasks are about and need -> their number, or None where it is not known of any."""
+        """Return topics and needs of tasks -> number of tasks, or None if it is unknown for all."""
         return {}
 
     def ratings_text(self) -> str:
@@ -123,12 +123,12 @@ class Tally:
 
 
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table in Markdown; whole numbers with commas."""
+    """Return a table in Markdown; whole numbers with commas."""
     cells = [[f"{cell:,}" if isinstance(cell, int) else str(cell).replace("|", "\\|") for cell in row] for row in rows]
     return PrintedTable(heads, cells).to_markdown(escape=str)
 
 
 def mean_score(scores: Counter[int]) -> str:
-    """Mean and number of scores in words."""
+    """Return mean and number of scores in words."""
     n = sum(scores.values())
     return f"{sum(score * count for score, count in scores.items()) / n:.2f} (n = {n:,})" if n else "not scored"

@@ -17,7 +17,7 @@ ABSTAIN = "abstain"
 """The field of a line that declines."""
 
 Question = tuple[str, str]
-"""What is asked: (image_id, finding), or the id of an image, study or task and ""."""
+"""A question: (image_id, finding), or the id of an image, study or task and ""."""
 
 
 class Abstentions:
@@ -45,7 +45,7 @@ class Abstentions:
         return tuple(self.lines), len(self._asked)
 
     def answers(self, entries: Iterable[RawPrediction]) -> Iterator[RawPrediction]:
-        """The entries that answer, without the field."""
+        """Yield the entries that answer, without the field."""
         for entry in entries:
             said = entry.fields.get(ABSTAIN, False)
             if said is True:

@@ -13,13 +13,13 @@ from reveal_bench.files import FOLDER_INFO
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 _RUN = "run.json"
 _BESIDE = {"submission.json", _RUN, "transcript.jsonl", "summary.json", "answers.jsonl"}
-"""What stands beside predictions, in a run folder too."""
+"""Names of files next to predictions, including those of a run folder."""
 _MOST_NAMED = 5
 _COMPRESSED = (".gz", ".zst")
 
 
 def stem_of(path: Path) -> str:
-    """The name without the ending of a format; the whole name where it has none.
+    """Return the name without the ending of a format; the whole name where it has none.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def split_of_runs(given: Iterable[Any]) -> str | None:
 
 
 def _split_of(record: Path) -> str | None:
-    """The split of a run's record; None of a file that another program left under this name."""
+    """Return the split of a run's record; None of a file that another program left under this name."""
     if not record.is_file():
         return None
     try:
@@ -91,7 +91,7 @@ def _split_of(record: Path) -> str | None:
 
 
 def prediction_files(directory: Path) -> dict[str, Path]:
-    """Name -> prediction file: of each file its name without endings, of each sub-folder its own name.
+    """Return name -> prediction file: of each file its name without endings, of each sub-folder its own name.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What the linter suggests: the likely meaning of a name, an id, a cell or a size that is wrong.
+"""Hints of the linter: the likely meaning of a wrong name, id, cell or size.
 
 Conventions
 -----------
@@ -19,7 +19,7 @@ _SEARCHED_CHARACTERS = 100
 
 
 def name_hint(name: str, known: Sequence[str]) -> str:
-    """What `name` looks like: an index that was written, or a known name; or all of them.
+    """Return the likely meaning of `name`: an index, a known name, or all known names.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def id_hint(image_id: str, sorted_ids: Sequence[str], rows: Mapping[str, object]
 
 
 def _slips(name: str, known: Sequence[str]) -> list[str]:
-    """What is nearly `name`, with the same numbers: another number is another patient."""
+    """Return names close to `name`, with the same numbers: another number is another patient."""
     near = difflib.get_close_matches(name, known, n=10, cutoff=0.8)
     return [one for one in near if _numbers(one) == _numbers(name)]
 
@@ -66,7 +66,7 @@ def _numbers(name: str) -> list[str]:
 
 
 def study_hint(study_id: str, studies: Sequence[str]) -> str:
-    """Studies that `study_id` may stand for, else what ids look like.
+    """Return studies that `study_id` may stand for, else what ids look like.
 
     Examples
     --------

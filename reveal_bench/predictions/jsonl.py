@@ -145,7 +145,7 @@ class RawPrediction:
 def check_entries(
     entries: Iterable[RawPrediction], check: Callable[[RawPrediction], Checked], log: ProblemLog
 ) -> list[Checked]:
-    """What `check` makes of each entry, until reading is given up."""
+    """Return the result of `check` for each entry, until the log stops reading."""
     checked = []
     for entry in entries:
         checked.append(check(entry))

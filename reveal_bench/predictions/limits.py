@@ -86,7 +86,7 @@ class LintOptions:
 
 
 def open_source(path: Path, limits: Limits, name: str | None = None) -> tuple[ProblemLog, bytes | None]:
-    """A log for the file, known by `name` or its own name, and its bytes.
+    """Return a log for the file, known by `name` or its own name, and its bytes.
 
     Returns
     -------

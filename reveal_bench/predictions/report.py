@@ -1,4 +1,4 @@
-"""What the linter found: as data, as JSON, and as plain text.
+"""The linter's report: as data, as JSON, and as plain text.
 
 Conventions
 -----------
@@ -62,7 +62,7 @@ class LintProblem:
     hint: str = ""
 
     def told(self, form: str, *, with_severity: bool = True) -> str:
-        """The problem as one line of text; `form` is the file's, which says what its numbers count."""
+        """Return the problem as one line of text; `form` is the file's, which says what its numbers count."""
         counted = {"jsonl": ":", "csv": ":", "tsv": ":", "parquet": ": row "}.get(form, ": entry ")
         place = self.file if self.line is None else f"{self.file}{counted}{self.line}"
         field = f" {self.field}:" if self.field else ""
@@ -112,7 +112,7 @@ class LintReport:
 
     @classmethod
     def of_unread(cls, log: ProblemLog, allow_missing: bool) -> LintReport:
-        """The report on a file that was refused before its format was known, for the reasons in `log`."""
+        """Return the report on a file that was refused before its format was known, for the reasons in `log`."""
         return cls(log.file, "unknown", 0, tuple(log.problems), (), (), {}, allow_missing)
 
     def __repr__(self) -> str:
@@ -135,7 +135,7 @@ class LintReport:
 
     @property
     def ok(self) -> bool:
-        """Whether the file may be scored: it has no error."""
+        """True if the file may be scored: it has no error."""
         return self.n_errors == 0
 
     @property
@@ -144,7 +144,7 @@ class LintReport:
         return verdict_of(self.n_errors, self.n_warnings)
 
     def to_document(self) -> dict[str, Any]:
-        """The whole report, but for the predictions, as JSON values.
+        """Return the whole report, but for the predictions, as JSON values.
 
         Keys: ``schema`` (1), ``file``, ``format``, ``ok``, ``n_entries``, ``n_predictions``, ``n_errors``,
         ``n_warnings``, ``allow_missing``, ``problems`` (a list of objects with the fields of :class:`LintProblem`),
@@ -167,7 +167,7 @@ class LintReport:
         }
 
     def to_json(self) -> str:
-        """The text of :meth:`to_document`."""
+        """Return the text of :meth:`to_document`."""
         return json.dumps(self.to_document(), indent=2) + "\n"
 
     def render(self, most: int = 50, *, every: bool = False, statistics: bool = True) -> str:
@@ -208,7 +208,7 @@ _FIELD = re.compile(r"[.\[]")
 
 
 def told_by_rule(problems: Sequence[LintProblem], file_format: str) -> list[str]:
-    """A line per rule and field in which it was broken: the first problem, and how many such there are."""
+    """Return a line per rule and field in which it was broken: the first problem, and how many such there are."""
     same: dict[tuple[str, ...], list[LintProblem]] = {}
     for problem in problems:
         same.setdefault((problem.severity, problem.rule, _FIELD.split(problem.field, 1)[0]), []).append(problem)
@@ -219,12 +219,12 @@ def told_by_rule(problems: Sequence[LintProblem], file_format: str) -> list[str]
 
 
 def verdict_of(n_errors: int, n_warnings: int) -> str:
-    """The counts of errors and warnings in words, such as "1 error, 0 warnings"."""
+    """Return the counts of errors and warnings in words, such as "1 error, 0 warnings"."""
     return f"{count_text(n_errors, 'error')}, {count_text(n_warnings, 'warning')}"
 
 
 def statistics_in_words(statistics: Mapping[str, Any]) -> dict[str, str]:
-    """The statistics of a report as a person reads them, such as {"per finding": "Edema 2"}."""
+    """Return the statistics of a report as a person reads them, such as {"per finding": "Edema 2"}."""
     words = {}
     for name, value in statistics.items():
         shown = ", ".join(f"{key} {_number(n)}" for key, n in value.items()) if isinstance(value, dict) else value
@@ -266,7 +266,7 @@ class ProblemLog:
 
     @property
     def has_errors(self) -> bool:
-        """Whether there is an error so far."""
+        """True if there is an error so far."""
         return any(problem.severity == "error" for problem in self.problems)
 
     def error(
@@ -336,7 +336,7 @@ def escape(text: str) -> str:
 
 
 def show_value(value: object) -> str:
-    r"""A value from somebody's file, on one short line of printable characters.
+    r"""Return a value from somebody's file, on one short line of printable characters.
 
     Examples
     --------

@@ -100,7 +100,7 @@ class _Logged:
 def row_values(
     row: TableRow, names: Sequence[str], numbers: Collection[str], log: ProblemLog
 ) -> dict[str, object] | None:
-    """The cells that are given, those of the columns `numbers` as numbers; None after noting a decimal comma."""
+    """Return the cells that are given, those of the columns `numbers` as numbers; None after noting a decimal comma."""
     values: dict[str, object] = {}
     for name, text in zip(names, row.texts, strict=True):
         if not text:
@@ -116,7 +116,7 @@ def row_values(
 
 
 def parse_number(text: str) -> object:
-    """The number that `text` writes, or `text` itself for the checks to refuse."""
+    """Return the number that `text` writes, or `text` itself for the checks to refuse."""
     plain = text.strip(" ")
     if len(plain) > _NUMBER_CHARACTERS:
         return text
@@ -126,7 +126,7 @@ def parse_number(text: str) -> object:
 
 
 def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of the canonical form; what is not given is left out, or None inside a geometry."""
+    """Return the fields of the canonical form; what is not given is left out, or None inside a geometry."""
     fields = {name: values[name] for name in ("image_id", "finding", "cell", "score") if name in values}
     if "width" in values or "height" in values:
         fields["box"] = [values.get(name) for name in ("x", "y", "width", "height")]
@@ -138,7 +138,7 @@ def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_columns(names: Sequence[str], limits: Limits, log: ProblemLog) -> bool:
-    """Whether the header is one to go on with."""
+    """Return True if the rows can be read with this header."""
     if len(names) > limits.columns:
         log.refuse("columns", f"a table may have at most {limits.columns} columns", line=1, value=len(names))
         return False

@@ -59,14 +59,14 @@ class DetectionData(ImageData):
 
     @override
     def read_records(self, folder: AnyFolder, split: str) -> list[LocalizationRecord]:
-        """The images of `split` with their references."""
+        """Return the images of `split` with their references."""
         from reveal_bench.kinds.localization.records import read_localization
 
         return read_localization(folder, split, config="detection")
 
     @override
     def read_references(self, folder: AnyFolder, split: str) -> list[LocalizationRecord]:
-        """The same: contours may be what tells instances apart."""
+        """Return the same: contours may be what tells instances apart."""
         return self.read_records(folder, split)
 
 
@@ -84,12 +84,12 @@ class DetectionQuestions(ImageQuestions["DetectionManifest"]):
 
     @override
     def asked(self, record: LocalizationRecord, benchmark: Benchmark, asks: str) -> list[str]:
-        """All findings."""
+        """Return all findings."""
         return list(record.label_status)
 
     @override
     def asked_of(self, row: Row, findings: Sequence[str], asks: str) -> list[str]:
-        """All findings."""
+        """Return all findings."""
         return list(findings)
 
     @override
@@ -140,7 +140,7 @@ class DetectionPredictions(ImagePredictions["DetectionManifest", "DetectionRows"
 
     @override
     def from_answer(self, answer: Answer) -> list[LocalizationPrediction]:
-        """A detection for each of several boxes, else the box or mask that was named.
+        """Return a detection for each of several boxes, else the box or mask that was named.
 
         Without a score it gets the score 1.
         """
@@ -154,7 +154,7 @@ class DetectionPredictions(ImagePredictions["DetectionManifest", "DetectionRows"
 
     @override
     def entries(self, key: str, answer: object) -> list[Row]:
-        """Finding -> a list of detections, each fields of a line or ``(box, score)``."""
+        """Return finding -> a list of detections, each fields of a line or ``(box, score)``."""
         if not isinstance(answer, Mapping) or "abstain" in answer:
             return [self.entry(fields_of("image_id", key, answer))]
         return [self.entry({"image_id": key, "finding": finding, **_fields(one)})
@@ -175,7 +175,7 @@ class DetectionScoring(Scoring["LocalizationRecord", "LocalizationPrediction", "
 
     @override
     def protocol(self, options: ScoringOptions) -> dict[str, object]:
-        """Scores from which a detection counts, for figures at a threshold fixed beforehand."""
+        """Return scores from which a detection counts, for figures at a threshold fixed beforehand."""
         return {"thresholds": options.thresholds}
 
     @override
@@ -247,7 +247,7 @@ class DetectionExchange(ImageExchange):
 
 
 class DetectionRelease(Release["LocalizationPrediction", "DetectionManifest", "DetectionRows"]):
-    """What a board shows of detection."""
+    """Release of scores of detection."""
 
     primary: ClassVar = "ap_50"
     metrics: ClassVar = ("ap_50", "cpm")
@@ -279,7 +279,7 @@ class DetectionRelease(Release["LocalizationPrediction", "DetectionManifest", "D
 
 
 class DetectionDisplay(ImageDisplay["DetectionRows"]):
-    """What people see of detection."""
+    """Display of detection."""
 
     question: ClassVar = (
         "Which findings does a chest radiograph show, and where? Answers are boxes, masks or points with scores; what "

@@ -61,13 +61,13 @@ class DetectionCodec(ImageCodec[DetectionManifest, DetectionRows]):
         require(most <= MOST_ON_IMAGE, f"an image may have at most {MOST_ON_IMAGE} detections of a finding")
 
     def arrays_of_rows(self, rows: DetectionRows) -> Arrays:
-        """Names as text, what was found as indices."""
+        """Return names as text, what was found as indices."""
         names = {"findings": rows.findings, "images": rows.images, "notes": rows.notes, "metrics": rows.metrics()}
         columns = {name: np.asarray(getattr(rows, name), self.rows[name][0]) for name in _columns()}
         return {"text": text_of_names(names), **columns}
 
     def rows_from(self, arrays: Arrays) -> DetectionRows:
-        """The rows back."""
+        """Rebuild the rows."""
         names = names_from(arrays["text"])
         findings, images = tuple(names["findings"]), tuple((image, patient) for image, patient in names["images"])
         limits = {"image": len(images), "finding": len(findings)}
@@ -117,7 +117,7 @@ def marks_of_detections(
 
 
 def signs_of_detections(predictions: Sequence[LocalizationPrediction], manifest: ImageManifest) -> list[str]:
-    """Those of localization; findings marked on every image or often on one; scores that hardly differ."""
+    """Return those of localization; findings marked on every image or often on one; scores that hardly differ."""
     signs = signs_of(predictions, manifest)
     pairs = Counter((p.image_id, p.finding) for p in predictions)
     if pairs and len(predictions) >= MANY * len(pairs):
@@ -128,7 +128,7 @@ def signs_of_detections(predictions: Sequence[LocalizationPrediction], manifest:
 
 
 def example_upload() -> tuple[DetectionManifest, str]:
-    """A manifest, and a file with a box, a mask and a point."""
+    """Return a manifest, and a file with a box, a mask and a point."""
     found, text = localization_upload()
     manifest = DetectionManifest(found.benchmark, found.version, found.split, found.grid, found.findings, found.rows)
     entry = f'{{"image_id": "b", "finding": "{found.findings[0]}", "score": 0.5, '
@@ -137,7 +137,7 @@ def example_upload() -> tuple[DetectionManifest, str]:
 
 
 def example_rows() -> list[DetectionRows]:
-    """Boxes and masks against boxes."""
+    """Return boxes and masks against boxes."""
     records = example_images(by_box=True)
     findings = tuple(records[0].label_status)
     found = [

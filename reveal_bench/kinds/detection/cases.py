@@ -40,7 +40,7 @@ def answers_of_detections(
     records: Sequence[LocalizationRecord],
     rows: DetectionRows,
 ) -> dict[str, list[CaseAnswer]]:
-    """What a system marked, by image: one answer for each finding that it marked at its threshold, or that is there.
+    """Return image -> answers: one for each finding that the system marked at its threshold, or that is present.
 
     An answer is right if every lesion of the finding is hit, by IoU of a half, and nothing else is marked.
     """
@@ -73,7 +73,7 @@ def _mark(one: LocalizationPrediction) -> Mark:
 
 
 def _words(n: int, n_hit: int, n_false: int) -> str:
-    """Such as "1 of 2 found, 3 false alarms"."""
+    """Return such as "1 of 2 found, 3 false alarms"."""
     found = f"{n_hit} of {n} found" if n else "absent"
     return f"{found}, {count_text(n_false, 'false alarm')}" if n_false else found
 
@@ -112,14 +112,14 @@ def curves_of_detections(rows: DetectionRows, resampling: Resampling) -> Curves:
 
 
 def drawn_instances(records: Sequence[LocalizationRecord], manifest: ImageManifest) -> Annotations:
-    """What every reader drew; each box is a lesion."""
+    """Return the drawings of every reader; each box is a lesion."""
     return replace(of_images.drawn_references(records, manifest), by_instance=True)
 
 
 def detected_readings(
     folder: AnyFolder, split: str, records: Sequence[LocalizationRecord]
 ) -> dict[str, dict[str, Drawn]]:
-    """Reader -> image -> finding -> what that reader drew.
+    """Return reader -> image -> finding -> what that reader drew.
 
     Of an image that the reader is known to have read, a finding that was not drawn is there with an empty annotation:
     it is absent. Else it is unknown what the reader thought of it.
@@ -138,7 +138,7 @@ def detected_readings(
 
 
 def detected_by_reading(record: LocalizationRecord, drawn: Drawn) -> LocalizationRecord:
-    """The image with what was drawn as its references; what was neither drawn nor absent is unknown."""
+    """Return the image with what was drawn as its references; what was neither drawn nor absent is unknown."""
     status = {finding: 0 if given == 0 else None for finding, given in record.label_status.items()}
     status |= {finding: int(one.area_px > 0) for finding, one in drawn.items()}
     lesions = {finding: one for finding, one in drawn.items() if one.area_px > 0}
@@ -146,7 +146,7 @@ def detected_by_reading(record: LocalizationRecord, drawn: Drawn) -> Localizatio
 
 
 def detections_of_reader(record: LocalizationRecord, drawn: Drawn) -> list[LocalizationPrediction]:
-    """A detection with the score 1 for each box; where a reader drew a mask alone, the mask."""
+    """Return a detection with the score 1 for each box; where a reader drew a mask alone, the mask."""
     found = []
     for finding, one in drawn.items():
         found += [LocalizationPrediction(record.image_id, finding, box=box, score=1.0) for box in one.boxes_xywh]
@@ -156,7 +156,7 @@ def detections_of_reader(record: LocalizationRecord, drawn: Drawn) -> list[Local
 
 
 def detections_of(annotations: Annotations) -> tuple[list[LocalizationPrediction], list[str]]:
-    """A detection for each box, mask and point that was drawn; without a score it gets 1, which is told."""
+    """Return a detection for each box, mask and point that was drawn; without a score it gets 1, which is told."""
     found = [one for drawing in annotations.drawings for one in _detections(drawing, annotations)]
     n_cells = sum(drawing.cell is not None for drawing in annotations.drawings)
     n_unsure = sum(drawing.score is None for drawing in annotations.drawings)
@@ -185,7 +185,7 @@ def _detections(drawing: Drawing, annotations: Annotations) -> Iterator[Localiza
 def detections_of_places(
     places: Sequence[LocalizationPrediction], manifest: ImageManifest, *, shares: Mapping[str, float] | None, seed: int
 ) -> list[LocalizationPrediction]:
-    """The box or mask of each place, of a cell its box.
+    """Return the box or mask of each place, of a cell its box.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
 
 
 def fuse_readers(records: Iterable[LocalizationRecord], how: Fusion, iou: float = 0.5) -> Iterator[LocalizationRecord]:
-    """The records with a ground truth made of the individual readers' boxes, where they have none.
+    """Return the records with a ground truth made of the individual readers' boxes, where they have none.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def check_fusion(how: str, iou: float) -> None:
 
 
 def fusion_in_words(how: Fusion, iou: float) -> str:
-    """What the card says of it.
+    """Return the sentence of the dataset card on the fusion.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def _fused(record: LocalizationRecord, how: Fusion, iou: float) -> LocalizationR
 def agreed_lesions(
     record: LocalizationRecord, said: Sequence[Mapping[str, Annotation]], at_least: int
 ) -> dict[str, Annotation]:
-    """Finding -> the lesions that at least so many readers drew, as under ``majority`` with an IoU of a half.
+    """Return finding -> the lesions that at least so many readers drew, as under ``majority`` with an IoU of a half.
 
     Where there is none, a finding is absent, with an empty annotation, if each reader drew it or said that it is.
     """
@@ -138,7 +138,7 @@ def fuse_boxes(
 
 
 def _linked(boxes: FloatArray, owners: list[int], iou: float) -> list[list[int]]:
-    """Boxes of different readers that overlap, directly or through others; in the order of their first."""
+    """Return boxes of different readers that overlap, directly or through others; in the order of their first."""
     n = len(boxes)
     leader = list(range(n))
 
@@ -159,7 +159,7 @@ def _linked(boxes: FloatArray, owners: list[int], iou: float) -> list[list[int]]
 
 
 def _by_mean(boxes: FloatArray, iou: float) -> list[list[int]]:
-    """Each box with the lesion whose mean box it overlaps most."""
+    """Return each box with the lesion whose mean box it overlaps most."""
     lesions: list[list[int]] = []
     for i, box in enumerate(boxes):
         means = np.array([_mean(boxes[members]) for members in lesions]).reshape(-1, 4)

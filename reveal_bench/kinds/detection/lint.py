@@ -152,7 +152,7 @@ def _note_scores(drafts: Sequence[Draft], log: ProblemLog) -> None:
 
 
 def _describe(drafts: Sequence[Draft], manifest: ImageManifest) -> dict[str, Any]:
-    """Figures for a person's eye: as in localization, and ``images_without`` a detection, ``most_on_image``."""
+    """Return figures for a person's eye: as in localization, and ``images_without`` a detection, ``most_on_image``."""
     on_image: dict[str, int] = defaultdict(int)
     for draft in drafts:
         if draft.row is not None:

@@ -17,7 +17,7 @@ from reveal_bench.masks import Rle, rasterize_polygons
 
 @dataclass(frozen=True)
 class DetectionManifest(ImageManifest):
-    """What a split asks: every finding of every image."""
+    """The questions of a split: every finding of every image."""
 
     kind: ClassVar[str] = "detection"
 
@@ -37,7 +37,7 @@ def read_detection_manifest(folder: AnyFolder, split: str) -> DetectionManifest:
 
 
 def instances(record: LocalizationRecord, finding: str) -> tuple[Box, ...]:
-    """Boxes [x, y, width, height] of a finding on an image, one for each instance that the ground truth has."""
+    """Return boxes [x, y, width, height] of a finding on an image, one for each instance that the ground truth has."""
     drawn = record.reference(finding)
     if drawn is None or drawn.area_px == 0:
         return ()
@@ -47,7 +47,7 @@ def instances(record: LocalizationRecord, finding: str) -> tuple[Box, ...]:
 
 
 def instance_masks(record: LocalizationRecord, finding: str) -> tuple[Rle, ...]:
-    """Masks of the instances: of each contour, or the whole mask where its instances were not drawn apart.
+    """Return masks of the instances: of each contour, or the whole mask where its instances were not drawn apart.
 
     None where the source draws boxes alone.
     """
@@ -60,6 +60,6 @@ def instance_masks(record: LocalizationRecord, finding: str) -> tuple[Rle, ...]:
 
 
 def is_known(record: LocalizationRecord, finding: str) -> bool:
-    """Whether the references say where the finding is on an image, or that it is absent."""
+    """Return True if the references locate the finding on an image, or say that it is absent."""
     status = record.label_status[finding]
     return status == 0 or (status == 1 and finding not in record.missing and bool(instances(record, finding)))

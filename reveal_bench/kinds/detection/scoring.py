@@ -103,7 +103,7 @@ class DetectionRows(Rows):
         return self.findings
 
     def metrics(self) -> list[str]:
-        """Metrics that apply: those by overlap only where a box or mask is given."""
+        """Return metrics that apply: those by overlap only where a box or mask is given."""
         without = (*(_BY_BOX if _POINTS_ALONE in self.notes else ()), *(() if self._has_masks else _BY_MASK))
         return [name for name in _DETECTION if name not in without]
 
@@ -114,7 +114,7 @@ class DetectionRows(Rows):
     def estimates(
         self, resampling: Resampling, *, stratum: str | None = None, groups: Sequence[str] | None = None
     ) -> list[Estimate]:
-        """Every figure with its interval, of all images and lesions or of a stratum.
+        """Return every figure with its interval, of all images and lesions or of a stratum.
 
         Raises
         ------
@@ -132,7 +132,7 @@ class DetectionRows(Rows):
         return found
 
     def strata(self) -> dict[str, BoolArray]:
-        """Images by view, and all images with only the lesions of a size: bool arrays (n_images,)."""
+        """Return images by view, and all images with only the lesions of a size: bool arrays (n_images,)."""
         views = np.array([self.views.get(image, "") for image, _ in self.images], object)
         parts = {f"view: {view}": views == view for view in VIEWS}
         for name, low, high in SIZES:
@@ -188,7 +188,7 @@ class DetectionRows(Rows):
     def resample(
         cls, systems: Sequence[DetectionRows], resampling: Resampling, *, metrics: Sequence[str], groups: Sequence[str]
     ) -> list[dict[str, Figures]]:
-        """Figures per finding of several systems on one split, on the data and in the same replicates.
+        """Return figures per finding of several systems on one split, on the data and in the same replicates.
 
         Raises
         ------
@@ -228,7 +228,7 @@ class DetectionRows(Rows):
         ]
 
     def matched(self, finding: str, units: IntArray | None = None) -> Matched:
-        """The marks and lesions of one finding, on the images where it is known."""
+        """Return the marks and lesions of one finding, on the images where it is known."""
         code = self.findings.index(finding)
         images = np.flatnonzero(self.known[:, code])
         place = np.full(len(self), -1)
@@ -263,16 +263,16 @@ class DetectionRows(Rows):
         return np.array([own(rows) for rows in systems])
 
     def patients(self) -> frozenset[str]:
-        """All patients of the split."""
+        """Return all patients of the split."""
         return frozenset(patient for _, patient in self.images)
 
     def of_patients(self, patients: Collection[str]) -> DetectionRows:
-        """The rows of `patients` alone, as if the split held nobody else."""
+        """Return the rows of `patients` alone, as if the split held nobody else."""
         chosen = frozenset(patients)
         return self._of_images(np.array([patient in chosen for _, patient in self.images], bool))
 
     def without(self, questions: Collection[tuple[str, str]]) -> DetectionRows:
-        """The rows of the other images."""
+        """Return the rows of the other images."""
         chosen = {image_id for image_id, _ in questions}
         return self._of_images(np.array([image_id not in chosen for image_id, _ in self.images], bool))
 
@@ -292,7 +292,7 @@ class DetectionRows(Rows):
         )
 
     def confidences(self) -> Confidences | None:
-        """The highest score of a finding on an image against its presence; 0 where nothing is marked."""
+        """Return the highest score of a finding on an image against its presence; 0 where nothing is marked."""
         scores = np.zeros(self.known.shape)
         np.maximum.at(scores, (self.mark_image, self.mark_finding), self.mark_score)
         present = np.zeros(self.known.shape, bool)
@@ -408,7 +408,7 @@ def score_detections(
 
 
 def _places(detections: Sequence[LocalizationPrediction]) -> tuple[FloatArray, FloatArray]:
-    """Boxes (n, 4), of masks the tight ones, NaN for a point or an empty mask; and points (n, 2)."""
+    """Return boxes (n, 4), of masks the tight ones, NaN for a point or an empty mask; and points (n, 2)."""
     boxes = np.full((len(detections), 4), np.nan)
     masks = []
     for i, one in enumerate(detections):
@@ -427,7 +427,7 @@ def _places(detections: Sequence[LocalizationPrediction]) -> tuple[FloatArray, F
 
 
 def _lesion_masks(records: Sequence[LocalizationRecord], findings: Sequence[str], known: BoolArray) -> list[Rle] | None:
-    """The mask of every lesion, in their order; None where one has none of its own."""
+    """Return the mask of every lesion, in their order; None where one has none of its own."""
     masks: list[Rle] = []
     for i, record in enumerate(records):
         for code in np.flatnonzero(known[i]).tolist():

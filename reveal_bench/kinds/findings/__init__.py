@@ -65,12 +65,12 @@ class FindingsData(Data["StudyRecord"]):
 
     @override
     def pictures(self, record: StudyRecord) -> tuple[PictureFile | None, ...]:
-        """The pictures of a study."""
+        """Return the pictures of a study."""
         return tuple(image.picture for image in record.images)
 
     @override
     def bare_record(self, entry: Row, findings: Sequence[str]) -> StudyRecord:
-        """A study of which nothing is known but its images and their views."""
+        """Return a study of which nothing is known but its images and their views."""
         from reveal_bench.kinds.findings.records import StudyRecord
         from reveal_bench.kinds.images import bare_images
 
@@ -102,7 +102,7 @@ class FindingsTable(Table["StudyRecord"]):
 
     @override
     def features(self, benchmark: Benchmark) -> Features:
-        """Features of the config `multilabel`."""
+        """Return features of the config `multilabel`."""
         from reveal_bench.kinds.findings.rows import study_features
 
         return study_features(benchmark.findings)
@@ -115,7 +115,7 @@ class FindingsTable(Table["StudyRecord"]):
 
     @override
     def row(self, record: StudyRecord, benchmark: Benchmark, developed: Sequence[PublishedPicture | None]) -> Row:
-        """The row of a study; raises ValueError as :func:`~reveal_bench.kinds.findings.rows.study_row` does."""
+        """Return the row of a study; raises ValueError as :func:`~reveal_bench.kinds.findings.rows.study_row` does."""
         from reveal_bench.kinds.findings.rows import study_row
         from reveal_bench.kinds.images import developed_images
 
@@ -136,7 +136,7 @@ class FindingsQuestions(Questions["StudyRecord", "StudyManifest"]):
 
     @override
     def asked(self, record: StudyRecord, benchmark: Benchmark, asks: str) -> list[str]:
-        """All labels, of every study."""
+        """Return all labels, of every study."""
         return list(benchmark.findings)
 
     @override
@@ -148,7 +148,7 @@ class FindingsQuestions(Questions["StudyRecord", "StudyManifest"]):
 
     @override
     def manifest_row(self, row: Row, asked: Sequence[str]) -> Row:
-        """A study and its images."""
+        """Return a study and its images."""
         from reveal_bench.kinds.images import VIEWS
 
         views = [VIEWS[view] for view in row["views"]]
@@ -156,7 +156,7 @@ class FindingsQuestions(Questions["StudyRecord", "StudyManifest"]):
 
     @override
     def asked_of(self, row: Row, findings: Sequence[str], asks: str) -> list[str]:
-        """All labels."""
+        """Return all labels."""
         return list(findings)
 
     @override
@@ -166,7 +166,7 @@ class FindingsQuestions(Questions["StudyRecord", "StudyManifest"]):
 
     @override
     def read(self, folder: AnyFolder, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
-        """One per study, with all labels to choose from.
+        """Yield one per study, with all labels to choose from.
 
         Raises
         ------
@@ -184,12 +184,12 @@ class FindingsQuestions(Questions["StudyRecord", "StudyManifest"]):
 
     @override
     def scope(self, manifest: StudyManifest) -> tuple[tuple[str, ...], int]:
-        """The labels; studies."""
+        """Return the labels; studies."""
         return manifest.labels, len(manifest.studies)
 
     @override
     def manifest_entries(self, manifest: StudyManifest) -> list[Row]:
-        """Every label of every study."""
+        """Return every label of every study."""
         return [{"study_id": study, "asked": list(manifest.labels)} for study in manifest.studies]
 
 
@@ -218,7 +218,7 @@ class FindingsPredictions(Predictions["FindingsPrediction", "StudyManifest", "St
 
     @override
     def from_answer(self, answer: Answer) -> list[FindingsPrediction]:
-        """The labels or probabilities that were given."""
+        """Return the labels or probabilities that were given."""
         from reveal_bench.kinds.findings.records import FindingsPrediction
 
         return [FindingsPrediction(answer.unit, answer.labels, answer.probabilities)]
@@ -236,7 +236,7 @@ class FindingsPredictions(Predictions["FindingsPrediction", "StudyManifest", "St
 
     @override
     def example_upload(self) -> tuple[StudyManifest, str]:
-        """A manifest of one study, and a file that names its labels."""
+        """Return a manifest of one study, and a file that names its labels."""
         from reveal_bench.kinds.findings.records import StudyManifest
 
         return StudyManifest("warm-up", "1", "test", ("Normal",), ("a",)), '{"study_id": "a", "labels": ["Normal"]}'
@@ -322,7 +322,7 @@ class FindingsExchange(AnnotationExchange["StudyRecord", "FindingsPrediction", "
 
 
 class FindingsRelease(Release["FindingsPrediction", "StudyManifest", "StudyRows"]):
-    """What a board shows of studies."""
+    """Release of scores of studies."""
 
     primary: ClassVar = "f1"
     metrics: ClassVar = (*RELEASED_PER_LABEL, "auroc")
@@ -358,7 +358,7 @@ class FindingsRelease(Release["FindingsPrediction", "StudyManifest", "StudyRows"
 
 
 class FindingsDisplay(Display["StudyRecord", "FindingsPrediction", "StudyRows"]):
-    """What people see of studies."""
+    """Display of studies."""
 
     question: ClassVar = "Which findings does a chest radiography study show? Answers are labels or probabilities."
     holds: ClassVar = "labels and pictures, one row per study"

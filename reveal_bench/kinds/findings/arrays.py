@@ -43,11 +43,11 @@ class FindingsCodec(Codec[FindingsPrediction, StudyManifest, "StudyRows"]):
     }
 
     def manifest_from(self, raw: dict[str, Any]) -> StudyManifest:
-        """A manifest; labels and studies are tuples."""
+        """Return a manifest; labels and studies are tuples."""
         return StudyManifest(**{**raw, "labels": tuple(raw["labels"]), "studies": tuple(raw["studies"])})
 
     def arrays_of(self, predictions: Sequence[FindingsPrediction], manifest: StudyManifest) -> Arrays:
-        """The arrays of checked predictions; ValueError also if some give labels and some probabilities."""
+        """Return the arrays of checked predictions; ValueError also if some give labels and some probabilities."""
         studies = {study: i for i, study in enumerate(manifest.studies)}
         codes = {label: i for i, label in enumerate(manifest.labels)}
         gives_labels = {prediction.labels is not None for prediction in predictions}
@@ -71,7 +71,7 @@ class FindingsCodec(Codec[FindingsPrediction, StudyManifest, "StudyRows"]):
     def predictions_from(
         self, arrays: Arrays, manifest: StudyManifest, limits: Limits
     ) -> tuple[FindingsPrediction, ...]:
-        """The predictions back."""
+        """Rebuild the predictions."""
         n, n_labels = len(arrays["line"]), arrays["n_labels"]
         probabilities, study, labels = arrays["probabilities"], arrays["study"], arrays["labels"]
         require(arrays["gives_labels"].shape == (1,), "`gives_labels` must be one value")
@@ -101,7 +101,7 @@ class FindingsCodec(Codec[FindingsPrediction, StudyManifest, "StudyRows"]):
         return tuple(found)
 
     def arrays_of_rows(self, rows: StudyRows) -> Arrays:
-        """Decisions, references and what is known of the studies."""
+        """Return decisions, references and what is known of the studies."""
         studies = [asdict(study) for study in rows.studies]
         for study in studies:
             for image in study["images"]:
@@ -116,7 +116,7 @@ class FindingsCodec(Codec[FindingsPrediction, StudyManifest, "StudyRows"]):
         }
 
     def rows_from(self, arrays: Arrays) -> StudyRows:
-        """The rows back."""
+        """Rebuild the rows."""
         from reveal_bench.kinds.findings.scoring import StudyRows
 
         names = names_from(arrays["text"])
@@ -147,7 +147,7 @@ def _study(raw: dict[str, Any]) -> StudyRecord:
 def marks_of(
     predictions: Sequence[FindingsPrediction], manifest: StudyManifest, thresholds: float | Mapping[str, float]
 ) -> Marks:
-    """Labels or probabilities of each study; items are labels, or probabilities in tenths."""
+    """Return labels or probabilities of each study; items are labels, or probabilities in tenths."""
     studies = sorted(predictions, key=lambda p: p.study_id)
     return Marks(_study_answers(studies, manifest, thresholds), set(_study_items(studies)))
 

@@ -23,7 +23,7 @@ from reveal_bench.kinds.folder import AnyFolder, read_rows, split_shards
 
 
 def case_of_study(record: StudyRecord) -> Case:
-    """A study with its labels."""
+    """Return a study with its labels."""
     agreement = (("Agreement", record.agreement.replace("_", " ")),) if record.agreement else ()
     told = (("Reference labels", ", ".join(record.labels) or "none"), *agreement)
     return Case(record.study_id, films_of_study(record.images), record.labels, {}, told)
@@ -34,7 +34,7 @@ def answers_of_studies(
     records: Sequence[StudyRecord],
     rows: StudyRows,
 ) -> dict[str, list[CaseAnswer]]:
-    """What a system called, by study, label by label."""
+    """Return study -> a system's decision on every label."""
     answers: dict[str, list[CaseAnswer]] = {}
     for i, study in enumerate(rows.studies):
         found = answers.setdefault(study.study_id, [])
@@ -51,7 +51,7 @@ REFERENCE = "ground_truth"
 
 
 def labelled_references(records: Sequence[StudyRecord], manifest: StudyManifest) -> Annotations:
-    """Every label of every study, present or absent."""
+    """Return every label of every study, present or absent."""
     studies = tuple(
         StudyLabels(one.study_id, REFERENCE, {label: float(label in one.labels) for label in manifest.labels})
         for one in records
@@ -62,7 +62,7 @@ def labelled_references(records: Sequence[StudyRecord], manifest: StudyManifest)
 def labelled_predictions(
     predictions: Iterable[FindingsPrediction], records: Sequence[StudyRecord], manifest: StudyManifest
 ) -> Annotations:
-    """What a model called, or its probabilities."""
+    """Return a model's labels or probabilities."""
     studies = []
     for one in predictions:
         if one.probabilities is not None:
@@ -88,7 +88,7 @@ def _annotations(
 
 
 def predictions_of(annotations: Annotations) -> tuple[list[FindingsPrediction], list[str]]:
-    """One prediction per study, its probabilities if it has them, else the labels present; nothing is lost."""
+    """Return one prediction per study, its probabilities if it has them, else the labels present; nothing is lost."""
     found = []
     for one in annotations.studies:
         if one.are_probabilities:
@@ -102,7 +102,7 @@ def predictions_of(annotations: Annotations) -> tuple[list[FindingsPrediction], 
 def label_readings(
     folder: AnyFolder, split: str, records: Sequence[StudyRecord]
 ) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Reader -> study -> labels said to be present."""
+    """Return reader -> study -> labels said to be present."""
     known = {record.study_id for record in records}
     found: dict[str, dict[str, tuple[str, ...]]] = {}
     for shard in split_shards(folder, "readers", split):
@@ -113,7 +113,7 @@ def label_readings(
 
 
 def agreed_labels(record: StudyRecord, said: Sequence[Sequence[str]], at_least: int) -> tuple[str, ...]:
-    """The labels that at least so many readers gave a study.
+    """Return the labels that at least so many readers gave a study.
 
     Examples
     --------
@@ -125,10 +125,10 @@ def agreed_labels(record: StudyRecord, said: Sequence[Sequence[str]], at_least: 
 
 
 def study_by_reading(record: StudyRecord, labels: Sequence[str]) -> StudyRecord:
-    """The study with these labels as its reference."""
+    """Return the study with these labels as its reference."""
     return replace(record, labels=tuple(labels), agreement=None, n_agree_all=None)
 
 
 def predictions_of_reader(record: StudyRecord, labels: Sequence[str]) -> list[FindingsPrediction]:
-    """The labels as a prediction."""
+    """Return the labels as a prediction."""
     return [FindingsPrediction(record.study_id, tuple(labels))]

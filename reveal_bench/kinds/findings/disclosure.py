@@ -1,4 +1,4 @@
-"""What may be shown of the studies of one submission.
+"""Scores of one submission's studies that a board may show.
 
 A label is shown if at least `min_cell` studies have it and as many do not. `precision` leaves out the studies that a
 submission does not call, so it is not released; averages over decisions or studies ("micro", exact match) would mix the
@@ -35,7 +35,7 @@ RANKED_LABELS = 5
 
 
 def disclose_studies(rows: StudyRows, released: Sequence[str], resampling: Resampling, *, min_cell: int) -> Disclosure:
-    """Figures of the labels shown, and the macros over these; the cell of a label is the studies that have it.
+    """Return figures of the labels shown, and the macros over these; the cell of a label is the studies that have it.
     Of `released`, AUROC has no figure per label.
     """
     per_label = [metric for metric in released if metric != "auroc"]
@@ -55,7 +55,7 @@ def disclose_studies(rows: StudyRows, released: Sequence[str], resampling: Resam
 
 
 def _spreads(rows: StudyRows, shown: Sequence[str], released: Sequence[str]) -> dict[tuple[str, str], Spread]:
-    """Of figures per label: of how many studies have it and how many were called, as large as patients allow."""
+    """Return spreads per label, from the numbers of studies with the label and called, as large as patients allow."""
     n = len(rows)
     clustering = math.sqrt(n / effective_size(study.patient_id for study in rows.studies))
     spreads: dict[tuple[str, str], Spread] = {}

@@ -117,7 +117,7 @@ class StudyChecker:
         self._n_searched = 0
 
     def check(self, entry: RawPrediction) -> FindingsPrediction | None:
-        """The checked prediction, or None after noting what is wrong."""
+        """Return the checked prediction, or None after noting what is wrong."""
         before = len(self._log.problems)
         study_id = self._study(entry)
         for name in sorted(set(entry.fields) - set(_FIELDS))[:10]:
@@ -269,7 +269,7 @@ def findings_to_jsonl(predictions: Iterable[FindingsPrediction]) -> str:
 
 
 def _score_hint(value: float) -> str:
-    """What a number outside [0, 1] may stand for."""
+    """Return the likely meaning of a number outside [0, 1]."""
     if value == -1:
         return "CheXpert's -1? what is uncertain needs a probability, too"
     return "a percentage? divide by 100" if 1 < value <= 100 else "a logit? apply the sigmoid first"

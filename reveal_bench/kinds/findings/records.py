@@ -33,7 +33,7 @@ PATIENT_CLASSES = ("inpatient", "outpatient", "emergency", UNKNOWN)
 
 
 def age_band(years: float | None) -> str:
-    """The band of an age in years.
+    """Return the band of an age in years.
 
     Raises
     ------
@@ -82,7 +82,7 @@ class StudyRecord:
 
 @dataclass(frozen=True)
 class StudyManifest:
-    """What a findings-type split asks: every label of every study; all that a linter may know."""
+    """The questions of a findings-type split: every label of every study. A linter may know nothing else."""
 
     kind: ClassVar[str] = "findings"
 

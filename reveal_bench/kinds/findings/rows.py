@@ -71,11 +71,11 @@ COLUMNS = (
     "patient_class",
     "image_facts",
 )
-"""Of the config `multilabel`."""
+"""Columns of the config `multilabel`."""
 
 
 def study_features(findings: Sequence[str]) -> Features:
-    """Features of the config `multilabel`."""
+    """Return features of the config `multilabel`."""
     from datasets import ClassLabel, Features, Image, List, Value
 
     return Features(
@@ -101,7 +101,7 @@ def study_features(findings: Sequence[str]) -> Features:
 
 
 def study_row(record: StudyRecord, findings: Sequence[str], developed: Sequence[PublishedPicture | None]) -> Row:
-    """The row of a study; `developed` holds the picture of each of its images, or None.
+    """Return the row of a study; `developed` holds the picture of each of its images, or None.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def study_row(record: StudyRecord, findings: Sequence[str], developed: Sequence[
 
 
 def blank_study(row: Row) -> Row:
-    """A study's row as an input without references: no labels, no demographics, no hash of a source file."""
+    """Return a study's row as an input without references: no labels, no demographics, no hash of a source file."""
     unknown = {"age_band": AGE_BANDS, "sex": SEXES, "race": RACES, "patient_class": PATIENT_CLASSES}
     return {
         **row,
@@ -151,7 +151,7 @@ N_AGREE_ALL = {0: 2, 1: 3}
 
 
 def study_faults(row: Row, findings: Sequence[str]) -> Iterator[Fault]:
-    """What is wrong in the row of a study."""
+    """Yield the problems of a study's row."""
     yield from parallel_faults(row, "image_ids", {"images": "images", "views": "views", "image_facts": "image_facts"})
     yield from facts_faults(row["image_facts"], row["image_ids"], "image_facts")
     if [facts["view"] for facts in row["image_facts"]] != row["views"]:
@@ -204,7 +204,7 @@ class FindingsTally(Tally):
         self.agreement[row["agreement"]] += 1
 
     def findings_text(self, findings: Sequence[str]) -> str:
-        """Studies per label, and labels and images per study."""
+        """Return studies per label, and labels and images per study."""
         rows = [
             [name, self.positives[i], share_text(self.positives[i], self.n_rows)] for i, name in enumerate(findings)
         ]
@@ -214,7 +214,7 @@ class FindingsTally(Tally):
         return f"{table}\n\nLabels per study: {labels}. Images per study: {images}."
 
     def missing(self, findings: Sequence[str]) -> str:
-        """Studies without a known agreement or demographics, and labels that no study has."""
+        """Return studies without a known agreement or demographics, and labels that no study has."""
         never = [name for i, name in enumerate(findings) if self.positives[i] == 0]
         unknown = {"agreement": self.agreement[None]}
         unknown |= {name: self.demographics[name][len(values) - 1] for name, values in self.vocabularies.items()}
@@ -223,7 +223,7 @@ class FindingsTally(Tally):
         return "; ".join(parts) or super().missing(findings)
 
     def agreement_cells(self) -> list[object]:
-        """Studies per agreement."""
+        """Return studies per agreement."""
         return [*(self.agreement[code] for code in range(len(AGREEMENTS))), self.agreement[None]]
 
     def _images_of(self, row: Row) -> Iterable[Mapping[str, object]]:

@@ -84,7 +84,7 @@ class StudyRows(Rows):
         return dict(zip(self.labels, self.present.sum(axis=0).tolist(), strict=True))
 
     def metrics(self) -> list[str]:
-        """Metrics with a figure per label."""
+        """Return metrics with a figure per label."""
         return study_metrics([self])
 
     def estimates(
@@ -102,7 +102,7 @@ class StudyRows(Rows):
 
     @classmethod
     def answers(cls, systems: Sequence[StudyRows], metric: str, groups: Sequence[str]) -> FloatArray:
-        """What each system answered to the studies, (n_systems, n_studies * n_groups): what `metric` is made of."""
+        """Return the answers that `metric` is computed from, (n_systems, n_studies * n_groups)."""
         columns = [systems[0].labels.index(label) for label in groups]
 
         def own(rows: StudyRows) -> FloatArray:
@@ -113,16 +113,16 @@ class StudyRows(Rows):
         return np.array([own(rows) for rows in systems])
 
     def patients(self) -> frozenset[str]:
-        """All patients of the split."""
+        """Return all patients of the split."""
         return frozenset(study.patient_id for study in self.studies)
 
     def of_patients(self, patients: Collection[str]) -> StudyRows:
-        """The rows of `patients` alone, as if the split held nobody else."""
+        """Return the rows of `patients` alone, as if the split held nobody else."""
         chosen = frozenset(patients)
         return self.take(np.array([study.patient_id in chosen for study in self.studies], bool))
 
     def chance(self, groups: Sequence[str]) -> dict[str, float]:
-        """Of labels drawn as often as studies have them: F1 and recall of their share of the studies, no agreement.
+        """Return the scores of labels drawn as often as studies have them: F1 and recall are their proportion, kappa 0.
 
         F1 and recall are left out of one or two labels, since they would tell how many studies have them.
         """
@@ -134,12 +134,12 @@ class StudyRows(Rows):
         return fixed if len(columns) < _FEWEST_LABELS else {"f1": share, "recall": share} | fixed
 
     def without(self, questions: Collection[tuple[str, str]]) -> StudyRows:
-        """The rows of the other studies."""
+        """Return the rows of the other studies."""
         chosen = {study_id for study_id, _ in questions}
         return self.take(np.array([study.study_id not in chosen for study in self.studies], bool))
 
     def confidences(self) -> Confidences | None:
-        """Of the studies with a prediction: a decision is as sure as the probability that it is right."""
+        """Return the confidences of studies with a prediction: the probability that a decision is right."""
         if self.probabilities is None:
             return None
         kept = np.flatnonzero(self.has_prediction)
@@ -174,7 +174,7 @@ class StudyRows(Rows):
         return {name: np.array(part, bool) for name, part in parts.items() if any(part)}
 
     def take(self, part: BoolArray) -> StudyRows:
-        """The rows of the studies in `part`."""
+        """Return the rows of the studies in `part`."""
         kept = np.flatnonzero(part)
         return replace(
             self,
@@ -186,7 +186,7 @@ class StudyRows(Rows):
         )
 
     def to_table(self) -> pa.Table:
-        """One row per study x label: study_id, patient_id, agreement, label, present, predicted, probability."""
+        """Return one row per study x label: study_id, patient_id, agreement, label, present, predicted, probability."""
         import pyarrow as pa
 
         n = len(self.labels)
@@ -272,7 +272,7 @@ def summarize_studies(
     labels: Sequence[str] | None = None,
     stratum: str | None = None,
 ) -> list[Estimate]:
-    """Label metrics with 95 % intervals, from one draw for all metrics, labels and strata.
+    """Return label metrics with 95 % intervals, from one draw for all metrics, labels and strata.
 
     Parameters
     ----------
@@ -321,7 +321,7 @@ _OF_PROBABILITIES: dict[str, Callable[..., FloatArray]] = {"auroc": auroc, "aver
 
 
 def study_metrics(systems: Sequence[StudyRows]) -> list[str]:
-    """Metrics that apply to all of the systems.
+    """Return metrics that apply to all of the systems.
 
     Examples
     --------
@@ -335,7 +335,7 @@ def study_metrics(systems: Sequence[StudyRows]) -> list[str]:
 def resample_studies(
     systems: Sequence[StudyRows], resampling: Resampling, *, metrics: Sequence[str], labels: Sequence[str]
 ) -> list[dict[str, Figures]]:
-    """Figures per label of several systems on one split, on the data and in the same replicates.
+    """Return figures per label of several systems on one split, on the data and in the same replicates.
 
     Parameters
     ----------

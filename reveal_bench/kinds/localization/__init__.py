@@ -52,14 +52,14 @@ class LocalizationData(ImageData):
 
     @override
     def read_references(self, folder: AnyFolder, split: str) -> list[LocalizationRecord]:
-        """The images of `split` with their references, without contours."""
+        """Return the images of `split` with their references, without contours."""
         from reveal_bench.kinds.localization.records import read_localization
 
         return read_localization(folder, split, contours=False)
 
     @override
     def each_reference(self, folder: AnyFolder, split: str) -> Iterator[LocalizationRecord]:
-        """The same, a few at a time."""
+        """Return the same, a few at a time."""
         from reveal_bench.kinds.localization.records import each_localization
 
         return each_localization(folder, split, contours=False)
@@ -79,12 +79,12 @@ class LocalizationQuestions(ImageQuestions["ImageManifest"]):
 
     @override
     def asked(self, record: LocalizationRecord, benchmark: Benchmark, asks: str) -> list[str]:
-        """Findings to be found on an image."""
+        """Return findings to be found on an image."""
         return record.asked(asks)
 
     @override
     def asked_of(self, row: Row, findings: Sequence[str], asks: str) -> list[str]:
-        """All findings, or those that have a ground truth."""
+        """Return all findings, or those that have a ground truth."""
         from reveal_bench.kinds.localization.rows import findings_drawn
 
         return list(findings) if asks == "all" else findings_drawn(row, findings)
@@ -129,7 +129,7 @@ class LocalizationPredictions(ImagePredictions["ImageManifest", "CaseRows"]):
 
     @override
     def from_answer(self, answer: Answer) -> list[LocalizationPrediction]:
-        """The place that was named."""
+        """Return the place that was named."""
         from reveal_bench.kinds.localization.records import LocalizationPrediction
 
         points = (answer.point,) if answer.point else ()
@@ -138,7 +138,7 @@ class LocalizationPredictions(ImagePredictions["ImageManifest", "CaseRows"]):
 
     @override
     def entries(self, key: str, answer: object) -> list[Row]:
-        """Finding -> fields of a line, a point (x, y), a list of points, a cell, or a run-length mask."""
+        """Return finding -> fields of a line, a point (x, y), a list of points, a cell, or a run-length mask."""
         if not isinstance(answer, Mapping):
             rule = "must map an image to its findings and these to places, as {image: {finding: (x, y)}}"
             raise ArgumentError("predictions", rule, f"{type(answer).__name__} for {key!r}")
@@ -156,7 +156,7 @@ class LocalizationScoring(Scoring["LocalizationRecord", "LocalizationPrediction"
 
     @override
     def protocol(self, options: ScoringOptions) -> dict[str, object]:
-        """Cells per side, and which findings are asked."""
+        """Return cells per side, and which findings are asked."""
         return {"grid": options.grid, "asks": options.asks}
 
     @override
@@ -202,7 +202,7 @@ class LocalizationExchange(ImageExchange):
 
 
 class LocalizationRelease(Release["LocalizationPrediction", "ImageManifest", "CaseRows"]):
-    """What a board shows of localization."""
+    """Release of scores of localization."""
 
     primary: ClassVar = "point_hit"
     fallback_metrics: ClassVar = ("grid_hit",)
@@ -238,7 +238,7 @@ class LocalizationRelease(Release["LocalizationPrediction", "ImageManifest", "Ca
 
 
 class LocalizationDisplay(ImageDisplay["CaseRows"]):
-    """What people see of localization."""
+    """Display of localization."""
 
     question: ClassVar = "Where is each finding of a chest radiograph? Answers are points, grid cells, boxes or masks."
     asked_in_words: ClassVar = "A model is asked, for an image and a finding that is present, where it is."

@@ -65,7 +65,7 @@ class ImageCodec(Codec[LocalizationPrediction, ImagesT, RowsT]):
     }
 
     def arrays_of(self, predictions: Sequence[LocalizationPrediction], manifest: ImagesT) -> Arrays:
-        """The arrays of checked predictions."""
+        """Return the arrays of checked predictions."""
         images = {image_id: i for i, image_id in enumerate(manifest.rows)}
         findings = {finding: i for i, finding in enumerate(manifest.findings)}
         cells = {cell: i for i, cell in enumerate(Grid(manifest.grid).cells)}
@@ -91,7 +91,7 @@ class ImageCodec(Codec[LocalizationPrediction, ImagesT, RowsT]):
         }
 
     def predictions_from(self, arrays: Arrays, manifest: ImagesT, limits: Limits) -> tuple[LocalizationPrediction, ...]:
-        """The predictions back; a mask may have as many runs as the limits say."""
+        """Return the predictions back; a mask may have as many runs as the limits say."""
         rows, cells = list(manifest.rows.values()), Grid(manifest.grid).cells
         _check_shapes(arrays)
         require(bool((arrays["image"] < len(rows)).all()), "`image` must be an index into the manifest")
@@ -181,7 +181,7 @@ class LocalizationCodec(ImageCodec[ImageManifest, CaseRows]):
         }
 
     def rows_from(self, arrays: Arrays) -> CaseRows:
-        """The rows back."""
+        """Rebuild the rows."""
         names = names_from(arrays["text"])
         images = tuple((image, patient) for image, patient in names["all_images"])
         findings = tuple(names["findings"])
@@ -235,7 +235,7 @@ def _check_place(prediction: LocalizationPrediction, row: ManifestRow) -> None:
 
 
 def text_of_masks(masks: Sequence[Rle]) -> tuple[Text, IntArray]:
-    """The text of all masks, and the offsets of each, shape (n + 1,).
+    """Return the text of all masks, and the offsets of each, shape (n + 1,).
 
     Raises
     ------
@@ -254,7 +254,7 @@ def text_of_masks(masks: Sequence[Rle]) -> tuple[Text, IntArray]:
 def masks_from_text(
     text: Text, offsets: IntArray, sizes: Sequence[tuple[int, int]], *, most_runs: int
 ) -> tuple[Rle, ...]:
-    """The masks back.
+    """Rebuild the masks.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ def _batches(lengths: Sequence[int]) -> Iterator[slice]:
 
 
 def _spell(ends: npt.NDArray[np.int32], offsets: IntArray) -> tuple[Text, IntArray]:
-    """Text of packed masks, and the number of characters of each."""
+    """Return text of packed masks, and the number of characters of each."""
     runs = np.diff(ends, prepend=ends.dtype.type(0))
     runs[offsets[:-1]] = ends[offsets[:-1]]
     values = runs.copy()
@@ -334,7 +334,7 @@ def marks_of(
 
 
 def signs_of(cases: Sequence[LocalizationPrediction], manifest: ImageManifest) -> list[str]:
-    """Points at one place, lattices of points, masks that are empty, whole images or rectangles."""
+    """Return points at one place, lattices of points, masks that are empty, whole images or rectangles."""
     if not cases:
         return ["Nothing is predicted."]
     signs = []
@@ -359,7 +359,7 @@ def signs_of(cases: Sequence[LocalizationPrediction], manifest: ImageManifest) -
 
 
 def case_answer(p: LocalizationPrediction) -> Item:
-    """All of a prediction but its score."""
+    """Return all of a prediction but its score."""
     return (
         p.image_id,
         p.finding,
@@ -408,7 +408,7 @@ def _corners(box: Sequence[float], size: tuple[int, int]) -> Item:
 
 
 def example_upload() -> tuple[ImageManifest, str]:
-    """A manifest, and a file with a mask as run lengths, one as a contour, and a point."""
+    """Return a manifest, and a file with a mask as run lengths, one as a contour, and a point."""
     finding = CHEXLOCALIZE_FINDINGS[0]
     rows = {name: ManifestRow(name, name, "AP", 8, 8, (finding,)) for name in ("a", "b")}
     manifest = ImageManifest("warm-up", "1", "test", 8, CHEXLOCALIZE_FINDINGS, rows)
@@ -423,7 +423,7 @@ def example_upload() -> tuple[ImageManifest, str]:
 
 
 def example_images(*, by_box: bool = False) -> list[LocalizationRecord]:
-    """Two images with a finding, drawn as a mask or as a box."""
+    """Return two images with a finding, drawn as a mask or as a box."""
     finding, box = CHEXLOCALIZE_FINDINGS[0], (1.0, 2.0, 4.0, 4.0)
     rle, boxes = (None, (box,)) if by_box else (encode_mask(_mask()), ())
     drawn = Annotation(finding, "ground_truth", rle, (), box, 1, 16, boxes)
@@ -432,7 +432,7 @@ def example_images(*, by_box: bool = False) -> list[LocalizationRecord]:
 
 
 def example_rows() -> list[CaseRows]:
-    """Points, boxes and masks against masks, and against boxes."""
+    """Return points, boxes and masks against masks, and against boxes."""
     finding, mask = CHEXLOCALIZE_FINDINGS[0], encode_mask(_mask())
     predictions = [
         LocalizationPrediction("a", finding, points=((1.0, 1.0),), box=(1.0, 2.0, 4.0, 4.0), mask=mask),

@@ -48,7 +48,7 @@ OVERLAPS = {"mask_iou_all": "IoU", "box_iou": "box IoU"}
 
 
 def case_of_image(record: LocalizationRecord) -> Case:
-    """An image with everything that was drawn on it; each individual reader's marks stand by themselves."""
+    """Return an image with everything that was drawn on it; each individual reader's marks stand by themselves."""
     marks: dict[str, list[Mark]] = {name: [] for name in READER_NAMES.values()}
     for drawn in sorted(record.annotations, key=lambda one: _counted(one.reader_id or "")):
         if drawn.area_px > 0:
@@ -65,7 +65,7 @@ def case_of_image(record: LocalizationRecord) -> Case:
 
 
 def _counted(name: str) -> list[tuple[int, str]]:
-    """A key that sorts R2 before R10."""
+    """Return a key that sorts R2 before R10."""
     return [(int(part or 0), text) for text, part in re.findall(r"(\D*)(\d*)", name)]
 
 
@@ -75,7 +75,7 @@ def answers_of_images(
     rows: CaseRows,
     grid: Grid,
 ) -> dict[str, list[CaseAnswer]]:
-    """What a system answered, by image: its marks, with the point that was scored, and its hits of `rows`."""
+    """Return image -> a system's answers: its drawings, with the scored point, and its hits of `rows`."""
     sizes = {record.image_id: record.size for record in records}
     given = {(one.image_id, one.finding): one for one in predictions}
     answers: dict[str, list[CaseAnswer]] = {}
@@ -99,7 +99,7 @@ def _marks(prediction: LocalizationPrediction, size: tuple[int, int], grid: Grid
 
 
 def _words(prediction: LocalizationPrediction | None, is_hit: bool | None, values: Mapping[str, float]) -> str:
-    """Such as "miss, cell C4" and "hit, IoU 0.43"."""
+    """Return such as "miss, cell C4" and "hit, IoU 0.43"."""
     if prediction is None:
         return "no answer"
     words = ["not judged" if is_hit is None else "hit" if is_hit else "miss"]
@@ -113,7 +113,7 @@ def _words(prediction: LocalizationPrediction | None, is_hit: bool | None, value
 
 
 def drawn_references(records: Sequence[LocalizationRecord], manifest: ImageManifest) -> Annotations:
-    """What every reader drew; a reader's points stand beside the masks and boxes of the same finding."""
+    """Return the drawings of every reader, with a reader's points in the drawing of the same finding."""
     films = {
         one.image_id: AnnotatedImage(one.image_id, one.study_id, one.patient_id, one.width, one.height, one.spacing_mm)
         for one in records
@@ -141,7 +141,7 @@ def _of_reader(image_id: str, one: Annotation, points: tuple[tuple[float, float]
 def drawn_predictions(
     predictions: Iterable[LocalizationPrediction], records: Sequence[LocalizationRecord], manifest: ImageManifest
 ) -> Annotations:
-    """What a model answered."""
+    """Return a model's answers as drawings."""
     films = {
         row.image_id: AnnotatedImage(row.image_id, row.study_id, "", row.width, row.height)
         for row in manifest.rows.values()
@@ -163,7 +163,7 @@ def drawn_predictions(
 
 
 def predictions_of(annotations: Annotations) -> tuple[list[LocalizationPrediction], list[str]]:
-    """One prediction per image and finding, and what that could not keep, in words.
+    """Return one prediction per image and finding, and what that could not keep, in words.
 
     Masks and contours of several instances become their union, points stay side by side, of several boxes the one with
     the best score stays, the first among equals.
@@ -230,7 +230,7 @@ def images_read(
 
 
 def drawn_by_reader(record: LocalizationRecord) -> dict[str, dict[str, Annotation]]:
-    """Reader -> finding -> what that reader drew; who drew empty masks alone is there, too."""
+    """Return reader -> finding -> what that reader drew; who drew empty masks alone is there, too."""
     found: dict[str, dict[str, Annotation]] = {}
     for one in record.annotations:
         if one.reader == "ground_truth":
@@ -242,7 +242,7 @@ def drawn_by_reader(record: LocalizationRecord) -> dict[str, dict[str, Annotatio
 
 
 def agreed_regions(record: LocalizationRecord, said: Sequence[Drawn], at_least: int) -> Drawn:
-    """Finding -> the pixels that at least so many readers drew, where there is one."""
+    """Return finding -> the pixels that at least so many readers drew, where there is one."""
     agreed = {}
     for finding in dict.fromkeys(finding for drawn in said for finding in drawn):
         of_finding = [drawn[finding] for drawn in said if finding in drawn]
@@ -257,13 +257,13 @@ def agreed_regions(record: LocalizationRecord, said: Sequence[Drawn], at_least: 
 
 
 def image_by_reading(record: LocalizationRecord, drawn: Drawn) -> LocalizationRecord:
-    """The image with what was drawn as its references."""
+    """Return the image with what was drawn as its references."""
     references = tuple(replace(one, reader="ground_truth", reader_id=None) for one in drawn.values())
     return replace(record, annotations=references, missing=())
 
 
 def predictions_of_reader(record: LocalizationRecord, drawn: Drawn) -> list[LocalizationPrediction]:
-    """Masks, and boxes around boxes, as predictions."""
+    """Return masks, and boxes around boxes, as predictions."""
     return [
         LocalizationPrediction(record.image_id, finding, mask=one.rle, box=None if one.rle else one.bbox_xywh)
         for finding, one in drawn.items()

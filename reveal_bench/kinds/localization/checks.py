@@ -92,16 +92,16 @@ class Draft:
 
     @property
     def is_asked(self) -> bool:
-        """Whether the manifest asks for this pair."""
+        """True if the manifest asks for this pair."""
         return self.row is not None and self.finding in self.row.asked
 
     def prediction(self) -> LocalizationPrediction:
-        """What is predicted, with every field that a prediction has: one that a draft lacks is an AttributeError."""
+        """Return the prediction with all its fields; raises AttributeError if the draft lacks one."""
         return LocalizationPrediction(*_predicted(self))
 
     @property
     def image_id(self) -> str:
-        """Of a known image."""
+        """The id of a known image."""
         assert self.row is not None
         return self.row.image_id
 
@@ -440,7 +440,7 @@ def _reads_as_number(text: str) -> bool:
 
 
 def _holds(row: ManifestRow, box: Box) -> bool:
-    """Whether the box lies in the image, its border included, and its centre in a pixel."""
+    """Return True if the box is in the image, including its border, and its centre is in a pixel."""
     x, y, width, height = box
     fits = 0 <= x <= x + width <= row.width and 0 <= y <= y + height <= row.height
     return fits and is_inside(*box_centre(box), size=row.size)

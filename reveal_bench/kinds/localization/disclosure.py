@@ -1,4 +1,4 @@
-"""What may be shown of the cases of one submission, and of what intervals of its hits are made.
+"""Scores of one submission's cases that a board may show, and the spreads of its hit rates.
 
 A finding is shown if it has at least `min_cell` cases. Every figure of it is one more question about the same places,
 so that few are shown: the hit rate; overlap, of masks or else of boxes, if the finding has :data:`FOR_OVERLAP` times as
@@ -30,7 +30,7 @@ FOR_OVERLAP = 2.5
 
 
 def disclose_cases(rows: CaseRows, released: Sequence[str], resampling: Resampling, *, min_cell: int) -> Disclosure:
-    """What a board may have of the findings with at least `min_cell` cases; `box_iou` only where no mask counts."""
+    """Return the scores of findings with at least `min_cell` cases; `box_iou` only if no mask counts."""
     rows = rows.with_reference()
     # Where chance is defined follows from the references alone; a row made by hand may lack it.
     n_cases = rows.n_defined("grid_chance" if "grid_chance" in rows.values else "point_hit")
@@ -66,7 +66,7 @@ def disclose_cases(rows: CaseRows, released: Sequence[str], resampling: Resampli
 
 
 def _has_cells_beside(rows: CaseRows) -> bool:
-    """Whether a cell is scored of a case whose point lies elsewhere, or may."""
+    """Return True if a cell is scored in a case whose point is, or may be, elsewhere."""
     return any(
         cell == "cell" and point not in ("cell", "none")
         for cell, point in zip(rows.cell_kinds, rows.point_kinds, strict=True)
@@ -85,7 +85,7 @@ def _notes(few: Sequence[str], min_cell: int, *, asks_twice: bool) -> list[str]:
 
 
 def _patients_of(rows: CaseRows, metric: str, finding: str) -> list[str]:
-    """The patient of each case behind a figure."""
+    """Return the patient of each case behind a figure."""
     defined = ~np.isnan(rows.values[metric])
     cases = zip(rows.patient_ids, rows.case_findings, defined, strict=True)
     return [patient for patient, of, is_defined in cases if of == finding and is_defined]

@@ -43,7 +43,7 @@ _COCO_IGNORED = ("id", "area", "iscrowd")
 
 
 def load_document(data: bytes, limits: Limits, log: ProblemLog) -> Any:
-    """The value of a JSON document; None if refused."""
+    """Return the value of a JSON document; None if refused."""
     n_lists, n_objects, n_commas = times_in(data, b"[{,")
     containers = n_lists + n_objects
     if containers > limits.containers:
@@ -192,7 +192,7 @@ def read_entries(
 
 
 def _is_document(head: bytes) -> bool:
-    """Whether text that begins so, with `{`, is one object of objects, and not one prediction per line."""
+    """Return True if text beginning with `{` is one object of objects, not one prediction per line."""
     member = _FIRST_MEMBER.match(head)
     if member is None or member[1].decode("utf-8", "replace") in FIELDS or b'"image_id"' in head:
         return member is not None and member[1] in _COCO_DATASET
@@ -220,7 +220,7 @@ def _read_document(
 
 
 def _is_of_torchvision(document: Any) -> bool:
-    """Whether it is one image's boxes and scores, a list of such or one for each image."""
+    """Return True for one image's boxes and scores, a list of them, or a mapping with one for each image."""
     if isinstance(document, dict) and not set(TORCHVISION[::2]) <= set(document):
         document = next(iter(document.values()), None)
     elif isinstance(document, list):
@@ -235,7 +235,7 @@ FIELDS = ("image_id", "finding", *GEOMETRIES, "score")
 
 
 def predictions_to_jsonl(predictions: Iterable[LocalizationPrediction]) -> str:
-    r"""The canonical text of `predictions`, in their order; the same predictions always give the same bytes.
+    r"""Return the canonical text of `predictions`, in their order; the same predictions always give the same bytes.
 
     Whole coordinates are written without a decimal point.
 
@@ -270,7 +270,7 @@ def _plain(value: float) -> float | int:
 
 
 def place_fields(place: Any) -> dict[str, Any]:
-    """The fields of a line for a place that is given by itself in Python.
+    """Return the fields of a line for a place that is given by itself in Python.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What the kinds of benchmark share whose rows are images on which readers drew: the dataset, and how it is shown."""
+"""Parts shared by kinds of benchmark whose rows are images with drawings: the dataset and its display."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.rows import Fault, Row
 
 ImagesT = TypeVar("ImagesT", bound="ImageManifest")
-"""What a split of images asks."""
+"""The manifest of a split of images."""
 
 
 class ImageData(Data["LocalizationRecord"]):
@@ -46,22 +46,22 @@ class ImageData(Data["LocalizationRecord"]):
 
     @override
     def pictures(self, record: LocalizationRecord) -> tuple[PictureFile | None, ...]:
-        """The one picture of an image."""
+        """Return the one picture of an image."""
         return (record.picture,)
 
     @override
     def has_pixels(self, record: LocalizationRecord) -> bool:
-        """Whether an image has a file, or its bytes are there."""
+        """Return True if an image has a file, or its bytes are in the record."""
         return record.image is not None or super().has_pixels(record)
 
     @override
     def without_image_bytes(self, record: LocalizationRecord) -> LocalizationRecord:
-        """An image without its bytes."""
+        """Return an image without its bytes."""
         return replace(record, image=None)
 
     @override
     def bare_record(self, entry: Row, findings: Sequence[str]) -> LocalizationRecord:
-        """An image of which nothing is known but its size and view."""
+        """Return an image of which nothing is known but its size and view."""
         from reveal_bench.kinds.localization.records import LocalizationRecord
 
         names = ("image_id", "study_id", "view", "width", "height")
@@ -95,7 +95,7 @@ class ImageTable(Table["LocalizationRecord"]):
 
     @override
     def features(self, benchmark: Benchmark) -> Features:
-        """Features of the config `localization`."""
+        """Return features of the config `localization`."""
         from reveal_bench.kinds.localization.rows import localization_features
 
         return localization_features(benchmark.findings)
@@ -108,14 +108,14 @@ class ImageTable(Table["LocalizationRecord"]):
 
     @override
     def side_features(self, benchmark: Benchmark) -> Features:
-        """Features of the config `masks`."""
+        """Return features of the config `masks`."""
         from reveal_bench.kinds.localization.rows import mask_features
 
         return mask_features(benchmark.findings)
 
     @override
     def side_rows(self, record: LocalizationRecord, benchmark: Benchmark) -> list[Row]:
-        """The ground-truth masks of an image as pictures."""
+        """Return the ground-truth masks of an image as pictures."""
         from reveal_bench.kinds.localization.rows import mask_rows
 
         return mask_rows(record, benchmark.findings)
@@ -124,7 +124,7 @@ class ImageTable(Table["LocalizationRecord"]):
     def row(
         self, record: LocalizationRecord, benchmark: Benchmark, developed: Sequence[PublishedPicture | None]
     ) -> Row:
-        """The row of an image.
+        """Return the row of an image.
 
         Raises
         ------
@@ -154,14 +154,14 @@ class ImageQuestions(Questions["LocalizationRecord", ImagesT]):
 
     @override
     def manifest_schema(self) -> pa.Schema:
-        """Columns of :class:`~reveal_bench.kinds.localization.records.ManifestRow`."""
+        """Return columns of :class:`~reveal_bench.kinds.localization.records.ManifestRow`."""
         from reveal_bench.kinds.rows import text_schema
 
         return text_schema(image_id="text", study_id="text", view="text", width="whole", height="whole", asked="texts")
 
     @override
     def manifest_row(self, row: Row, asked: Sequence[str]) -> Row:
-        """An image, and the findings asked."""
+        """Return an image, and the findings asked."""
         from reveal_bench.kinds.images import VIEWS
 
         entry = {name: row[name] for name in ("image_id", "study_id", "width", "height")}
@@ -169,7 +169,7 @@ class ImageQuestions(Questions["LocalizationRecord", ImagesT]):
 
     @override
     def read(self, folder: AnyFolder, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
-        """One per image and finding asked."""
+        """Yield one per image and finding asked."""
         from reveal_bench.kinds.questions import Question, ViewedImage
 
         for row in self.read_manifest(folder, split).rows.values():
@@ -179,12 +179,12 @@ class ImageQuestions(Questions["LocalizationRecord", ImagesT]):
 
     @override
     def scope(self, manifest: ImageManifest) -> tuple[tuple[str, ...], int]:
-        """The findings; images."""
+        """Return the findings; images."""
         return manifest.findings, len(manifest.rows)
 
     @override
     def manifest_entries(self, manifest: ImageManifest) -> list[Row]:
-        """The images, and the findings asked."""
+        """Return the images, and the findings asked."""
         return [asdict(row) for row in manifest.rows.values()]
 
 
@@ -265,7 +265,7 @@ class ImageExchange(AnnotationExchange["LocalizationRecord", "LocalizationPredic
 
 
 class ImageDisplay(Display["LocalizationRecord", "LocalizationPrediction", RowsT]):
-    """What people see of images."""
+    """Display of images."""
 
     holds: ClassVar = "references and pictures, one row per image"
     picture_words: ClassVar = "`image` is"

@@ -124,7 +124,7 @@ def _note_collapse(drafts: Sequence[Draft], log: ProblemLog) -> None:
 
 
 def describe(drafts: Sequence[Draft], manifest: ImageManifest, n_missing: int) -> dict[str, Any]:
-    """Figures for a person's eye.
+    """Return figures for a person's eye.
 
     Returns
     -------
@@ -141,7 +141,7 @@ def describe(drafts: Sequence[Draft], manifest: ImageManifest, n_missing: int) -
 
 
 def describe_drafts(drafts: Sequence[Draft], manifest: ImageManifest) -> dict[str, Any]:
-    """Figures of single predictions.
+    """Return figures of single predictions.
 
     Returns
     -------
@@ -232,7 +232,7 @@ def lint_predictions(path: Path, manifest: ImageManifest, options: LintOptions =
 
 
 def runs_problems(predictions: Sequence[LocalizationPrediction], limits: Limits, file: str) -> Iterator[LintProblem]:
-    """Masks with more runs than may be: looked at when several of a pair are one."""
+    """Yield masks with more runs than may be: looked at when several of a pair are one."""
     masks = ((p.line, p.mask) for p in predictions if p.mask is not None and len(p.mask.counts) > limits.mask_runs)
     counted = ((line, _count_runs(mask)) for line, mask in masks)
     for line, n_runs in islice(((line, n) for line, n in counted if n > limits.mask_runs), limits.problems):
@@ -365,7 +365,7 @@ def _note_missing(missing: Sequence[Pair], manifest: ImageManifest, allow_missin
 
 
 def _predictions(drafts: Iterable[Draft]) -> Iterator[LocalizationPrediction]:
-    """One prediction per asked pair, in file order; only COCO results have several drafts of one pair."""
+    """Yield one prediction per asked pair, in file order; only COCO results have several drafts of one pair."""
     by_pair: dict[Pair, list[Draft]] = {}
     for draft in drafts:
         pair = _pair(draft)

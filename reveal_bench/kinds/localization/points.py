@@ -1,4 +1,4 @@
-"""What a prediction counts as, where a point or a cell is scored and only something else was predicted."""
+"""Points and cells of predictions: a cell, box or mask is scored by its point, a point by its cell."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reveal_bench.masks import pack_masks
 
 
 def kind_of_answer(prediction: LocalizationPrediction | None) -> str:
-    """What is scored of a prediction that may hold several: "point", "box", "cell", "mask" or "none"."""
+    """Return the scored part of a prediction that may have several: "point", "box", "cell", "mask" or "none"."""
     if prediction is None:
         return "none"
     for kind, given in (("point", prediction.points), ("box", prediction.box), ("cell", prediction.cell)):
@@ -26,7 +26,7 @@ def points_of(
     size: tuple[int, int],
     deepest: Sequence[int] | None = None,
 ) -> Sequence[Point]:
-    """The point or points (x, y) that a prediction stands for; none for an absent prediction or an empty mask.
+    """Return the point or points (x, y) that a prediction stands for; none for an absent prediction or an empty mask.
 
     Parameters
     ----------
@@ -49,15 +49,15 @@ def points_of(
 def cells_of(
     prediction: LocalizationPrediction | None, points: Sequence[Point], *, grid: Grid, size: tuple[int, int]
 ) -> list[str]:
-    """The cells that a prediction stands for, with its `points`; those outside the central square have none."""
+    """Return the cells that a prediction stands for, with its `points`; those outside the central square have none."""
     if prediction is not None and prediction.cell is not None:
         return [prediction.cell]
     return [cell for x, y in points if (cell := grid.cell_at(x, y, size=size)) is not None]
 
 
 def kind_of_cell(prediction: LocalizationPrediction | None, *, grid: Grid, size: tuple[int, int]) -> str:
-    """What is scored as the cell of a prediction: "cell" where one is named that is not its point's own, else the kind
-    of answer that the point is, too."""
+    """Return the part scored as the cell of a prediction: "cell" if it names another than its point's own, else
+    the part that is scored as its point."""
     kind = kind_of_answer(prediction)
     if prediction is None or prediction.cell is None:
         return kind

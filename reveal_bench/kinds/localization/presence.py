@@ -1,4 +1,4 @@
-"""Whether a finding is there at all: scores of images with it and without, where a benchmark asks for all findings.
+"""Presence of findings: scores of images with and without a finding, if a benchmark asks for all findings.
 
 A case is an image and a finding that is labelled present or absent, with a prediction that has a score; others have no
 part, and are told. The figure is AUROC (paper 002 prints it beside each finding of Fig. 2), with percentiles of
@@ -44,7 +44,7 @@ class Presence:
         )
 
     def of_images(self, image_ids: Collection[str]) -> Presence:
-        """The cases of some images."""
+        """Return the cases of some images."""
         kept = [i for i, image_id in enumerate(self.image_ids) if image_id in image_ids]
         names = [self.image_ids[i] for i in kept], [self.findings[i] for i in kept]
         return Presence(*names, self.scores[kept], self.present[kept], 0)
@@ -77,7 +77,7 @@ class Presence:
 def presence_of(
     predictions: Mapping[tuple[str, str], LocalizationPrediction], records: Sequence[LocalizationRecord]
 ) -> Presence | None:
-    """The scores of all labelled images and findings; None if no prediction has one."""
+    """Return the scores of all labelled images and findings; None if no prediction has one."""
     cases = [
         (record.image_id, finding, status == 1, predictions.get((record.image_id, finding)))
         for record in records

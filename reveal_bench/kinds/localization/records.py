@@ -34,7 +34,7 @@ Polygons = tuple[tuple[Point, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """What one reader (or the consensus of readers) drew for one finding of one image.
+    """The drawing of one finding on one image by one reader, or by the consensus of readers.
 
     Attributes
     ----------
@@ -119,14 +119,14 @@ class LocalizationRecord:
         return [finding for finding, status in self.label_status.items() if status == 1]
 
     def reference(self, finding: str, reader: Reader = "ground_truth") -> Annotation | None:
-        """The annotation of `finding` by `reader`, if there is one."""
+        """Return the annotation of `finding` by `reader`, if there is one."""
         for annotation in self.annotations:
             if annotation.finding == finding and annotation.reader == reader:
                 return annotation
         return None
 
     def asked(self, asks: str) -> list[str]:
-        """Findings a model is asked for: those with a non-empty ground-truth reference, or all of them."""
+        """Return findings a model is asked for: those with a non-empty ground-truth reference, or all of them."""
         if asks == "all":
             return list(self.label_status)
         drawn = {a.finding for a in self.annotations if a.reader == "ground_truth" and a.area_px > 0}
@@ -152,7 +152,7 @@ class ManifestRow:
 
 @dataclass(frozen=True)
 class ImageManifest:
-    """What a split asks; all that a linter may know."""
+    """The questions of a split of images, which are all that a linter may know."""
 
     kind: ClassVar[str] = "localization"
 
@@ -164,7 +164,7 @@ class ImageManifest:
     rows: Mapping[str, ManifestRow] = field(repr=False)
 
     def asked_pairs(self) -> list[tuple[str, str]]:
-        """Every (image_id, finding) asked, in manifest order."""
+        """Return every (image_id, finding) asked, in manifest order."""
         return [(row.image_id, finding) for row in self.rows.values() for finding in row.asked]
 
 

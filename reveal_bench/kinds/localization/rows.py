@@ -64,11 +64,11 @@ COLUMNS = (
     "spacing_mm",
     "spacing_source",
 )
-"""Of the main config."""
+"""Columns of the main config."""
 
 
 def localization_features(findings: Sequence[str]) -> Features:
-    """Features of the config `localization` for a vocabulary of findings."""
+    """Return features of the config `localization` for a vocabulary of findings."""
     from datasets import ClassLabel, Features, Image, List, Value
 
     label = ClassLabel(names=list(findings))
@@ -110,7 +110,7 @@ def localization_features(findings: Sequence[str]) -> Features:
 
 
 def localization_row(record: LocalizationRecord, findings: Sequence[str]) -> Row:
-    """The row of `record`; where it has no image, `pixel_pipeline` says that pixels are withheld.
+    """Return the row of `record`; where it has no image, `pixel_pipeline` says that pixels are withheld.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def blank_row(row: Row) -> Row:
 
 
 def mask_features(findings: Sequence[str]) -> Features:
-    """Features of the config `masks`, which is there to be looked at: a picture per image and finding."""
+    """Return features of the config `masks`, which is there to be looked at: a picture per image and finding."""
     from datasets import ClassLabel, Features, Image, Value
 
     label = ClassLabel(names=list(findings))
@@ -217,7 +217,7 @@ TOLERANCE_PX = 1e-6
 
 
 def image_faults(row: Row, findings: Sequence[str]) -> Iterator[Fault]:
-    """What is wrong in the row of an image."""
+    """Yield the problems of an image's row."""
     yield from size_faults(row["width"], row["height"], "size")
     statuses = list((row["label_status"] or {}).values())
     present = [code for code, status in enumerate(statuses) if status == 1]
@@ -274,7 +274,7 @@ def _boxes(annotation: Row, width: int, height: int, name: str) -> Iterator[Faul
 
 
 def findings_drawn(row: Row, findings: Sequence[str]) -> list[str]:
-    """The findings that have a ground truth."""
+    """Return the findings that have a ground truth."""
     drawn = {a["label"] for a in row["annotations"] if a["reader"] == GROUND_TRUTH and a["area_px"] > 0}
     return [finding for code, finding in enumerate(findings) if code in drawn]
 
@@ -357,7 +357,7 @@ class LocalizationTally(Tally):
         return f"{table}\n\nNever present or drawn in this split: {never or 'none'}."
 
     def missing(self, findings: Sequence[str]) -> str:
-        """Findings without a drawing."""
+        """Return findings without a drawing."""
         total = sum(self.not_drawn.values())
         each = ", ".join(f"{findings[i]} {n:,}" for i, n in sorted(self.not_drawn.items()) if n)
         if not each:
@@ -365,12 +365,12 @@ class LocalizationTally(Tally):
         return f"{total:,} times a finding is present without a ground-truth drawing ({each})"
 
     def agreement_cells(self) -> list[object]:
-        """The individual readers, and how many of them drew on how many images."""
+        """Return the individual readers, and how many of them drew on how many images."""
         spread = ", ".join(f"{n} on {count:,}" for n, count in sorted(self.readers_per_image.items()))
         return [len(self.reader_ids), spread] if self.reader_ids else []
 
     def _what_is_drawn(self) -> str:
-        """Masks or boxes: of the ground truth, and where there is none, of all readers."""
+        """Return masks or boxes: of the ground truth, and where there is none, of all readers."""
         truth = {place for place in self.drawn if place[1] == "ground_truth"} or set(self.drawn)
         n_drawn, n_masks = (sum(counts[place] for place in truth) for counts in (self.drawn, self.masks))
         if n_drawn == 0:

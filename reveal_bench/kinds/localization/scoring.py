@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a prediction is compared with.
+    """The reference of a case, which a prediction is compared with.
 
     Attributes
     ----------
@@ -75,12 +75,12 @@ class Reference:
 
     @property
     def is_mask(self) -> bool:
-        """Whether masks can be compared with it."""
+        """True if masks can be compared with it."""
         return isinstance(self.region, Rle)
 
     @property
     def weight(self) -> int:
-        """What it takes to unpack it: characters of its run-length string, or columns of its boxes."""
+        """The cost of unpacking it: characters of its run-length string, or columns of its boxes."""
         return len(self.region.counts) if isinstance(self.region, Rle) else sum(int(box[2]) for box in self.region)
 
 
@@ -135,7 +135,7 @@ SIZES = (
 """Strata of references by the share of the image that they cover: name, least share, and the share below which it lies;
 an empty reference is in none."""
 SHARE = "share of the image"
-"""What stands beside the metrics while cases are scored in batches, and where rows are kept as arrays."""
+"""The key of the references' sizes among the metrics of a batch, and in rows kept as arrays."""
 _TEXTS = ("image_ids", "patient_ids", "case_findings", "point_kinds", "cell_kinds")
 _GIVEN = (SHARE, "confidence", "reference is a mask", "mask", "box", "answer")
 _NEEDED = {
@@ -193,7 +193,7 @@ class CaseRows(Rows):
         return self.findings
 
     def metrics(self) -> list[str]:
-        """Metrics that apply."""
+        """Return metrics that apply."""
         return [name for name in METRICS if name in self.values]
 
     def estimates(
@@ -213,7 +213,7 @@ class CaseRows(Rows):
         return found
 
     def strata(self) -> dict[str, BoolArray]:
-        """The cases by view of their image, and by size of their reference: bool arrays (n_cases,)."""
+        """Return the cases by view of their image, and by size of their reference: bool arrays (n_cases,)."""
         views = np.array([self.views.get(image, "") for image in self.image_ids], object)
         parts = {f"view: {view}": views == view for view in VIEWS}
         if len(self.shares):
@@ -221,7 +221,7 @@ class CaseRows(Rows):
         return {name: part for name, part in parts.items() if part.any()}
 
     def take(self, part: BoolArray) -> CaseRows:
-        """The rows of the cases in `part`."""
+        """Return the rows of the cases in `part`."""
         kept = np.flatnonzero(part).tolist()
         chosen: dict[str, Any] = {name: [getattr(self, name)[i] for i in kept] for name in _TEXTS}
         values = {name: column[kept] for name, column in self.values.items()}
@@ -237,7 +237,7 @@ class CaseRows(Rows):
 
     @classmethod
     def answers(cls, systems: Sequence[CaseRows], metric: str, groups: Sequence[str]) -> FloatArray:
-        """What each system scored on the cases that any of them has, (n_systems, n_cases); -1 where undefined."""
+        """Return each system's scores on the cases that any of them has, (n_systems, n_cases); -1 if undefined."""
         wanted, scored = set(groups), []
         for rows in systems:
             cases = zip(rows.image_ids, rows.case_findings, rows.values[metric].tolist(), strict=True)
@@ -247,11 +247,11 @@ class CaseRows(Rows):
         return np.where(np.isnan(table), -1.0, table)
 
     def patients(self) -> frozenset[str]:
-        """All patients of the split, with cases or not."""
+        """Return all patients of the split, with cases or not."""
         return frozenset(patient for _, patient in self.all_images)
 
     def of_patients(self, patients: Collection[str]) -> CaseRows:
-        """The rows of `patients` alone, as if the split held nobody else."""
+        """Return the rows of `patients` alone, as if the split held nobody else."""
         chosen = frozenset(patients)
         kept = np.array([patient in chosen for patient in self.patient_ids], bool)
         images = tuple(pair for pair in self.all_images if pair[1] in chosen)
@@ -259,27 +259,27 @@ class CaseRows(Rows):
         return replace(self.take(kept), all_images=images, presence=presence)
 
     def without(self, questions: Collection[tuple[str, str]]) -> CaseRows:
-        """The other pairs of an image and a finding; without the scores of all findings that were asked."""
+        """Return the other pairs of an image and a finding; without the scores of all findings that were asked."""
         chosen = frozenset(questions)
         pairs = zip(self.image_ids, self.case_findings, strict=True)
         return replace(self.take(np.array([pair not in chosen for pair in pairs], bool)), presence=None)
 
     def with_reference(self) -> CaseRows:
-        """The cases with a reference: without those that a mask added where there is none.
+        """Return the cases with a reference: without those that a mask added where there is none.
 
         A submission without any prediction has no others.
         """
         return self.take(~np.isnan(self.values["point_hit"])) if "point_hit" in self.values else self
 
     def comparable(self) -> CaseRows:
-        """The same cases, with nothing defined where there is no reference."""
+        """Return the same cases, with nothing defined where there is no reference."""
         if "point_hit" not in self.values:
             return self
         has_reference = ~np.isnan(self.values["point_hit"])
         return replace(self, values={name: np.where(has_reference, v, np.nan) for name, v in self.values.items()})
 
     def chance(self, groups: Sequence[str]) -> dict[str, float]:
-        """Of a cell (paper 000, section 4.1), and of a point: the share of the image that the reference covers.
+        """Return the expected hit rates of a random cell (paper 000, section 4.1) and of a random point.
 
         Each only if it is known of every group.
         """
@@ -500,7 +500,7 @@ def summarize(
     metrics: Sequence[str] | None = None,
     findings: Sequence[str] | None = None,
 ) -> list[Estimate]:
-    """Mean per finding and macro of every metric, with 95 % intervals from one draw.
+    """Return mean per finding and macro of every metric, with 95 % intervals from one draw.
 
     Parameters
     ----------

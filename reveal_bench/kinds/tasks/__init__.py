@@ -59,12 +59,12 @@ class TasksData(Data["TaskRecord"]):
 
     @override
     def pictures(self, record: TaskRecord) -> tuple[PictureFile | None, ...]:
-        """The pictures of the study, then those of the prior study."""
+        """Return the pictures of the study, then those of the prior study."""
         return tuple(image.picture for image in (*record.images, *record.prior_images))
 
     @override
     def bare_record(self, entry: Row, findings: Sequence[str]) -> TaskRecord:
-        """A task of which nothing is known but its category, its images and whether it asks for boxes."""
+        """Return a task of which nothing is known but its category, its images and whether it asks for boxes."""
         from reveal_bench.kinds.images import bare_images
         from reveal_bench.kinds.tasks.records import TaskRecord
 
@@ -98,14 +98,14 @@ class TasksTable(Table["TaskRecord"]):
 
     @override
     def features(self, benchmark: Benchmark) -> Features:
-        """Features of the config `tasks`."""
+        """Return features of the config `tasks`."""
         from reveal_bench.kinds.tasks.rows import task_features
 
         return task_features()
 
     @override
     def row(self, record: TaskRecord, benchmark: Benchmark, developed: Sequence[PublishedPicture | None]) -> Row:
-        """The row of a task; raises ValueError as :func:`~reveal_bench.kinds.tasks.rows.task_row` does."""
+        """Return the row of a task; raises ValueError as :func:`~reveal_bench.kinds.tasks.rows.task_row` does."""
         from reveal_bench.kinds.images import developed_images
         from reveal_bench.kinds.tasks.rows import task_row
 
@@ -116,7 +116,7 @@ class TasksTable(Table["TaskRecord"]):
 
     @override
     def further_features(self) -> dict[str, Features]:
-        """Of the ratings of readers."""
+        """Return columns of readers' ratings."""
         from reveal_bench.kinds.tasks.rows import ratings_features
 
         return {"ratings": ratings_features()}
@@ -137,7 +137,7 @@ class TasksQuestions(Questions["TaskRecord", "TaskManifest"]):
 
     @override
     def asked(self, record: TaskRecord, benchmark: Benchmark, asks: str) -> list[str]:
-        """The category of the task."""
+        """Return the category of the task."""
         return [record.category]
 
     @override
@@ -150,7 +150,7 @@ class TasksQuestions(Questions["TaskRecord", "TaskManifest"]):
 
     @override
     def manifest_row(self, row: Row, asked: Sequence[str]) -> Row:
-        """A task and its images."""
+        """Return a task and its images."""
         from reveal_bench.kinds.tasks.records import CATEGORIES
 
         names = ("task_id", "study_id", "image_ids", "prior_image_ids", "requires_boxes")
@@ -158,7 +158,7 @@ class TasksQuestions(Questions["TaskRecord", "TaskManifest"]):
 
     @override
     def asked_of(self, row: Row, findings: Sequence[str], asks: str) -> list[str]:
-        """The code of the category, as text."""
+        """Return the code of the category, as text."""
         return [str(row["category"])]
 
     @override
@@ -168,7 +168,7 @@ class TasksQuestions(Questions["TaskRecord", "TaskManifest"]):
 
     @override
     def read(self, folder: AnyFolder, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
-        """One per task, with its prompt.
+        """Yield one per task, with its prompt.
 
         Raises
         ------
@@ -189,7 +189,7 @@ class TasksQuestions(Questions["TaskRecord", "TaskManifest"]):
 
     @override
     def scope(self, manifest: TaskManifest) -> tuple[tuple[str, ...], int]:
-        """The criteria of the rubric and the categories of tasks; tasks."""
+        """Return the criteria of the rubric and the categories of tasks; tasks."""
         from reveal_bench.kinds.tasks.records import CATEGORIES
         from reveal_bench.metrics.ordinal import REPORTED
 
@@ -197,7 +197,7 @@ class TasksQuestions(Questions["TaskRecord", "TaskManifest"]):
 
     @override
     def manifest_entries(self, manifest: TaskManifest) -> list[Row]:
-        """The prompts, and the category of each."""
+        """Return the prompts, and the category of each."""
         names = ("task_id", "prompt", "indication", "requires_boxes")
         return [{**{n: getattr(task, n) for n in names}, "asked": [task.category]} for task in manifest.tasks]
 
@@ -225,14 +225,14 @@ class TasksPredictions(Predictions["TaskAnswer", "TaskManifest", "RubricRows"]):
 
     @override
     def from_answer(self, answer: Answer) -> list[TaskAnswer]:
-        """The answer in words, with its boxes."""
+        """Return the answer in words, with its boxes."""
         from reveal_bench.kinds.tasks.records import TaskAnswer
 
         return [TaskAnswer(answer.unit, answer.answer or "", answer.boxes)]
 
     @override
     def example_upload(self) -> tuple[TaskManifest, str]:
-        """A manifest of one task, and a file that answers it."""
+        """Return a manifest of one task, and a file that answers it."""
         from reveal_bench.kinds.tasks.records import CATEGORIES, TaskManifest, TaskQuestion
 
         task = TaskQuestion("t", CATEGORIES[0], False, "What is shown?", None, {"i": (8, 8)})
@@ -250,7 +250,7 @@ class TasksScoring(Scoring["TaskRecord", "TaskAnswer", "TaskManifest", "RubricRo
 
     @override
     def protocol(self, options: ScoringOptions) -> dict[str, object]:
-        """What a task without an answer counts."""
+        """Return the score of a task without an answer."""
         return {"missing": "lowest"}
 
     @override
@@ -262,7 +262,7 @@ class TasksScoring(Scoring["TaskRecord", "TaskAnswer", "TaskManifest", "RubricRo
         options: ScoringOptions,
         ratings: Sequence[Rating] = (),
     ) -> RubricRows:
-        """The ratings of the answers, see :func:`~reveal_bench.kinds.tasks.scoring.score_ratings`."""
+        """Return the ratings of the answers, see :func:`~reveal_bench.kinds.tasks.scoring.score_ratings`."""
         from reveal_bench.kinds.tasks.scoring import score_ratings
 
         answered = [answer.task_id for answer in predictions]
@@ -270,7 +270,7 @@ class TasksScoring(Scoring["TaskRecord", "TaskAnswer", "TaskManifest", "RubricRo
 
 
 class TasksRelease(Release["TaskAnswer", "TaskManifest", "RubricRows"]):
-    """What a board shows of tasks."""
+    """Release of scores of tasks."""
 
     primary: ClassVar = "rubric_mean"
     metrics: ClassVar = ("rubric_mean", "share_of_5", "cohen_kappa_quadratic")
@@ -299,7 +299,7 @@ class TasksRelease(Release["TaskAnswer", "TaskManifest", "RubricRows"]):
 
 
 class TasksDisplay(Display["TaskRecord", "TaskAnswer", "RubricRows"]):
-    """What people see of tasks."""
+    """Display of tasks."""
 
     question: ClassVar = "Open questions on chest radiography studies. Readers rate the answers."
     holds: ClassVar = "prompts, pictures and reference answers, one row per task"

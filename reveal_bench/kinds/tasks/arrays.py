@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.tasks.scoring import RubricRows
 
 MODEL = "submission"
-"""What the model is called in ratings that were read back."""
+"""The name of the model in ratings that were read back."""
 
 
 class TasksCodec(Codec[TaskAnswer, TaskManifest, "RubricRows"]):
@@ -45,12 +45,12 @@ class TasksCodec(Codec[TaskAnswer, TaskManifest, "RubricRows"]):
     rows: ClassVar[Fields] = {"text": ("|u1", 1), "ratings": ("<f8", 3), "is_answered": ("|b1", 1)}
 
     def manifest_from(self, raw: dict[str, Any]) -> TaskManifest:
-        """A manifest; the sizes of images are tuples."""
+        """Return a manifest; the sizes of images are tuples."""
         tasks = (TaskQuestion(**{**task, "images": _sizes(task["images"])}) for task in raw["tasks"])
         return TaskManifest(**{**raw, "tasks": tuple(tasks)})
 
     def arrays_of(self, predictions: Sequence[TaskAnswer], manifest: TaskManifest) -> Arrays:
-        """The arrays of checked answers."""
+        """Return the arrays of checked answers."""
         places = {task.task_id: i for i, task in enumerate(manifest.tasks)}
         try:
             task = [places[answer.task_id] for answer in predictions]
@@ -77,7 +77,7 @@ class TasksCodec(Codec[TaskAnswer, TaskManifest, "RubricRows"]):
         }
 
     def predictions_from(self, arrays: Arrays, manifest: TaskManifest, limits: Limits) -> tuple[TaskAnswer, ...]:
-        """The answers back."""
+        """Rebuild the answers."""
         task, n_boxes, n = arrays["task"], arrays["n_boxes"], len(arrays["line"])
         total = int(n_boxes.sum(dtype=np.int64))
         require(len(task) == len(n_boxes) == n, "`task` and `n_boxes` must have one value per answer")
@@ -109,7 +109,7 @@ class TasksCodec(Codec[TaskAnswer, TaskManifest, "RubricRows"]):
         return tuple(answers)
 
     def arrays_of_ratings(self, ratings: Sequence[Rating], predictions: Sequence[TaskAnswer]) -> Arrays:
-        """Ratings of the answers."""
+        """Return ratings of the answers."""
         places = {answer.task_id: i for i, answer in enumerate(predictions)}
         readers = {name: i for i, name in enumerate(sorted({rating.reader for rating in ratings}))}
         unknown = sorted({rating.task_id for rating in ratings} - set(places))
@@ -123,7 +123,7 @@ class TasksCodec(Codec[TaskAnswer, TaskManifest, "RubricRows"]):
         }
 
     def ratings_from(self, arrays: Arrays, predictions: Sequence[TaskAnswer]) -> tuple[Rating, ...]:
-        """The ratings back; readers are numbers from "0" on, and the model is :data:`MODEL`."""
+        """Return the ratings back; readers are numbers from "0" on, and the model is :data:`MODEL`."""
         rated, reader, scores = arrays["rated"], arrays["reader"], arrays["scores"]
         require(
             scores.shape == (len(rated), len(CRITERIA)), f"`scores` must have shape ({len(rated)}, {len(CRITERIA)})"
@@ -142,12 +142,12 @@ class TasksCodec(Codec[TaskAnswer, TaskManifest, "RubricRows"]):
         return tuple(ratings)
 
     def arrays_of_rows(self, rows: RubricRows) -> Arrays:
-        """Ratings and what is known of the tasks."""
+        """Return ratings and what is known of the tasks."""
         names = {name: getattr(rows, name) for name in ("task_ids", "patient_ids", "categories", "missing")}
         return {"text": text_of_names(names), "ratings": rows.ratings, "is_answered": rows.is_answered}
 
     def rows_from(self, arrays: Arrays) -> RubricRows:
-        """The rows back."""
+        """Rebuild the rows."""
         from reveal_bench.kinds.tasks.scoring import RubricRows
 
         names, ratings, is_answered = names_from(arrays["text"]), arrays["ratings"], arrays["is_answered"]
@@ -202,6 +202,6 @@ def _task_items(answers: Sequence[TaskAnswer]) -> Iterator[Item]:
 
 
 def signs_of(answers: Sequence[TaskAnswer], manifest: TaskManifest) -> list[str]:
-    """One answer to all tasks."""
+    """Return one answer to all tasks."""
     texts = {text for _, text in _task_items(answers)}
     return ["Every task has the same answer."] if len(answers) > 1 and len(texts) == 1 else []

@@ -9,7 +9,7 @@ from reveal_bench.kinds.tasks.records import TaskAnswer, TaskRecord
 
 
 def case_of_task(record: TaskRecord) -> Case:
-    """A task with its reference answer."""
+    """Return a task with its reference answer."""
     films = films_of_study(record.images, record.prior_images)
     group = _group(record)
     boxes = [(box.image_id, box.bbox_xywh) for box in record.reference_boxes]
@@ -20,7 +20,7 @@ def case_of_task(record: TaskRecord) -> Case:
 
 
 def answers_of_tasks(answers: Sequence[TaskAnswer], records: Sequence[TaskRecord]) -> dict[str, list[CaseAnswer]]:
-    """What a system answered, by task; readers judge it, so there is no outcome."""
+    """Return task -> a system's answers, without outcome because readers judge them."""
     by_task = {record.task_id: record for record in records}
     shown = {}
     for answer in answers:
@@ -38,6 +38,6 @@ def _group(record: TaskRecord) -> str:
 def _marks(
     films: Sequence[CaseFilm], group: str, boxes: Sequence[tuple[str | None, tuple[float, float, float, float]]]
 ) -> tuple[Mark, ...]:
-    """Boxes as marks; one that names no image lies on the first."""
+    """Return boxes as marks; one that names no image lies on the first."""
     places = {film.image_id: n for n, film in enumerate(films)}
     return tuple(Mark(places.get(image_id or "", 0), group, boxes=(box,)) for image_id, box in boxes)

@@ -93,7 +93,7 @@ def lint_tasks(path: Path, manifest: TaskManifest, options: LintOptions = LintOp
 
 
 def answers_to_jsonl(answers: Iterable[TaskAnswer]) -> str:
-    r"""Answers in the canonical form, one per line.
+    r"""Return answers in the canonical form, one per line.
 
     Examples
     --------
@@ -127,7 +127,7 @@ class AnswerChecker:
         self._some_ids = [task.task_id for task in manifest.tasks[:1000]]
 
     def check(self, entry: RawPrediction) -> TaskAnswer | None:
-        """The checked answer, or None after noting what is wrong."""
+        """Return the checked answer, or None after noting what is wrong."""
         before = len(self._log.problems)
         for name in sorted(set(entry.fields) - set(_FIELDS))[:10]:
             hint = name_hint(name, _FIELDS)

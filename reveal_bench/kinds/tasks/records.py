@@ -113,7 +113,7 @@ class Rating:
 
 @dataclass(frozen=True, slots=True)
 class TaskQuestion:
-    """What is public of one task.
+    """The public part of one task.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ class TaskQuestion:
 
 @dataclass(frozen=True)
 class TaskManifest:
-    """What a tasks-type split asks, in the order of its manifest."""
+    """The questions of a tasks-type split, in the order of its manifest."""
 
     kind: ClassVar[str] = "tasks"
 
@@ -151,7 +151,7 @@ class AnswerBox:
 
 @dataclass(frozen=True, slots=True)
 class TaskAnswer:
-    """What one model said to one task, as the linter hands it on; `line` is that of the file it came from."""
+    """One model's checked answer to one task; `line` is its line in the file."""
 
     task_id: str
     answer: str
@@ -211,7 +211,7 @@ def read_ratings(folder: AnyFolder, split: str) -> list[Rating]:
 
 
 def rated_answers(ratings: Iterable[Rating]) -> list[Answer]:
-    """The answers that were rated, each once, in the order of `ratings`.
+    """Return the answers that were rated, each once, in the order of `ratings`.
 
     Examples
     --------
@@ -222,7 +222,7 @@ def rated_answers(ratings: Iterable[Rating]) -> list[Answer]:
 
 
 def rating_array(ratings: Iterable[Rating], *, reader: str, answers: Sequence[Answer]) -> npt.NDArray[np.float64]:
-    """One reader's scores of `answers`, for the functions of :mod:`reveal_bench.metrics.ordinal`.
+    """Return one reader's scores of `answers`, for the functions of :mod:`reveal_bench.metrics.ordinal`.
 
     Parameters
     ----------
@@ -301,7 +301,7 @@ def _task(row: dict[str, Any]) -> TaskRecord:
 
 
 class RubricEntry(NamedTuple):
-    """What `score` (1 to 5) of `criterion` stands for."""
+    """Return the meaning of a `score` (1 to 5) of `criterion`."""
 
     criterion: str
     score: int
@@ -365,7 +365,7 @@ RUBRIC: tuple[RubricEntry, ...] = tuple(
 
 
 def meaning(criterion: str, score: int) -> str:
-    """What `score` of `criterion` stands for.
+    """Return the meaning of a `score` of `criterion`.
 
     Raises
     ------

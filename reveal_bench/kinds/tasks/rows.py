@@ -53,7 +53,7 @@ MEANINGS = {
 
 
 def task_features() -> Features:
-    """Features of the config `tasks`."""
+    """Return features of the config `tasks`."""
     from datasets import ClassLabel, Features, Image, List, Value
 
     text = Value("string")
@@ -85,7 +85,7 @@ def task_features() -> Features:
 
 
 def ratings_features() -> Features:
-    """Features of the config `ratings`: one row per task, model and reader."""
+    """Return features of the config `ratings`: one row per task, model and reader."""
     from datasets import Features, Value
 
     names = {name: Value("string") for name in ("task_id", "model", "reader")}
@@ -93,7 +93,7 @@ def ratings_features() -> Features:
 
 
 def task_row(record: TaskRecord, developed: Sequence[PublishedPicture | None]) -> Row:
-    """The row of a task; `developed` holds the pictures of its images and then of its prior images.
+    """Return the row of a task; `developed` holds the pictures of its images and then of its prior images.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def task_row(record: TaskRecord, developed: Sequence[PublishedPicture | None]) -
 
 
 def rating_row(rating: Rating) -> Row:
-    """The row of one reader's scores."""
+    """Return the row of one reader's scores."""
     return {name: getattr(rating, name) for name in ("task_id", "model", "reader", *CRITERIA)}
 
 
@@ -154,7 +154,7 @@ def blank_task(row: Row) -> Row:
 
 
 def task_faults(row: Row, findings: Sequence[str]) -> Iterator[Fault]:
-    """What is wrong in the row of a task."""
+    """Yield the problems of a task's row."""
     yield from parallel_faults(row, "image_ids", {"images": "images", "image_facts": "image_facts"})
     yield from parallel_faults(row, "prior_image_ids", {"prior_images": "images", "prior_image_facts": "image_facts"})
     yield from facts_faults(row["image_facts"], row["image_ids"], "image_facts")
@@ -178,7 +178,7 @@ def task_faults(row: Row, findings: Sequence[str]) -> Iterator[Fault]:
 
 
 def rating_faults(row: Row) -> Iterator[Fault]:
-    """Scores of a rating that are out of range."""
+    """Yield scores of a rating that are out of range."""
     for name in CRITERIA:
         if row[name] is not None and not 1 <= row[name] <= 5:
             yield name, "must lie in 1 to 5", str(row[name])
@@ -233,11 +233,11 @@ class TasksTally(Tally):
                 scores[row[name]] += 1
 
     def missing(self, findings: Sequence[str]) -> str:
-        """Tasks without an answer."""
+        """Return tasks without an answer."""
         return f"{self.n_rows - self.with_answer:,} of {self.n_rows:,} tasks have no reference answer"
 
     def categories(self) -> dict[str, object]:
-        """Tasks per category, what they need, and mean scores of the questions."""
+        """Return tasks per category, what they need, and mean scores of the questions."""
         counts: dict[str, object] = {
             name.replace("_", " "): self.positives[code] for code, name in enumerate(CATEGORIES)
         }

@@ -100,11 +100,11 @@ class RubricRows(Rows):
         return REPORTED
 
     def macro_over(self, groups: Sequence[str]) -> tuple[str, ...]:
-        """The text criteria, whose mean is the overall score, whatever else is reported."""
+        """Return the text criteria, whose mean is the overall score, whatever else is reported."""
         return OVERALL_CRITERIA
 
     def metrics(self) -> list[str]:
-        """The mean score: the one metric of a system by itself."""
+        """Return the mean score: the one metric of a system by itself."""
         return ["rubric_mean"]
 
     def estimates(
@@ -123,12 +123,12 @@ class RubricRows(Rows):
         return found if groups is None else [one for one in found if one.finding in (MACRO, *groups)]
 
     def strata(self) -> dict[str, npt.NDArray[np.bool_]]:
-        """The tasks by category: bool arrays (n_tasks,)."""
+        """Return the tasks by category: bool arrays (n_tasks,)."""
         category = np.array(self.categories, object)
         return {f"category: {name}": category == name for name in CATEGORIES if (category == name).any()}
 
     def to_table(self) -> pa.Table:
-        """One row per task: task_id, patient_id, category, whether it is answered, and its mean scores."""
+        """Return one row per task: task_id, patient_id, category, whether it is answered, and its mean scores."""
         import pyarrow as pa
 
         scores = {name: pa.array(self.scores[:, i], from_pandas=True) for i, name in enumerate(REPORTED)}
@@ -154,7 +154,7 @@ class RubricRows(Rows):
 
     @classmethod
     def answers(cls, systems: Sequence[RubricRows], metric: str, groups: Sequence[str]) -> FloatArray:
-        """What each system's answers scored on the criteria among `groups`, (n_systems, n_tasks * n_criteria)."""
+        """Return each system's scores on the criteria among `groups`, (n_systems, n_tasks * n_criteria)."""
         columns = [rows.columns() for rows in systems]
         table: FloatArray = np.array(
             [np.concatenate([own[name] for name in groups if name in REPORTED]) for own in columns]
@@ -162,16 +162,16 @@ class RubricRows(Rows):
         return np.where(np.isnan(table), -1.0, table)
 
     def patients(self) -> frozenset[str]:
-        """All patients of the split."""
+        """Return all patients of the split."""
         return frozenset(self.patient_ids)
 
     def of_patients(self, patients: Collection[str]) -> RubricRows:
-        """The rows of `patients` alone, as if the split held nobody else."""
+        """Return the rows of `patients` alone, as if the split held nobody else."""
         chosen = frozenset(patients)
         return self.take(np.array([patient in chosen for patient in self.patient_ids], bool))
 
     def without(self, questions: Collection[tuple[str, str]]) -> RubricRows:
-        """The other tasks."""
+        """Return the other tasks."""
         chosen = {task_id for task_id, _ in questions}
         return self.take(np.array([task_id not in chosen for task_id in self.task_ids], bool))
 
@@ -197,7 +197,7 @@ class RubricRows(Rows):
         return of_criteria | {name: np.where(category == name, overall, np.nan) for name in CATEGORIES}
 
     def take(self, kept: npt.NDArray[np.bool_]) -> RubricRows:
-        """The tasks for which `kept` is true."""
+        """Return the tasks for which `kept` is true."""
         chosen = np.flatnonzero(kept).tolist()
         return RubricRows(
             tuple(self.task_ids[i] for i in chosen),
@@ -277,7 +277,7 @@ def _check(ratings: Sequence[Rating], place: dict[str, int], has_answer: Collect
 
 
 def summarize_rubric(rows: RubricRows, resampling: Resampling = Resampling()) -> list[Estimate]:
-    """Mean scores, shares and agreement of readers with intervals, patients (or tasks) resampled.
+    """Return mean scores, shares and agreement of readers with intervals, patients (or tasks) resampled.
 
     Returns
     -------
@@ -335,7 +335,7 @@ def resample_rubrics(
     resampling: Resampling = Resampling(),
     columns: Sequence[str] = OVERALL_CRITERIA,
 ) -> list[Figures]:
-    """Mean scores of several systems on the same tasks, in the same replicates.
+    """Return mean scores of several systems on the same tasks, in the same replicates.
 
     Parameters
     ----------
@@ -403,7 +403,7 @@ def _estimates(
     left_out: FloatArray | None = None,
     units_behind: IntArray | None = None,
 ) -> list[Estimate]:
-    """The mean over the four text criteria as "macro", then each name; a macro's n counts criteria."""
+    """Return the mean over the four text criteria as "macro", then each name; a macro's n counts criteria."""
     text = [names.index(name) for name in OVERALL_CRITERIA]
 
     def with_macro(columns: FloatArray) -> FloatArray:
@@ -437,7 +437,7 @@ def _estimates(
 def disclose_ratings(
     rows: RubricRows, released: Collection[str], resampling: Resampling, *, min_cell: int
 ) -> Disclosure:
-    """Figures of the criteria and categories with at least `min_cell` scored answers."""
+    """Return figures of the criteria and categories with at least `min_cell` scored answers."""
     names = (*REPORTED, *CATEGORIES)
     if len(rows) < min_cell:
         return Disclosure((), (), names, f"Nothing can be shown: this split has fewer than {min_cell} tasks.")
