@@ -51,17 +51,17 @@ class Confidence(TablesResult):
     @property
     def caption(self) -> str:
         """Predictions, split and method."""
-        given = self.judged.confidences
+        confidences = self.judged.confidences
         bins = f"{self.n_bins} bins of equal {self.binning}"
         unsaid = (
-            f"; {given.n_without_confidence:,} cases without a confidence are left out"
-            if given.n_without_confidence
+            f"; {confidences.n_without_confidence:,} cases without a confidence are left out"
+            if confidences.n_without_confidence
             else ""
         )
         return (
             f"{self.scored.report.file} on {self.scored.place}: "
-            f"calibration of the probability of {given.event}: Brier score, mean probability less the rate (excess, in "
-            f"percent) with 95 % intervals by the jackknife over patients, and ECE with {bins}{unsaid}"
+            f"calibration of the probability of {confidences.event}: Brier score, mean probability less the rate "
+            f"(excess, in percent) with 95 % intervals by the jackknife over patients, and ECE with {bins}{unsaid}"
         )
 
     @cached_property
@@ -113,13 +113,13 @@ class Confidence(TablesResult):
     @property
     def tables(self) -> dict[str, TableResult]:
         """Name -> table, all that have rows."""
-        found: dict[str, TableResult] = {
+        tables: dict[str, TableResult] = {
             "calibration": self,
             "reliability": self.reliability,
             "coverage": self.coverage,
             "net_benefit": self.net_benefit,
         }
-        return {name: table for name, table in found.items() if table.records}
+        return {name: table for name, table in tables.items() if table.records}
 
     def drawn(self) -> Sequence[Illustration]:
         """Return the figures of the tables."""
@@ -162,11 +162,11 @@ def confidence(
     name = name_of(predictions, "predictions") if name is None else name
     options = once(ScoringOptions(thresholds=thresholds, allow_missing=allow_missing))
     scored = score_inputs(predictions, opened, options, argument="predictions", name=name)
-    given = scored.rows.confidences()
-    if given is None:
+    confidences = scored.rows.confidences()
+    if confidences is None:
         rule = f"must say how sure they are, in the field `{field}`"
         raise ArgumentError("predictions", rule, f"{scored.report.file}, which does not")
-    return Confidence(scored, judge_confidences(given, n_bins=n_bins, binning=binning), n_bins, binning)
+    return Confidence(scored, judge_confidences(confidences, n_bins=n_bins, binning=binning), n_bins, binning)
 
 
 @dataclass(frozen=True, repr=False)
@@ -212,13 +212,13 @@ class DetectorCurves(TablesResult):
         """Name -> table: FROC at its rates, every point of it, precision and recall, sensitivity by size."""
         froc = _points(self.curves.froc, "false_alarms", "sensitivity")
         precision = _points(self.curves.precision, "recall", "precision")
-        found: dict[str, TableResult] = {
+        tables: dict[str, TableResult] = {
             "froc": self,
             "froc_points": RoundedTable("FROC: every threshold", froc),
             "precision_recall": RoundedTable("Precision and recall of hits by an IoU of 0.5 or more", precision),
             "sizes": RoundedTable("Share of lesions found, by size", list(map(_sensitivity_record, self.curves.sizes))),
         }
-        return {name: table for name, table in found.items() if table.records}
+        return {name: table for name, table in tables.items() if table.records}
 
     def drawn(self) -> Sequence[Illustration]:
         """Return the figures of the tables."""
@@ -273,14 +273,14 @@ def curves(
     if name in (beside or {}):
         raise ArgumentError("beside", "must name other systems", repr(name))
     options = once(ScoringOptions(thresholds=thresholds))
-    resampling, scored, found = Resampling(n_resamples, seed, unit), {}, {}
-    for system, given in {name: predictions, **(beside or {})}.items():
-        scored[system] = score_inputs(given, opened, options, argument="predictions", name=system)
+    resampling, scored, curves_of = Resampling(n_resamples, seed, unit), {}, {}
+    for system, inputs in {name: predictions, **(beside or {})}.items():
+        scored[system] = score_inputs(inputs, opened, options, argument="predictions", name=system)
         curved = opened.kind.scoring.curves(scored[system].rows, resampling)
         if curved is None or not curved.bands:
             raise ArgumentError("bench", "must be one of detection, with lesions in the split", opened.kind.name)
-        found[system] = curved
-    return DetectorCurves(scored[name], found.pop(name), name, found)
+        curves_of[system] = curved
+    return DetectorCurves(scored[name], curves_of.pop(name), name, curves_of)
 
 
 @dataclass(frozen=True, repr=False)
@@ -433,9 +433,9 @@ def score_maps(
     """
     opened = as_bench(bench, split)
     manifest = asked_of(opened)
-    found = found_maps(maps, manifest, names)
+    files = found_maps(maps, manifest, names)
     records = opened.kind.data.read_references(opened.dataset, manifest.split)
-    rows = rows_of_maps(found, records, tolerance=tolerance, in_mm=in_mm, n_processes=n_processes, progress=progress)
+    rows = rows_of_maps(files, records, tolerance=tolerance, in_mm=in_mm, n_processes=n_processes, progress=progress)
     everybody = sorted({record.patient_id for record in records})
     estimates = []
     for metric, values in rows.values.items():

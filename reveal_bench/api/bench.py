@@ -210,11 +210,11 @@ def _download(name: str, revision: str | None) -> Path:
     try:
         return Path(snapshot_download(name, repo_type="dataset", revision=revision, allow_patterns=wanted))
     except (HfHubHTTPError, LocalEntryNotFoundError) as error:
-        told = str(error).strip().splitlines()
+        lines = str(error).strip().splitlines()
         raise ArgumentError(
             "source",
             "must be a dataset folder that exists, or a dataset on the Hub that can be read "
-            f"({told[0] if told else type(error).__name__})",
+            f"({lines[0] if lines else type(error).__name__})",
             name,
         ) from None
 
@@ -305,8 +305,8 @@ def _on_hub(one: Any, files: list[str]) -> Iterator[tuple[str, str]]:
     from huggingface_hub.constants import HF_HUB_CACHE
 
     for file in files:
-        if found := _HUB_FILE.fullmatch(file):
-            yield found["name"], found["commit"]
+        if match := _HUB_FILE.fullmatch(file):
+            yield match["name"], match["commit"]
     commit = _fingerprint(one)
     if commit is not None and _COMMIT.fullmatch(commit):
         for snapshot in Path(HF_HUB_CACHE).glob(f"datasets--*--*/snapshots/{commit}"):
@@ -340,5 +340,5 @@ def _refused(value: Any, rule: str) -> ArgumentError:
     kind = type(value)
     name = getattr(getattr(value, "info", None), "dataset_name", None)
     split = f", split {value.split}" if name and value.split is not None else ""
-    told = f"a datasets.{kind.__name__}" + (f" of {name!r}{split}" if name else "")
-    return ArgumentError("source", rule, told)
+    description = f"a datasets.{kind.__name__}" + (f" of {name!r}{split}" if name else "")
+    return ArgumentError("source", rule, description)

@@ -120,8 +120,8 @@ def convert(
         rows = _array_rows(source, labels, ids)
         reading = Reading({"id": opened.kind.key, **(columns or {})}, leave_out_unknown=leave_out_unknown)
     elsewhere = partial(ids_of_other_splits, opened.folder, opened.split)
-    found = read_outputs(rows, opened.kind, opened.manifest, opened.info.findings, reading, elsewhere)
-    return Conversion(found.lines, found.notes, opened)
+    outputs = read_outputs(rows, opened.kind, opened.manifest, opened.info.findings, reading, elsewhere)
+    return Conversion(outputs.lines, outputs.notes, opened)
 
 
 def _of_reader(
@@ -150,7 +150,7 @@ def _drawn(source: Any, bench: Bench, form: str, reader: str | None) -> Conversi
         raise ArgumentError("form", f"must be one of table, {', '.join(FORMS)}", repr(form))
     done, predictions = read_form(form, Path(source), bench.folder, bench.split, reader=reader)
     lines = tuple(json.loads(line) for line in bench.kind.predictions.to_jsonl(predictions).splitlines())
-    return Conversion(lines, tuple(f"not kept: {told}" for told in done.lost), bench)
+    return Conversion(lines, tuple(f"not kept: {loss}" for loss in done.lost), bench)
 
 
 def _names(

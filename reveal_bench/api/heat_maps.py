@@ -70,21 +70,21 @@ def saliency(
         If a map is damaged; the next call with the same options goes on there.
     """
     manifest = asked_of(as_bench(bench, split))
-    found = [found_maps(one, manifest, names) for one in ([maps] if _is_one(maps) else cast(Sequence[Maps], maps))]
-    if not found:
+    files = [found_maps(one, manifest, names) for one in ([maps] if _is_one(maps) else cast(Sequence[Maps], maps))]
+    if not files:
         raise ArgumentError("maps", "must be a folder, or several", "none")
-    if tasks is not None and any(file.array is not None for one in found for file in one.files.values()):
+    if tasks is not None and any(file.array is not None for one in files for file in one.files.values()):
         raise ArgumentError("maps", "must be files for tasks to cut them", "arrays", ("tasks",))
     tuned = {name: one for name, one in (("threshold", threshold), ("gate", gate)) if isinstance(one, Tuned)}
-    for name, given in tuned.items():
-        if given.split == manifest.split and not on_tuned_split:
+    for name, tuning in tuned.items():
+        if tuning.split == manifest.split and not on_tuned_split:
             rule = "must not be tuned on the split that is predicted, unless `on_tuned_split` allows it"
             raise ArgumentError(name, rule, repr(manifest.split), ("on_tuned_split",))
-    mapped = {finding for image, finding in manifest.asked_pairs() if (image, finding) in found[0].files}
+    mapped = {finding for image, finding in manifest.asked_pairs() if (image, finding) in files[0].files}
     cut = threshold.for_all(mapped) if isinstance(threshold, Tuned) else threshold
     cut_off = gate.for_all(mapped) if isinstance(gate, Tuned) else gate
     options = MapOptions(cut, fill, cut_off, smooth, smoothing)
-    told = {name: {"split": given.split, "metric": given.metric} for name, given in tuned.items()}
+    record = {name: {"split": tuning.split, "metric": tuning.metric} for name, tuning in tuned.items()}
     cut_maps = None
     if tasks is not None:
         from reveal_bench.scale.maps import TaskMaps
@@ -92,7 +92,7 @@ def saliency(
         cut_maps = TaskMaps(tasks)
     path = Path(out)
     how: dict[str, Any] = {"n_processes": n_processes, "progress": progress, "cut_maps": cut_maps}
-    return predict_maps(found, manifest, path, options, tuned=told, **how)
+    return predict_maps(files, manifest, path, options, tuned=record, **how)
 
 
 def tune_saliency(
@@ -120,9 +120,9 @@ def tune_saliency(
         As :func:`saliency`; or if no threshold has a value for a finding.
     """
     opened = as_bench(bench, split)
-    found = found_maps(maps, asked_of(opened), names)
+    files = found_maps(maps, asked_of(opened), names)
     records = opened.kind.data.read_references(opened.folder, split)
-    return tune_thresholds(found, records, split, grid=grid, metric=metric, progress=progress)
+    return tune_thresholds(files, records, split, grid=grid, metric=metric, progress=progress)
 
 
 def tune_gates(
@@ -152,9 +152,9 @@ def tune_gates(
         As :func:`saliency`; or if a map has no probability.
     """
     opened = as_bench(bench, split)
-    found = found_maps(maps, asked_of(opened), names)
+    files = found_maps(maps, asked_of(opened), names)
     records = opened.kind.data.read_references(opened.folder, split)
-    return gates_of(found, records, split, rule=rule, fill=fill, grid=grid, progress=progress)
+    return gates_of(files, records, split, rule=rule, fill=fill, grid=grid, progress=progress)
 
 
 def asked_of(bench: Bench) -> ImageManifest:

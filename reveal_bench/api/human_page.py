@@ -85,8 +85,8 @@ def human_report(
     chapters = _comparison_chapters(compared, _METRICS, _BOTH)
     if not lacking:
         chapters += _film_chapters(compared, bench)
-        found = shapes(bench, compared.scored_a, compared.scored_b)
-        chapters += [*_shape_chapters(found), *_confidence_chapter(found.confidence)]
+        shape_tables = shapes(bench, compared.scored_a, compared.scored_b)
+        chapters += [*_shape_chapters(shape_tables), *_confidence_chapter(shape_tables.confidence)]
     chapters += _curves_beside(Path(model))
     if not lacking:
         chapters.append(_pixel_chapter(compared, bench))
@@ -129,9 +129,9 @@ def _comparison_chapters(
     """Return both systems, beside `others`; then the decrease from one to the other."""
     chosen = in_printed_order([one for one in compared.comparisons if one.metric in metrics])
     source = "As Table 1 and Fig. 2 of paper 002" if others else "As Fig. 2 of paper 002"
-    shown = replace(compared, comparisons=chosen)
+    selection = replace(compared, comparisons=chosen)
     table = printed_table(
-        "decrease", "Relative decrease", compared.caption, shown.printed_rows(), decreases_csv(chosen)
+        "decrease", "Relative decrease", compared.caption, selection.printed_rows(), decreases_csv(chosen)
     )
     return [
         section("localization", "Localization", source, words, *figures_of_both(chosen, _estimates(compared)), *others),
@@ -150,19 +150,19 @@ def _film_chapters(compared: Comparisons, bench: Bench) -> list[Section]:
     """Cases in which the model is furthest behind the readers, and ahead of them; none without such, or private."""
     if bench.info.splits[bench.split].get("references") == "private":
         return []
-    found = [cast(CaseRows, one.rows) for one in (compared.scored_a, compared.scored_b)]
+    row_sets = [cast(CaseRows, one.rows) for one in (compared.scored_a, compared.scored_b)]
     ious = [
         dict(
             zip(zip(rows.image_ids, rows.case_findings, strict=True), rows.values["mask_iou_all"].tolist(), strict=True)
         )
-        for rows in found
+        for rows in row_sets
     ]
     cases = choose_cases({pair: (value, ious[1][pair]) for pair, value in ious[0].items() if pair in ious[1]})
     if not cases:
         return []
-    shown = {one.image_id for one in cases}
+    selected = {one.image_id for one in cases}
     every = each_localization(bench.folder, bench.split, contours=False)
-    records = [record for record in every if record.image_id in shown]
+    records = [record for record in every if record.image_id in selected]
     systems = {name: one.report.predictions for name, one in _systems(compared).items()}
     films = films_of(cases, bench.folder, bench.split, records, systems)
     words = "First where the model is furthest behind the readers, each of another finding, then where it is ahead."
@@ -181,9 +181,9 @@ def _curves_beside(model: Path, *others: Illustration, source: str = "", note: s
             used = json.loads(record.read_text(encoding="utf-8"))["options"][option]
             if not isinstance(used, dict) or any(curves[name].best != used.get(name) for name in curves):
                 continue
-        told = f"How the {words} of the heat maps were found, from {tuned.name} beside the predictions."
+        caption = f"How the {words} of the heat maps were found, from {tuned.name} beside the predictions."
         figure = figure_of_curves(curves, kind, words, axis)
-        chapters.append(section(kind, words.capitalize(), source or own_source, told + note, figure, *others))
+        chapters.append(section(kind, words.capitalize(), source or own_source, caption + note, figure, *others))
     return chapters
 
 
@@ -197,17 +197,17 @@ def _pixel_chapter(compared: Comparisons, bench: Bench) -> Section:
     return section("pixels", "Pixels", "As Extended Data Fig. 2", words, *tables)
 
 
-def _shape_chapters(found: Shapes) -> list[Section]:
+def _shape_chapters(shape_tables: Shapes) -> list[Section]:
     """Shapes of the references, and regressions on them."""
-    simple = _printed("regressions", "Slopes on shapes", found.regressions_of("simple"))
+    simple = _printed("regressions", "Slopes on shapes", shape_tables.regressions_of("simple"))
     return [
         section(
             "shapes",
             "Shapes of the references",
             "As Extended Data Fig. 8",
             "Number of instances, size, elongation and irrectangularity of the reference masks.",
-            figure_of_shapes(found.shapes, found.findings),
-            _printed("shapes", "Medians per finding", found),
+            figure_of_shapes(shape_tables.shapes, shape_tables.findings),
+            _printed("shapes", "Medians per finding", shape_tables),
         ),
         section(
             "regressions",
@@ -215,18 +215,18 @@ def _shape_chapters(found: Shapes) -> list[Section]:
             "As Table 2",
             "Slopes on one feature at a time, from 0 to 1 over all cases; standard errors are clustered by patient. "
             "The file also has published intervals, slopes within findings, multiple and logistic regressions.",
-            replace(simple, csv=Csv("regressions", found.regressions.to_csv())),
+            replace(simple, csv=Csv("regressions", shape_tables.regressions.to_csv())),
         ),
     ]
 
 
-def _confidence_chapter(found: RoundedTable, figures: Sequence[Illustration] = (), words: str = "") -> list[Section]:
+def _confidence_chapter(rounded: RoundedTable, figures: Sequence[Illustration] = (), words: str = "") -> list[Section]:
     """Slopes and correlations with the score; none without scores. `words` say of which masks they are."""
-    if not found.rows:
+    if not rounded.rows:
         return []
-    told = f"Slope and Spearman's correlation of IoU (all images) and hit with the score{words}; p as they are."
-    table = _printed("confidence", "Slopes and correlations with the score", found)
-    return [section("confidence", "Confidence", "As Table 3 and Extended Data Fig. 9", told, *figures, table)]
+    caption = f"Slope and Spearman's correlation of IoU (all images) and hit with the score{words}; p as they are."
+    table = _printed("confidence", "Slopes and correlations with the score", rounded)
+    return [section("confidence", "Confidence", "As Table 3 and Extended Data Fig. 9", caption, *figures, table)]
 
 
 def _printed(name: str, title: str, result: TableResult) -> PageTable:
@@ -329,8 +329,8 @@ def saliency_report(
             gates, judged, left_out = _gated(work, first, maps[first], tune_split)
             warnings += left_out
             of_what = ", of the gated masks"
-    said = confidence_table(assurances_of(cast(CaseRows, judged.scored_a.rows)))
-    chapters += _confidence_chapter(said, _auroc(compared, first, draw), of_what)
+    confidence = confidence_table(assurances_of(cast(CaseRows, judged.scored_a.rows)))
+    chapters += _confidence_chapter(confidence, _auroc(compared, first, draw), of_what)
     chapters += [*tuned, pixel_chapter, *gates]
     if tune_split is None:
         warnings.append("No split for tuning was given: thresholds and gates are left out.")
@@ -360,8 +360,8 @@ def _methods(estimates: Mapping[str, Sequence[Estimate]], bench: Bench) -> PageT
         for finding in (*bench.info.findings, MACRO):
             own = {name: by_key[name, metric, finding] for name in estimates if (name, metric, finding) in by_key}
             if any(one.value == one.value for one in own.values()):
-                shown = {name: value_text(metric, own[name].value) if name in own else "-" for name in estimates}
-                rows.append({"metric": METRICS[metric].title, "finding": finding} | shown)
+                values = {name: value_text(metric, own[name].value) if name in own else "-" for name in estimates}
+                rows.append({"metric": METRICS[metric].title, "finding": finding} | values)
                 figures += [
                     {"system": name, "metric": metric, "finding": finding, "value": one.value, "value_low": one.low,
                      "value_high": one.high, "n": one.n}
@@ -373,28 +373,28 @@ def _methods(estimates: Mapping[str, Sequence[Estimate]], bench: Bench) -> PageT
 
 def _tuned(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Section], list[str]]:
     """Return the curves of thresholds, and what the best of them make beside the readers; what is left out."""
-    found = tune_saliency(maps, work.bench.folder, split=split, progress=work.how["progress"])
-    file = work.predicted(f"{name}-tuned", maps, threshold=found)
-    compared, told = _of_tuned(work, file, "mask_iou", found, "threshold")
+    tuned = tune_saliency(maps, work.bench.folder, split=split, progress=work.how["progress"])
+    file = work.predicted(f"{name}-tuned", maps, threshold=tuned)
+    compared, omissions = _of_tuned(work, file, "mask_iou", tuned, "threshold")
     figures = _figures_of_both(compared, "tuned")
-    return _with_curves(file, "tuning", found, *figures, source="As Extended Data Fig. 1"), told
+    return _with_curves(file, "tuning", tuned, *figures, source="As Extended Data Fig. 1"), omissions
 
 
 def _gated(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Section], Comparisons, list[str]]:
     """The curves of gates, and the IoU of all images of the gated masks beside the readers'; what is left out."""
-    found = tune_gates(maps, work.bench.folder, split=split, progress=work.how["progress"])
-    file = work.predicted(f"{name}-gated", maps, gate=found)
-    compared, told = _of_tuned(work, file, "mask_iou_all", found, "gate")
+    tuned = tune_gates(maps, work.bench.folder, split=split, progress=work.how["progress"])
+    file = work.predicted(f"{name}-gated", maps, gate=tuned)
+    compared, omissions = _of_tuned(work, file, "mask_iou_all", tuned, "gate")
     asks_all = work.bench.info.asks == "all"
     whole = "" if asks_all else " Absent findings are not asked here, so that no mask of one counts."
-    chapters = _with_curves(file, "gates", found, *_figures_of_both(compared, "gated"), note=whole)
-    return chapters, compared, told
+    chapters = _with_curves(file, "gates", tuned, *_figures_of_both(compared, "gated"), note=whole)
+    return chapters, compared, omissions
 
 
-def _of_tuned(work: _Work, file: Path, metric: str, found: Tuned, what: str) -> tuple[Comparisons, list[str]]:
+def _of_tuned(work: _Work, file: Path, metric: str, tuned: Tuned, what: str) -> tuple[Comparisons, list[str]]:
     """Return predictions beside the readers on the findings for which something was found; which are left out."""
     compared = _without_masks(work.compared(file, metric))
-    lacking = found.lacking(work.findings)
+    lacking = tuned.lacking(work.findings)
     if not lacking:
         return compared, []
     kept = [one for one in work.findings if one not in lacking]
@@ -402,15 +402,15 @@ def _of_tuned(work: _Work, file: Path, metric: str, found: Tuned, what: str) -> 
     model, human = (one.rows for one in sides)
     fewer = relative_decrease(model, human, resampling, metrics=[metric], findings=kept)
     a, b = (replace(one, estimates=one.rows.estimates(resampling, groups=kept)) for one in sides)
-    told = f"No {what} could be tuned for {', '.join(lacking)} on split {found.split!r}: left out of masks with "
-    told += f"tuned {what}s, and of their mean."
-    return replace(compared, comparisons=fewer, scored_a=a, scored_b=b), [told]
+    omission = f"No {what} could be tuned for {', '.join(lacking)} on split {tuned.split!r}: left out of masks with "
+    omission += f"tuned {what}s, and of their mean."
+    return replace(compared, comparisons=fewer, scored_a=a, scored_b=b), [omission]
 
 
 def _with_curves(
-    file: Path, ending: str, found: Tuned, *others: Illustration, source: str = "", note: str = ""
+    file: Path, ending: str, tuned: Tuned, *others: Illustration, source: str = "", note: str = ""
 ) -> list[Section]:
-    write_whole(file.with_name(f"{file.name}.{ending}.csv"), found.to_csv())
+    write_whole(file.with_name(f"{file.name}.{ending}.csv"), tuned.to_csv())
     return _curves_beside(file, *others, source=source, note=note)
 
 

@@ -72,7 +72,7 @@ def lint(
     return lint_inputs(predictions, as_bench(bench, split, runs=[predictions]), options, "predictions")
 
 
-def lint_inputs(given: Any, bench: Bench, options: LintOptions, argument: str) -> LintReport:
+def lint_inputs(inputs: Any, bench: Bench, options: LintOptions, argument: str) -> LintReport:
     """Check predictions of any of the forms above against what a split asks.
 
     Parameters
@@ -87,12 +87,12 @@ def lint_inputs(given: Any, bench: Bench, options: LintOptions, argument: str) -
     ValueError, OSError
         If a file cannot be read.
     """
-    if isinstance(given, str | Path):
-        path = prediction_file(Path(given))
+    if isinstance(inputs, str | Path):
+        path = prediction_file(Path(inputs))
         if not path.exists():
-            raise ArgumentError(argument, f"must be {FORMS}", f"{str(given)!r}, where there is no file")
+            raise ArgumentError(argument, f"must be {FORMS}", f"{str(inputs)!r}, where there is no file")
         return lint_file(path, bench.dataset, bench.split, replace(options, name=None))
-    text, form = _written(given, bench.kind, argument)
+    text, form = _written(inputs, bench.kind, argument)
     with tempfile.TemporaryDirectory(prefix="reveal-bench-") as folder:
         path = Path(folder) / "predictions"
         path.write_bytes(text)
@@ -100,44 +100,44 @@ def lint_inputs(given: Any, bench: Bench, options: LintOptions, argument: str) -
     return replace(report, format=form) if form else report
 
 
-def name_of(given: Any, default: str) -> str:
+def name_of(inputs: Any, default: str) -> str:
     """Return the name of a system: that of its run folder, file or model, else `default`."""
-    given = getattr(given, "scored", given)
-    if isinstance(given, ScoredFile) and given.path is not None:
-        given = given.path
-    if not isinstance(given, str | Path):
-        return str(getattr(getattr(given, "info", None), "model", default))
-    path = Path(given)
+    inputs = getattr(inputs, "scored", inputs)
+    if isinstance(inputs, ScoredFile) and inputs.path is not None:
+        inputs = inputs.path
+    if not isinstance(inputs, str | Path):
+        return str(getattr(getattr(inputs, "info", None), "model", default))
+    path = Path(inputs)
     return path.name if path.is_dir() else stem_of(path)
 
 
-def _written(given: Any, kind: AnyKind, argument: str) -> tuple[bytes, str]:
+def _written(inputs: Any, kind: AnyKind, argument: str) -> tuple[bytes, str]:
     """Return a prediction file of what was given, and what its entries are called if not by the format of the file."""
-    if hasattr(given, "predictions"):
-        given = given.predictions
-    if hasattr(given, "to_pandas") or hasattr(given, "to_parquet"):
-        return _written_table(given, kind, argument)
-    if isinstance(given, Mapping):
-        lines = [line for key, answer in given.items() for line in kind.predictions.entries(key, answer)]
+    if hasattr(inputs, "predictions"):
+        inputs = inputs.predictions
+    if hasattr(inputs, "to_pandas") or hasattr(inputs, "to_parquet"):
+        return _written_table(inputs, kind, argument)
+    if isinstance(inputs, Mapping):
+        lines = [line for key, answer in inputs.items() for line in kind.predictions.entries(key, answer)]
         return _jsonl(lines, argument), "mapping"
-    if not isinstance(given, Sequence) or isinstance(given, str | bytes | bytearray):
-        of_arrays = "; of an array, `convert` makes predictions" if hasattr(given, "__array__") else ""
-        raise ArgumentError(argument, f"must be {FORMS}{of_arrays}", type_of(given))
-    if given and all(is_dataclass(one) for one in given):
-        return kind.predictions.to_jsonl(given).encode(), "list"
-    wrong = next((one for one in given if not isinstance(one, Mapping)), None)
+    if not isinstance(inputs, Sequence) or isinstance(inputs, str | bytes | bytearray):
+        of_arrays = "; of an array, `convert` makes predictions" if hasattr(inputs, "__array__") else ""
+        raise ArgumentError(argument, f"must be {FORMS}{of_arrays}", type_of(inputs))
+    if inputs and all(is_dataclass(one) for one in inputs):
+        return kind.predictions.to_jsonl(inputs).encode(), "list"
+    wrong = next((one for one in inputs if not isinstance(one, Mapping)), None)
     if wrong is not None:
-        raise ArgumentError(argument, f"must be {FORMS}", f"a {type(given).__name__} of {type_of(wrong)}")
-    if given and "category_id" in given[0]:
-        return _json(list(given), argument).encode(), ""
-    return _jsonl([kind.predictions.entry(one) for one in given], argument), "list"
+        raise ArgumentError(argument, f"must be {FORMS}", f"a {type(inputs).__name__} of {type_of(wrong)}")
+    if inputs and "category_id" in inputs[0]:
+        return _json(list(inputs), argument).encode(), ""
+    return _jsonl([kind.predictions.entry(one) for one in inputs], argument), "list"
 
 
-def _written_table(given: Any, kind: AnyKind, argument: str) -> tuple[bytes, str]:
+def _written_table(inputs: Any, kind: AnyKind, argument: str) -> tuple[bytes, str]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = given if isinstance(given, pa.Table) else _arrow(given, argument)
+    table = inputs if isinstance(inputs, pa.Table) else _arrow(inputs, argument)
     is_nested = any(pa.types.is_nested(column.type) for column in table.schema)
     if kind.predictions.reads_parquet and not is_nested:
         sink = pa.BufferOutputStream()
@@ -156,7 +156,7 @@ def _written_table(given: Any, kind: AnyKind, argument: str) -> tuple[bytes, str
     return _jsonl(lines, argument), "parquet"
 
 
-def frame_of(given: Any, argument: str) -> pd.DataFrame:
+def frame_of(inputs: Any, argument: str) -> pd.DataFrame:
     """Return a DataFrame of pandas, or of anything that turns into one; an index that has a name is a column of it.
 
     Raises
@@ -166,9 +166,9 @@ def frame_of(given: Any, argument: str) -> pd.DataFrame:
     """
     import pandas as pd
 
-    frame = given if isinstance(given, pd.DataFrame) else given.to_pandas()
+    frame = inputs if isinstance(inputs, pd.DataFrame) else inputs.to_pandas()
     if not isinstance(frame, pd.DataFrame):
-        raise ArgumentError(argument, f"must be {FORMS}", type_of(given))
+        raise ArgumentError(argument, f"must be {FORMS}", type_of(inputs))
     if any(name is not None for name in frame.index.names):
         frame = frame.reset_index()
     repeated = frame.columns[frame.columns.duplicated()]
@@ -177,11 +177,11 @@ def frame_of(given: Any, argument: str) -> pd.DataFrame:
     return frame.set_axis([name if isinstance(name, str) else repr(name) for name in frame.columns], axis="columns")
 
 
-def _arrow(given: Any, argument: str) -> pa.Table:
+def _arrow(inputs: Any, argument: str) -> pa.Table:
     import pyarrow as pa
 
     try:
-        return pa.Table.from_pandas(frame_of(given, argument), preserve_index=False)
+        return pa.Table.from_pandas(frame_of(inputs, argument), preserve_index=False)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise ArgumentError(argument, "must have one type of value in a column", str(error.args[0])) from None
 

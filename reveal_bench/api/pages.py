@@ -33,9 +33,9 @@ class WrittenReport:
     warnings: tuple[str, ...]
 
     def _repr_html_(self) -> str:
-        told = "".join(f"<li>{html.escape(warning)}</li>" for warning in self.warnings)
+        items = "".join(f"<li>{html.escape(warning)}</li>" for warning in self.warnings)
         link = f"<a href='{html.escape(str(self.path), quote=True)}'>{html.escape(str(self.path))}</a>"
-        return f"<p>wrote {link}</p><ul>{told}</ul>"
+        return f"<p>wrote {link}</p><ul>{items}</ul>"
 
 
 def report(
@@ -96,8 +96,10 @@ def report(
         from reveal_bench.api.human_page import saliency_report
 
         maps = {label or path.name: path for label, path in _labelled(runs)}
-        page, said = saliency_report(maps, as_bench(bench, split), Path(out), human=human, progress=progress, **options)
-        return WrittenReport(page, tuple(said))
+        page, notes = saliency_report(
+            maps, as_bench(bench, split), Path(out), human=human, progress=progress, **options
+        )
+        return WrittenReport(page, tuple(notes))
     if human is not None:
         from reveal_bench.api.human_page import human_report
 
@@ -105,15 +107,15 @@ def report(
             raise ArgumentError("human", "must be given with one prediction file", f"{len(models)} of them")
         ((label, model),) = models
         opened = as_bench(bench, split, runs=[model])
-        path, told = human_report(model, human, opened, Path(out), label=label, **options)
-        return WrittenReport(path, tuple(told))
+        path, notes = human_report(model, human, opened, Path(out), label=label, **options)
+        return WrittenReport(path, tuple(notes))
     if ratings is not None:
         from reveal_bench.reports.rubric import write_rubric_report
 
         opened = as_bench(bench, split, runs=[path for _, path in _labelled(runs)])
-        given = read_ratings_given(ratings, opened.split) or ()
-        told = write_rubric_report(opened.folder, given, Path(out), runs=_labelled(runs), split=opened.split)
-        return WrittenReport(Path(out) / PAGE, tuple(told))
+        rating_list = read_ratings_given(ratings, opened.split) or ()
+        notes = write_rubric_report(opened.folder, rating_list, Path(out), runs=_labelled(runs), split=opened.split)
+        return WrittenReport(Path(out) / PAGE, tuple(notes))
     if isinstance(bench, str | Path) and Path(bench).exists():
         folder = Path(bench)  # unopened: its split is that of the runs
     else:

@@ -69,10 +69,10 @@ class Agreement(TableResult):
     def caption(self) -> str:
         """Metric, number of cases and method of intervals."""
         readers = dict.fromkeys(name for pair in self.pairs for name in (pair.reader_a, pair.reader_b))
-        shown = f"{METRICS[self.metric].title} of every two of {len(readers):,} readers, {self.n_cases:,} cases of "
-        shown += f"{self.n_patients:,} patients: 95 % intervals by the jackknife over patients"
+        subject = f"{METRICS[self.metric].title} of every two of {len(readers):,} readers, {self.n_cases:,} cases of "
+        subject += f"{self.n_patients:,} patients: 95 % intervals by the jackknife over patients"
         has_gap = any(pair.estimate.missing_interval for pair in self.pairs)
-        return shown + ("; none where too few patients are behind a figure" if has_gap else "")
+        return subject + ("; none where too few patients are behind a figure" if has_gap else "")
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -159,7 +159,7 @@ def _of_pair(
     """Return the macro and the findings, or all cases together where there are no findings."""
     if not both:
         return [PairAgreement(a, b, POOLED, 0, UNDEFINED)]
-    found = estimate_agreement(
+    agreement = estimate_agreement(
         np.array(ours),
         np.array(theirs),
         n_categories=n_categories,
@@ -167,7 +167,7 @@ def _of_pair(
         patients=patients,
         resampling=Resampling(1),  # the jackknife draws nothing
     )
-    own = [one for one in found if one.metric == metric]
+    own = [one for one in agreement if one.metric == metric]
     has_findings = any(finding != POOLED for _, finding in both)
     n = len({case for case, _ in both})
     return [
@@ -195,19 +195,19 @@ def _read(
     read: dict[tuple[str, str, str], tuple[Rating, str]] = {}
     patients: dict[str, str] = {}
     for number, row in enumerate(rows, start=1):
-        told = {name: row.get(named[name]) for name in has}
-        told = {name: value.strip() if isinstance(value, str) else value for name, value in told.items()}
-        empty = [name for name, value in told.items() if value is None or not str(value).strip()]
+        fields = {name: row.get(named[name]) for name in has}
+        fields = {name: value.strip() if isinstance(value, str) else value for name, value in fields.items()}
+        empty = [name for name, value in fields.items() if value is None or not str(value).strip()]
         if empty:
             raise ArgumentError("table", f"must have a `{named[empty[0]]}` in row {number}", "none")
-        case, patient = str(told["case"]), str(told.get("patient", told["case"]))
+        case, patient = str(fields["case"]), str(fields.get("patient", fields["case"]))
         if patients.setdefault(case, patient) != patient:
             rule = f"must give a case one patient, in row {number} case {case!r} has another than {patients[case]!r}"
             raise ArgumentError("table", rule, repr(patient))
-        key = str(told["reader"]), case, str(told.get("finding", POOLED))
+        key = str(fields["reader"]), case, str(fields.get("finding", POOLED))
         if key in read:
             raise ArgumentError("table", f"must hold a rating once, row {number} has one again", key)
-        read[key] = _rating(told["score"], f"table[{number}]"), patient
+        read[key] = _rating(fields["score"], f"table[{number}]"), patient
     return read
 
 

@@ -52,22 +52,23 @@ class ReaderStudyResult(TableResult):
     @property
     def caption(self) -> str:
         """Cases, readers, which of them are samples, and the test of all modalities."""
-        found = self.analysis
-        samples = f"readers {found.readers_are}, cases {found.cases_are}"
-        shown = (
-            f"{_MERITS.get(self.merit, self.merit.capitalize())} of {count_text(len(found.readers), 'reader')}"
+        analysis = self.analysis
+        samples = f"readers {analysis.readers_are}, cases {analysis.cases_are}"
+        text = (
+            f"{_MERITS.get(self.merit, self.merit.capitalize())} of {count_text(len(analysis.readers), 'reader')}"
             f"{'' if self.system is None else f' and {self.system}'} on "
             f"{count_text(self.n_cases, 'case')} of {count_text(self.n_patients, 'patient')}{self._each()}, {samples}: "
             "95 % intervals "
             "after Obuchowski and Rockette"
         )
-        if len(found.modalities) > 2 and not math.isnan(found.f):
-            below = "" if math.isinf(found.freedom[1]) else f", {found.freedom[1]:.1f}"
-            shown += f"; all modalities equal: F({found.freedom[0]:g}{below}) = {found.f:.2f}, p = {p_text(found.p)}"
+        if len(analysis.modalities) > 2 and not math.isnan(analysis.f):
+            below = "" if math.isinf(analysis.freedom[1]) else f", {analysis.freedom[1]:.1f}"
+            test = f"F({analysis.freedom[0]:g}{below}) = {analysis.f:.2f}, p = {p_text(analysis.p)}"
+            text += f"; all modalities equal: {test}"
         least = -1 if self.merit == "kappa" else 0
-        if any(one.estimate.low < least or one.estimate.high > 1 for one in found.means):
-            shown += "; they are symmetrical, as in publications, and may reach beyond the scale"
-        return shown + ("" if self.margin is None else f"; margin {self.margin:g}")
+        if any(one.estimate.low < least or one.estimate.high > 1 for one in analysis.means):
+            text += "; they are symmetrical, as in publications, and may reach beyond the scale"
+        return text + ("" if self.margin is None else f"; margin {self.margin:g}")
 
     @property
     def is_crossed(self) -> bool:
@@ -103,21 +104,21 @@ class ReaderStudyResult(TableResult):
 
     def by_reader(self) -> list[dict[str, Any]]:
         """Return the figure of every reader with every modality."""
-        found = self.analysis
+        analysis = self.analysis
         return [
-            {"modality": modality, "reader": reader, "value": float(found.figures[i, j])}
-            for i, modality in enumerate(found.modalities)
-            for j, reader in enumerate(found.readers)
+            {"modality": modality, "reader": reader, "value": float(analysis.figures[i, j])}
+            for i, modality in enumerate(analysis.modalities)
+            for j, reader in enumerate(analysis.readers)
         ]
 
     def printed_rows(self) -> list[dict[str, str]]:
         """Return the rows with three decimals."""
-        shown = []
+        rows = []
         for row in self.records:
             name = row["modality"] if row["minus"] is None else f"{row['modality']} - {row['minus']}"
             freedom = "inf" if math.isinf(row["freedom"]) else f"{row['freedom']:.1f}"
             p = row["p"]
-            told = {
+            cells = {
                 "modality": name,
                 "value": number_text(row["value"]),
                 "95 % interval": interval_text(row["low"], row["high"]),
@@ -125,12 +126,12 @@ class ReaderStudyResult(TableResult):
                 "df": freedom,
                 "p": "" if p is None else p_text(p),
             }
-            shown.append(told | ({} if self.margin is None else {"verdict": row["verdict"] or ""}))
-        return shown
+            rows.append(cells | ({} if self.margin is None else {"verdict": row["verdict"] or ""}))
+        return rows
 
 
-def _figures(found: Mapping[str, Any]) -> dict[str, float]:
-    return {name: found[name] for name in ("value", "low", "high", "error", "freedom")}
+def _figures(analysis: Mapping[str, Any]) -> dict[str, float]:
+    return {name: analysis[name] for name in ("value", "low", "high", "error", "freedom")}
 
 
 def readers(
@@ -173,7 +174,7 @@ def readers(
     if system is not None:
         study = beside_readers(study, system)
     figures, covariance = figures_of(study, merit)
-    found = analyse(
+    analysis = analyse(
         figures,
         covariance,
         modalities=study.modalities,
@@ -184,7 +185,7 @@ def readers(
     n_patients = int(study.patients.max()) + 1
     each = (~np.isnan(study.scores[0])).sum(axis=1)
     n_read = int(each.min()), int(each.max())
-    return ReaderStudyResult(found, merit, len(study.cases), n_patients, margin, system, n_read)
+    return ReaderStudyResult(analysis, merit, len(study.cases), n_patients, margin, system, n_read)
 
 
 _COMPONENTS = ("variance", "cov_1", "cov_2", "cov_3", "interaction")
@@ -212,13 +213,13 @@ class ReaderPlan(TableResult):
     def caption(self) -> str:
         """The difference to show, its readers and cases, and the pilot."""
         target = self.target
-        shown = f"a difference of {abs(target.true_difference):g} (two-sided test at .05)"
+        difference = f"a difference of {abs(target.true_difference):g} (two-sided test at .05)"
         if target.margin is not None:
-            shown = f"non-inferiority by a margin of {target.margin:g} where the true difference is "
-            shown += f"{target.true_difference:g}"
+            difference = f"non-inferiority by a margin of {target.margin:g} where the true difference is "
+            difference += f"{target.true_difference:g}"
         chance = "Power" if self.power is None else f"Fewest cases for a power of {self.power:g}"
         samples = f"readers {target.readers_are}, cases {target.cases_are}"
-        return f"{chance} to show {shown}, {samples}: from a pilot of {self.pilot.n_cases:,} cases"
+        return f"{chance} to show {difference}, {samples}: from a pilot of {self.pilot.n_cases:,} cases"
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -285,37 +286,41 @@ def plan_readers(
         raise ArgumentError("power", rule, power, ("n_cases",))
     sizes = _numbers("n_readers", n_readers, _MOST_READERS)
     cases = None if n_cases is None else _numbers("n_cases", n_cases, 50 * MOST_CASES)
-    found = _pilot(pilot, merit, columns, system)
+    source = _pilot(pilot, merit, columns, system)
     if cases is None:
         wanted = 0.8 if power is None else power
-        studies = tuple(fewest_cases(found, target, n_readers=r, power=wanted) for r in sizes)
-        return ReaderPlan(studies, target, found, wanted)
-    studies = tuple(power_of(found, target, n_readers=r, n_cases=n) for r in sizes for n in cases)
-    return ReaderPlan(studies, target, found, None)
+        studies = tuple(fewest_cases(source, target, n_readers=r, power=wanted) for r in sizes)
+        return ReaderPlan(studies, target, source, wanted)
+    studies = tuple(power_of(source, target, n_readers=r, n_cases=n) for r in sizes for n in cases)
+    return ReaderPlan(studies, target, source, None)
 
 
-def _pilot(given: Any, merit: str, columns: Mapping[str, str] | None, system: str | None) -> Pilot:
-    if isinstance(given, Mapping) and not any(isinstance(value, list | tuple | Mapping) for value in given.values()):
-        return _supposed(given)
-    if isinstance(given, ReaderStudyResult):
-        study = given
+def _pilot(inputs: Any, merit: str, columns: Mapping[str, str] | None, system: str | None) -> Pilot:
+    if isinstance(inputs, Mapping) and not any(isinstance(value, list | tuple | Mapping) for value in inputs.values()):
+        return _supposed(inputs)
+    if isinstance(inputs, ReaderStudyResult):
+        study = inputs
     else:
-        study = readers(given, merit=merit, columns=columns, system=system, partly_crossed=True)  # refused below
+        study = readers(inputs, merit=merit, columns=columns, system=system, partly_crossed=True)  # refused below
     if not study.is_crossed:
         rule = "must be a study in which every reader read every case, as in the one that is planned"
         raise ArgumentError("pilot", rule, f"{study.n_read[0]:,} or more of {study.n_cases:,}")
     return Pilot(study.analysis.components, study.n_cases, n_read=2 if study.system is None else 1)
 
 
-def _supposed(given: Mapping[str, Any]) -> Pilot:
+def _supposed(inputs: Mapping[str, Any]) -> Pilot:
     """Return a pilot that was not made: its components are supposed."""
     names = (*_COMPONENTS, "n_cases")
-    wrong = [name for name in given if name not in (*names, "reader")] or [name for name in names if name not in given]
+    wrong = [name for name in inputs if name not in (*names, "reader")] or [
+        name for name in names if name not in inputs
+    ]
     if wrong:
         rule = f"must be a table of readings, or have a number for each of {', '.join(names)}"
         raise ArgumentError("pilot", rule, f"{'no ' if wrong[0] in names else ''}{wrong[0]}")
-    values = {name: _number(f"pilot[{name}]", math.nan if given[name] is None else given[name]) for name in _COMPONENTS}
-    (n_cases,) = _numbers("pilot[n_cases]", given["n_cases"], 50 * MOST_CASES)
+    values = {
+        name: _number(f"pilot[{name}]", math.nan if inputs[name] is None else inputs[name]) for name in _COMPONENTS
+    }
+    (n_cases,) = _numbers("pilot[n_cases]", inputs["n_cases"], 50 * MOST_CASES)
     return Pilot(Components(**values, reader=math.nan), n_cases)  # type: ignore[arg-type]
 
 
@@ -325,9 +330,11 @@ def _number(name: str, value: Any) -> float | None:
     return None if value is None else float(value)
 
 
-def _numbers(name: str, given: Any, most: int) -> list[int]:
-    values = [given] if isinstance(given, Integral) else list(given) if isinstance(given, Sequence) else [given]
-    for value in values or [given]:
+def _numbers(name: str, numbers: Any, most: int) -> list[int]:
+    values = (
+        [numbers] if isinstance(numbers, Integral) else list(numbers) if isinstance(numbers, Sequence) else [numbers]
+    )
+    for value in values or [numbers]:
         if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) <= most:
             raise ArgumentError(name, f"must be whole numbers from 1 to {most:,}", repr(value))
     return [int(value) for value in values]

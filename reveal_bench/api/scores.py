@@ -267,9 +267,9 @@ def beside_published(scored: ScoredFile, info: FolderInfo, name: str, metric: st
         why = f"None is of a metric of these predictions, on a grid of {GRID} cells per side where it is of cells."
     if why:
         raise ArgumentError("published", f"must be asked for where published rows compare. {why}")
-    told: list[ReferenceRow] = [row for found in beside.values() for row in found]
+    references: list[ReferenceRow] = [row for group in beside.values() for row in group]
     tables = {one.metric: rows_beside(one.metric, [one], beside[one.metric])[1] for one in own if beside[one.metric]}
-    return BesidePublished(tables, scored.manifest.split, list(dict.fromkeys(row.protocol for row in told)))
+    return BesidePublished(tables, scored.manifest.split, list(dict.fromkeys(row.protocol for row in references)))
 
 
 def _own_scores(scored: ScoredFile, name: str) -> list[OwnScores]:
@@ -278,7 +278,7 @@ def _own_scores(scored: ScoredFile, name: str) -> list[OwnScores]:
     for one in scored.estimates:
         if one.finding in scored.rows.groups and (one.metric != "grid_hit" or scored.options.grid == GRID):
             values.setdefault(one.metric, {})[one.finding] = one.value
-    return [OwnScores(name, metric, found) for metric, found in values.items()]
+    return [OwnScores(name, metric, by_finding) for metric, by_finding in values.items()]
 
 
 def summarize(

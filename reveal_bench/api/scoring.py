@@ -175,9 +175,9 @@ class Ranking(TableResult):
         ]
 
 
-def _interval_kinds(found: Sequence[Comparison] | Sequence[RankedSystem]) -> str:
+def _interval_kinds(results: Sequence[Comparison] | Sequence[RankedSystem]) -> str:
     """How their intervals were made, such as "jackknife"."""
-    return " or ".join(dict.fromkeys(interval_of(one.signature) for one in found))
+    return " or ".join(dict.fromkeys(interval_of(one.signature) for one in results))
 
 
 def score(
@@ -334,36 +334,36 @@ def score_inputs(
     return score_report(report, bench.dataset, bench.split, options, path=path, ratings=ratings)
 
 
-def read_ratings_given(given: Any, split: str) -> Sequence[Rating] | None:
+def read_ratings_given(inputs: Any, split: str) -> Sequence[Rating] | None:
     """Ratings from a table or its path, a dataset folder that keeps those of `split`, or a list; None of None."""
-    if given is None or isinstance(given, list | tuple):
-        return given
-    if hasattr(given, "to_pandas") or hasattr(given, "to_csv"):
+    if inputs is None or isinstance(inputs, list | tuple):
+        return inputs
+    if hasattr(inputs, "to_pandas") or hasattr(inputs, "to_csv"):
         with tempfile.TemporaryDirectory(prefix="reveal-bench-") as folder:
             path = Path(folder) / "ratings.csv"
-            frame_of(given, "ratings").convert_dtypes().to_csv(path, index=False)  # 4.0 beside a gap is written as 4
+            frame_of(inputs, "ratings").convert_dtypes().to_csv(path, index=False)  # 4.0 beside a gap is written as 4
             return read_ratings_given(path, split)
-    if not isinstance(given, str | Path):
+    if not isinstance(inputs, str | Path):
         rule = "must be a table, its path or that of a dataset folder that keeps some, or a list of ratings"
-        raise ArgumentError("ratings", rule, type_of(given))
-    if Path(given).is_dir():
+        raise ArgumentError("ratings", rule, type_of(inputs))
+    if Path(inputs).is_dir():
         from reveal_bench.kinds.tasks.records import read_ratings
 
-        return read_ratings(Path(given), split)
+        return read_ratings(Path(inputs), split)
     from reveal_bench.sources.rexecution_files import read_ratings_table
 
-    return read_ratings_table(Path(given))
+    return read_ratings_table(Path(inputs))
 
 
 def _ratings_of(ratings: Sequence[Rating] | None, model: str) -> Sequence[Rating] | None:
     """Return those of `model`; all of them where the table is of one model alone."""
     if ratings is None or len({rating.model for rating in ratings}) == 1:
         return ratings
-    found = [rating for rating in ratings if rating.model == model]
-    if not found:
+    own = [rating for rating in ratings if rating.model == model]
+    if not own:
         known = ", ".join(sorted({rating.model for rating in ratings}))
         raise ArgumentError("ratings", f"must have ratings of {model!r}, the name of the file", f"those of {known}")
-    return found
+    return own
 
 
 def compare(
@@ -475,8 +475,8 @@ def two_names(a: Any, b: Any) -> list[str]:
     """Return the names of the two; of two files with one name, as in two run folders, with their folder's."""
     names = [name_of(a, "a"), name_of(b, "b")]
     if names[0] == names[1]:
-        names = [Path(given).parent.name if isinstance(given, str | Path) else name
-                 for given, name in zip((a, b), names, strict=True)]  # fmt: skip
+        names = [Path(system).parent.name if isinstance(system, str | Path) else name
+                 for system, name in zip((a, b), names, strict=True)]  # fmt: skip
     return names
 
 
@@ -558,8 +558,8 @@ def metric_named(name: str, scored: Iterable[ScoredFile]) -> str:
         If there is none; the message lists those that apply to any of `scored`.
     """
     titles = {metric.title.casefold(): key for key, metric in METRICS.items()}
-    found = name if name in METRICS else titles.get(name.casefold())
-    if found is None:
+    metric_key = name if name in METRICS else titles.get(name.casefold())
+    if metric_key is None:
         known = ", ".join(dict.fromkeys(metric for one in scored for metric in one.rows.metrics()))
         raise ArgumentError("metric", f"must be one that applies: {known}", repr(name))
-    return found
+    return metric_key

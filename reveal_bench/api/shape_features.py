@@ -102,8 +102,12 @@ class Shapes(TablesResult):
     @property
     def tables(self) -> dict[str, TableResult]:
         """Name -> table, all that have rows."""
-        found: dict[str, TableResult] = {"shapes": self, "regressions": self.regressions, "confidence": self.confidence}
-        return {name: table for name, table in found.items() if table.records}
+        tables: dict[str, TableResult] = {
+            "shapes": self,
+            "regressions": self.regressions,
+            "confidence": self.confidence,
+        }
+        return {name: table for name, table in tables.items() if table.records}
 
     def drawn(self) -> Sequence[Illustration]:
         """Return the figures of the tables."""
@@ -175,11 +179,11 @@ def shapes(
     features = {name: np.array([float(getattr(shape, name)) for shape in pool]) for name in FEATURES}
     outcomes = _outcomes(of_model, of_human, pool)
     slopes = regress(outcomes, features, names, [shape.patient_id for shape in pool], scale=scale)
-    said = assurances_of(cast(CaseRows, of_model.rows), score_scale)
+    confidence = assurances_of(cast(CaseRows, of_model.rows), score_scale)
     named, beside = (of_model.report.file, "") if of_human is None else two_names(model, human)
     against = f", and of the gap from {beside} to it" if beside else ""
     how = f"{named}{against} on features of the masks, features scaled by {scale}"
-    return Shapes(opened, measured, findings, slopes, said, how)
+    return Shapes(opened, measured, findings, slopes, confidence, how)
 
 
 def _scored(predictions: Any, bench: Bench, argument: str, missing: str | None) -> ScoredFile:
@@ -218,7 +222,7 @@ def _outcomes(model: ScoredFile, human: ScoredFile | None, pool: Sequence[MaskSh
 
 def _column(scored: ScoredFile, values: FloatArray, pool: Sequence[MaskShape]) -> FloatArray:
     rows = cast(CaseRows, scored.rows)
-    found: Mapping[tuple[str, str], float] = dict(
+    by_case: Mapping[tuple[str, str], float] = dict(
         zip(zip(rows.image_ids, rows.case_findings, strict=True), values.tolist(), strict=True)
     )
-    return np.array([found.get((shape.image_id, shape.finding), np.nan) for shape in pool])
+    return np.array([by_case.get((shape.image_id, shape.finding), np.nan) for shape in pool])

@@ -247,9 +247,9 @@ class Annotations:
             If the benchmark has no such finding.
         """
         folded = {one.casefold(): one for one in self.names}
-        found = folded.get(str(name).replace("_", " ").casefold())
-        if found is None:
+        finding = folded.get(str(name).replace("_", " ").casefold())
+        if finding is None:
             raise ArgumentError(
                 "file", f"must name findings of the benchmark ({', '.join(self.names)})", repr(name)[:_LONGEST_NAME]
             )
-        return found
+        return finding

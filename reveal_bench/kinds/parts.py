@@ -354,15 +354,15 @@ class Readers(Protocol[RecordT, PredictionT, ReadingT]):
         """Return reader -> key -> what that reader said of a record; empty if the folder keeps no readings."""
 
     @abstractmethod
-    def agreed(self, record: RecordT, said: Sequence[ReadingT], at_least: int) -> ReadingT:
+    def agreed(self, record: RecordT, readings: Sequence[ReadingT], at_least: int) -> ReadingT:
         """Return what at least so many of several readers said of `record`."""
 
     @abstractmethod
-    def by_reading(self, record: RecordT, said: ReadingT) -> RecordT:
+    def by_reading(self, record: RecordT, reading: ReadingT) -> RecordT:
         """Return `record` with a reading as its reference."""
 
     @abstractmethod
-    def answers_of(self, record: RecordT, said: ReadingT) -> list[PredictionT]:
+    def answers_of(self, record: RecordT, reading: ReadingT) -> list[PredictionT]:
         """Return a reading as predictions."""
 
 

@@ -49,9 +49,9 @@ class StoredPictures:
 
         with pq.ParquetFile(shard) as file:
             rows = file.read_row_group(number, columns=[self.kind.key, *self.kind.table.image_columns]).to_pylist()
-        found = {}
+        pictures = {}
         for row in rows:
             cells = [row[name] for name in self.kind.table.image_columns]
             flat = [one for cell in cells for one in (cell if isinstance(cell, list) else [cell])]
-            found[row[self.kind.key]] = [None if one is None else one["bytes"] for one in flat]
-        return found
+            pictures[row[self.kind.key]] = [None if one is None else one["bytes"] for one in flat]
+        return pictures

@@ -190,17 +190,17 @@ def spread_of_share(n: float) -> Spread:
 
 
 def disclosure_of_findings(
-    estimates: Sequence[Estimate], findings: Sequence[str], shown: Sequence[str], *, counted: str, min_cell: int
+    estimates: Sequence[Estimate], findings: Sequence[str], visible: Sequence[str], *, counted: str, min_cell: int
 ) -> Disclosure:
     """Return a disclosure of findings, or of labels, with its note; `counted` says what a cell holds."""
-    hidden = tuple(finding for finding in findings if finding not in shown)
-    if not shown:
+    hidden = tuple(finding for finding in findings if finding not in visible)
+    if not visible:
         note = f"Nothing can be shown: every finding has fewer than {min_cell} {counted} in this split."
     elif not hidden:
         note = "All findings are shown."
     else:
         note = f"Fewer than {min_cell} {counted}, not shown and not in any macro: {', '.join(hidden)}."
-    return Disclosure(estimates, tuple(shown), hidden, note)
+    return Disclosure(estimates, tuple(visible), hidden, note)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,14 +47,14 @@ class Abstentions:
     def answers(self, entries: Iterable[RawPrediction]) -> Iterator[RawPrediction]:
         """Yield the entries that answer, without the field."""
         for entry in entries:
-            said = entry.fields.get(ABSTAIN, False)
-            if said is True:
+            declared = entry.fields.get(ABSTAIN, False)
+            if declared is True:
                 self._note(entry)
-            elif said is False:
+            elif declared is False:
                 fields = {name: value for name, value in entry.fields.items() if name != ABSTAIN}
                 yield replace(entry, fields=fields) if ABSTAIN in entry.fields else entry
             else:
-                self._error(entry, "wrong-type", "must be true or false", said)
+                self._error(entry, "wrong-type", "must be true or false", declared)
 
     def check(self, answered: Collection[Question]) -> None:
         """Note questions that are declined and answered, too."""
@@ -65,23 +65,23 @@ class Abstentions:
             )
 
     def _note(self, entry: RawPrediction) -> None:
-        given = [entry.fields.get(key) for key in self._keys]
+        names = [entry.fields.get(key) for key in self._keys]
         further = sorted(set(entry.fields) - {*self._keys, ABSTAIN})
-        told = given[0] if len(given) == 1 else given
+        named = names[0] if len(names) == 1 else names
         if further:
             self._error(entry, "abstain-and-answer", "a line that abstains gives no answer", further)
             return
-        if not all(isinstance(value, str) for value in given):
-            self._error(entry, "wrong-type", f"{' and '.join(self._keys)} must be text", told)
+        if not all(isinstance(value, str) for value in names):
+            self._error(entry, "wrong-type", f"{' and '.join(self._keys)} must be text", named)
             return
-        spelling = str(given[1]) if len(given) > 1 else ""
-        question = str(given[0]), canonical_finding(spelling, self._findings) or spelling
+        spelling = str(names[1]) if len(names) > 1 else ""
+        question = str(names[0]), canonical_finding(spelling, self._findings) or spelling
         if question[0] in self._items and question not in self._asked:
             self._error(entry, "unknown-finding", "must be a finding that is asked of the image", spelling)
         elif question not in self._asked:
-            self._error(entry, self._unknown, f"{' and '.join(self._keys)} must name a question of the split", told)
+            self._error(entry, self._unknown, f"{' and '.join(self._keys)} must name a question of the split", named)
         elif question in self.lines:
-            self._error(entry, "abstain-twice", f"already declined at {self.lines[question]}", told)
+            self._error(entry, "abstain-twice", f"already declined at {self.lines[question]}", named)
         else:
             self.lines[question] = entry.line
 

@@ -45,8 +45,8 @@ def prediction_file(path: Path) -> Path:
     """
     if not path.is_dir():
         return path
-    found = sorted(filter(_is_prediction_file, path.iterdir()))
-    if not found and (path / _RUN).exists():
+    matches = sorted(filter(_is_prediction_file, path.iterdir()))
+    if not matches and (path / _RUN).exists():
         raise ValueError(
             f"{path} must hold predictions, got a run without any: the same `reveal-bench run` goes on with it"
         )
@@ -54,22 +54,22 @@ def prediction_file(path: Path) -> Path:
         raise ValueError(
             f"{path} must be a prediction file or a run folder, got a dataset folder: predictions come first"
         )
-    if len(found) != 1:
-        got = ", ".join(one.name for one in found[:_MOST_NAMED]) or "none"
-        got += f" and {len(found) - _MOST_NAMED} more" * (len(found) > _MOST_NAMED)
+    if len(matches) != 1:
+        got = ", ".join(one.name for one in matches[:_MOST_NAMED]) or "none"
+        got += f" and {len(matches) - _MOST_NAMED} more" * (len(matches) > _MOST_NAMED)
         raise ValueError(f"{path} must hold one prediction file, got {got}")
-    return found[0]
+    return matches[0]
 
 
-def split_of_runs(given: Iterable[Any]) -> str | None:
-    """The split that the run folders among `given`, or those of the files among them, were asked about; None of none.
+def split_of_runs(inputs: Iterable[Any]) -> str | None:
+    """The split that the run folders among `inputs`, or those of the files among them, were asked about; None of none.
 
     Raises
     ------
     ArgumentError
         If they were asked about different ones.
     """
-    paths = [Path(one) for one in given if isinstance(one, str | Path)]
+    paths = [Path(one) for one in inputs if isinstance(one, str | Path)]
     splits = {_split_of((path if path.is_dir() else path.parent) / _RUN) for path in paths} - {None}
     if len(splits) > 1:
         raise ArgumentError("split", "must be the same of all runs", ", ".join(sorted(map(str, splits))))
@@ -102,10 +102,10 @@ def prediction_files(directory: Path) -> dict[str, Path]:
         raise ValueError(f"{directory} is not a folder")
     files: dict[str, Path] = {}
     for entry in sorted(directory.iterdir()):
-        found = sorted(filter(_is_prediction_file, entry.iterdir() if entry.is_dir() else [entry]))
-        if len(found) > 1:
-            raise ValueError(f"{entry} must hold one prediction file, got {', '.join(path.name for path in found)}")
-        for path in found:
+        matches = sorted(filter(_is_prediction_file, entry.iterdir() if entry.is_dir() else [entry]))
+        if len(matches) > 1:
+            raise ValueError(f"{entry} must hold one prediction file, got {', '.join(path.name for path in matches)}")
+        for path in matches:
             name = entry.name if entry.is_dir() else stem_of(path)
             if name in files:
                 raise ValueError(

@@ -187,10 +187,10 @@ class LintReport:
         p.jsonl (jsonl): 3 predictions, 2 errors, 0 warnings: refused
         """
         ordered = sorted(self.problems, key=lambda problem: problem.severity == "warning")  # stable
-        shown = [one.told(self.format) for one in ordered] if every else told_by_rule(ordered, self.format)
-        lines = shown[:most]
-        if len(shown) > most:
-            lines.append(f"... and {len(shown) - most} more")
+        problem_lines = [one.told(self.format) for one in ordered] if every else told_by_rule(ordered, self.format)
+        lines = problem_lines[:most]
+        if len(problem_lines) > most:
+            lines.append(f"... and {len(problem_lines) - most} more")
         converted = _CONVERTED if self.format == "jsonl" else _CONVERTED | _CONVERTED_TABLES
         if any(problem.rule in converted for problem in self.problems):
             lines.append(_CONVERT)
@@ -227,8 +227,8 @@ def statistics_in_words(statistics: Mapping[str, Any]) -> dict[str, str]:
     """Return the statistics of a report as a person reads them, such as {"per finding": "Edema 2"}."""
     words = {}
     for name, value in statistics.items():
-        shown = ", ".join(f"{key} {_number(n)}" for key, n in value.items()) if isinstance(value, dict) else value
-        words[name.replace("_", " ")] = _number(shown) or "none"
+        text = ", ".join(f"{key} {_number(n)}" for key, n in value.items()) if isinstance(value, dict) else value
+        words[name.replace("_", " ")] = _number(text) or "none"
     return words
 
 
@@ -321,11 +321,11 @@ class ProblemLog:
                 full = f"more than {self._most} problems: the rest of the file was not read"
                 self.problems.append(LintProblem("error", self.file, line, "", "too-many-problems", "", full))
             return
-        shown = "" if value is _NOTHING else show_value(value)
-        if shown:
-            message = f"{message}, got {shown}"
+        text = "" if value is _NOTHING else show_value(value)
+        if text:
+            message = f"{message}, got {text}"
         place = escape(field if len(field) <= _FIELD_CHARACTERS else field[: _FIELD_CHARACTERS - 3] + "...")
-        self.problems.append(LintProblem(severity, self.file, line, place, rule, shown, message, escape(hint)))
+        self.problems.append(LintProblem(severity, self.file, line, place, rule, text, message, escape(hint)))
 
 
 def escape(text: str) -> str:
@@ -343,8 +343,8 @@ def show_value(value: object) -> str:
     >>> show_value([2700, 10.0, "a\x00b", None, True])
     '[2700, 10.0, "a\\x00b", null, true]'
     """
-    shown = _shown(value, _SHOWN_DEPTH)
-    return shown if len(shown) <= _SHOWN_CHARACTERS else shown[: _SHOWN_CHARACTERS - 3] + "..."
+    text = _shown(value, _SHOWN_DEPTH)
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
 
 
 def _shown(value: object, depth: int) -> str:

@@ -211,23 +211,23 @@ class DetectionReaders(ImageReaders):
 
     @override
     def agreed(
-        self, record: LocalizationRecord, said: Sequence[Mapping[str, Annotation]], at_least: int
+        self, record: LocalizationRecord, readings: Sequence[Mapping[str, Annotation]], at_least: int
     ) -> dict[str, Annotation]:
         from reveal_bench.kinds.detection.fusion import agreed_lesions
 
-        return agreed_lesions(record, said, at_least)
+        return agreed_lesions(record, readings, at_least)
 
     @override
-    def by_reading(self, record: LocalizationRecord, said: Drawn) -> LocalizationRecord:
+    def by_reading(self, record: LocalizationRecord, reading: Drawn) -> LocalizationRecord:
         from reveal_bench.kinds.detection.cases import detected_by_reading
 
-        return detected_by_reading(record, said)
+        return detected_by_reading(record, reading)
 
     @override
-    def answers_of(self, record: LocalizationRecord, said: Drawn) -> list[LocalizationPrediction]:
+    def answers_of(self, record: LocalizationRecord, reading: Drawn) -> list[LocalizationPrediction]:
         from reveal_bench.kinds.detection.cases import detections_of_reader
 
-        return detections_of_reader(record, said)
+        return detections_of_reader(record, reading)
 
 
 class DetectionExchange(ImageExchange):

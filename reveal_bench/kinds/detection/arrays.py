@@ -129,9 +129,16 @@ def signs_of_detections(predictions: Sequence[LocalizationPrediction], manifest:
 
 def example_upload() -> tuple[DetectionManifest, str]:
     """Return a manifest, and a file with a box, a mask and a point."""
-    found, text = localization_upload()
-    manifest = DetectionManifest(found.benchmark, found.version, found.split, found.grid, found.findings, found.rows)
-    entry = f'{{"image_id": "b", "finding": "{found.findings[0]}", "score": 0.5, '
+    image_manifest, text = localization_upload()
+    manifest = DetectionManifest(
+        image_manifest.benchmark,
+        image_manifest.version,
+        image_manifest.split,
+        image_manifest.grid,
+        image_manifest.findings,
+        image_manifest.rows,
+    )
+    entry = f'{{"image_id": "b", "finding": "{image_manifest.findings[0]}", "score": 0.5, '
     lines = [line for line in text.splitlines() if '"score"' in line]
     return manifest, "\n".join([*lines, entry + '"box": [1, 1, 4, 4]}', entry + '"point": [2, 2]}'])
 
@@ -140,7 +147,7 @@ def example_rows() -> list[DetectionRows]:
     """Return boxes and masks against boxes."""
     records = example_images(by_box=True)
     findings = tuple(records[0].label_status)
-    found = [
+    predictions = [
         LocalizationPrediction(one.image_id, one.labels[0], box=(1.0, 2.0, 4.0, 4.0), score=0.5) for one in records
     ]
-    return [score_detections(found, records, findings=findings)]
+    return [score_detections(predictions, records, findings=findings)]

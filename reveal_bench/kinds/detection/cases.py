@@ -48,8 +48,8 @@ def answers_of_detections(
     lesions = np.zeros(rows.known.shape, np.int64)
     np.add.at(lesions, (rows.lesion_image, rows.lesion_finding), 1)
     drawn: dict[tuple[int, int], list[int]] = {}
-    shown = rows.mark_score >= rows.thresholds[rows.mark_finding]
-    for i in np.flatnonzero(shown).tolist():
+    counts = rows.mark_score >= rows.thresholds[rows.mark_finding]
+    for i in np.flatnonzero(counts).tolist():
         drawn.setdefault((int(rows.mark_image[i]), int(rows.mark_finding[i])), []).append(i)
     answers: dict[str, list[CaseAnswer]] = {}
     for image, (image_id, _) in enumerate(rows.images):
@@ -74,38 +74,38 @@ def _mark(one: LocalizationPrediction) -> Mark:
 
 def _words(n: int, n_hit: int, n_false: int) -> str:
     """Return such as "1 of 2 found, 3 false alarms"."""
-    found = f"{n_hit} of {n} found" if n else "absent"
-    return f"{found}, {count_text(n_false, 'false alarm')}" if n_false else found
+    hits = f"{n_hit} of {n} found" if n else "absent"
+    return f"{hits}, {count_text(n_false, 'false alarm')}" if n_false else hits
 
 
 def curves_of_detections(rows: DetectionRows, resampling: Resampling) -> Curves:
     """Curves of the findings that have a lesion, with the intervals that scores have."""
-    found = {finding: rows.matched(finding) for finding in rows.findings}
-    shown = [finding for finding, one in found.items() if one.n_lesions]
-    estimates = rows.estimates(resampling.by("shifted"), groups=shown) if shown else []
+    matched = {finding: rows.matched(finding) for finding in rows.findings}
+    findings = [finding for finding, one in matched.items() if one.n_lesions]
+    estimates = rows.estimates(resampling.by("shifted"), groups=findings) if findings else []
     by_name = {(one.metric, one.finding): one for one in estimates}
     bands = [
         Band(finding, rate, by_name[name, finding])
-        for finding in ((MACRO, *shown) if shown else ())
+        for finding in ((MACRO, *findings) if findings else ())
         for name, rate in FROC_RATES.items()
     ]
     sizes = []
     for name in rows.strata():
         kind, _, size = name.partition(": ")
         if kind == "size":
-            of_size = rows.estimates(resampling.by("shifted"), stratum=name, groups=shown)
+            of_size = rows.estimates(resampling.by("shifted"), stratum=name, groups=findings)
             sizes += [
                 SizeStratum(one.finding, size, one.n, one)
                 for one in of_size
                 if one.metric == "lesion_sensitivity" and one.n and one.finding != MACRO
             ]
-    order = {finding: i for i, finding in enumerate((MACRO, *shown))}
+    order = {finding: i for i, finding in enumerate((MACRO, *findings))}
     thresholds = set(rows.thresholds.tolist())
     return Curves(
-        {finding: froc_points(found[finding]) for finding in shown},
+        {finding: froc_points(matched[finding]) for finding in findings},
         bands,
-        {finding: precision_recall(found[finding], "iou_50") for finding in shown},
-        {finding: by_name["ap_50", finding].value for finding in (MACRO, *shown) if ("ap_50", finding) in by_name},
+        {finding: precision_recall(matched[finding], "iou_50") for finding in findings},
+        {finding: by_name["ap_50", finding].value for finding in (MACRO, *findings) if ("ap_50", finding) in by_name},
         sorted(sizes, key=lambda one: order[one.finding]),
         thresholds.pop() if len(thresholds) == 1 else math.nan,
     )
@@ -124,22 +124,22 @@ def detected_readings(
     Of an image that the reader is known to have read, a finding that was not drawn is there with an empty annotation:
     it is absent. Else it is unknown what the reader thought of it.
     """
-    found: dict[str, dict[str, Drawn]] = {}
+    readings: dict[str, dict[str, Drawn]] = {}
     for record in records:
         for reader, drawn in drawn_by_reader(record).items():
-            found.setdefault(reader, {})[record.image_id] = drawn
+            readings.setdefault(reader, {})[record.image_id] = drawn
     for reader, record in images_read(folder, split, records):
         read = {finding for finding, status in record.label_status.items() if status is not None}
         read |= {one.finding for one in record.annotations}
         absent = {finding: Annotation(finding, "individual", None) for finding in sorted(read)}
-        of_reader = found.setdefault(reader, {})
+        of_reader = readings.setdefault(reader, {})
         of_reader[record.image_id] = absent | dict(of_reader.get(record.image_id, {}))
-    return found
+    return readings
 
 
 def detected_by_reading(record: LocalizationRecord, drawn: Drawn) -> LocalizationRecord:
     """Return the image with what was drawn as its references; what was neither drawn nor absent is unknown."""
-    status = {finding: 0 if given == 0 else None for finding, given in record.label_status.items()}
+    status = {finding: 0 if label == 0 else None for finding, label in record.label_status.items()}
     status |= {finding: int(one.area_px > 0) for finding, one in drawn.items()}
     lesions = {finding: one for finding, one in drawn.items() if one.area_px > 0}
     return replace(image_by_reading(record, lesions), label_status=status)
@@ -147,22 +147,22 @@ def detected_by_reading(record: LocalizationRecord, drawn: Drawn) -> Localizatio
 
 def detections_of_reader(record: LocalizationRecord, drawn: Drawn) -> list[LocalizationPrediction]:
     """Return a detection with the score 1 for each box; where a reader drew a mask alone, the mask."""
-    found = []
+    detections = []
     for finding, one in drawn.items():
-        found += [LocalizationPrediction(record.image_id, finding, box=box, score=1.0) for box in one.boxes_xywh]
+        detections += [LocalizationPrediction(record.image_id, finding, box=box, score=1.0) for box in one.boxes_xywh]
         if not one.boxes_xywh and one.rle is not None:
-            found.append(LocalizationPrediction(record.image_id, finding, mask=one.rle, score=1.0))
-    return found
+            detections.append(LocalizationPrediction(record.image_id, finding, mask=one.rle, score=1.0))
+    return detections
 
 
 def detections_of(annotations: Annotations) -> tuple[list[LocalizationPrediction], list[str]]:
     """Return a detection for each box, mask and point that was drawn; without a score it gets 1, which is told."""
-    found = [one for drawing in annotations.drawings for one in _detections(drawing, annotations)]
+    detections = [one for drawing in annotations.drawings for one in _detections(drawing, annotations)]
     n_cells = sum(drawing.cell is not None for drawing in annotations.drawings)
     n_unsure = sum(drawing.score is None for drawing in annotations.drawings)
-    told = [f"{n_cells} cells: a detection is a box, a mask or a point"] if n_cells else []
-    told += [f"{n_unsure} drawings say no score: each got 1"] if n_unsure else []
-    return found, told
+    losses = [f"{n_cells} cells: a detection is a box, a mask or a point"] if n_cells else []
+    losses += [f"{n_unsure} drawings say no score: each got 1"] if n_unsure else []
+    return detections, losses
 
 
 def _detections(drawing: Drawing, annotations: Annotations) -> Iterator[LocalizationPrediction]:
@@ -195,10 +195,10 @@ def detections_of_places(
     """
     grid = Grid(manifest.grid)
     drawn = np.random.default_rng(seed).random(len(places)).round(6).tolist()
-    found = []
+    detections = []
     for place, score in zip(places, drawn, strict=True):
         size = manifest.rows[place.image_id].size
         box = place.box if place.cell is None or place.box or place.mask else grid.box(place.cell, size=size)
         own = score if shares is None else shares[place.finding]
-        found.append(LocalizationPrediction(place.image_id, place.finding, box=box, mask=place.mask, score=own))
-    return found
+        detections.append(LocalizationPrediction(place.image_id, place.finding, box=box, mask=place.mask, score=own))
+    return detections

@@ -86,20 +86,20 @@ def _fused(record: LocalizationRecord, how: Fusion, iou: float) -> LocalizationR
 
 
 def agreed_lesions(
-    record: LocalizationRecord, said: Sequence[Mapping[str, Annotation]], at_least: int
+    record: LocalizationRecord, readings: Sequence[Mapping[str, Annotation]], at_least: int
 ) -> dict[str, Annotation]:
     """Return finding -> the lesions that at least so many readers drew, as under ``majority`` with an IoU of a half.
 
     Where there is none, a finding is absent, with an empty annotation, if each reader drew it or said that it is.
     """
     agreed = {}
-    for finding in dict.fromkeys(finding for words in said for finding in words):
-        given = [words[finding] for words in said if finding in words]
-        drawn = [one.boxes_xywh or filter(None, [one.bbox_xywh]) for one in given]
+    for finding in dict.fromkeys(finding for words in readings for finding in words):
+        annotations = [words[finding] for words in readings if finding in words]
+        drawn = [one.boxes_xywh or filter(None, [one.bbox_xywh]) for one in annotations]
         boxes = fuse_boxes(drawn, "majority", at_least=at_least)
         if boxes:
             agreed[finding] = _annotation(finding, boxes, record.size)
-        elif len(given) == len(said):
+        elif len(annotations) == len(readings):
             agreed[finding] = Annotation(finding, "individual", None)
     return agreed
 
@@ -128,13 +128,13 @@ def fuse_boxes(
         return ()
     boxes: FloatArray = np.array([box for _, box in pairs], np.float64)
     owners = [reader for reader, _ in pairs]
-    found = []
+    fused = []
     for members in _by_mean(boxes, iou) if how == "wbf" else _linked(boxes, owners, iou):
         if how == "majority" and len({owners[i] for i in members}) < at_least:
             continue
         own = boxes[members]
-        found.append(tight_box([_box(row) for row in own]) if how == "union" else _box(_mean(own)))
-    return tuple(found)
+        fused.append(tight_box([_box(row) for row in own]) if how == "union" else _box(_mean(own)))
+    return tuple(fused)
 
 
 def _linked(boxes: FloatArray, owners: list[int], iou: float) -> list[list[int]]:

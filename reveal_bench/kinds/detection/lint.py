@@ -100,8 +100,8 @@ def lint_detections(path: Path, manifest: ImageManifest, options: LintOptions = 
     problems = [*log.problems, *runs_problems(predictions, limits, log.file)]
     if len(problems) > len(log.problems):
         predictions = ()
-    told = _describe(drafts, manifest), False, *declined.counted
-    return LintReport(log.file, file_format, len(drafts), tuple(problems), predictions, (), *told)
+    rest = _describe(drafts, manifest), False, *declined.counted
+    return LintReport(log.file, file_format, len(drafts), tuple(problems), predictions, (), *rest)
 
 
 def _fill_contours(drafts: Iterable[Draft], limits: Limits, log: ProblemLog) -> None:
@@ -157,6 +157,6 @@ def _describe(drafts: Sequence[Draft], manifest: ImageManifest) -> dict[str, Any
     for draft in drafts:
         if draft.row is not None:
             on_image[draft.row.image_id] += 1
-    told = describe_drafts(drafts, manifest)
+    statistics = describe_drafts(drafts, manifest)
     n_without = len(manifest.rows) - len(on_image)
-    return {**told, "images_without": n_without, "most_on_image": max(on_image.values(), default=0)}
+    return {**statistics, "images_without": n_without, "most_on_image": max(on_image.values(), default=0)}

@@ -32,8 +32,10 @@ class ScoredBox:
 
 def read_detection_manifest(folder: AnyFolder, split: str) -> DetectionManifest:
     """Read the public manifest of `split`; raises as :func:`~reveal_bench.kinds.localization.records.read_manifest`."""
-    found = read_manifest(folder, split)
-    return DetectionManifest(found.benchmark, found.version, split, found.grid, found.findings, found.rows)
+    manifest = read_manifest(folder, split)
+    return DetectionManifest(
+        manifest.benchmark, manifest.version, split, manifest.grid, manifest.findings, manifest.rows
+    )
 
 
 def instances(record: LocalizationRecord, finding: str) -> tuple[Box, ...]:

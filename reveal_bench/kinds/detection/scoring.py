@@ -125,11 +125,11 @@ class DetectionRows(Rows):
         rows = self if stratum is None else self._stratum(stratum)
         chosen = tuple(self.findings if groups is None else groups)
         (figures,) = self.resample([rows], resampling, metrics=self.metrics(), groups=chosen)
-        found: list[Estimate] = []
+        estimates: list[Estimate] = []
         for name, of_groups in figures.items():
             recipe = resampling.signature(name, METRICS[name].version)
-            found += estimates_from(of_groups, chosen, recipe=recipe, interval=resampling.interval)
-        return found
+            estimates += estimates_from(of_groups, chosen, recipe=recipe, interval=resampling.interval)
+        return estimates
 
     def strata(self) -> dict[str, BoolArray]:
         """Return images by view, and all images with only the lesions of a size: bool arrays (n_images,)."""
@@ -215,7 +215,7 @@ class DetectionRows(Rows):
         def replicates(counts: Counts) -> dict[tuple[int, str], FloatArray]:
             drawn = {}
             for i, of_groups in enumerate(matched):
-                made = [detection_figures(found, metrics, counts) for found in of_groups]
+                made = [detection_figures(group, metrics, counts) for group in of_groups]
                 for name in metrics:
                     values[i, name] = [figures[name][0] for figures in made]
                     drawn[i, name] = np.column_stack([figures[name][1] for figures in made])
@@ -316,9 +316,9 @@ class DetectionRows(Rows):
 
 
 def _figures(name: str, values: Sequence[float], replicates: FloatArray, groups: Sequence[Matched]) -> Figures:
-    counted = [found.n_images if name == "false_alarms" else found.n_lesions for found in groups]
+    counted = [group.n_images if name == "false_alarms" else group.n_lesions for group in groups]
     n = [0 if math.isnan(value) else count for value, count in zip(values, counted, strict=True)]
-    behind = [found.units if name == "false_alarms" else found.units[found.lesion_image] for found in groups]
+    behind = [group.units if name == "false_alarms" else group.units[group.lesion_image] for group in groups]
     n_behind = np.array([len(np.unique(units)) for units in behind], np.int64)
     return Figures(np.array(values), replicates, np.array(n), behind=n_behind)
 
@@ -449,13 +449,13 @@ def _match_in_masks(points: FloatArray, cases: tuple[IntArray, IntArray], lesion
         if point[0] == point[0]
         for lesion in of_case.get(case, ())
     ]
-    marks, found = (np.array(part, np.int64) for part in (zip(*pairs, strict=True) if pairs else ((), ())))
+    marks, lesion_indices = (np.array(part, np.int64) for part in (zip(*pairs, strict=True) if pairs else ((), ())))
     inside = [np.zeros(0, bool)]
     for start in range(0, len(pairs), _MASKS_AT_ONCE):
         batch = slice(start, start + _MASKS_AT_ONCE)
-        masks = pack_masks([lesions[k] for k in found[batch].tolist()])
+        masks = pack_masks([lesions[k] for k in lesion_indices[batch].tolist()])
         inside.append(point_hit([[tuple(points[k])] for k in marks[batch].tolist()], masks) == 1)
-    return match_points(np.concatenate(inside), marks, found, len(points))
+    return match_points(np.concatenate(inside), marks, lesion_indices, len(points))
 
 
 def _match_masks(
@@ -481,18 +481,21 @@ def _match_masks(
         batch = pairs[start : start + _MASKS_AT_ONCE]
         own, others = pack_masks([mask for *_, mask in batch]), pack_masks([lesions[k] for _, k, _ in batch])
         overlaps.append(mask_iou(own, others, slice="all"))
-    marks, found = np.array([mark for mark, *_ in pairs], np.int64), np.array([k for _, k, _ in pairs], np.int64)
-    return match_masks(np.nan_to_num(np.concatenate(overlaps)), marks, found, scores, cases[0], len(lesions))
+    marks, lesion_indices = (
+        np.array([mark for mark, *_ in pairs], np.int64),
+        np.array([k for _, k, _ in pairs], np.int64),
+    )
+    return match_masks(np.nan_to_num(np.concatenate(overlaps)), marks, lesion_indices, scores, cases[0], len(lesions))
 
 
 def _thresholds(thresholds: float | Mapping[str, float], findings: Sequence[str]) -> FloatArray:
-    given = thresholds if isinstance(thresholds, Mapping) else dict.fromkeys(findings, thresholds)
-    for value in given.values():
+    by_finding = thresholds if isinstance(thresholds, Mapping) else dict.fromkeys(findings, thresholds)
+    for value in by_finding.values():
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
             raise ArgumentError("thresholds", "must be a number in [0, 1], or one for each finding named", repr(value))
-    if unknown := sorted(set(given) - set(findings)):
+    if unknown := sorted(set(by_finding) - set(findings)):
         raise ArgumentError("thresholds", "must be of the benchmark's findings", unknown)
-    return np.array([float(given.get(finding, 0.5)) for finding in findings])
+    return np.array([float(by_finding.get(finding, 0.5)) for finding in findings])
 
 
 def disclose_detections(
@@ -503,10 +506,12 @@ def disclose_detections(
     having[rows.lesion_image, rows.lesion_finding] = True
     n_having = (having & rows.known).sum(axis=0)
     smaller = np.minimum(n_having, rows.known.sum(axis=0) - n_having)
-    shown = tuple(finding for finding, n in zip(rows.findings, smaller.tolist(), strict=True) if n >= min_cell)
+    allowed_findings = tuple(
+        finding for finding, n in zip(rows.findings, smaller.tolist(), strict=True) if n >= min_cell
+    )
     allowed: list[Estimate] = []
-    if shown:
-        estimates = rows.estimates(resampling.by("percentile"), groups=shown)
+    if allowed_findings:
+        estimates = rows.estimates(resampling.by("percentile"), groups=allowed_findings)
         allowed = [one for one in estimates if one.metric in released and one.finding == MACRO]
     counted = "images with it or without it"
-    return disclosure_of_findings(allowed, rows.findings, shown, counted=counted, min_cell=min_cell)
+    return disclosure_of_findings(allowed, rows.findings, allowed_findings, counted=counted, min_cell=min_cell)

@@ -279,22 +279,22 @@ class FindingsReaders(Readers["StudyRecord", "FindingsPrediction", "Sequence[str
         return label_readings(folder, split, records)
 
     @override
-    def by_reading(self, record: StudyRecord, said: Sequence[str]) -> StudyRecord:
+    def by_reading(self, record: StudyRecord, reading: Sequence[str]) -> StudyRecord:
         from reveal_bench.kinds.findings.cases import study_by_reading
 
-        return study_by_reading(record, said)
+        return study_by_reading(record, reading)
 
     @override
-    def agreed(self, record: StudyRecord, said: Sequence[Sequence[str]], at_least: int) -> tuple[str, ...]:
+    def agreed(self, record: StudyRecord, readings: Sequence[Sequence[str]], at_least: int) -> tuple[str, ...]:
         from reveal_bench.kinds.findings.cases import agreed_labels
 
-        return agreed_labels(record, said, at_least)
+        return agreed_labels(record, readings, at_least)
 
     @override
-    def answers_of(self, record: StudyRecord, said: Sequence[str]) -> list[FindingsPrediction]:
+    def answers_of(self, record: StudyRecord, reading: Sequence[str]) -> list[FindingsPrediction]:
         from reveal_bench.kinds.findings.cases import predictions_of_reader
 
-        return predictions_of_reader(record, said)
+        return predictions_of_reader(record, reading)
 
 
 class FindingsExchange(AnnotationExchange["StudyRecord", "FindingsPrediction", "StudyManifest"]):

@@ -56,8 +56,8 @@ class FindingsCodec(Codec[FindingsPrediction, StudyManifest, "StudyRows"]):
         try:
             study = [studies[p.study_id] for p in predictions]
             labels = [codes[label] for p in predictions for label in p.labels or ()]
-            given = [p.probabilities for p in predictions if p.probabilities is not None]
-            probabilities = [[one[label] for label in manifest.labels] for one in given]
+            given_probabilities = [p.probabilities for p in predictions if p.probabilities is not None]
+            probabilities = [[one[label] for label in manifest.labels] for one in given_probabilities]
         except KeyError as error:
             raise ValueError(f"predictions must be of the manifest's studies and all its labels, got {error}") from None
         return {
@@ -88,17 +88,17 @@ class FindingsCodec(Codec[FindingsPrediction, StudyManifest, "StudyRows"]):
         require(bool((labels < len(manifest.labels)).all()), "`labels` must be indices into the manifest")
         require(bool(((probabilities >= 0) & (probabilities <= 1)).all()), "`probabilities` must lie in [0, 1]")
         stops = np.cumsum(n_labels, dtype=np.int64).tolist()
-        found = []
+        predictions = []
         for i, (code, stop, line) in enumerate(zip(study.tolist(), stops, arrays["line"].tolist(), strict=True)):
             study_id = manifest.studies[code]
             if gives_labels:
                 codes = labels[stop - int(n_labels[i]) : stop].tolist()
                 require(len(set(codes)) == len(codes), "a study must name each label once")
-                found.append(FindingsPrediction(study_id, tuple(manifest.labels[c] for c in codes), None, line))
+                predictions.append(FindingsPrediction(study_id, tuple(manifest.labels[c] for c in codes), None, line))
             else:
                 values = dict(zip(manifest.labels, probabilities[i].tolist(), strict=True))
-                found.append(FindingsPrediction(study_id, None, values, line))
-        return tuple(found)
+                predictions.append(FindingsPrediction(study_id, None, values, line))
+        return tuple(predictions)
 
     def arrays_of_rows(self, rows: StudyRows) -> Arrays:
         """Return decisions, references and what is known of the studies."""
@@ -122,15 +122,15 @@ class FindingsCodec(Codec[FindingsPrediction, StudyManifest, "StudyRows"]):
         names = names_from(arrays["text"])
         labels, studies = tuple(names["labels"]), tuple(_study(raw) for raw in names["studies"])
         shape = (len(studies), len(labels))
-        given = arrays["probabilities"]
+        table = arrays["probabilities"]
         if (
             not arrays["predicted"].shape == arrays["present"].shape == shape
             or len(arrays["has_prediction"]) != shape[0]
         ):
             raise ValueError(f"`predicted` and `present` must have shape {shape}, got {arrays['predicted'].shape}")
-        if given.shape not in (shape, (0, len(labels))):
-            raise ArgumentError("probabilities", f"must have shape {shape}", given.shape)
-        probabilities = given if len(given) or not studies else None
+        if table.shape not in (shape, (0, len(labels))):
+            raise ArgumentError("probabilities", f"must have shape {shape}", table.shape)
+        probabilities = table if len(table) or not studies else None
         return StudyRows(
             labels, studies, arrays["predicted"], arrays["present"], probabilities, arrays["has_prediction"]
         )

@@ -25,8 +25,8 @@ from reveal_bench.kinds.folder import AnyFolder, read_rows, split_shards
 def case_of_study(record: StudyRecord) -> Case:
     """Return a study with its labels."""
     agreement = (("Agreement", record.agreement.replace("_", " ")),) if record.agreement else ()
-    told = (("Reference labels", ", ".join(record.labels) or "none"), *agreement)
-    return Case(record.study_id, films_of_study(record.images), record.labels, {}, told)
+    facts = (("Reference labels", ", ".join(record.labels) or "none"), *agreement)
+    return Case(record.study_id, films_of_study(record.images), record.labels, {}, facts)
 
 
 def answers_of_studies(
@@ -37,13 +37,13 @@ def answers_of_studies(
     """Return study -> a system's decision on every label."""
     answers: dict[str, list[CaseAnswer]] = {}
     for i, study in enumerate(rows.studies):
-        found = answers.setdefault(study.study_id, [])
+        of_study = answers.setdefault(study.study_id, [])
         for j, label in enumerate(rows.labels):
             is_present, is_called = bool(rows.present[i, j]), bool(rows.predicted[i, j])
             words = "no answer" if not rows.has_prediction[i] else "called" if is_called else "not called"
             if rows.probabilities is not None and rows.has_prediction[i]:
                 words += f", probability {rows.probabilities[i, j]:.2f}"
-            found.append(CaseAnswer(label, is_present == is_called, words))
+            of_study.append(CaseAnswer(label, is_present == is_called, words))
     return answers
 
 
@@ -89,14 +89,14 @@ def _annotations(
 
 def predictions_of(annotations: Annotations) -> tuple[list[FindingsPrediction], list[str]]:
     """Return one prediction per study, its probabilities if it has them, else the labels present; nothing is lost."""
-    found = []
+    predictions = []
     for one in annotations.studies:
         if one.are_probabilities:
-            found.append(FindingsPrediction(one.study_id, probabilities=one.values))
+            predictions.append(FindingsPrediction(one.study_id, probabilities=one.values))
         else:
             labels = tuple(label for label in annotations.names if one.values.get(label))
-            found.append(FindingsPrediction(one.study_id, labels))
-    return found, []
+            predictions.append(FindingsPrediction(one.study_id, labels))
+    return predictions, []
 
 
 def label_readings(
@@ -104,15 +104,15 @@ def label_readings(
 ) -> dict[str, dict[str, tuple[str, ...]]]:
     """Return reader -> study -> labels said to be present."""
     known = {record.study_id for record in records}
-    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    readings: dict[str, dict[str, tuple[str, ...]]] = {}
     for shard in split_shards(folder, "readers", split):
         for row in read_rows(shard, ["study_id", "reader", "labels"]):
             if row["study_id"] in known:
-                found.setdefault(row["reader"], {})[row["study_id"]] = tuple(row["labels"])
-    return found
+                readings.setdefault(row["reader"], {})[row["study_id"]] = tuple(row["labels"])
+    return readings
 
 
-def agreed_labels(record: StudyRecord, said: Sequence[Sequence[str]], at_least: int) -> tuple[str, ...]:
+def agreed_labels(record: StudyRecord, readings: Sequence[Sequence[str]], at_least: int) -> tuple[str, ...]:
     """Return the labels that at least so many readers gave a study.
 
     Examples
@@ -120,7 +120,7 @@ def agreed_labels(record: StudyRecord, said: Sequence[Sequence[str]], at_least: 
     >>> agreed_labels(StudyRecord("a", "p", ()), [["Edema"], ["Edema", "Pneumonia"], []], 2)
     ('Edema',)
     """
-    votes = Counter(label for labels in said for label in labels)
+    votes = Counter(label for labels in readings for label in labels)
     return tuple(label for label, n in votes.items() if n >= at_least)
 
 

@@ -39,27 +39,27 @@ def disclose_studies(rows: StudyRows, released: Sequence[str], resampling: Resam
     Of `released`, AUROC has no figure per label.
     """
     per_label = [metric for metric in released if metric != "auroc"]
-    shown = shown_labels(rows, min_cell)
+    visible_labels = shown_labels(rows, min_cell)
     allowed: list[Estimate] = []
-    if shown:
-        kept = _only_labels(rows, shown)
-        positives = dict(zip(shown, kept.present.sum(axis=0).tolist(), strict=True))
+    if visible_labels:
+        kept = _only_labels(rows, visible_labels)
+        positives = dict(zip(visible_labels, kept.present.sum(axis=0).tolist(), strict=True))
         # What a board releases keeps percentiles, whatever the default at home
         estimates = summarize_studies(kept, resampling.by("percentile"))
         allowed = [replace(e, n=positives.get(e.finding, e.n)) for e in estimates if e.metric in per_label]
-        if len(shown) >= RANKED_LABELS and "auroc" in released:
+        if len(visible_labels) >= RANKED_LABELS and "auroc" in released:
             allowed += [e for e in estimates if (e.metric, e.finding) == ("auroc", MACRO)]
     counted = "studies with it or without it"
-    found = disclosure_of_findings(allowed, rows.labels, shown, counted=counted, min_cell=min_cell)
-    return replace(found, spreads=_spreads(rows, shown, per_label))
+    disclosure = disclosure_of_findings(allowed, rows.labels, visible_labels, counted=counted, min_cell=min_cell)
+    return replace(disclosure, spreads=_spreads(rows, visible_labels, per_label))
 
 
-def _spreads(rows: StudyRows, shown: Sequence[str], released: Sequence[str]) -> dict[tuple[str, str], Spread]:
+def _spreads(rows: StudyRows, visible_labels: Sequence[str], released: Sequence[str]) -> dict[tuple[str, str], Spread]:
     """Return spreads per label, from the numbers of studies with the label and called, as large as patients allow."""
     n = len(rows)
     clustering = math.sqrt(n / effective_size(study.patient_id for study in rows.studies))
     spreads: dict[tuple[str, str], Spread] = {}
-    for label in shown:
+    for label in visible_labels:
         column = rows.labels.index(label)
         n_with, n_called = int(rows.present[:, column].sum()), int(rows.predicted[:, column].sum())
         for metric in released:

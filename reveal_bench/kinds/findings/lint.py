@@ -61,11 +61,11 @@ def lint_findings(path: Path, manifest: StudyManifest, options: LintOptions = Li
     declined = Abstentions(("study_id",), ((study, "") for study in manifest.studies), "unknown-study", log)
     predictions = check_entries(declined.answers(entries), checker.check, log)
     declined.check([(study, "") for study in checker.first_line])
-    found = [prediction for prediction in predictions if prediction is not None]
+    valid = [prediction for prediction in predictions if prediction is not None]
     answered = {*checker.first_line, *(study for study, _ in declined.lines)}
     missing = [] if log.stopped else _note_missing(answered, manifest, options.allow_missing, log)
-    if {p.labels is None for p in found} == {True, False}:
-        log.error("mixed-kinds", "all lines must give labels, or all probabilities", line=found[-1].line)
+    if {p.labels is None for p in valid} == {True, False}:
+        log.error("mixed-kinds", "all lines must give labels, or all probabilities", line=valid[-1].line)
     for (spelling, label), n in checker.spellings.items():
         log.warning(
             "finding-spelling",
@@ -74,10 +74,10 @@ def lint_findings(path: Path, manifest: StudyManifest, options: LintOptions = Li
             value=spelling,
         )
     log.note_left_out("studies")
-    kept = () if log.has_errors else tuple(found)
+    kept = () if log.has_errors else tuple(valid)
     problems, pairs = tuple(log.problems), tuple((study, "") for study in missing)
-    told = _statistics(found, manifest), options.allow_missing, *declined.counted
-    return LintReport(log.file, file_format, len(predictions), problems, kept, pairs, *told)
+    rest = _statistics(valid, manifest), options.allow_missing, *declined.counted
+    return LintReport(log.file, file_format, len(predictions), problems, kept, pairs, *rest)
 
 
 def _entries(data: bytes, limits: Limits, log: ProblemLog) -> tuple[str, Iterator[RawPrediction]]:
@@ -123,12 +123,14 @@ class StudyChecker:
         for name in sorted(set(entry.fields) - set(_FIELDS))[:10]:
             hint = self._hint(name_hint, name, _FIELDS)
             self._error(entry, "unknown-field", name, "is not a field of a findings prediction", name, hint)
-        given = [name for name in ("labels", "probabilities") if name in entry.fields]
-        if len(given) != 1:
-            self._error(entry, "missing-field", "labels", "one of `labels` and `probabilities` must be given", given)
+        answer_fields = [name for name in ("labels", "probabilities") if name in entry.fields]
+        if len(answer_fields) != 1:
+            self._error(
+                entry, "missing-field", "labels", "one of `labels` and `probabilities` must be given", answer_fields
+            )
             return None
         labels = probabilities = None
-        if given == ["labels"]:
+        if answer_fields == ["labels"]:
             labels = self._labels(entry)
         else:
             probabilities = self._probabilities(entry)
@@ -190,12 +192,12 @@ class StudyChecker:
         return tuple(known)
 
     def _probabilities(self, entry: RawPrediction) -> dict[str, float] | None:
-        given = entry.fields["probabilities"]
-        if not isinstance(given, dict):
-            self._error(entry, "wrong-type", "probabilities", "must be an object of label and number", given)
+        by_label = entry.fields["probabilities"]
+        if not isinstance(by_label, dict):
+            self._error(entry, "wrong-type", "probabilities", "must be an object of label and number", by_label)
             return None
         values: dict[str, float] = {}
-        for name, value in given.items():
+        for name, value in by_label.items():
             label = self._label(entry, "probabilities", name)
             if label is None:
                 continue
@@ -219,8 +221,10 @@ class StudyChecker:
         return values
 
 
-def _note_missing(found: Collection[str], manifest: StudyManifest, allow_missing: bool, log: ProblemLog) -> list[str]:
-    missing = [study for study in manifest.studies if study not in found]
+def _note_missing(
+    answered: Collection[str], manifest: StudyManifest, allow_missing: bool, log: ProblemLog
+) -> list[str]:
+    missing = [study for study in manifest.studies if study not in answered]
     if missing:
         message = f"{len(missing)} of {len(manifest.studies)} studies have no prediction: {'; '.join(missing[:5])}"
         if allow_missing:
@@ -234,12 +238,12 @@ def _note_missing(found: Collection[str], manifest: StudyManifest, allow_missing
     return missing
 
 
-def _statistics(found: list[FindingsPrediction], manifest: StudyManifest) -> dict[str, Any]:
+def _statistics(predictions: list[FindingsPrediction], manifest: StudyManifest) -> dict[str, Any]:
     """Share of studies called positive (probability of at least 0.5) per label, and the commonest answer's share;
     nothing where no line could be read."""
     answers = [
         p.labels if p.labels is not None else tuple(k for k, v in (p.probabilities or {}).items() if v >= 0.5)
-        for p in found
+        for p in predictions
     ]
     if not answers:
         return {}

@@ -167,7 +167,7 @@ class StudyRows(Rows):
             parts[f"agreement: {agreement.replace('_', ' ')}"] = [s.agreement == agreement for s in self.studies]
         views = [s.views for s in self.studies]
         for view in ("AP", "PA", "LATERAL"):
-            parts[f"view: {view}"] = [view in shown for shown in views]
+            parts[f"view: {view}"] = [view in study_views for study_views in views]
         for n in range(4):
             parts[f"findings: {n}"] = [len(s.labels) == n for s in self.studies]
         parts["findings: 4 or more"] = [len(s.labels) >= 4 for s in self.studies]
@@ -239,13 +239,13 @@ def score_studies(
     probabilities = np.zeros((len(records), len(labels))) if kinds == {False} else None
     for i, record in enumerate(records):
         present[i, [column[label] for label in record.labels]] = True
-        found = by_study.get(record.study_id)
-        if found is None:
+        of_study = by_study.get(record.study_id)
+        if of_study is None:
             continue
         if probabilities is None:
-            predicted[i, [column[label] for label in found.labels or ()]] = True
+            predicted[i, [column[label] for label in of_study.labels or ()]] = True
         else:
-            probabilities[i] = [(found.probabilities or {})[label] for label in labels]
+            probabilities[i] = [(of_study.probabilities or {})[label] for label in labels]
     if probabilities is not None:
         predicted = apply_thresholds(probabilities, _thresholds(thresholds, labels))
         predicted &= np.array([record.study_id in by_study for record in records], bool)[:, None]
@@ -363,17 +363,17 @@ def resample_studies(
     sums_of = [label_sums(rows.predicted[:, columns], present, units=units, n_units=len(code)) for rows in systems]
 
     def replicates(counts: Counts) -> dict[tuple[int, str], FloatArray]:
-        found = {}
+        figures = {}
         for i, rows in enumerate(systems):
             drawn = sums_of[i].resample(counts)
             for metric in metrics:
                 if metric in _OF_SUMS:
-                    found[i, metric] = _OF_SUMS[metric](drawn)
+                    figures[i, metric] = _OF_SUMS[metric](drawn)
                 else:
                     assert rows.probabilities is not None
                     scores, ranking = rows.probabilities[:, columns], _ranking(metric)
-                    found[i, metric] = ranking_replicates(ranking, scores, present, counts, units=units)
-        return found
+                    figures[i, metric] = ranking_replicates(ranking, scores, present, counts, units=units)
+        return figures
 
     drawn, fewest = replicates_of(replicates, len(code), resampling), units_of_both(present, units)
     results = []

@@ -185,10 +185,10 @@ class LocalizationReaders(ImageReaders):
     """Single readers of localization."""
 
     @override
-    def answers_of(self, record: LocalizationRecord, said: Drawn) -> list[LocalizationPrediction]:
+    def answers_of(self, record: LocalizationRecord, reading: Drawn) -> list[LocalizationPrediction]:
         from reveal_bench.kinds.localization.cases import predictions_of_reader
 
-        return predictions_of_reader(record, said)
+        return predictions_of_reader(record, reading)
 
 
 class LocalizationExchange(ImageExchange):

@@ -108,7 +108,7 @@ class ImageCodec(Codec[LocalizationPrediction, ImagesT, RowsT]):
         masks = iter(masks_from_text(arrays["mask_text"], offsets, sizes, most_runs=limits.mask_runs))
         points = iter(map(tuple, arrays["points"].tolist()))
         boxes = iter(map(tuple, arrays["boxes"].tolist()))
-        found = []
+        predictions = []
         columns = [
             arrays[name].tolist() for name in ("image", "finding", "n_points", "cell", "has_box", "score", "line")
         ]
@@ -126,8 +126,8 @@ class ImageCodec(Codec[LocalizationPrediction, ImagesT, RowsT]):
                 line=line,
             )
             _check_place(prediction, rows[image])
-            found.append(prediction)
-        return tuple(found)
+            predictions.append(prediction)
+        return tuple(predictions)
 
     @abstractmethod
     def check_pairs(self, arrays: Arrays, manifest: ImagesT) -> None:
@@ -230,8 +230,8 @@ def _check_place(prediction: LocalizationPrediction, row: ManifestRow) -> None:
         x, y, width, height = prediction.box
         fits = 0 <= x <= x + width <= row.width and 0 <= y <= y + height <= row.height and width > 0 and height > 0
         require(fits and is_inside(*box_centre(prediction.box), size=row.size), "`boxes` must lie inside the image")
-    given = prediction.points or prediction.cell or prediction.box or prediction.mask
-    require(bool(given), "a prediction must hold a point, cell, box or mask")
+    place = prediction.points or prediction.cell or prediction.box or prediction.mask
+    require(bool(place), "a prediction must hold a point, cell, box or mask")
 
 
 def text_of_masks(masks: Sequence[Rle]) -> tuple[Text, IntArray]:

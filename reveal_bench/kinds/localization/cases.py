@@ -59,9 +59,9 @@ def case_of_image(record: LocalizationRecord) -> Case:
     for point in record.points:
         marks[READER_NAMES[point.reader]].append(Mark(0, point.finding, points=((point.x, point.y),)))
     film = CaseFilm(record.image_id, record.view, record.width, record.height)
-    shown = {name: tuple(drawn) for name, drawn in marks.items() if drawn}
-    told = (("Present, without a reference", ", ".join(record.missing)),) if record.missing else ()
-    return Case(record.image_id, (film,), tuple(record.asked("present")), shown, told)
+    drawings = {name: tuple(drawn) for name, drawn in marks.items() if drawn}
+    facts = (("Present, without a reference", ", ".join(record.missing)),) if record.missing else ()
+    return Case(record.image_id, (film,), tuple(record.asked("present")), drawings, facts)
 
 
 def _counted(name: str) -> list[tuple[int, str]]:
@@ -77,10 +77,10 @@ def answers_of_images(
 ) -> dict[str, list[CaseAnswer]]:
     """Return image -> a system's answers: its drawings, with the scored point, and its hits of `rows`."""
     sizes = {record.image_id: record.size for record in records}
-    given = {(one.image_id, one.finding): one for one in predictions}
+    by_pair = {(one.image_id, one.finding): one for one in predictions}
     answers: dict[str, list[CaseAnswer]] = {}
     for i, (image_id, finding) in enumerate(zip(rows.image_ids, rows.case_findings, strict=True)):
-        prediction = given.get((image_id, finding))
+        prediction = by_pair.get((image_id, finding))
         values = {name: float(column[i]) for name, column in rows.values.items()}
         hit = values.get("point_hit", math.nan)
         is_hit = None if math.isnan(hit) else hit > 0
@@ -189,8 +189,8 @@ def predictions_of(annotations: Annotations) -> tuple[list[LocalizationPredictio
                 max(scores, default=None),
             )
         )
-    told = f"{n_boxes} times several boxes of one finding on one image: a prediction has one, the best-scored was kept"
-    return predictions, [told] if n_boxes else []
+    loss = f"{n_boxes} times several boxes of one finding on one image: a prediction has one, the best-scored was kept"
+    return predictions, [loss] if n_boxes else []
 
 
 def _union(drawings: Sequence[Drawing], size: tuple[int, int]) -> Rle | None:
@@ -207,15 +207,15 @@ Drawn = Mapping[str, Annotation]
 
 def drawn_readings(folder: AnyFolder, split: str, records: Sequence[LocalizationRecord]) -> dict[str, dict[str, Drawn]]:
     """Reader -> image -> what that reader drew of the findings asked; images that a reader left empty are there too."""
-    found: dict[str, dict[str, Drawn]] = {}
+    readings: dict[str, dict[str, Drawn]] = {}
     for reader, record in images_read(folder, split, records):
-        found.setdefault(reader, {})[record.image_id] = {}
+        readings.setdefault(reader, {})[record.image_id] = {}
     for record in records:
         asked = set(record.asked("present"))
         for reader, drawn in drawn_by_reader(record).items():
             of_asked = {finding: one for finding, one in drawn.items() if finding in asked}
-            found.setdefault(reader, {})[record.image_id] = of_asked
-    return found
+            readings.setdefault(reader, {})[record.image_id] = of_asked
+    return readings
 
 
 def images_read(
@@ -231,21 +231,21 @@ def images_read(
 
 def drawn_by_reader(record: LocalizationRecord) -> dict[str, dict[str, Annotation]]:
     """Return reader -> finding -> what that reader drew; who drew empty masks alone is there, too."""
-    found: dict[str, dict[str, Annotation]] = {}
+    readings: dict[str, dict[str, Annotation]] = {}
     for one in record.annotations:
         if one.reader == "ground_truth":
             continue
-        of_reader = found.setdefault(one.reader_id or one.reader.replace("_", " "), {})
+        of_reader = readings.setdefault(one.reader_id or one.reader.replace("_", " "), {})
         if one.area_px > 0 and (one.rle is not None or one.boxes_xywh):
             of_reader[one.finding] = one
-    return found
+    return readings
 
 
-def agreed_regions(record: LocalizationRecord, said: Sequence[Drawn], at_least: int) -> Drawn:
+def agreed_regions(record: LocalizationRecord, readings: Sequence[Drawn], at_least: int) -> Drawn:
     """Return finding -> the pixels that at least so many readers drew, where there is one."""
     agreed = {}
-    for finding in dict.fromkeys(finding for drawn in said for finding in drawn):
-        of_finding = [drawn[finding] for drawn in said if finding in drawn]
+    for finding in dict.fromkeys(finding for drawn in readings for finding in drawn):
+        of_finding = [drawn[finding] for drawn in readings if finding in drawn]
         if len(of_finding) < at_least:
             continue
         regions = pack_regions([one.rle or one.boxes_xywh for one in of_finding], [record.size] * len(of_finding))

@@ -34,8 +34,8 @@ def disclose_cases(rows: CaseRows, released: Sequence[str], resampling: Resampli
     rows = rows.with_reference()
     # Where chance is defined follows from the references alone; a row made by hand may lack it.
     n_cases = rows.n_defined("grid_chance" if "grid_chance" in rows.values else "point_hit")
-    shown = tuple(finding for finding in rows.findings if n_cases[finding] >= min_cell)
-    many = tuple(finding for finding in shown if n_cases[finding] >= FOR_OVERLAP * min_cell)
+    visible_findings = tuple(finding for finding in rows.findings if n_cases[finding] >= min_cell)
+    many = tuple(finding for finding in visible_findings if n_cases[finding] >= FOR_OVERLAP * min_cell)
     metrics = [name for name in released if name in rows.values]
     if "mask_iou_all" in metrics and "box_iou" in metrics:
         metrics.remove("box_iou")
@@ -45,7 +45,7 @@ def disclose_cases(rows: CaseRows, released: Sequence[str], resampling: Resampli
     overlaps = [name for name in metrics if name in OVERLAPS]
     allowed: list[Estimate] = []
     for names, findings, least in (
-        ([name for name in metrics if name not in OVERLAPS], shown, min_cell),
+        ([name for name in metrics if name not in OVERLAPS], visible_findings, min_cell),
         (overlaps, many, FOR_OVERLAP * min_cell),
     ):
         if names and findings:
@@ -54,15 +54,15 @@ def disclose_cases(rows: CaseRows, released: Sequence[str], resampling: Resampli
             thin = {e.metric for e in estimates if e.finding != MACRO and e.n < least}
             allowed += [e for e in estimates if (e.metric not in thin if e.finding == MACRO else e.n >= least)]
     allowed = [e for e in allowed if e.metric != "grid_hit" or e.finding == MACRO]
-    found = disclosure_of_findings(allowed, rows.findings, shown, counted="cases", min_cell=min_cell)
-    few = [finding for finding in shown if finding not in many] if overlaps else []
-    note = " ".join([found.note, *_notes(few, min_cell, asks_twice=asks_twice)])
+    disclosure = disclosure_of_findings(allowed, rows.findings, visible_findings, counted="cases", min_cell=min_cell)
+    few = [finding for finding in visible_findings if finding not in many] if overlaps else []
+    note = " ".join([disclosure.note, *_notes(few, min_cell, asks_twice=asks_twice)])
     spreads = {
         (e.metric, e.finding): spread_of_share(effective_size(_patients_of(rows, e.metric, e.finding)))
         for e in allowed
         if e.finding != MACRO and e.metric in HITS
     }
-    return replace(found, spreads=spreads, note=note)
+    return replace(disclosure, spreads=spreads, note=note)
 
 
 def _has_cells_beside(rows: CaseRows) -> bool:
@@ -74,14 +74,14 @@ def _has_cells_beside(rows: CaseRows) -> bool:
 
 
 def _notes(few: Sequence[str], min_cell: int, *, asks_twice: bool) -> list[str]:
-    told = []
+    sentences = []
     if few:
-        told.append(
+        sentences.append(
             f"Overlap is shown of findings with {FOR_OVERLAP * min_cell:g} cases or more, not of {', '.join(few)}."
         )
     if asks_twice:
-        told.append("The grid hit rate is not shown: the file names cells other than those of its points.")
-    return told
+        sentences.append("The grid hit rate is not shown: the file names cells other than those of its points.")
+    return sentences
 
 
 def _patients_of(rows: CaseRows, metric: str, finding: str) -> list[str]:

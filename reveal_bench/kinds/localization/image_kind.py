@@ -65,8 +65,8 @@ class ImageData(Data["LocalizationRecord"]):
         from reveal_bench.kinds.localization.records import LocalizationRecord
 
         names = ("image_id", "study_id", "view", "width", "height")
-        told = {name: entry[name] for name in names}
-        return LocalizationRecord(patient_id="", label_status=dict.fromkeys(findings), **told)
+        fields = {name: entry[name] for name in names}
+        return LocalizationRecord(patient_id="", label_status=dict.fromkeys(findings), **fields)
 
 
 class ImageTable(Table["LocalizationRecord"]):
@@ -223,10 +223,10 @@ class ImageReaders(Readers["LocalizationRecord", "LocalizationPrediction", "Draw
     """Single readers of images."""
 
     @override
-    def by_reading(self, record: LocalizationRecord, said: Drawn) -> LocalizationRecord:
+    def by_reading(self, record: LocalizationRecord, reading: Drawn) -> LocalizationRecord:
         from reveal_bench.kinds.localization.cases import image_by_reading
 
-        return image_by_reading(record, said)
+        return image_by_reading(record, reading)
 
     @override
     def readings(
@@ -237,10 +237,10 @@ class ImageReaders(Readers["LocalizationRecord", "LocalizationPrediction", "Draw
         return drawn_readings(folder, split, records)
 
     @override
-    def agreed(self, record: LocalizationRecord, said: Sequence[Drawn], at_least: int) -> Drawn:
+    def agreed(self, record: LocalizationRecord, readings: Sequence[Drawn], at_least: int) -> Drawn:
         from reveal_bench.kinds.localization.cases import agreed_regions
 
-        return agreed_regions(record, said, at_least)
+        return agreed_regions(record, readings, at_least)
 
 
 class ImageExchange(AnnotationExchange["LocalizationRecord", "LocalizationPrediction", "ImageManifest"]):

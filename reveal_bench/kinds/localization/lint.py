@@ -106,7 +106,7 @@ def _commonest(drafts: Iterable[Draft]) -> dict[str, tuple[Any, int, int]]:
         if draft.finding is not None and draft.area != 0:
             alike[draft.finding][_answer(draft)] += 1
     commonest = {finding: answers.most_common(1)[0] for finding, answers in alike.items()}
-    return {finding: (*found, alike[finding].total()) for finding, found in commonest.items()}
+    return {finding: (*most_common, alike[finding].total()) for finding, most_common in commonest.items()}
 
 
 def _note_collapse(drafts: Sequence[Draft], log: ProblemLog) -> None:
@@ -150,15 +150,15 @@ def describe_drafts(drafts: Sequence[Draft], manifest: ImageManifest) -> dict[st
         ``kinds``: how many give a point, cell, box, rle or polygons;
         ``mask_area_share``: histogram of mask area / image area, bins as text.
     """
-    found = Counter(draft.finding for draft in drafts)
-    kinds = {kind: sum(map(bool, map(given, drafts))) for kind, given in _KINDS.items()}
+    per_finding = Counter(draft.finding for draft in drafts)
+    kinds = {kind: sum(map(bool, map(get, drafts))) for kind, get in _KINDS.items()}
     areas: Counter[str] = Counter()
     for draft in drafts:
         if draft.area is not None and draft.rle is not None:
             height, width = draft.rle.size
             areas[_AREA_BINS[bisect_left(AREA_SHARES, draft.area / (height * width))]] += 1  # open below
     return {
-        "per_finding": {finding: found[finding] for finding in manifest.findings if finding in found},
+        "per_finding": {finding: per_finding[finding] for finding in manifest.findings if finding in per_finding},
         "kinds": {kind: n for kind, n in kinds.items() if n},
         "mask_area_share": {name: areas[name] for name in _AREA_BINS if name in areas},
     }
@@ -227,8 +227,8 @@ def lint_predictions(path: Path, manifest: ImageManifest, options: LintOptions =
     problems = [*log.problems, *runs_problems(predictions, limits, log.file)]
     if len(problems) > len(log.problems):
         predictions = ()
-    told = tuple(missing), statistics, options.allow_missing, *declined.counted
-    return LintReport(log.file, file_format, len(drafts), tuple(problems), predictions, *told)
+    rest = tuple(missing), statistics, options.allow_missing, *declined.counted
+    return LintReport(log.file, file_format, len(drafts), tuple(problems), predictions, *rest)
 
 
 def runs_problems(predictions: Sequence[LocalizationPrediction], limits: Limits, file: str) -> Iterator[LintProblem]:

@@ -13,8 +13,8 @@ def kind_of_answer(prediction: LocalizationPrediction | None) -> str:
     """Return the scored part of a prediction that may have several: "point", "box", "cell", "mask" or "none"."""
     if prediction is None:
         return "none"
-    for kind, given in (("point", prediction.points), ("box", prediction.box), ("cell", prediction.cell)):
-        if given:
+    for kind, value in (("point", prediction.points), ("box", prediction.box), ("cell", prediction.cell)):
+        if value:
             return kind
     return "mask" if prediction.mask is not None else "none"
 

@@ -84,8 +84,10 @@ def presence_of(
         for finding, status in record.label_status.items()
         if status in (0, 1)
     ]
-    said = [(*case, one.score) for *case, one in cases if one is not None and one.score is not None]
-    if not said:
+    scored = [(*case, one.score) for *case, one in cases if one is not None and one.score is not None]
+    if not scored:
         return None
-    image_ids, findings, present, scores = (list(column) for column in zip(*said, strict=True))
-    return Presence(image_ids, findings, np.array(scores, np.float64), np.array(present, bool), len(cases) - len(said))
+    image_ids, findings, present, scores = (list(column) for column in zip(*scored, strict=True))
+    return Presence(
+        image_ids, findings, np.array(scores, np.float64), np.array(present, bool), len(cases) - len(scored)
+    )

@@ -268,9 +268,9 @@ def _boxes(annotation: Row, width: int, height: int, name: str) -> Iterator[Faul
     left, top = min(box[0] for box in boxes), min(box[1] for box in boxes)
     right, bottom = max(box[0] + box[2] for box in boxes), max(box[1] + box[3] for box in boxes)
     whole = [left, top, right - left, bottom - top]
-    given = annotation["bbox_xywh"]
-    if given is None or any(abs(a - b) > TOLERANCE_PX for a, b in zip(given, whole, strict=True)):
-        yield f"{name}.bbox_xywh", f"must be {whole}, around all boxes", str(given)
+    whole_box = annotation["bbox_xywh"]
+    if whole_box is None or any(abs(a - b) > TOLERANCE_PX for a, b in zip(whole_box, whole, strict=True)):
+        yield f"{name}.bbox_xywh", f"must be {whole}, around all boxes", str(whole_box)
 
 
 def findings_drawn(row: Row, findings: Sequence[str]) -> list[str]:

@@ -207,10 +207,10 @@ class CaseRows(Rows):
             If there is no such stratum, unit or interval.
         """
         rows = self if stratum is None else self.take(self.stratum(stratum))
-        found = summarize(rows, resampling, findings=groups)
+        estimates = summarize(rows, resampling, findings=groups)
         if stratum is None and self.presence is not None:
-            found += self.presence.estimates(groups or self.findings, self.all_images, resampling)
-        return found
+            estimates += self.presence.estimates(groups or self.findings, self.all_images, resampling)
+        return estimates
 
     def strata(self) -> dict[str, BoolArray]:
         """Return the cases by view of their image, and by size of their reference: bool arrays (n_cases,)."""
@@ -392,18 +392,20 @@ def score_localization(
         sizes = [reference.size for _, _, reference in cases]
         columns["cell_kinds"] += [kind_of_cell(p, grid=cells, size=size) for p, size in zip(chosen, sizes, strict=True)]
         batches.append(_batch_values(chosen, [reference for _, _, reference in cases], cells, with_boxes))
-    found = {name: np.concatenate([np.zeros(0), *(batch[name] for batch in batches)]) for name in (*_GIVEN, *_NEEDED)}
-    shares, scores, is_mask, *given = (found.pop(name) for name in _GIVEN)
-    has_mask, has_box, has_any = (one > 0 for one in given)
+    columns_of = {
+        name: np.concatenate([np.zeros(0), *(batch[name] for batch in batches)]) for name in (*_GIVEN, *_NEEDED)
+    }
+    shares, scores, is_mask, *has_part = (columns_of.pop(name) for name in _GIVEN)
+    has_mask, has_box, has_any = (one > 0 for one in has_part)
     if missing == "empty":
-        found["mask_iou"][~has_mask] = np.nan
+        columns_of["mask_iou"][~has_mask] = np.nan
     masks_compared = has_mask.any() and is_mask.any()
     left_out = [_NO_MASKS] if has_mask.any() and not masks_compared else []
     applies = {"answer": has_any.any(), "mask": masks_compared, "box": has_box.any(), "": True}
     return CaseRows(
         findings=tuple(findings),
         **columns,
-        values={name: found[name] for name, needed in _NEEDED.items() if applies[needed]},
+        values={name: columns_of[name] for name, needed in _NEEDED.items() if applies[needed]},
         all_images=tuple(images),
         notes=(*left_out, *(() if presence is None else presence.notes)),
         views=views,
@@ -464,7 +466,9 @@ def _batch_values(
         points_of(p, grid=grid, size=size, deepest=deepest.get(i))
         for i, (p, size) in enumerate(zip(chosen, sizes, strict=True))
     ]
-    cells = [cells_of(p, found, grid=grid, size=size) for p, size, found in zip(chosen, sizes, points, strict=True)]
+    cells = [
+        cells_of(p, own_points, grid=grid, size=size) for p, size, own_points in zip(chosen, sizes, points, strict=True)
+    ]
     good_cells = hit_cells(regions, grid)
     boxes = np.array([(np.nan,) * 4 if p is None or p.box is None else p.box for p in chosen])
     tight = regions.boxes_xywh() if with_boxes else np.full(boxes.shape, np.nan)

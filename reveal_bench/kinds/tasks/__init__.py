@@ -69,8 +69,8 @@ class TasksData(Data["TaskRecord"]):
         from reveal_bench.kinds.tasks.records import TaskRecord
 
         images, prior_images = bare_images(entry, "image_ids"), bare_images(entry, "prior_image_ids")
-        told = {name: entry[name] for name in ("task_id", "study_id", "category", "requires_boxes")}
-        return TaskRecord(patient_id="", prompt="", images=images, prior_images=prior_images, **told)
+        fields = {name: entry[name] for name in ("task_id", "study_id", "category", "requires_boxes")}
+        return TaskRecord(patient_id="", prompt="", images=images, prior_images=prior_images, **fields)
 
 
 class TasksTable(Table["TaskRecord"]):
@@ -184,8 +184,8 @@ class TasksQuestions(Questions["TaskRecord", "TaskManifest"]):
                 raise ValueError(f"{folder} must hold the inputs of every task, those of {task.task_id!r} are missing")
             row = facts[task.task_id]
             images = (*viewed_images(row["image_facts"]), *viewed_images(row["prior_image_facts"], is_prior=True))
-            told: Row = {name: getattr(task, name) for name in ("prompt", "indication", "requires_boxes")}
-            yield Question(task.task_id, form, images, **told)
+            fields: Row = {name: getattr(task, name) for name in ("prompt", "indication", "requires_boxes")}
+            yield Question(task.task_id, form, images, **fields)
 
     @override
     def scope(self, manifest: TaskManifest) -> tuple[tuple[str, ...], int]:

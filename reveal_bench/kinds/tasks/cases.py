@@ -15,20 +15,20 @@ def case_of_task(record: TaskRecord) -> Case:
     boxes = [(box.image_id, box.bbox_xywh) for box in record.reference_boxes]
     marks = _marks(films, group, boxes)
     texts = {"Prompt": record.prompt, "Indication": record.indication, "Reference answer": record.reference_answer}
-    told = tuple((name, text) for name, text in texts.items() if text)
-    return Case(record.task_id, films, (group,), {REFERENCE: marks} if marks else {}, told)
+    facts = tuple((name, text) for name, text in texts.items() if text)
+    return Case(record.task_id, films, (group,), {REFERENCE: marks} if marks else {}, facts)
 
 
 def answers_of_tasks(answers: Sequence[TaskAnswer], records: Sequence[TaskRecord]) -> dict[str, list[CaseAnswer]]:
     """Return task -> a system's answers, without outcome because readers judge them."""
     by_task = {record.task_id: record for record in records}
-    shown = {}
+    by_key = {}
     for answer in answers:
         record = by_task[answer.task_id]
         films = films_of_study(record.images, record.prior_images)
         marks = _marks(films, _group(record), [(box.image_id, box.box) for box in answer.boxes])
-        shown[answer.task_id] = [CaseAnswer(_group(record), None, answer.answer, marks)]
-    return shown
+        by_key[answer.task_id] = [CaseAnswer(_group(record), None, answer.answer, marks)]
+    return by_key
 
 
 def _group(record: TaskRecord) -> str:

@@ -80,16 +80,16 @@ def lint_tasks(path: Path, manifest: TaskManifest, options: LintOptions = LintOp
     declined = Abstentions(("task_id",), ((task.task_id, "") for task in manifest.tasks), "unknown-task", log)
     answers = check_entries(declined.answers(entries), checker.check, log)
     declined.check([(task_id, "") for task_id in checker.first_line])
-    found = [answer for answer in answers if answer is not None]
+    valid = [answer for answer in answers if answer is not None]
     if not answers and not declined.lines and not log.has_errors:
         log.refuse("empty-file", "the file holds no answers")
     answered = {*checker.first_line, *(task_id for task_id, _ in declined.lines)}
     missing = [] if log.stopped else _note_missing(answered, manifest, options.allow_missing, log)
-    _note_patterns(found, checker.without_boxes, log)
-    kept = () if log.has_errors else tuple(found)
+    _note_patterns(valid, checker.without_boxes, log)
+    kept = () if log.has_errors else tuple(valid)
     pairs = tuple((task_id, "") for task_id in missing)
-    problems, told = tuple(log.problems), (_statistics(found), options.allow_missing, *declined.counted)
-    return LintReport(log.file, file_format, len(answers), problems, kept, pairs, *told)
+    problems, rest = tuple(log.problems), (_statistics(valid), options.allow_missing, *declined.counted)
+    return LintReport(log.file, file_format, len(answers), problems, kept, pairs, *rest)
 
 
 def answers_to_jsonl(answers: Iterable[TaskAnswer]) -> str:
@@ -183,15 +183,15 @@ class AnswerChecker:
         return value
 
     def _boxes(self, entry: RawPrediction, task: TaskQuestion | None) -> tuple[AnswerBox, ...]:
-        given = entry.fields.get("boxes", [])
-        if not isinstance(given, list):
-            self._error(entry, "wrong-type", "boxes", "must be a list of boxes", given)
+        entries = entry.fields.get("boxes", [])
+        if not isinstance(entries, list):
+            self._error(entry, "wrong-type", "boxes", "must be a list of boxes", entries)
             return ()
-        if len(given) > ANSWER_LIMITS.boxes:
-            self._error(entry, "boxes", "boxes", f"must be at most {ANSWER_LIMITS.boxes}", len(given))
+        if len(entries) > ANSWER_LIMITS.boxes:
+            self._error(entry, "boxes", "boxes", f"must be at most {ANSWER_LIMITS.boxes}", len(entries))
             return ()
-        found = [self._box(entry, f"boxes[{i}]", raw, task) for i, raw in enumerate(given)]
-        return tuple(box for box in found if box is not None)
+        boxes = [self._box(entry, f"boxes[{i}]", raw, task) for i, raw in enumerate(entries)]
+        return tuple(box for box in boxes if box is not None)
 
     def _box(self, entry: RawPrediction, place: str, raw: Any, task: TaskQuestion | None) -> AnswerBox | None:
         if not isinstance(raw, dict) or set(raw) != set(_BOX_FIELDS):
@@ -242,8 +242,8 @@ class AnswerChecker:
         return x, y, width, height
 
 
-def _note_missing(found: Collection[str], manifest: TaskManifest, allow_missing: bool, log: ProblemLog) -> list[str]:
-    missing = [task.task_id for task in manifest.tasks if task.task_id not in found]
+def _note_missing(answered: Collection[str], manifest: TaskManifest, allow_missing: bool, log: ProblemLog) -> list[str]:
+    missing = [task.task_id for task in manifest.tasks if task.task_id not in answered]
     if missing:
         named = "; ".join(missing[:_NAMED])
         message = f"{len(missing)} of {len(manifest.tasks)} tasks have no answer: {named}"
@@ -258,22 +258,22 @@ def _note_missing(found: Collection[str], manifest: TaskManifest, allow_missing:
     return missing
 
 
-def _note_patterns(found: list[TaskAnswer], without_boxes: list[str], log: ProblemLog) -> None:
+def _note_patterns(answers: list[TaskAnswer], without_boxes: list[str], log: ProblemLog) -> None:
     if without_boxes:
         named = "; ".join(without_boxes[:_NAMED])
         message = f"{len(without_boxes)} answers draw no box though the task asks for boxes: {named}"
         log.warning("missing-boxes", message, field="boxes")
-    answer, n = Counter(answer.answer for answer in found).most_common(1)[0] if found else ("", 0)
-    if len(found) >= _SAME_LEAST and n > _SAME_SHARE * len(found):
-        log.warning("same-answer", f"{n} of {len(found)} answers are the same", field="answer", value=answer)
+    answer, n = Counter(answer.answer for answer in answers).most_common(1)[0] if answers else ("", 0)
+    if len(answers) >= _SAME_LEAST and n > _SAME_SHARE * len(answers):
+        log.warning("same-answer", f"{n} of {len(answers)} answers are the same", field="answer", value=answer)
 
 
-def _statistics(found: list[TaskAnswer]) -> dict[str, Any]:
+def _statistics(answers: list[TaskAnswer]) -> dict[str, Any]:
     """Characters of the answers, boxes, and the share of the commonest answer."""
-    lengths = sorted(len(answer.answer) for answer in found)
-    n = len(found)
+    lengths = sorted(len(answer.answer) for answer in answers)
+    n = len(answers)
     middle = (lengths[(n - 1) // 2] + lengths[n // 2]) / 2 if n else 0
     characters = {"shortest": lengths[0] if n else 0, "median": middle, "longest": lengths[-1] if n else 0}
-    boxes = {"answers_with_boxes": sum(bool(a.boxes) for a in found), "all": sum(len(a.boxes) for a in found)}
-    commonest = max(Counter(answer.answer for answer in found).values(), default=0) / max(1, n)
+    boxes = {"answers_with_boxes": sum(bool(a.boxes) for a in answers), "all": sum(len(a.boxes) for a in answers)}
+    commonest = max(Counter(answer.answer for answer in answers).values(), default=0) / max(1, n)
     return {"characters": characters, "boxes": boxes, "same_answer_share": commonest}

@@ -263,9 +263,11 @@ def rating_array(ratings: Iterable[Rating], *, reader: str, answers: Sequence[An
         raise ArgumentError("reader", f"must be one of the readers of the ratings ({known})", repr(reader))
     array = np.full((len(answers), len(CRITERIA)), np.nan)
     for i, answer in enumerate(answers):
-        found = of_reader.get(answer)
-        if found is not None:
-            array[i] = [np.nan if score is None else score for score in (getattr(found, name) for name in CRITERIA)]
+        own_rating = of_reader.get(answer)
+        if own_rating is not None:
+            array[i] = [
+                np.nan if score is None else score for score in (getattr(own_rating, name) for name in CRITERIA)
+            ]
     return array
 
 

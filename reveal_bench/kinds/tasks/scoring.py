@@ -119,8 +119,8 @@ class RubricRows(Rows):
             If there is no such stratum, unit or interval.
         """
         rows = self if stratum is None else self.take(self.stratum(stratum))
-        found = summarize_rubric(rows, resampling)
-        return found if groups is None else [one for one in found if one.finding in (MACRO, *groups)]
+        estimates = summarize_rubric(rows, resampling)
+        return estimates if groups is None else [one for one in estimates if one.finding in (MACRO, *groups)]
 
     def strata(self) -> dict[str, npt.NDArray[np.bool_]]:
         """Return the tasks by category: bool arrays (n_tasks,)."""
@@ -149,8 +149,8 @@ class RubricRows(Rows):
         unknown = sorted(set(metrics) - {"rubric_mean"})
         if unknown:
             raise ArgumentError("metrics", "must be among ['rubric_mean']", unknown)
-        found = resample_rubrics(systems, resampling, groups)
-        return [{"rubric_mean": figures} for figures in found]
+        resampled = resample_rubrics(systems, resampling, groups)
+        return [{"rubric_mean": figures} for figures in resampled]
 
     @classmethod
     def answers(cls, systems: Sequence[RubricRows], metric: str, groups: Sequence[str]) -> FloatArray:
@@ -235,13 +235,13 @@ def score_ratings(
         raise ArgumentError("tasks", "must hold at least one task", "none")
     if missing not in ("lowest", "leave_out"):
         raise ArgumentError("missing", "must be 'lowest' or 'leave_out'", repr(missing))
-    given = list(ratings)
+    rating_list = list(ratings)
     place = {task.task_id: i for i, task in enumerate(tasks)}
-    has_answer = {rating.task_id for rating in given} if answered is None else set(answered)
-    _check(given, place, has_answer)
-    readers = {name: i for i, name in enumerate(sorted({rating.reader for rating in given}))}
+    has_answer = {rating.task_id for rating in rating_list} if answered is None else set(answered)
+    _check(rating_list, place, has_answer)
+    readers = {name: i for i, name in enumerate(sorted({rating.reader for rating in rating_list}))}
     array = np.full((len(tasks), len(readers), len(CRITERIA)), np.nan)
-    for rating in given:
+    for rating in rating_list:
         values = [getattr(rating, name) for name in CRITERIA]
         array[place[rating.task_id], readers[rating.reader]] = [np.nan if v is None else v for v in values]
     return RubricRows(
@@ -313,10 +313,10 @@ def summarize_rubric(rows: RubricRows, resampling: Resampling = Resampling()) ->
     scores = rows.scores
     for metric, is_counted in (("share_of_5", scores == HIGHEST), ("share_below_3", scores < 3)):
         shares = np.where(np.isnan(scores), np.nan, is_counted)
-        found = _means(shares, units, counts)
-        left_out = found.left_out() if jackknifed else None
-        n_tasks, behind = np.full(len(REPORTED), len(rows)), (found.rows > 0).sum(axis=0)
-        estimates += _estimates(recipe(metric), found, REPORTED, n_tasks, interval, left_out, behind)[1:]
+        share_means = _means(shares, units, counts)
+        left_out = share_means.left_out() if jackknifed else None
+        n_tasks, behind = np.full(len(REPORTED), len(rows)), (share_means.rows > 0).sum(axis=0)
+        estimates += _estimates(recipe(metric), share_means, REPORTED, n_tasks, interval, left_out, behind)[1:]
     tables = _pair_tables(rows, units, n_units)
     total, drawn = tables.sum(axis=0), resample_tables(counts, tables)
     n = total.sum(axis=(-2, -1)).astype(np.int64)
@@ -357,8 +357,8 @@ def resample_rubrics(
             raise ValueError("all systems must be rated on the same tasks, in the same order")
     units, n_units = _units(first, resampling.unit)
     counts = resampling_counts(n_units, resampling)
-    found = [_means_of(rows, columns, units, counts) for rows in systems]
-    return [Figures(m.values, m.replicates, m.n, m.left_out(), m.rows) for m in found]
+    means = [_means_of(rows, columns, units, counts) for rows in systems]
+    return [Figures(m.values, m.replicates, m.n, m.left_out(), m.rows) for m in means]
 
 
 def _means_of(
@@ -422,7 +422,7 @@ def _estimates(
             bounds=bounds_of(metric),
             of_means=are_means(metric),
         )
-    found = find_intervals(
+    intervals = find_intervals(
         with_macro(figures.values),
         with_macro(figures.replicates),
         interval=interval,
@@ -431,7 +431,7 @@ def _estimates(
     )
     n_text = int((~np.isnan(figures.values[text])).sum())
     n, n_undefined = [n_text, *figures.n.tolist()], [len(text) - n_text, *(sizes - figures.n).tolist()]
-    return found.estimates((MACRO, *names), n, n_undefined, metric=metric, signature=recipe)
+    return intervals.estimates((MACRO, *names), n, n_undefined, metric=metric, signature=recipe)
 
 
 def disclose_ratings(
@@ -444,24 +444,24 @@ def disclose_ratings(
     # What a board releases keeps percentiles, whatever the default at home
     estimates = summarize_rubric(rows, resampling.by("percentile"))
     counts = {e.finding: e.n for e in estimates if e.metric == "rubric_mean"}
-    shown = tuple(name for name in names if counts[name] >= min_cell)
-    hidden = tuple(name for name in names if name not in shown)
+    visible = tuple(name for name in names if counts[name] >= min_cell)
+    hidden = tuple(name for name in names if name not in visible)
     listed = ", ".join(name.replace("_", " ") for name in hidden)
     note = f"Fewer than {min_cell} scored answers, not shown: {listed}." if hidden else "All is shown."
-    allowed = (e for e in _allowed(estimates, shown, min_cell) if e.metric in released and not math.isnan(e.value))
-    return Disclosure(tuple(allowed), shown, hidden, note)
+    allowed = (e for e in _allowed(estimates, visible, min_cell) if e.metric in released and not math.isnan(e.value))
+    return Disclosure(tuple(allowed), visible, hidden, note)
 
 
-def _allowed(estimates: Sequence[Estimate], shown: Collection[str], min_cell: int) -> Iterator[Estimate]:
+def _allowed(estimates: Sequence[Estimate], visible: Collection[str], min_cell: int) -> Iterator[Estimate]:
     pairs = {e.finding: e.n for e in estimates if e.metric == "cohen_kappa_quadratic"}
     for e in estimates:
         if e.metric == "share_of_5":
-            is_allowed = e.finding == CONTENT and CONTENT in shown
+            is_allowed = e.finding == CONTENT and CONTENT in visible
         elif e.metric == "cohen_kappa_quadratic":
             counted = OVERALL_CRITERIA if e.finding == MACRO else (e.finding,)
-            is_allowed = all(name in shown and pairs[name] >= min_cell for name in counted)
+            is_allowed = all(name in visible and pairs[name] >= min_cell for name in counted)
         elif e.metric == "rubric_mean":
-            is_allowed = set(OVERALL_CRITERIA) <= set(shown) if e.finding == MACRO else e.finding in shown
+            is_allowed = set(OVERALL_CRITERIA) <= set(visible) if e.finding == MACRO else e.finding in visible
         else:
             continue
         if is_allowed:
