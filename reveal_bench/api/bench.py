@@ -39,7 +39,7 @@ class Cases(TableResult):
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
-        """The questions: what the manifest tells of an image, study or task, and what is asked of it."""
+        """The questions: the facts that the manifest has of an image, study or task, and the finding asked."""
         kind = self._bench.kind
         return [
             {**{name: value for name, value in entry.items() if name != "asked"}, kind.questions.asked_column: asked}
@@ -99,7 +99,7 @@ class Bench:
 
     @cached_property
     def kind(self) -> AnyKind:
-        """The kind of benchmark, which says what is asked and how it is scored."""
+        """The kind of benchmark, which defines questions and scores."""
         return kind_of(self.info)
 
     @cached_property
@@ -115,12 +115,12 @@ class Bench:
 
     @cached_property
     def references(self) -> References:
-        """The references, where they are public.
+        """The references, if they are public.
 
         Raises
         ------
         ValueError
-            If those of this split are private.
+            If the references of this split are private.
         """
         return References(self)
 
@@ -157,13 +157,13 @@ def load(source: AnyBench, split: str | None = None, *, revision: str | None = N
     source : a dataset folder as ``reveal-bench build`` writes it, or ``"owner/name"`` of one on the Hugging Face Hub,
         of which the manifest and the public references are downloaded; or what ``datasets.load_dataset`` returned of
         either, whose folder is found again and read
-    split : its name; unless given, that of the dataset, "released" where there is one, or the only one
+    split : its name; by default the dataset's own, "released" if there is one, or the only one
     revision : commit, tag or branch on the Hub; the newest unless given
 
     Raises
     ------
     ArgumentError
-        If there is no such folder or split, `source` is of another type, or a dataset does not lead back to its folder.
+        If the folder or split does not exist, `source` has another type, or a dataset does not lead back to its folder.
     """
     if isinstance(source, Bench):
         return source if split in (None, source.split) else load(source.folder, split)
@@ -188,7 +188,8 @@ def load(source: AnyBench, split: str | None = None, *, revision: str | None = N
 def as_bench(bench: AnyBench, split: str | None = None, *, runs: Iterable[Any] = ()) -> Bench:
     """Open the benchmark that a function was given; raises as :func:`load`.
 
-    Of a folder without a split it is that of the run folders among the predictions `runs`, if there are some.
+    If `bench` is a folder and `split` is None, the split is the one of the run folders among the predictions `runs`, if
+    any.
     """
     from reveal_bench.predictions.files import split_of_runs
 
@@ -223,7 +224,7 @@ Loaded: TypeAlias = "datasets.Dataset | datasets.DatasetDict | datasets.Iterable
 
 MARK = "manifest/benchmark.json"
 DEEPEST = 2
-"""Levels that are looked through below the working directory and below the one that it lies in."""
+"""Levels searched below the working directory and below its parent."""
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _HUB_FILE = re.compile(r"hf://datasets/(?P<name>[^/@]+/[^/@]+)@(?P<commit>[0-9a-f]{40})/.+")
@@ -232,7 +233,7 @@ _WHOLE_SPLIT = re.compile(r"\w+(\.\w+)*")
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """Where a dataset came from.
+    """The origin of a dataset.
 
     Attributes
     ----------
@@ -291,7 +292,7 @@ def _split_of(one: datasets.Dataset | datasets.IterableDataset) -> str:
 def _streamed_files(one: Any) -> list[str]:
     """Return the files that a streamed dataset reads; nothing of any other, or of one that is changed on the way."""
     listed = getattr(getattr(one, "_ex_iterable", None), "kwargs", {}).get("files", ())
-    # Before 4.5, `datasets` lists an iterable of files in place of each file
+    # Before 4.5, `datasets` lists an iterable of files instead of each file
     return [str(file) for entry in listed for file in ([entry] if isinstance(entry, str) else entry)]
 
 
@@ -315,7 +316,7 @@ def _on_hub(one: Any, files: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _folders(one: Any, files: list[str]) -> Iterator[Path]:
-    """Dataset folders on this machine that hold what was loaded."""
+    """Yield the folders on this machine from which a dataset was loaded."""
     import datasets
 
     for file in files:

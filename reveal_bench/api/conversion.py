@@ -24,12 +24,12 @@ from reveal_bench.tables import open_table
 
 @dataclass(frozen=True, repr=False)
 class Conversion(TableResult):
-    """Predictions that were read, for :func:`reveal_bench.score` and the others, and what was read as what.
+    """Converted predictions, for :func:`reveal_bench.score` and the others, with notes on the conversion.
 
     Attributes
     ----------
     lines : of a prediction file
-    notes : what was read as what, and what was left out, in words
+    notes : sentences on how columns were read, and on rows left out
     bench : the split that they answer
     """
 
@@ -90,7 +90,7 @@ def convert(
         another form the file or folder
     bench, split : as of :func:`reveal_bench.score`
     form : "table", or one of :data:`reveal_bench.exchange.FORMS`, for which the options below play no part
-    reader : whose drawings or rows to read, of a file that holds those of several; of a table, by its column "reader"
+    reader : the reader to read, if a file has several; in a table, by its column "reader"
     instances : COCO dataset file, or its content, that names the images and categories of COCO results by number
     categories : names of categories by number: a mapping, or a list that is counted from `first_category`
     columns : their name -> "finding", "probability", "score", "reader", the id column of the benchmark, a finding ...
@@ -105,7 +105,7 @@ def convert(
     ArgumentError
         If anything does not fit: with all ids and findings that do not.
     TableError
-        If a file is no table: with its line.
+        If a file is not a table; the message names the line.
     """
     opened = as_bench(bench, split)
     if form != "table":

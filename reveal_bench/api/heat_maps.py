@@ -46,7 +46,7 @@ def saliency(
     maps : folder of maps, see :mod:`reveal_bench.saliency_maps.maps`; a list of files; or (image, finding) -> a file,
         an array, or a tuple of an array and its probability. Several are an ensemble, of which the mean counts
     bench, split : what is asked
-    out : prediction file to write (JSONL); beside it stands a record of all options
+    out : prediction file to write (JSONL), with a record of all options next to it
     threshold : "otsu"; a number in [0, 1), strictly above which a pixel is kept; one per finding; what
         :func:`tune_saliency` found; None for points alone, also of single findings, and where nothing was found
     fill : whether contours at Otsu's level are filled, as published
@@ -60,7 +60,7 @@ def saliency(
     names : findings of arrays (n, h, w), in their order
     n_processes : that read and cut maps
     progress : called with ("maps", done, in all)
-    tasks : cuts them in place of the processes, on one machine or many; see docs/scale.md
+    tasks : number of tasks, instead of processes, on one machine or many; see docs/scale.md
 
     Raises
     ------
@@ -172,7 +172,7 @@ def _is_one(maps: Maps | Sequence[Maps]) -> bool:
 
 
 def found_maps(maps: Maps, manifest: ImageManifest, names: Sequence[str]) -> FoundMaps:
-    """Return the maps that fit a split; raises ArgumentError if there are none, or no such folder."""
+    """Return the maps that fit a split; raises ArgumentError without any, or without the folder."""
     if isinstance(maps, Mapping):
         return given_maps(maps, manifest.rows.keys(), manifest.findings)
     if isinstance(maps, str | Path) and not Path(maps).is_dir():

@@ -188,7 +188,7 @@ def _curves_beside(model: Path, *others: Illustration, source: str = "", note: s
 
 
 def _pixel_chapter(compared: Comparisons, bench: Bench) -> Section:
-    """Return pixels of both systems."""
+    """Return the pixel statistics of the two systems."""
     tables = [
         _printed(key, f"Pixels of {name}", pixels(one, bench))
         for key, (name, one) in zip(("pixels_model", "pixels_human"), _systems(compared).items(), strict=True)
@@ -282,8 +282,8 @@ def saliency_report(
 
     Parameters
     ----------
-    maps : name -> folder of heat maps. All stand in the first table; the first is compared with the readers
-    out : folder, made if need be; in it also the prediction files that were made. Of an earlier report, files are
+    maps : name -> folder of heat maps. The first table has all; the first is compared with the readers
+    out : folder, created if missing, for the page and the prediction files. An earlier report's files are
         replaced
     human : prediction file of benchmark readers; by default the readers of the dataset
     tune_split : with references and maps in the same folder, for thresholds and gates; without it neither is tuned
@@ -372,7 +372,7 @@ def _methods(estimates: Mapping[str, Sequence[Estimate]], bench: Bench) -> PageT
 
 
 def _tuned(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Section], list[str]]:
-    """Return the curves of thresholds, and what the best of them make beside the readers; what is left out."""
+    """Return chapters on the curves of thresholds, and on masks of the best ones against the readers; omissions."""
     tuned = tune_saliency(maps, work.bench.folder, split=split, progress=work.how["progress"])
     file = work.predicted(f"{name}-tuned", maps, threshold=tuned)
     compared, omissions = _of_tuned(work, file, "mask_iou", tuned, "threshold")
@@ -381,7 +381,7 @@ def _tuned(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Section
 
 
 def _gated(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Section], Comparisons, list[str]]:
-    """The curves of gates, and the IoU of all images of the gated masks beside the readers'; what is left out."""
+    """Return chapters on the curves of gates, and on the IoU of gated masks compared with the readers'; omissions."""
     tuned = tune_gates(maps, work.bench.folder, split=split, progress=work.how["progress"])
     file = work.predicted(f"{name}-gated", maps, gate=tuned)
     compared, omissions = _of_tuned(work, file, "mask_iou_all", tuned, "gate")
@@ -415,7 +415,7 @@ def _with_curves(
 
 
 def _estimates(compared: Comparisons) -> dict[str, Sequence[Estimate]]:
-    """Return the figures of both systems, the readers first."""
+    """Return the figures of the two systems, the readers first."""
     return {compared.b: compared.scored_b.estimates, compared.a: compared.scored_a.estimates}
 
 

@@ -65,7 +65,7 @@ def lint(
     Raises
     ------
     ArgumentError
-        If `predictions` or `bench` has another type, or there is no such folder or split.
+        If `predictions` or `bench` has another type, or the folder or split does not exist.
     """
     name = name_of(predictions, "predictions") if name is None else name
     options = LintOptions(grid, allow_missing, name=name)
@@ -101,7 +101,7 @@ def lint_inputs(inputs: Any, bench: Bench, options: LintOptions, argument: str) 
 
 
 def name_of(inputs: Any, default: str) -> str:
-    """Return the name of a system: that of its run folder, file or model, else `default`."""
+    """Return the name of a system: its run folder, file or model, else `default`."""
     inputs = getattr(inputs, "scored", inputs)
     if isinstance(inputs, ScoredFile) and inputs.path is not None:
         inputs = inputs.path
@@ -112,7 +112,7 @@ def name_of(inputs: Any, default: str) -> str:
 
 
 def _written(inputs: Any, kind: AnyKind, argument: str) -> tuple[bytes, str]:
-    """Return a prediction file of what was given, and what its entries are called if not by the format of the file."""
+    """Return the inputs as a prediction file, and its format's name in reports, empty if the file says it."""
     if hasattr(inputs, "predictions"):
         inputs = inputs.predictions
     if hasattr(inputs, "to_pandas") or hasattr(inputs, "to_parquet"):
@@ -162,7 +162,7 @@ def frame_of(inputs: Any, argument: str) -> pd.DataFrame:
     Raises
     ------
     ArgumentError
-        If it is none, or has a column twice.
+        If it is something else, or has a column twice.
     """
     import pandas as pd
 

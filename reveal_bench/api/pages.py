@@ -59,7 +59,7 @@ def report(
     bench : dataset that the runs answered
     out : folder to write `report.html` and all that belongs to it to; of a dataset also the file itself (``.html``),
         which is ``<folder>-report.html`` unless given
-    split : with references; all of a dataset, or that of the runs, unless given
+    split : with references; by default all of a dataset, or the runs' own
     human : prediction file of benchmark readers, for a page of one prediction file beside them as paper 002 has it; its
         options are `missing`, `n_resamples` and `seed`
     saliency : whether `runs` are folders of heat maps, for the page of paper 002 from maps to tables: the first folder
@@ -117,7 +117,7 @@ def report(
         notes = write_rubric_report(opened.folder, rating_list, Path(out), runs=_labelled(runs), split=opened.split)
         return WrittenReport(Path(out) / PAGE, tuple(notes))
     if isinstance(bench, str | Path) and Path(bench).exists():
-        folder = Path(bench)  # unopened: its split is that of the runs
+        folder = Path(bench)  # unopened: the runs name the split
     else:
         opened = as_bench(bench, split)
         folder, split = opened.folder, opened.split

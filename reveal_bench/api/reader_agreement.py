@@ -31,7 +31,7 @@ _NEED_ORDER = ("cohen_kappa_linear", "cohen_kappa_quadratic", "mean_absolute_dif
 
 _WHOLE = re.compile(r"-?\d{1,9}(\.0+)?")
 _NO_CATEGORY = re.compile(r"-?\d*\.\d+|nan|na|n/a|null", re.IGNORECASE)
-"""Texts that stand for a missing rating, or for a number between categories."""
+"""Texts that mean a missing rating, or a number between categories."""
 
 Rating = int | str
 
@@ -49,7 +49,7 @@ class PairAgreement:
 
 @dataclass(frozen=True, repr=False)
 class Agreement(TableResult):
-    """How far every pair of readers agrees.
+    """The agreement of every pair of readers.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ def agreement(
     Raises
     ------
     ArgumentError
-        If the table has not what is needed, or the metric needs an order that the categories lack.
+        If the table lacks a column, or the metric needs an order that the categories lack.
     """
     if metric not in AGREEMENT_METRICS:
         raise ArgumentError("metric", f"must be one of {', '.join(AGREEMENT_METRICS)}", repr(metric))
@@ -156,7 +156,7 @@ def _of_pair(
     patients: Sequence[str],
     n_categories: int,
 ) -> list[PairAgreement]:
-    """Return the macro and the findings, or all cases together where there are no findings."""
+    """Return the macro and the findings, or all cases together without findings."""
     if not both:
         return [PairAgreement(a, b, POOLED, 0, UNDEFINED)]
     agreement = estimate_agreement(

@@ -37,7 +37,7 @@ class ReaderStudyResult(TableResult):
     merit : the figure of merit
     n_cases, n_patients : read by every reader
     margin : how much worse than the second a first modality may be, if it was said
-    system : who was compared with the readers, if that was asked for
+    system : name of the system compared with the readers, if any
     n_read : fewest and most cases that a reader read
     """
 
@@ -276,13 +276,13 @@ def plan_readers(
     Raises
     ------
     ArgumentError
-        If the pilot has not what is needed, or a number is out of range.
+        If the pilot lacks something, or a number is out of range.
     ImportError
         If scipy is not installed.
     """
     target = Target(_number("difference", difference), _number("margin", margin), readers_are, cases_are)
     if power is not None and n_cases is not None:
-        rule = "must be left out where `n_cases` says how many there are: the power of these is told"
+        rule = "must be left out where `n_cases` says how many there are: its power is computed"
         raise ArgumentError("power", rule, power, ("n_cases",))
     sizes = _numbers("n_readers", n_readers, _MOST_READERS)
     cases = None if n_cases is None else _numbers("n_cases", n_cases, 50 * MOST_CASES)
@@ -386,7 +386,7 @@ def readings(
     predictions, bench, split, allow_missing : as of :func:`~reveal_bench.api.inputs.lint`
     finding : label whose readings are given; by default all, every study and label a case
     thresholds : probability from which the system says that a label is present: one number, or one per label
-    name : of the system; by default that of the file
+    name : of the system; by default the file's
 
     Raises
     ------

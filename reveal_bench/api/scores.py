@@ -257,7 +257,7 @@ def beside_published(scored: ScoredFile, info: FolderInfo, name: str, metric: st
     Raises
     ------
     ArgumentError
-        If there are none, or none that can stand beside it: the message says why.
+        Without published rows that can be compared; the message says why.
     """
     rows = read_reference_rows(info.benchmark)
     why = explain_not_comparable(rows, info, scored.manifest.split) if rows else f"There are none of {info.benchmark}."
@@ -273,7 +273,7 @@ def beside_published(scored: ScoredFile, info: FolderInfo, name: str, metric: st
 
 
 def _own_scores(scored: ScoredFile, name: str) -> list[OwnScores]:
-    """By metric, but for hits of cells of another grid than the published ones."""
+    """Return scores by metric, except hits of cells on another grid than the published one."""
     values: dict[str, dict[str, float]] = {}
     for one in scored.estimates:
         if one.finding in scored.rows.groups and (one.metric != "grid_hit" or scored.options.grid == GRID):

@@ -44,7 +44,7 @@ class Comparisons(TableResult):
     scored_a, scored_b : the predictions as they were scored
     comparisons : every difference with its evidence
     relative : whether values are relative decreases from B, (B - A) / B, rather than differences A - B
-    resampling : how often what was drawn, and with which seed
+    resampling : number of replicates, unit and seed
     compat : whose published convention relative decreases follow; None for ours
     """
 
@@ -135,7 +135,7 @@ class Ranking(TableResult):
     scored : name -> its predictions as they were scored, also of systems that `metric` does not apply to
     metric : what they are ranked by
     left_out : names of systems that `metric` does not apply to
-    resampling : how often what was drawn, and with which seed
+    resampling : number of replicates, unit and seed
     """
 
     ranked: Sequence[RankedSystem]
@@ -215,7 +215,7 @@ def score(
     criterion : by which a detection is a hit of FROC and its relatives: "centre" (the default), "mask", "iou_50" or
         "iobb_50"
     n_resamples, seed : of the bootstrap
-    unit : what is resampled: "patient", or the kind's own: "image", "study" or "task"
+    unit : unit that is resampled: "patient", or the kind's own: "image", "study" or "task"
     interval : "jackknife" (the default), "percentile" or "bca", and for localization "chexlocalize"
     strata : whether to score the parts of the split too that the kind names; by default where it does so by itself
     by : column of the dataset folder whose groups of patients are scored too, such as "sex"; see `Scores.subgroups`
@@ -223,7 +223,7 @@ def score(
     readers : whether to score against single readers and their agreement too, where the dataset folder keeps them; see
         `Scores.readers`
     published : whether to set published rows of the same data and metrics beside the scores; see `Scores.published`
-    metric : name or title of the one that groups and readers are scored by, that of the leaderboard unless given, and
+    metric : name or title of the one that groups and readers are scored by, the leaderboard's unless given, and
         of the published rows, all that apply unless given
 
     Raises
@@ -335,7 +335,7 @@ def score_inputs(
 
 
 def read_ratings_given(inputs: Any, split: str) -> Sequence[Rating] | None:
-    """Ratings from a table or its path, a dataset folder that keeps those of `split`, or a list; None of None."""
+    """Return ratings from a table or its path, a dataset folder with ratings of `split`, or a list; None for None."""
     if inputs is None or isinstance(inputs, list | tuple):
         return inputs
     if hasattr(inputs, "to_pandas") or hasattr(inputs, "to_csv"):
@@ -356,7 +356,7 @@ def read_ratings_given(inputs: Any, split: str) -> Sequence[Rating] | None:
 
 
 def _ratings_of(ratings: Sequence[Rating] | None, model: str) -> Sequence[Rating] | None:
-    """Return those of `model`; all of them where the table is of one model alone."""
+    """Return the ratings of `model`; all if the table has one model only."""
     if ratings is None or len({rating.model for rating in ratings}) == 1:
         return ratings
     own = [rating for rating in ratings if rating.model == model]
@@ -393,7 +393,7 @@ def compare(
     a, b : predictions in any form that :func:`~reveal_bench.api.inputs.lint` takes, or what :func:`score` made of them,
         which stays as it was scored: each at thresholds of its own
     metric : name or title of one; all that apply to both, and have a better direction, unless given
-    relative : whether to give the relative decrease from b, ``(b - a) / b``, in place of differences
+    relative : True for the relative decrease from b, ``(b - a) / b``, instead of differences
     bench, split, grid, ratings, allow_missing, n_resamples, seed, unit : as of :func:`score`
     interval : "jackknife", with p from flips of patients' signs, or "percentile", with p from replicates
     margin : the largest loss that does not matter, .05 for five percentage points: says whether A is non-inferior to B
@@ -494,13 +494,13 @@ def rank(
     unit: str = "patient",
     interval: Interval = "jackknife",
 ) -> Ranking:
-    """Rank systems on one split, with rank intervals and tiers of systems that are not told apart.
+    """Rank systems on one split, with rank intervals and tiers of systems without significant differences.
 
     Parameters
     ----------
     systems : name -> predictions or scores, as of :func:`compare`; or a folder of prediction files, of folders with one
         each, or of run folders
-    metric : name or title of the one to rank by; that of the leaderboard unless given
+    metric : name or title of the one to rank by; the leaderboard's unless given
     bench, split, grid, ratings, allow_missing, n_resamples, seed, unit : as of :func:`score`
     interval : "jackknife", with tiers from flips of patients' signs, or "percentile", with tiers by Holm's correction
 
@@ -555,7 +555,7 @@ def metric_named(name: str, scored: Iterable[ScoredFile]) -> str:
     Raises
     ------
     ArgumentError
-        If there is none; the message lists those that apply to any of `scored`.
+        If the metric is unknown; the message lists those that apply to any of `scored`.
     """
     titles = {metric.title.casefold(): key for key, metric in METRICS.items()}
     metric_key = name if name in METRICS else titles.get(name.casefold())

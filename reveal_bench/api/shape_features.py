@@ -142,7 +142,7 @@ def shapes(
     ----------
     bench, split : as of :func:`lint`, of localization with masks
     model : predictions in any form that :func:`lint` takes; without them shapes alone are measured
-    human : those of the benchmark readers, for the gap that a model leaves
+    human : predictions of the benchmark readers, for the gap that a model leaves
     missing : as of :func:`score`, for both
     scale : of the features: "minmax" as the published code has it, "zscore" as the main text of the paper, or "raw"
     score_scale : of the scores: "raw", or per finding "minmax"
@@ -152,7 +152,7 @@ def shapes(
     LintError
         If predictions have errors.
     ArgumentError
-        If there are no masks, or an argument is not what it must be.
+        Without masks, or if an argument is not what it must be.
     ImportError
         Without OpenCV, which the extra [saliency] brings, or statsmodels, which [report] does.
     """
@@ -197,7 +197,7 @@ def confidence_table(assurances: Sequence[Assurance]) -> RoundedTable:
 
 
 def assurances_of(rows: CaseRows, scale: Scale = "raw") -> list[Assurance]:
-    """Over all cases of the model, not those of the true positives alone; none without scores."""
+    """Return slopes over all cases of the model, not its true positives alone; none without scores."""
     if np.isnan(rows.scores).all():
         return []
     outcomes = {

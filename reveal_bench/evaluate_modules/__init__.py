@@ -29,7 +29,7 @@ def load_metric(name: str, **options: Any) -> Any:
     Raises
     ------
     ValueError
-        If there is no such module; the message lists those there are.
+        If the module does not exist; the message lists the modules.
     ImportError
         If `evaluate` is not installed.
     """

@@ -60,7 +60,7 @@ class AnsweredOnly:
     ----------
     n_abstained : questions declined: pairs of an image and a finding, or studies, tasks or images
     coverage : share of the questions that are answered
-    estimates : of the answered questions alone; in those of a :class:`ScoredFile` the others are misses
+    estimates : of the answered questions alone; a :class:`ScoredFile` counts the others as misses
     """
 
     n_abstained: int

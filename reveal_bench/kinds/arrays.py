@@ -3,7 +3,7 @@
 Conventions
 -----------
 Canonical arrays are the only form in which predictions reach a process with references. What a manifest lists (images,
-findings, studies, labels) is given as indices into it. Numbers are float64 and pass bit for bit; NaN stands for one
+findings, studies, labels) is given as indices into it. Numbers are float64 and pass bit for bit; NaN means one
 that was not given. Predictions are as the linter hands them on, and reading gives equal ones.
 
 A reader of predictions trusts nothing: every length, range and sum is checked before use. A reader of rows checks
@@ -45,7 +45,7 @@ class Codec(ABC, Generic[PredictionT, ManifestT, RowsT]):
 
     Attributes
     ----------
-    predictions, ratings, rows : the arrays of each; beside those of predictions there is ``line``, the line of each
+    predictions, ratings, rows : the arrays of each; predictions also have ``line``, the line of each
     """
 
     predictions: ClassVar[Fields]
@@ -69,7 +69,7 @@ class Codec(ABC, Generic[PredictionT, ManifestT, RowsT]):
         return {}
 
     def ratings_from(self, arrays: Arrays, predictions: Sequence[PredictionT]) -> tuple[Rating, ...]:
-        """Return the ratings back, with numbers in place of readers' names."""
+        """Rebuild the ratings, with numbers instead of readers' names."""
         return ()
 
     @abstractmethod

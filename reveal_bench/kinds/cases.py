@@ -59,7 +59,7 @@ class Case:
     Attributes
     ----------
     key : of the row
-    groups : what is asked and has a reference
+    groups : the groups that are asked and have a reference
     marks : reader -> what that reader drew; :data:`REFERENCE` first
     told : (name, text) of what else is known of it
     """
@@ -100,7 +100,7 @@ class CaseAnswer:
 
 
 def films_of_study(images: Sequence[StudyImage], prior_images: Sequence[StudyImage] = ()) -> tuple[CaseFilm, ...]:
-    """Return the films of a study, then those of the one before it."""
+    """Return the images of a study, then the images of its prior study."""
     return tuple(
         CaseFilm(image.image_id, image.view, image.width, image.height, is_prior)
         for part, is_prior in ((images, False), (prior_images, True))
@@ -198,10 +198,9 @@ class Annotations:
 
     @cached_property
     def stems(self) -> dict[str, str]:
-        """image_id -> file name without ending that holds it, whatever characters it has.
+        """Return image_id -> file name without ending, for ids of any characters.
 
-        A name that file systems do not take (too long, a device of Windows, the same as another but for upper and lower
-        case) has a hash at its end.
+        A name that file systems refuse (too long, a device of Windows, equal except for case) ends with a hash.
         """
         stems: dict[str, str] = {}
         taken = set(_DEVICES)
@@ -218,12 +217,12 @@ class Annotations:
         return {stem: self.films[image_id] for image_id, stem in self.stems.items()}
 
     def film_of(self, file_name: str) -> AnnotatedImage:
-        """The image that a file's name stands for: with or without folders, ending, and characters that were replaced.
+        """Return the image that a file's name means: with or without folders, ending, and replaced characters.
 
         Raises
         ------
         ArgumentError
-            If there is none; the nearest ids are named.
+            Without such an image; the message names the nearest ids.
         """
         file_name = file_name[-_LONGEST_NAME:]
         name = PurePosixPath(file_name.replace("\\", "/")).name

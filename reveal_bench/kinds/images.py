@@ -1,4 +1,4 @@
-"""Images of every kind of dataset: their views, where their pixels lie, what became of them, what is known of them."""
+"""Images of every kind of dataset: their views, the files of their pixels, and the facts known of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SPACING_SOURCES = ("pixel_spacing", "imager_pixel_spacing", "none")
 
 @dataclass(frozen=True, slots=True)
 class PictureFile:
-    """Where the pixels of an image lie on the maintainer's disk; nothing of it but `name` is published.
+    """The file of an image's pixels on the maintainer's disk, of which only `name` is published.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class PublishedPicture:
 
 @dataclass(frozen=True, slots=True)
 class StudyImage:
-    """One image of a study, with what is known of how it was taken.
+    """One image of a study, with the facts known of its acquisition.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ def image_from_facts(facts: Mapping[str, Any]) -> StudyImage:
 def developed_images(
     images: Sequence[StudyImage], developed: Sequence[PublishedPicture | None]
 ) -> tuple[StudyImage, ...]:
-    """Return images with what was found out when their pictures were read."""
+    """Return images with the facts read from their pixels."""
     known = []
     for image, picture in zip(images, developed, strict=True):
         if picture is None:

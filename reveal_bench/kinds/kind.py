@@ -54,7 +54,7 @@ class Kind(Generic[RecordT, PredictionT, ManifestT, RowsT, ReadingT]):
     counted : what the manifest calls the number of rows
     unit : what a row is, and what may be resampled instead of patients
     data, table : records, and the rows that a dataset folder keeps of them
-    questions, predictions, scoring : what is asked, what is answered, and how answers are scored
+    questions, predictions, scoring : the questions, their answers, and the scores of answers
     release, display : what a board may show, and what people see of cases and on cards
     readers : single readers as references; None if datasets of this kind keep no readings
     exchange : to annotation tools and back; None if nothing can be drawn on images or said as labels
@@ -123,6 +123,6 @@ class Kind(Generic[RecordT, PredictionT, ManifestT, RowsT, ReadingT]):
 
 
 AnyKind: TypeAlias = Kind[Any, Any, Any, Any, Any]
-"""A kind whose types are not known, as those of KINDS."""
+"""A kind of unknown types, such as the members of KINDS."""
 Readings = Mapping[str, Mapping[str, object]]
 """Reader -> key of a record -> what that reader said of it, in a form that the kind alone looks into."""

@@ -17,12 +17,12 @@ class ScoringOptions:
     """Everything that scores depend on, except predictions and references.
 
     A command or a function makes one of what the user asked for; :meth:`Kind.resolve <reveal_bench.kinds.kind.Kind>`
-    checks it and fills in what is left to the kind of benchmark and the dataset folder.
+    checks it and adds the defaults of the kind of benchmark and of the dataset folder.
 
     Attributes
     ----------
     n_resamples, seed : of the bootstrap
-    unit : what is resampled: "patient", or the kind's own: "image", "study" or "task"
+    unit : unit that is resampled: "patient", or the kind's own: "image", "study" or "task"
     interval : one of :attr:`Scoring.intervals <reveal_bench.kinds.parts.Scoring.intervals>`, the first unless given
     grid : cells per side (localization); the folder's own unless given
     thresholds : probability from which a label or a detection counts: one number, or one per finding

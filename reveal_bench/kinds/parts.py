@@ -87,7 +87,7 @@ class Data(Protocol[RecordT]):
         """Return the records of `split`, without pixels, in file order."""
 
     def read_references(self, folder: AnyFolder, split: str) -> list[RecordT]:
-        """Return the records with no more than scoring and :meth:`Display.case` need."""
+        """Return the records with the columns that scoring and :meth:`Display.case` need."""
         return self.read_records(folder, split)
 
     def each_reference(self, folder: AnyFolder, split: str) -> Iterable[RecordT]:
@@ -113,7 +113,7 @@ class Data(Protocol[RecordT]):
 
     @abstractmethod
     def bare_record(self, entry: Row, findings: Sequence[str]) -> RecordT:
-        """Return a record that knows no more than an entry of the manifest."""
+        """Return a record with the facts of an entry of the manifest alone."""
 
     def fused(self, records: Iterable[RecordT], how: str, iou: float) -> tuple[Iterator[RecordT], str]:
         """Return records whose references are made of single readers' boxes, and the card's sentence on it.
@@ -302,14 +302,14 @@ class Predictions(Protocol[PredictionT, ManifestT, RowsT]):
 
 
 class Scoring(Protocol[RecordT_contra, PredictionT_contra, ManifestT_contra, RowsT]):
-    """How predictions are scored.
+    """The scoring of predictions.
 
     Attributes
     ----------
     intervals : intervals that scores may have, the default first
     has_strata : True if strata are reported by default
     missing_as : what a missing answer may count as, the default first
-    criteria : by which an answer can be a hit, the default first; empty if there is no choice
+    criteria : by which an answer can be a hit, the default first; empty without a choice
     scored_by : "program", or "readers" whose ratings make the scores
     """
 
@@ -390,9 +390,9 @@ class Release(Protocol[PredictionT_contra, ManifestT_contra, RowsT_contra]):
     Attributes
     ----------
     primary : metric whose macro ranks
-    fallback_metrics : metrics whose macro ranks if there is none of `primary`
+    fallback_metrics : metrics whose macro ranks without a macro of `primary`
     metrics : metrics that a board may show, in the order of its columns
-    positional_metrics : those of them that score places which a sender marks and can move, one by one
+    positional_metrics : members of `metrics` that score places, which a sender marks and can move one by one
     requires_negatives : True if a finding is shown only if it is absent from as many items as it needs cases
     most_answers : (so many items held out or more, so many scored submissions of a team on a version), ascending from
         0: with more, five teams who collude learn too much, see "What colluding teams can learn" in the operator's
@@ -427,7 +427,7 @@ class Release(Protocol[PredictionT_contra, ManifestT_contra, RowsT_contra]):
 
     @abstractmethod
     def disclose(self, rows: RowsT_contra, resampling: Resampling, *, min_cell: int) -> Disclosure:
-        """Return what may be shown of one submission's rows on a holdout, with intervals, before it is rounded."""
+        """Return the scores of one submission on a holdout that may be shown, with intervals, before rounding."""
 
     @abstractmethod
     def marks(
@@ -448,7 +448,7 @@ class Display(Protocol[RecordT_contra, PredictionT_contra, RowsT_contra]):
 
     Attributes
     ----------
-    question : what is asked, for the card
+    question : the question, for the card
     asked_in_words : the same in one sentence or two
     holds : what rows of the main config hold
     picture_words : where images are, with a verb

@@ -122,7 +122,7 @@ def viewed_images(facts: Sequence[Mapping[str, Any]], *, is_prior: bool = False)
 
 
 def read_inputs(folder: AnyFolder, split: str, config: str, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Columns of a split's rows, from its references' table, or where these are private from that of its inputs."""
+    """Return columns of a split's rows, from the table of its references, or of its inputs if those are private."""
     shards: list[Path] = []
     for name in (config, "holdout_inputs"):
         shards = shards or split_shards(folder, name, split)

@@ -18,7 +18,7 @@ Fault = tuple[str, str, str]
 
 
 def code_of(names: Sequence[str], name: str, what: str) -> int:
-    """Position of `name` in its vocabulary.
+    """Return the position of `name` in its vocabulary.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def length_faults(row: Row, place: str = "") -> Iterator[Fault]:
 
 
 def _wrong_lengths(values: Sequence[Any], depth: int, length: int) -> Iterator[bool]:
-    """True for each innermost list of another length; what is null is another rule's."""
+    """Return True for each innermost list of another length; another rule covers null."""
     if depth == 1:
         values = [values]
     elif depth > 2:
@@ -118,7 +118,7 @@ def _listed(feature: Any) -> Any:
 
 
 def of_any_length(feature: Any) -> Any:
-    """`feature` with lists of any length for those of fixed length, which format 1 had."""
+    """Return `feature` with lists of any length instead of the fixed lengths of format 1."""
     from datasets import List
 
     if isinstance(feature, dict):
@@ -166,7 +166,7 @@ def parallel_faults(row: Row, ids: str, columns: dict[str, str]) -> Iterator[Fau
 
 
 def facts_faults(facts: Sequence[Any], ids: Sequence[str], name: str) -> Iterator[Fault]:
-    """Yield facts of pictures that are not those of `ids`."""
+    """Yield the problem of facts whose images are not `ids`."""
     if [entry["image_id"] for entry in facts] != list(ids):
         yield f"{name}.image_id", f"must be {', '.join(ids)}", ", ".join(str(entry["image_id"]) for entry in facts)
     for entry in facts:

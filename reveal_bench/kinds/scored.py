@@ -2,12 +2,13 @@
 
 Each kind says which figures a board may show, the board how finely. A *cell* is what a figure counts: the cases of a
 finding, the scored answers of a criterion. Those with fewer than `min_cell` are hidden. Which ones are hidden follows
-from the references alone, never from what was submitted.
+from the references alone, never from the submission.
 
-The width of an exact interval depends on which cases a submission had right, so it tells of labels beside the value.
-Where a figure counts right answers, a kind therefore gives a *spread* instead: the standard error that the figure would
-have for each value it could truly have, computed of what the sender knows (what was called) and of what never changes
-(how many cases there are, and of how many patients). An interval made of it and the rounded value tells nothing more.
+The width of an exact interval depends on which cases a submission had right, so it reveals more of the labels than the
+value does. If a score counts right answers, a kind therefore gives a *spread* instead: the standard error that the
+score would have for each possible true value. It is computed from facts that the sender knows (the numbers called) and
+facts that never change (the numbers of cases and patients). An interval made of it and the rounded value reveals
+nothing more.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Rows(ABC):
         Raises
         ------
         ValueError
-            If there is no such stratum, unit, group or interval.
+            If the stratum, unit, group or interval is unknown.
         """
 
     @abstractmethod
@@ -91,7 +92,7 @@ class Rows(ABC):
         """Parts of the cases that are reported by themselves; those without a case are left out."""
 
     def stratum(self, name: str) -> BoolArray:
-        """Return one of the :meth:`strata`; raises ArgumentError if there is none of this name."""
+        """Return one of the :meth:`strata`; raises ArgumentError if the name is unknown."""
         parts = self.strata()
         if name not in parts:
             raise ArgumentError("stratum", f"must be one of {list(parts)}", repr(name))
@@ -154,8 +155,8 @@ class Disclosure:
     ----------
     estimates : those that may be shown; `n` is the size of the cell, of a macro the groups in it
     shown, hidden : groups, in table order
-    note : what is not shown and why, for people
-    spreads : (metric, group) -> of what its interval is made; the others' are those of the estimates
+    note : the hidden groups and the reason, for people
+    spreads : (metric, group) -> the spread for its interval; other intervals are in the estimates
     """
 
     estimates: Sequence[Estimate]
@@ -166,8 +167,8 @@ class Disclosure:
 
 
 def effective_size(units: Iterable[str]) -> float:
-    """How many independent cases those of `units` are worth at least: as if all cases of a unit were right or wrong
-    together, ``(sum m)^2 / sum m^2`` for m cases of a unit (Kish 1965, Survey Sampling, on weights).
+    """Return the least number of independent cases equal in information, if all cases of a unit are right or wrong
+    together: ``(sum m)^2 / sum m^2`` for m cases of a unit (Kish 1965, Survey Sampling, on weights).
 
     Examples
     --------
@@ -210,7 +211,7 @@ class Confidences:
     Attributes
     ----------
     event : what a probability is of, such as "findings present"
-    whole_split : whether the cases are those of the split with and without the event, so that they show what decisions
+    whole_split : True if the cases are all of the split, with and without the event, so that they show what decisions
         by the probabilities are worth; not so where a case is there because its finding is
     groups : of the benchmark, in table order
     case_groups, case_patients : sequences of str (n_cases,)

@@ -67,7 +67,7 @@ class Tally:
         self.demographics = {name: Counter() for name in self.vocabularies}
 
     def add(self, row: Row, asked: Sequence[str]) -> None:
-        """Count one row and what is asked of it."""
+        """Count one row and its questions."""
         self.n_rows += 1
         self.n_asked += len(asked)
         self.patients.add(row["patient_id"])
@@ -90,7 +90,7 @@ class Tally:
         return {**rows, "n_images": images, "n_patients": patients, "n_asked": self.n_asked, **rows}
 
     def findings_text(self, findings: Sequence[str]) -> str:
-        """Return counts per finding in Markdown; empty where there is no fixed set of findings."""
+        """Return counts per finding in Markdown; empty without a fixed set of findings."""
         return ""
 
     def missing(self, findings: Sequence[str]) -> str:
@@ -106,7 +106,7 @@ class Tally:
         return {}
 
     def ratings_text(self) -> str:
-        """Readers' ratings in Markdown; empty where there are none."""
+        """Return readers' ratings in Markdown; empty without ratings."""
         return ""
 
     def _images_of(self, row: Row) -> Iterable[Mapping[str, object]]:

@@ -1,7 +1,7 @@
 """Lines that decline to answer a question: ``"abstain": true`` beside what names the question, and nothing else.
 
 Such a line is an answer of its own. It is scored as a question that is left out is: as no answer. But it is
-said on purpose: it needs no leave, it is counted, and scores of the questions that were answered stand beside the rest.
+said on purpose: it needs no permission, it is counted, and the answered questions get scores of their own.
 """
 
 from __future__ import annotations

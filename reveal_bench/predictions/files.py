@@ -13,7 +13,7 @@ from reveal_bench.files import FOLDER_INFO
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 _RUN = "run.json"
 _BESIDE = {"submission.json", _RUN, "transcript.jsonl", "summary.json", "answers.jsonl"}
-"""Names of files next to predictions, including those of a run folder."""
+"""Names of files next to predictions, also in a run folder."""
 _MOST_NAMED = 5
 _COMPRESSED = (".gz", ".zst")
 
@@ -62,7 +62,7 @@ def prediction_file(path: Path) -> Path:
 
 
 def split_of_runs(inputs: Iterable[Any]) -> str | None:
-    """The split that the run folders among `inputs`, or those of the files among them, were asked about; None of none.
+    """Return the split of the run folders among `inputs`, or of the files in run folders; None without any.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def split_of_runs(inputs: Iterable[Any]) -> str | None:
     paths = [Path(one) for one in inputs if isinstance(one, str | Path)]
     splits = {_split_of((path if path.is_dir() else path.parent) / _RUN) for path in paths} - {None}
     if len(splits) > 1:
-        raise ArgumentError("split", "must be the same of all runs", ", ".join(sorted(map(str, splits))))
+        raise ArgumentError("split", "must be the same for all runs", ", ".join(sorted(map(str, splits))))
     return next(iter(splits), None)
 
 

@@ -33,7 +33,7 @@ def name_hint(name: str, known: Sequence[str]) -> str:
 
 
 def id_hint(image_id: str, sorted_ids: Sequence[str], rows: Mapping[str, object]) -> str:
-    """Known ids that `image_id` may stand for: written as a path, or with a slip of the pen; else what ids look like.
+    """Return known ids that `image_id` may mean, such as a path or a typing error; else examples of ids.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def _numbers(name: str) -> list[str]:
 
 
 def study_hint(study_id: str, studies: Sequence[str]) -> str:
-    """Return studies that `study_id` may stand for, else what ids look like.
+    """Return studies that `study_id` may mean, else examples of ids.
 
     Examples
     --------

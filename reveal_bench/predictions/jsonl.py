@@ -9,7 +9,7 @@ orjson refuses NaN, Infinity, bad UTF-8 and raw control characters, but keeps th
 Whether a key was dropped is found by counting quotation marks: every string of the text has two, plus one for each
 ``\"`` in it; the value written back has the same number unless a key (and what hung on it) was dropped. Only
 ``\u0022`` could even out the count, so text that holds it is read the slow way, by the standard library, as is text
-that orjson refuses: to find out what is wrong with it, and to go on where the field can be named (NaN).
+that orjson refuses: to name the problem, and to continue if the field can be named (NaN).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def parse_json(text: bytes) -> tuple[Any, list[str]]:
     Returns
     -------
     value : what the text holds; NaN and infinities are let through for the caller to find and name
-    duplicate_keys : keys that stand more than once in one object; the last one is in `value`
+    duplicate_keys : keys that appear more than once in one object; the last one is in `value`
 
     Raises
     ------
@@ -72,7 +72,7 @@ def parse_json(text: bytes) -> tuple[Any, list[str]]:
 
 
 def times_in(text: bytes, characters: bytes) -> list[int]:
-    """How often each of `characters`, of one byte each, stands in `text`."""
+    """Return how often each of `characters`, of one byte each, occurs in `text`."""
     from reveal_bench.masks import kernels
 
     return kernels.count_characters(text, characters)
@@ -134,7 +134,7 @@ class RawPrediction:
     ----------
     line : line, row or 1-based entry of the file
     fields : canonical name -> value of any JSON type
-    path : where it stands in a JSON document, such as ``patient1_study1_view1_frontal.Edema``
+    path : its path in a JSON document, such as ``patient1_study1_view1_frontal.Edema``
     """
 
     line: int
@@ -155,11 +155,11 @@ def check_entries(
 
 
 def read_jsonl(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[RawPrediction]:
-    """Yield the predictions of a JSONL file; lines that are none are reported. Blank lines are skipped."""
+    """Yield the predictions of a JSONL file. Other lines are reported, blank lines skipped."""
     if data.count(b"\n") > limits.entries:
         log.refuse("entries", f"a file may have at most {limits.entries} lines", value=data.count(b"\n"))
         return
-    for number, ended in enumerate(io.BytesIO(data), start=1):  # which copies no more than a line
+    for number, ended in enumerate(io.BytesIO(data), start=1):  # copies one line at a time
         line = ended.removesuffix(b"\n")
         if len(line) > limits.line_bytes:
             log.error(
@@ -184,5 +184,5 @@ def _entry_of_line(line: bytes, number: int, log: ProblemLog) -> RawPrediction |
         log.error("not-an-object", "a line must hold one JSON object", line=number, value=value, hint=hint)
         return None
     for key in duplicate_keys:
-        log.error("duplicate-key", "a key may stand only once in an object", line=number, field=key, value=key)
+        log.error("duplicate-key", "a key may appear only once in an object", line=number, field=key, value=key)
     return RawPrediction(number, value)

@@ -66,7 +66,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class LintOptions:
-    """How a prediction file is checked.
+    """Options for checking a prediction file.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class LintOptions:
     leave_out_unknown : True to leave out answers to questions that the split does not ask, with a warning, instead of
         refusing them: for a file that answered another version of the split
     limits : how large the file and its parts may be
-    name : name to show for the file, such as the one it was uploaded under; that of its path unless given
+    name : name to show for the file, such as the one it was uploaded under; its own unless given
     """
 
     grid: int | None = None

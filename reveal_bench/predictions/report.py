@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-A :class:`LintProblem` stands at a `line`: the line of a JSONL, CSV or TSV file, the 1-based row of a Parquet file, the
+A :class:`LintProblem` has a `line`: the line of a JSONL, CSV or TSV file, the 1-based row of a Parquet file, the
 1-based entry of a JSON document; None when it concerns the whole file. `rule` is a stable identifier such as
 ``rle-sum``. `value` is what the file holds, made safe to show: cut to a sane length, with every character that does
 not print escaped; it is empty when no single value is at fault.
@@ -73,7 +73,7 @@ class LintProblem:
 
 @dataclass(frozen=True)
 class LintReport:
-    """All that the linter says about one file.
+    """The linter's report on one file.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class LintReport:
         return verdict_of(self.n_errors, self.n_warnings)
 
     def to_document(self) -> dict[str, Any]:
-        """Return the whole report, but for the predictions, as JSON values.
+        """Return the whole report, except the predictions, as JSON values.
 
         Keys: ``schema`` (1), ``file``, ``format``, ``ok``, ``n_entries``, ``n_predictions``, ``n_errors``,
         ``n_warnings``, ``allow_missing``, ``problems`` (a list of objects with the fields of :class:`LintProblem`),
@@ -249,9 +249,9 @@ class ProblemLog:
     Attributes
     ----------
     stopped : bool
-        Whether reading was given up: what was not read must not be called missing.
+        True if reading was stopped: unread questions must not be called missing.
     left_out : frozenset
-        Rules that are no errors here: what breaks them is left out, and only counted.
+        Rules that are not errors here: entries that break them are left out and counted.
     n_left_out : int
         How many entries that is.
     """

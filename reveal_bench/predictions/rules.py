@@ -1,6 +1,6 @@
 """Every rule of the linter: its stable identifier and what it asks.
 
-A rule is an error wherever the file could not be scored as it stands; those marked "(warning)" never refuse a file.
+A rule is an error if the file cannot be scored when it is broken; those marked "(warning)" never refuse a file.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ RULES: dict[str, str] = {
     "encoding": "text is UTF-8",
     "byte-order-mark": "text begins without a byte order mark (warning)",
     "empty-file": "the file holds predictions",
-    "entries": "there are no more predictions than the limit",
+    "entries": "the number of predictions is within the limit",
     "line-length": "a line is not longer than the limit",
-    "containers": "a JSON document has no more brackets or commas than the limit",
+    "containers": "the brackets and commas of a JSON document are within the limit",
     "polygon-work": "filling all contours is not more work than the limit",
     "too-many-problems": "reading stops after so many problems",
     # JSON and tables
@@ -26,7 +26,7 @@ RULES: dict[str, str] = {
     "duplicate-key": "a key occurs once in an object",
     "not-an-object": "a line, or a COCO result, is an object",
     "table-syntax": "a table can be read as one",
-    "columns": "a table has no more columns than the limit",
+    "columns": "the columns of a table are within the limit",
     "missing-column": "image_id, finding and the columns of one geometry are there",
     "unknown-column": "a column has a known name",
     "duplicate-column": "a column occurs once",
@@ -52,12 +52,12 @@ RULES: dict[str, str] = {
     "unknown-finding": "the finding is one of the benchmark",
     "finding-spelling": "the finding is spelled as the benchmark spells it (warning)",
     "category-number": "a finding is named, not numbered as COCO categories are",
-    "outside-image": "points, boxes and contours lie inside the image",
+    "outside-image": "points, boxes and contours are inside the image",
     "box-size": "a box has a width and a height above 0",
-    "cell": "a cell lies in the grid: a capital letter and a number",
-    "score-range": "a score lies in [0, 1]",
-    "vertices": "the contours of a prediction have no more vertices than the limit",
-    "image-size": "img_size is that of the image",
+    "cell": "a cell is in the grid: a capital letter and a number",
+    "score-range": "a score is in [0, 1]",
+    "vertices": "the vertices of a prediction's contours are within the limit",
+    "image-size": "img_size is the size of the image",
     "rle-size": "a mask has the size of the image, height first",
     "rle-alphabet": "run lengths hold only the characters 0 to o",
     "rle-truncated": "run lengths end with a whole run",
@@ -65,21 +65,21 @@ RULES: dict[str, str] = {
     "rle-negative-run": "no run is negative",
     "rle-overflow": "runs do not exceed the image",
     "rle-sum": "runs fill the image",
-    "rle-runs": "a mask has no more runs than the limit",
+    "rle-runs": "the runs of a mask are within the limit",
     "empty-mask": "the mask of a pair that is asked for is not empty (warning)",
     # one study
     "unknown-study": "the study is one of the split, its id written exactly so",
     "duplicate-study": "a study is predicted once",
     "mixed-kinds": "all lines give labels, or all give probabilities",
     "duplicate-label": "a label occurs once",
-    "label-not-alone": "a label that excludes the others, such as No finding, stands alone",
+    "label-not-alone": "a label that excludes the others, such as No finding, is the only label",
     "missing-labels": "the probabilities of all labels are given",
     "missing-studies": "every study is predicted (a warning when missing studies are allowed)",
     # one task
     "unknown-task": "the task is one of the split, its id written exactly so",
     "duplicate-task": "a task is answered once",
     "empty-answer": "an answer holds text",
-    "boxes": "an answer has no more boxes than the limit",
+    "boxes": "the boxes of an answer are within the limit",
     "missing-boxes": "a task that asks for boxes gets some (warning)",
     "missing-tasks": "every task is answered (a warning when missing tasks are allowed)",
     # the predictions together
@@ -91,7 +91,7 @@ RULES: dict[str, str] = {
     "left-out": "images and studies that another version had are left out when a file is scored again (warning)",
     "missing-pairs": "every pair asked for is predicted (a warning when missing pairs are allowed)",
     "normalised-coordinates": "points and contours are not all in [0, 1] (warning)",
-    "normalised-boxes": "not all boxes of a file lie within the first pixel",
+    "normalised-boxes": "some box of a file extends beyond the first pixel",
     "resized-coordinates": "coordinates are not all within 1024 pixels of much larger images (warning)",
     "exchanged-axes": "points outside the image are not inside with x and y exchanged (warning)",
     "same-answer": "at most 90 % of at least 20 predictions of a finding are one cell or point (warning)",

@@ -100,7 +100,7 @@ class _Logged:
 def row_values(
     row: TableRow, names: Sequence[str], numbers: Collection[str], log: ProblemLog
 ) -> dict[str, object] | None:
-    """Return the cells that are given, those of the columns `numbers` as numbers; None after noting a decimal comma."""
+    """Return the cells with a value, as numbers in the columns `numbers`; None after logging a decimal comma."""
     values: dict[str, object] = {}
     for name, text in zip(names, row.texts, strict=True):
         if not text:
@@ -126,7 +126,7 @@ def parse_number(text: str) -> object:
 
 
 def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of the canonical form; what is not given is left out, or None inside a geometry."""
+    """Return the fields of the canonical form; missing values are left out, or None inside a geometry."""
     fields = {name: values[name] for name in ("image_id", "finding", "cell", "score") if name in values}
     if "width" in values or "height" in values:
         fields["box"] = [values.get(name) for name in ("x", "y", "width", "height")]
@@ -154,7 +154,7 @@ def _check_columns(names: Sequence[str], limits: Limits, log: ProblemLog) -> boo
                 hint=name_hint(name, _COLUMNS),
             )
     for name in sorted({name for name in names if names.count(name) > 1}):
-        log.error("duplicate-column", "a column may stand only once", line=1, field=name[:50], value=name)
+        log.error("duplicate-column", "a column may appear only once", line=1, field=name[:50], value=name)
     for name in ("image_id", "finding"):
         if name not in names:
             log.error("missing-column", f"the column `{name}` is missing", line=1, field=name, value=list(names))

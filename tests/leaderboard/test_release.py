@@ -174,7 +174,7 @@ def test_overlap_needs_more_cases() -> None:
     score = release(rows)
     assert (score.figure("mask_iou_all", "A").value, score.figure("mask_iou_all").value) == (0.5, 0.5)
     assert score.figure("mask_iou_all", "C") is None
-    assert score.note == "All findings are shown. Overlap is shown of findings with 75 cases or more, not of C."
+    assert score.note == "All findings are shown. Overlap is shown only for findings with at least 75 cases, not for C."
 
 
 def test_boxes_are_compared_where_masks_are_not() -> None:

@@ -195,7 +195,7 @@ def test_run_folders_are_compared_and_ranked(ran: tuple[Path, PlayedModel, str],
     record = first.with_name("run.json")
     record.write_text(record.read_text(encoding="utf-8").replace('"split": "test"', '"split": "validation"'))
     refused = call("compare", first, second, films, *few, expect=1).stderr
-    assert "--split must be the same of all runs, got test, validation" in refused
+    assert "--split must be the same for all runs, got test, validation" in refused
 
 
 def test_published_rows_stand_beside_a_score(ran: tuple[Path, PlayedModel, str], films: Path, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ class DetectionCodec(ImageCodec[DetectionManifest, DetectionRows]):
         require(most <= MOST_ON_IMAGE, f"an image may have at most {MOST_ON_IMAGE} detections of a finding")
 
     def arrays_of_rows(self, rows: DetectionRows) -> Arrays:
-        """Return names as text, what was found as indices."""
+        """Return names as text, lesions and detections as indices."""
         names = {"findings": rows.findings, "images": rows.images, "notes": rows.notes, "metrics": rows.metrics()}
         columns = {name: np.asarray(getattr(rows, name), self.rows[name][0]) for name in _columns()}
         return {"text": text_of_names(names), **columns}
@@ -117,7 +117,7 @@ def marks_of_detections(
 
 
 def signs_of_detections(predictions: Sequence[LocalizationPrediction], manifest: ImageManifest) -> list[str]:
-    """Return those of localization; findings marked on every image or often on one; scores that hardly differ."""
+    """Return the signs of localization, findings marked on every image or often on one, and nearly constant scores."""
     signs = signs_of(predictions, manifest)
     pairs = Counter((p.image_id, p.finding) for p in predictions)
     if pairs and len(predictions) >= MANY * len(pairs):

@@ -1,4 +1,4 @@
-"""Images of a detection benchmark as cases that are shown, curves of a detector, and what is made into detections.
+"""Detection: images as cases for display, curves of a detector, and detections made of drawings and places.
 
 What is made into detections: the places that baselines name, what readers drew, and drawings of annotation tools.
 """
@@ -121,7 +121,7 @@ def detected_readings(
 ) -> dict[str, dict[str, Drawn]]:
     """Return reader -> image -> finding -> what that reader drew.
 
-    Of an image that the reader is known to have read, a finding that was not drawn is there with an empty annotation:
+    If the reader is known to have read an image, a finding without a drawing has an empty annotation:
     it is absent. Else it is unknown what the reader thought of it.
     """
     readings: dict[str, dict[str, Drawn]] = {}
@@ -138,7 +138,7 @@ def detected_readings(
 
 
 def detected_by_reading(record: LocalizationRecord, drawn: Drawn) -> LocalizationRecord:
-    """Return the image with what was drawn as its references; what was neither drawn nor absent is unknown."""
+    """Return the image with the drawings as its references; findings neither drawn nor absent are unknown."""
     status = {finding: 0 if label == 0 else None for finding, label in record.label_status.items()}
     status |= {finding: int(one.area_px > 0) for finding, one in drawn.items()}
     lesions = {finding: one for finding, one in drawn.items() if one.area_px > 0}
@@ -156,7 +156,7 @@ def detections_of_reader(record: LocalizationRecord, drawn: Drawn) -> list[Local
 
 
 def detections_of(annotations: Annotations) -> tuple[list[LocalizationPrediction], list[str]]:
-    """Return a detection for each box, mask and point that was drawn; without a score it gets 1, which is told."""
+    """Return a detection for each box, mask and point drawn, with score 1 if it has none, and what was lost."""
     detections = [one for drawing in annotations.drawings for one in _detections(drawing, annotations)]
     n_cells = sum(drawing.cell is not None for drawing in annotations.drawings)
     n_unsure = sum(drawing.score is None for drawing in annotations.drawings)

@@ -90,7 +90,7 @@ def agreed_lesions(
 ) -> dict[str, Annotation]:
     """Return finding -> the lesions that at least so many readers drew, as under ``majority`` with an IoU of a half.
 
-    Where there is none, a finding is absent, with an empty annotation, if each reader drew it or said that it is.
+    Without such a box, a finding is absent, with an empty annotation, if each reader drew it or said that it is.
     """
     agreed = {}
     for finding in dict.fromkeys(finding for words in readings for finding in words):

@@ -1,4 +1,4 @@
-"""The linter of detection files: entries checked as those of localization, several to a finding, each with a score.
+"""The linter of detection files: entries checked as in localization, several to a finding, each with a score.
 
 Conventions
 -----------
@@ -34,7 +34,7 @@ from reveal_bench.predictions.report import LintReport, ProblemLog
 
 MOST_ON_IMAGE = 100
 """Entries of one finding on one image, as COCO's evaluation counts them."""
-_FEW = 20  # entries below which equal scores are no pattern
+_FEW = 20  # with fewer entries, equal scores are not reported
 _PLACES = ("point", "box", "rle", "polygons")
 
 

@@ -1,4 +1,4 @@
-"""Records of detection are images of localization; what differs is what counts as one instance, and what is unknown.
+"""Records of detection are images of localization; instances and unknown findings are defined differently.
 
 An instance is a box of the ground truth as its source draws it, or a contour. Whether a finding is on an image is
 *unknown* where its label is missing or uncertain, and where it is present but was not drawn: nothing that a model marks

@@ -2,15 +2,15 @@
 
 Conventions
 -----------
-What counts, and the figures, are those of :mod:`reveal_bench.metrics.detection`: a detection hits a lesion by the IoU
+Rules of hits and scores are in :mod:`reveal_bench.metrics.detection`: a detection hits a lesion by the IoU
 of their boxes, or by its centre. A lesion is one instance that the ground truth draws. A mask counts by its tight
 box, a point by its place alone, so it never hits by IoU.
 
 Where it is not known whether or where a finding is on an image (:mod:`reveal_bench.kinds.detection.records`), the image
-has no part in the figures of that finding, nor has what is marked there. An image without a detection of a finding was
+has no part in the figures of that finding, nor have detections on it. An image without a detection of a finding was
 held to be free of it; none is missing.
 
-What may be shown of one submission: macros over the findings that enough images have and enough do not have. A figure
+A board may show macros over the findings that enough images have and enough do not have. A figure
 of one finding tells where it is absent, image by image, to whoever may ask often; see "What colluding teams can learn"
 in the operator's guide.
 """
@@ -119,7 +119,7 @@ class DetectionRows(Rows):
         Raises
         ------
         ValueError
-            If there is no such stratum, unit, finding or interval.
+            If the stratum, unit, finding or interval is unknown.
         """
         check_interval(resampling.interval, resampling.n_resamples)
         rows = self if stratum is None else self._stratum(stratum)
@@ -162,7 +162,7 @@ class DetectionRows(Rows):
         )
 
     def _marks(self, kept: BoolArray, place: Hits) -> dict[str, Any]:
-        """Columns of the marks in `kept`, with lesions renumbered by `place`, whose last entry stands for none."""
+        """Return the columns of the marks in `kept`, with lesions renumbered by `place`; its last entry means none."""
         chosen = {name: getattr(self, name)[kept] for name in ("mark_image", "mark_finding", "mark_score")}
         further: dict[str, Any] = {"place_of": self.place_of[kept]} if len(self.place_of) else {}
         if self._has_masks:
@@ -350,7 +350,7 @@ def score_detections(
     ------
     ValueError
         If the criterion is unknown, or is "mask" and a lesion has no mask of its own; if an image is listed twice, a
-        detection has no score or place, or a threshold is out of range or of no finding.
+        detection has no score or place, or a threshold is out of range or of an unknown finding.
     """
     images = {record.image_id: i for i, record in enumerate(records)}
     if len(images) != len(records):

@@ -101,11 +101,11 @@ class FindingsCodec(Codec[FindingsPrediction, StudyManifest, "StudyRows"]):
         return tuple(predictions)
 
     def arrays_of_rows(self, rows: StudyRows) -> Arrays:
-        """Return decisions, references and what is known of the studies."""
+        """Return decisions, references and facts of the studies."""
         studies = [asdict(study) for study in rows.studies]
         for study in studies:
             for image in study["images"]:
-                image.pop("picture")  # where pixels lie on the maintainer's disk
+                image.pop("picture")  # the path of pixels on the maintainer's disk
         n_kept = 0 if rows.probabilities is None else len(rows)
         return {
             "text": text_of_names({"labels": rows.labels, "studies": studies}),

@@ -91,7 +91,7 @@ def _spread_of_kappa(truth: FloatArray, *, n: int, n_with: int, n_called: int, b
 
 _LITTLE = 1e-4
 SPREADS = {"recall": _spread_of_recall, "f1": _spread_of_f1, "cohen_kappa": _spread_of_kappa}
-"""Standard errors by true value of what is released per label; `by`: times so much as of a patient per study."""
+"""Standard errors of released scores per label, by true value; `by` is their ratio to one patient per study."""
 
 
 def shown_labels(rows: StudyRows, min_cell: int) -> tuple[str, ...]:

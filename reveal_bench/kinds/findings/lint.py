@@ -4,7 +4,7 @@ Conventions
 -----------
 Canonical JSONL: ``{"study_id": "...", "labels": ["Cardiomegaly", "COPD"]}`` or ``{"study_id": "...", "probabilities":
 {"Cardiomegaly": 0.91, ...}}`` with all labels of the benchmark. CSV and TSV: a column ``study_id`` and one column per
-label holding its probability (0 and 1 will do). All lines of a file give the same of the two;
+label holding its probability (0 and 1 will do). All lines of a file give labels, or all give probabilities;
 ``{"study_id": "...", "abstain": true}`` gives neither (:mod:`reveal_bench.predictions.abstain`). As everywhere in this
 package, the linter knows the public manifest only, notes all problems, and repairs nothing.
 """
@@ -117,7 +117,7 @@ class StudyChecker:
         self._n_searched = 0
 
     def check(self, entry: RawPrediction) -> FindingsPrediction | None:
-        """Return the checked prediction, or None after noting what is wrong."""
+        """Return the checked prediction, or None after logging its problems."""
         before = len(self._log.problems)
         study_id = self._study(entry)
         for name in sorted(set(entry.fields) - set(_FIELDS))[:10]:
@@ -186,9 +186,9 @@ class StudyChecker:
         labels = [self._label(entry, "labels", name) for name in names]
         known = [label for label in labels if label is not None]
         for label in sorted({label for label in known if known.count(label) > 1}):
-            self._error(entry, "duplicate-label", "labels", "a label may stand only once", label)
+            self._error(entry, "duplicate-label", "labels", "a label may appear only once", label)
         if lone := conflict(known, self._manifest.labels):
-            self._error(entry, "label-not-alone", "labels", f"{lone} must not stand beside another label", names)
+            self._error(entry, "label-not-alone", "labels", f"{lone} excludes every other label", names)
         return tuple(known)
 
     def _probabilities(self, entry: RawPrediction) -> dict[str, float] | None:
@@ -203,12 +203,12 @@ class StudyChecker:
                 continue
             field = f"probabilities.{label}"
             if label in values:
-                self._error(entry, "duplicate-label", field, "a label may stand only once", name)
+                self._error(entry, "duplicate-label", field, "a label may appear only once", name)
             elif isinstance(value, bool) or not isinstance(value, int | float):
                 self._error(entry, "wrong-type", field, "must be a number", value)
             elif isinstance(value, float) and not math.isfinite(value):
                 self._error(entry, "not-finite", field, "must be finite", value)
-            elif not 0 <= value <= 1:  # whole numbers of hundreds of digits too, which are no float
+            elif not 0 <= value <= 1:  # including integers too large for a float
                 self._error(entry, "score-range", field, "must lie in [0, 1]", value, _score_hint(value))
             else:
                 values[label] = float(value)

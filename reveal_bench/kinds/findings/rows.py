@@ -1,7 +1,7 @@
 """Rows of a findings-type dataset, one per study: the Features, record -> row, what must hold and is counted.
 
-The columns are those of :class:`reveal_bench.kinds.findings.records.StudyRecord`. `images`, `image_ids`, `views` and
-`image_facts` run in parallel: element i of each is of the same image. Where pixels are withheld the elements of
+The columns are the fields of :class:`reveal_bench.kinds.findings.records.StudyRecord`. `images`, `image_ids`, `views`
+and `image_facts` run in parallel: element i of each is of the same image. Where pixels are withheld the elements of
 `images` are null.
 
 In a *blank* row (the inputs of a holdout) everything that is an answer, or says something about the patient, is null or
@@ -172,7 +172,7 @@ def study_faults(row: Row, findings: Sequence[str]) -> Iterator[Fault]:
 
 @dataclass
 class FindingsTally(Tally):
-    """A row is a study with one or more images.
+    """Counts of studies, one per row.
 
     Attributes
     ----------

@@ -5,13 +5,13 @@ Conventions
 There is one row per study x label. A study without a prediction counts as negative for every label: a miss for each
 label that it has, never undefined. Probabilities become decisions by thresholds that the submission fixed beforehand
 (0.5 unless it says otherwise); AUROC and average precision are added when probabilities are given, an absent study
-having probability 0. `cohen_kappa` is that of the submission against the consensus (spec: paper 004).
+having probability 0. `cohen_kappa` compares the submission with the consensus (spec: paper 004).
 
 A *stratum* is a part of the studies: by agreement of the readers, by view, or by number of findings.
 
 ONE draw of patients (or studies) serves all systems, metrics and labels, so that differences are paired. Replicates
 come from counts that weigh the patients, see :mod:`reveal_bench.metrics.labels`; nothing is scored again per replicate.
-Metrics of decisions apply to every system, those of probabilities where a system gave probabilities.
+Metrics of decisions apply to every system, metrics of probabilities to systems with probabilities.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from reveal_bench.metrics.labels import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_FEWEST_LABELS = 3  # over which a mean share of studies does not tell that of one
+_FEWEST_LABELS = 3  # with fewer, the mean proportion of studies would reveal a single label's
 
 
 @dataclass(frozen=True, repr=False)
@@ -222,7 +222,7 @@ def score_studies(
     Raises
     ------
     ValueError
-        If a study is predicted or listed twice, kinds are mixed, or a threshold is out of range or of no label.
+        If a study is predicted or listed twice, kinds are mixed, or a threshold is out of range or of an unknown label.
     """
     by_study: dict[str, FindingsPrediction] = {}
     for prediction in predictions:
@@ -288,7 +288,7 @@ def summarize_studies(
     Raises
     ------
     ValueError
-        If there is no such label, stratum or unit.
+        If the label, stratum or unit is unknown.
     """
     unit = resampling.unit
     if unit not in ("patient", "study"):
@@ -350,8 +350,8 @@ def resample_studies(
     Raises
     ------
     ValueError
-        If there is no system or study, a metric does not apply to all or a label is unknown, or the systems were scored
-        on different studies or references.
+        Without a system or a study, if a metric does not apply to all or a label is unknown, or if the systems were
+        scored on different studies or references.
     """
     _check_systems(systems, metrics, labels, resampling.unit)
     first = systems[0]

@@ -1,10 +1,10 @@
 """Localization predictions and rows of cases as arrays, see :mod:`reveal_bench.kinds.arrays`, and their marks.
 
-The size of a mask is that of its image. Masks are run-length text in one array, all in one spelling: COCO's compressed
+A mask has the size of its image. Masks are run-length text in one array, all in one spelling: COCO's compressed
 run lengths as pycocotools spells them whatever the sender wrote: no run of length zero but the first, no code longer
 than it need be. Mask i is ``text[offsets[i]:offsets[i + 1]]``.
 
-In marks a confidence has no part, for it is not scored. Positions of items are in 16ths of the image.
+Marks leave out confidences, which are not scored. Positions of items are in 16ths of the image.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from reveal_bench.masks import Rle, empty_rle, encode_mask, pack_masks, parse_ma
 from reveal_bench.predictions.limits import Limits
 
 _KINDS = ("point", "box", "cell", "mask", "none")
-_TEXT_AT_ONCE = 1 << 20  # characters: what is made of them fits into the processor's cache
+_TEXT_AT_ONCE = 1 << 20  # characters, whose arrays fit into the processor's cache
 _MOST_CHARACTERS = 7  # of one run
 
 Text = npt.NDArray[np.uint8]
@@ -297,7 +297,7 @@ def _spell(ends: npt.NDArray[np.int32], offsets: IntArray) -> tuple[Text, IntArr
     runs[offsets[:-1]] = ends[offsets[:-1]]
     values = runs.copy()
     values[2:] -= runs[:-2]  # a code is the difference to the run two before,
-    for place in range(3):  # but for the first three of a mask
+    for place in range(3):  # except the first three of a mask
         early = offsets[:-1] + place
         early = early[early < offsets[1:]]
         values[early] = runs[early]

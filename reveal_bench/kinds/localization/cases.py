@@ -48,7 +48,7 @@ OVERLAPS = {"mask_iou_all": "IoU", "box_iou": "box IoU"}
 
 
 def case_of_image(record: LocalizationRecord) -> Case:
-    """Return an image with everything that was drawn on it; each individual reader's marks stand by themselves."""
+    """Return an image with all drawings on it, each individual reader's apart."""
     marks: dict[str, list[Mark]] = {name: [] for name in READER_NAMES.values()}
     for drawn in sorted(record.annotations, key=lambda one: _counted(one.reader_id or "")):
         if drawn.area_px > 0:
@@ -202,7 +202,7 @@ def _union(drawings: Sequence[Drawing], size: tuple[int, int]) -> Rle | None:
 
 
 Drawn = Mapping[str, Annotation]
-"""Finding -> what was drawn of it."""
+"""Finding -> its drawing."""
 
 
 def drawn_readings(folder: AnyFolder, split: str, records: Sequence[LocalizationRecord]) -> dict[str, dict[str, Drawn]]:
@@ -257,7 +257,7 @@ def agreed_regions(record: LocalizationRecord, readings: Sequence[Drawn], at_lea
 
 
 def image_by_reading(record: LocalizationRecord, drawn: Drawn) -> LocalizationRecord:
-    """Return the image with what was drawn as its references."""
+    """Return the image with the drawings as its references."""
     references = tuple(replace(one, reader="ground_truth", reader_id=None) for one in drawn.values())
     return replace(record, annotations=references, missing=())
 

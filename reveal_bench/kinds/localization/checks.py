@@ -3,7 +3,7 @@
 Conventions
 -----------
 Checks see the public manifest only. They never raise and never stop at the first problem: each returns the checked
-value, or None after noting what is wrong. Coordinates follow :mod:`reveal_bench.geometry`: a point at x == width is
+value, or None after logging the problem. Coordinates follow :mod:`reveal_bench.geometry`: a point at x == width is
 outside; a box may touch the border; so may the vertex of a contour.
 """
 
@@ -73,8 +73,8 @@ _predicted = attrgetter(*(one.name for one in fields(LocalizationPrediction)))
 class Draft:
     """A checked prediction. `row` is None for an unknown image, `finding` for an unknown finding.
 
-    `filled` is the mask of the contours of its pair, `area` that of its mask, both once they are known.
-    Geometry whose numbers are sound is kept even if it lies outside the image, so that patterns show.
+    `filled` is the mask of its pair's contours, `area` the area of its mask, both once they are known.
+    Geometry with valid numbers is kept even if it is outside the image, so that patterns show.
     """
 
     line: int
@@ -244,7 +244,7 @@ class EntryChecker:
         if "finding" not in entry.fields:
             return None
         if type(entry.fields["finding"]) is int:
-            hint = "the COCO file with `categories` says what a number stands for"
+            hint = "the COCO file with `categories` says what a number means"
             message, number = "must be the name of a finding", entry.fields["finding"]
             self.error(entry, "category-number", "finding", message, number, hint=hint)
             return None
@@ -468,7 +468,7 @@ def edge_hint(x: float, y: float, row: ManifestRow) -> str:
 
 
 def size_hint(size: tuple[int, int], row: ManifestRow) -> str:
-    """For a mask whose (height, width) is not that of the image."""
+    """Return a hint for a mask whose (height, width) differs from the image's."""
     if size == (row.width, row.height):
         return "height comes first"
     if max(size) in _RESIZED_SIDES and max(row.size) > max(size):

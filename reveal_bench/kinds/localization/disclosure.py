@@ -76,9 +76,8 @@ def _has_cells_beside(rows: CaseRows) -> bool:
 def _notes(few: Sequence[str], min_cell: int, *, asks_twice: bool) -> list[str]:
     sentences = []
     if few:
-        sentences.append(
-            f"Overlap is shown of findings with {FOR_OVERLAP * min_cell:g} cases or more, not of {', '.join(few)}."
-        )
+        least = f"{FOR_OVERLAP * min_cell:g}"
+        sentences.append(f"Overlap is shown only for findings with at least {least} cases, not for {', '.join(few)}.")
     if asks_twice:
         sentences.append("The grid hit rate is not shown: the file names cells other than those of its points.")
     return sentences

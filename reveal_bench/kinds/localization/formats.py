@@ -58,7 +58,7 @@ def load_document(data: bytes, limits: Limits, log: ProblemLog) -> Any:
         log.refuse(fault.rule, str(fault), hint=fault.hint)
         return None
     for key in duplicate_keys:
-        log.error("duplicate-key", "a key may stand only once in an object", field=key, value=key)
+        log.error("duplicate-key", "a key may appear only once in an object", field=key, value=key)
     return value
 
 

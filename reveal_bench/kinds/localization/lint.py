@@ -3,7 +3,7 @@
 Conventions
 -----------
 The linter never sees a reference, so everything it says may be shown to anybody. It ends in one of two ways: a report
-with errors and no predictions, or a report without errors whose predictions are fit for scoring as they stand.
+with errors and no predictions, or a report without errors whose predictions can be scored unchanged.
 
 This module strings the steps together and holds the checks that need several predictions: masks (their run lengths
 are read all at once), duplicates, pairs that are not asked, missing pairs; and what only the whole file shows:
@@ -50,19 +50,19 @@ def note_coordinates(drafts: Sequence[Draft], log: ProblemLog) -> None:
     located = [draft for draft in drafts if draft.row is not None and draft.coordinates]
     boxed = [draft for draft in located if draft.box is not None]
     if len(boxed) >= _FEW and len(boxed) == len(located) and all(_within(draft.coordinates, 1) for draft in boxed):
-        message = f"all {len(boxed)} boxes lie within the first pixel: they are in shares of the image's sides"
+        message = f"all {len(boxed)} boxes are within the first pixel: they are in fractions of the image's sides"
         log.error("normalised-boxes", message, hint="give pixels of the full-size image")
     elif located and all(_within(draft.coordinates, 1) for draft in located):
         log.warning(
             "normalised-coordinates",
-            f"all coordinates of {len(located)} predictions lie in [0, 1]: they look normalised",
+            f"all coordinates of {len(located)} predictions are in [0, 1]: they look normalised",
             hint="give pixels of the full-size image",
         )
     elif len(located) >= _FEW and all(_looks_resized(draft) for draft in located):
         log.warning(
             "resized-coordinates",
-            f"all coordinates of {len(located)} predictions lie within {_RESIZED_TO} pixels though their images are "
-            f"much larger: they look like those of resized images",
+            f"all coordinates of {len(located)} predictions are within {_RESIZED_TO} pixels though their images are "
+            f"much larger: as if the images had been resized",
             hint="scale them to the full-size image",
         )
     _note_exchanged(located, log)
@@ -97,7 +97,7 @@ _answer = attrgetter("points", "cell", "box", "rle", "polygons")
 
 
 def _commonest(drafts: Iterable[Draft]) -> dict[str, tuple[Any, int, int]]:
-    """Per finding: its commonest answer (all but the score), how often it stands, the number of answers.
+    """Return finding -> its most common answer (without the score), how often it occurs, the number of answers.
 
     Empty masks do not count: they say that there is nothing to show.
     """
@@ -124,7 +124,7 @@ def _note_collapse(drafts: Sequence[Draft], log: ProblemLog) -> None:
 
 
 def describe(drafts: Sequence[Draft], manifest: ImageManifest, n_missing: int) -> dict[str, Any]:
-    """Return figures for a person's eye.
+    """Return statistics of a file for people.
 
     Returns
     -------
@@ -141,7 +141,7 @@ def describe(drafts: Sequence[Draft], manifest: ImageManifest, n_missing: int) -
 
 
 def describe_drafts(drafts: Sequence[Draft], manifest: ImageManifest) -> dict[str, Any]:
-    """Return figures of single predictions.
+    """Return statistics of single predictions.
 
     Returns
     -------
@@ -211,7 +211,7 @@ def lint_predictions(path: Path, manifest: ImageManifest, options: LintOptions =
     missing: list[Pair] = []
     if not drafts and not declined.lines and not log.has_errors:
         log.refuse("empty-file", "the file holds no predictions")
-    if not log.stopped:  # what was not read is not missing
+    if not log.stopped:  # unread entries are not missing
         if file_format != "coco-results":
             _note_duplicates(drafts, checker)
         note_spellings(checker, log)
@@ -337,7 +337,7 @@ def note_spellings(checker: EntryChecker, log: ProblemLog) -> None:
 
 
 def _note_not_asked(drafts: Iterable[Draft], log: ProblemLog) -> None:
-    # An empty mask of what is not asked is normal: CheXlocalize files hold all findings
+    # Empty masks of findings that are not asked are normal: CheXlocalize files hold all findings
     superfluous = [draft for draft in drafts if _pair(draft) is not None and not draft.is_asked and draft.area != 0]
     if superfluous:
         first = superfluous[0]

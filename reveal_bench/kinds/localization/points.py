@@ -26,7 +26,7 @@ def points_of(
     size: tuple[int, int],
     deepest: Sequence[int] | None = None,
 ) -> Sequence[Point]:
-    """Return the point or points (x, y) that a prediction stands for; none for an absent prediction or an empty mask.
+    """Return the points (x, y) of a prediction; none for an absent prediction or an empty mask.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def points_of(
 def cells_of(
     prediction: LocalizationPrediction | None, points: Sequence[Point], *, grid: Grid, size: tuple[int, int]
 ) -> list[str]:
-    """Return the cells that a prediction stands for, with its `points`; those outside the central square have none."""
+    """Return the cells of a prediction, with its `points`; points outside the central square have none."""
     if prediction is not None and prediction.cell is not None:
         return [prediction.cell]
     return [cell for x, y in points if (cell := grid.cell_at(x, y, size=size)) is not None]

@@ -19,7 +19,7 @@ from reveal_bench.metrics.intervals import Estimate, Resampling
 
 @dataclass(frozen=True)
 class Presence:
-    """Scores against labels.
+    """The scores and labels of findings.
 
     Attributes
     ----------

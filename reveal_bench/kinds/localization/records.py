@@ -2,13 +2,13 @@
 
 Conventions
 -----------
-A *dataset folder* is a Hugging Face dataset repository on disk. Of it, this module reads
+A *dataset folder* is a Hugging Face dataset repository on disk. This module reads its parts
 
 * ``manifest/benchmark.json``: benchmark, version, findings, protocol, and one entry per split;
 * ``manifest/<split>.parquet``: the public manifest: image_id, study_id, view, width, height, asked (finding names);
 * ``localization/<split>-*.parquet``: the references, one row per image (columns of :class:`LocalizationRecord`).
 
-A public folder holds the manifest of its holdout but not the holdout's references; those lie in a folder of their own.
+A public folder holds the manifest of its holdout but not the holdout's references; those are in a separate folder.
 Points and boxes are in pixels of the full-size image, see :mod:`reveal_bench.geometry`.
 """
 
@@ -81,7 +81,7 @@ class LocalizationRecord:
     ----------
     label_status : dict from finding to 1 (present), 0 (absent) or None (unlabelled)
     missing : findings that are present but have no ground-truth mask
-    picture : where the pixels lie; a source gives this, and the folder writer reads it and fills in the hashes, the
+    picture : the file of the pixels; a source gives this, and the folder writer reads it and fills in the hashes, the
         pipeline and, if the record gives none, the spacing
     image : file bytes instead, or None when pixels are withheld; `image_name` is its file name in the source
     source_sha256 : of the file the user holds

@@ -1,6 +1,6 @@
-"""Rows of a localization dataset: the Features, record -> row, what must hold of a row, and what is counted.
+"""Rows of a localization dataset: the Features, record -> row, the rules for rows, and their counts.
 
-The columns are those of :class:`reveal_bench.kinds.localization.records.LocalizationRecord`, one row per image.
+The columns are the fields of :class:`reveal_bench.kinds.localization.records.LocalizationRecord`, one row per image.
 ClassLabel codes are positions in the benchmark's findings and in `records.READERS`, `records.VIEWS`,
 `records.SPACING_SOURCES`. Coordinates are float64: a polygon rounded to float32 no longer fills to the mask that was
 published with it.
@@ -281,11 +281,11 @@ def findings_drawn(row: Row, findings: Sequence[str]) -> list[str]:
 
 @dataclass
 class LocalizationTally(Tally):
-    """A row is an image.
+    """Counts of images, one per row.
 
     Attributes
     ----------
-    drawn, masks : per (finding, reader), images with a non-empty drawing, and those of them with a mask, not just boxes
+    drawn, masks : per (finding, reader), images with a non-empty drawing, and images with a mask, not just boxes
     instances : per finding, contours or boxes of the ground truth
     points, not_drawn : per finding, images with a point, and images where it is present but was not drawn
     readers_per_image : how many individual readers drew something -> images
@@ -370,7 +370,7 @@ class LocalizationTally(Tally):
         return [len(self.reader_ids), spread] if self.reader_ids else []
 
     def _what_is_drawn(self) -> str:
-        """Return masks or boxes: of the ground truth, and where there is none, of all readers."""
+        """Return the masks or boxes of the ground truth, or without one, of all readers."""
         truth = {place for place in self.drawn if place[1] == "ground_truth"} or set(self.drawn)
         n_drawn, n_masks = (sum(counts[place] for place in truth) for counts in (self.drawn, self.masks))
         if n_drawn == 0:

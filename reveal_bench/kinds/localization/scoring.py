@@ -16,12 +16,12 @@ absent prediction is a miss (0) in both `mask_iou` and `mask_iou_all`; an empty 
 ``missing="empty"``, as the published code has it, an absent mask is an empty one.
 
 References without a mask are boxes, one per instance (sources that draw nothing else). Points and cells are scored
-against their union, in which a pixel lies if its centre lies in a box (:mod:`reveal_bench.masks`). A box is scored
+against their union, which contains a pixel if a box contains its centre (:mod:`reveal_bench.masks`). A box is scored
 against the tight box around all of them, as a mask reference is reduced to its tight box; so where a finding has
 several boxes, a box around one of them cannot reach 1. A mask is not compared with boxes: `mask_iou` and `mask_iou_all`
 are undefined there, absent from the rows if no reference is a mask, and :attr:`CaseRows.notes` says so.
 
-Where a benchmark asks for all findings, scores tell whether a finding is there, and AUROC stands beside the other
+If a benchmark asks for all findings, scores say whether a finding is present, and AUROC is added to the other
 figures (:mod:`reveal_bench.kinds.localization.presence`).
 """
 
@@ -132,7 +132,7 @@ SIZES = (
     ("2 to 10 % of the image", 0.02, 0.1),
     ("10 % of the image or more", 0.1, math.inf),
 )
-"""Strata of references by the share of the image that they cover: name, least share, and the share below which it lies;
+"""Strata of references by the proportion of the image that they cover: name, least proportion, and its exclusive limit;
 an empty reference is in none."""
 SHARE = "share of the image"
 """The key of the references' sizes among the metrics of a batch, and in rows kept as arrays."""
@@ -204,7 +204,7 @@ class CaseRows(Rows):
         Raises
         ------
         ValueError
-            If there is no such stratum, unit or interval.
+            If the stratum, unit or interval is unknown.
         """
         rows = self if stratum is None else self.take(self.stratum(stratum))
         estimates = summarize(rows, resampling, findings=groups)
@@ -265,14 +265,14 @@ class CaseRows(Rows):
         return replace(self.take(np.array([pair not in chosen for pair in pairs], bool)), presence=None)
 
     def with_reference(self) -> CaseRows:
-        """Return the cases with a reference: without those that a mask added where there is none.
+        """Return the cases with a reference, leaving out cases that a mask without a reference added.
 
         A submission without any prediction has no others.
         """
         return self.take(~np.isnan(self.values["point_hit"])) if "point_hit" in self.values else self
 
     def comparable(self) -> CaseRows:
-        """Return the same cases, with nothing defined where there is no reference."""
+        """Return the same cases, with undefined values for cases without a reference."""
         if "point_hit" not in self.values:
             return self
         has_reference = ~np.isnan(self.values["point_hit"])
@@ -349,7 +349,7 @@ def score_localization(
     Parameters
     ----------
     predictions : at most one per (image, finding); those for pairs without a row are ignored
-    records : references; ground truth only is used. With "present", no more than a few are held at a time
+    records : references; ground truth only is used. With "present", a few at a time are in memory
     findings : vocabulary of the benchmark
     grid : cells per side
     asks : {"present", "all"}
@@ -547,7 +547,7 @@ def resample_systems(
 ) -> list[dict[str, BootstrapMeans]]:
     """Means per finding of several systems on one split, on the data and in the same replicates.
 
-    `with_means` is that of :func:`~reveal_bench.metrics.bootstrap.bootstrap_columns`.
+    `with_means` as in :func:`~reveal_bench.metrics.bootstrap.bootstrap_columns`.
 
     Returns
     -------

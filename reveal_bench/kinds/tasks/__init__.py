@@ -59,7 +59,7 @@ class TasksData(Data["TaskRecord"]):
 
     @override
     def pictures(self, record: TaskRecord) -> tuple[PictureFile | None, ...]:
-        """Return the pictures of the study, then those of the prior study."""
+        """Return the pictures of the study, then of the prior study."""
         return tuple(image.picture for image in (*record.images, *record.prior_images))
 
     @override
@@ -168,7 +168,7 @@ class TasksQuestions(Questions["TaskRecord", "TaskManifest"]):
 
     @override
     def read(self, folder: AnyFolder, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
-        """Yield one per task, with its prompt.
+        """Yield one question per task, with its prompt.
 
         Raises
         ------

@@ -1,8 +1,8 @@
 """Answers to tasks, the ratings that readers gave to them, rows of ratings, as arrays, and marks.
 
-See :mod:`reveal_bench.kinds.arrays`. Images are indices into those of the task, in its order. Texts are UTF-8, one
+See :mod:`reveal_bench.kinds.arrays`. Images are indices into the images of the task, in its order. Texts are UTF-8, one
 after another, with the places where they end. Ratings name their answer by its place and their reader by a number:
-names of readers are needed by no child. A score of 0 stands for none.
+no child needs the names of readers. A score of 0 means none.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class TasksCodec(Codec[TaskAnswer, TaskManifest, "RubricRows"]):
         return tuple(ratings)
 
     def arrays_of_rows(self, rows: RubricRows) -> Arrays:
-        """Return ratings and what is known of the tasks."""
+        """Return ratings and facts of the tasks."""
         names = {name: getattr(rows, name) for name in ("task_ids", "patient_ids", "categories", "missing")}
         return {"text": text_of_names(names), "ratings": rows.ratings, "is_answered": rows.is_answered}
 

@@ -4,7 +4,7 @@ Conventions
 -----------
 JSONL, plain or compressed: ``{"task_id": "...", "answer": "text", "boxes": [{"image_id": "...", "label": "...",
 "box": [x, y, width, height]}]}``; `boxes` may be left out. ``{"task_id": "...", "abstain": true}`` declines to answer.
-Boxes are in pixels of an image of the task and lie inside it. An answer is plain text: line ends and tabs are kept,
+Boxes are in pixels of an image of the task and inside it. An answer is plain text: line ends and tabs are kept,
 other control characters, and the marks that turn the direction of writing around, are refused, so that what a reader
 sees is what the file holds.
 
@@ -127,7 +127,7 @@ class AnswerChecker:
         self._some_ids = [task.task_id for task in manifest.tasks[:1000]]
 
     def check(self, entry: RawPrediction) -> TaskAnswer | None:
-        """Return the checked answer, or None after noting what is wrong."""
+        """Return the checked answer, or None after logging its problems."""
         before = len(self._log.problems)
         for name in sorted(set(entry.fields) - set(_FIELDS))[:10]:
             hint = name_hint(name, _FIELDS)

@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-The unit is the task: a prompt on a study, with its images and, for temporal tasks, those of a prior study. Readers
+The unit is the task: a prompt on a study, with its images and, for temporal tasks, the images of a prior study. Readers
 score what a model answers on six criteria from 1 to 5; *content* is the smallest of process, execution and synthesis
 and is always computed, never stored. An *answer* is what one model said to one task: a pair (task_id, model). Of a
 dataset folder this module reads
@@ -66,8 +66,8 @@ class TaskRecord:
     images, prior_images : of the study asked about, and of the one before it (may be empty)
     indication : what the referring physician wrote, or None
     category : of :data:`CATEGORIES`; `temporal` if the task needs the prior study
-    tags : dict from the names in :data:`TAGS` to tuples of values, empty where there is none
-    question_scores : dict from the names in :data:`QUESTION_SCORES` to 1..5 or None; None if there is no score at all
+    tags : dict from the names in :data:`TAGS` to tuples of values, which may be empty
+    question_scores : dict from the names in :data:`QUESTION_SCORES` to 1..5 or None; None without any score
     risk_flag : whether the question was judged risky, or None
     requires_boxes : whether the answer must localize
     """
@@ -117,7 +117,7 @@ class TaskQuestion:
 
     Attributes
     ----------
-    images : image_id -> (height, width) in pixels, those of the prior study after those of the study
+    images : image_id -> (height, width) in pixels, the study's before the prior study's
     """
 
     task_id: str
@@ -226,7 +226,7 @@ def rating_array(ratings: Iterable[Rating], *, reader: str, answers: Sequence[An
 
     Parameters
     ----------
-    ratings : of any readers; those of other readers are passed over
+    ratings : of any readers; other readers' are ignored
     reader : whose
     answers : rows of the result, such as :func:`rated_answers` gives
 
@@ -238,7 +238,7 @@ def rating_array(ratings: Iterable[Rating], *, reader: str, answers: Sequence[An
     Raises
     ------
     ValueError
-        If there is no rating by `reader`, or two of one answer.
+        If `reader` rated nothing, or rated an answer twice.
 
     Examples
     --------

@@ -1,7 +1,8 @@
 """Rows of a tasks dataset, one per task, and of its ratings: the Features, record -> row, faults and counts.
 
-The columns are those of :class:`~reveal_bench.kinds.tasks.records.TaskRecord`; `image_ids`, `images` and `image_facts`
-run in parallel. In a *blank* row (the inputs of a holdout) every answer is null or empty, and so are the hashes.
+The columns are the fields of :class:`~reveal_bench.kinds.tasks.records.TaskRecord`; `image_ids`, `images` and
+`image_facts` run in parallel. In a *blank* row (the inputs of a holdout) every answer is null or empty, and so are the
+hashes.
 
 A fault is (field, rule, value). Pictures are checked elsewhere; that codes have names and lists are there is checked
 before.
@@ -186,7 +187,7 @@ def rating_faults(row: Row) -> Iterator[Fault]:
 
 @dataclass
 class TasksTally(Tally):
-    """A row is a task; `positives` are per category.
+    """Counts of tasks, one per row; `positives` are per category.
 
     Attributes
     ----------

@@ -10,14 +10,14 @@ these, while pictures are scored only where boxes were drawn, which the sender d
 An answer is *completely correct* if its content score is 5: that is what paper 001 counts as clinically sound ("free of
 content errors", 4.9 to 10 % of answers); it names no other threshold of acceptance.
 
-A task without an answer scores 1 on the text criteria and nothing on those of pictures: were it left out, as in paper
-001, a sender could choose the tasks that count. ``missing="leave_out"`` is the paper's way. What was answered and not
-yet rated is undefined.
+A task without an answer scores 1 on the text criteria and nothing on the picture criteria: were it left out, as in
+paper 001, a sender could choose the tasks that count. ``missing="leave_out"`` is the paper's way. What was answered and
+not yet rated is undefined.
 
 Agreement of readers is over all pairs of readers of an answer, in the order of their names; with two readers it is
 paper 001's Table 3.
 
-What may be shown of the ratings of one submission.
+Scores of one submission's ratings that a board may show.
 
 The overall score is shown from `min_cell` tasks on; a criterion or a category of tasks from as many scored answers. Of
 the shares only that of completely correct answers is shown (a content score of 5); of the agreement of
@@ -116,7 +116,7 @@ class RubricRows(Rows):
         Raises
         ------
         ValueError
-            If there is no such stratum, unit or interval.
+            If the stratum, unit or interval is unknown.
         """
         rows = self if stratum is None else self.take(self.stratum(stratum))
         estimates = summarize_rubric(rows, resampling)
@@ -228,7 +228,7 @@ def score_ratings(
     Raises
     ------
     ValueError
-        If there is no task, `missing` is unknown, a rating is of another model, of no task, of a task without an
+        Without tasks, or if `missing` is unknown, a rating is of another model, an unknown task, a task without an
         answer, given twice by a reader, or not a whole number from 1 to 5.
     """
     if not tasks:
@@ -284,7 +284,7 @@ def summarize_rubric(rows: RubricRows, resampling: Resampling = Resampling()) ->
     list of Estimate
         * ``rubric_mean``: "macro" is the overall score; then the criteria of REPORTED, then the task categories (the
           overall score of their tasks);
-        * ``share_of_5``, ``share_below_3``: per criterion of REPORTED; that of "content" says how many answers are
+        * ``share_of_5``, ``share_below_3``: per criterion of REPORTED; for "content" it says how many answers are
           completely correct;
         * ``cohen_kappa_quadratic``, ``mean_absolute_difference``: "macro" is the mean over the four text criteria;
           then the six criteria. n counts pairs of ratings.
@@ -344,7 +344,7 @@ def resample_rubrics(
     Raises
     ------
     ValueError
-        If there is no system, a column is unknown, or the systems answered different tasks.
+        Without systems, or if a column is unknown or the systems answered different tasks.
     """
     if not systems:
         raise ArgumentError("systems", "must hold at least one system", "none")
