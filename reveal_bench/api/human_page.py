@@ -166,7 +166,7 @@ def _film_chapters(compared: Comparisons, bench: Bench) -> list[Section]:
     systems = {name: one.report.predictions for name, one in _systems(compared).items()}
     films = films_of(cases, bench.folder, bench.split, records, systems)
     words = "First where the model is furthest behind the readers, each of another finding, then where it is ahead."
-    return [section("films", "Example films", "As Fig. 3a", words, films)]
+    return [section("films", "Example images", "As Fig. 3a", words, films)]
 
 
 def _curves_beside(model: Path, *others: Illustration, source: str = "", note: str = "") -> list[Section]:

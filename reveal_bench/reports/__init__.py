@@ -1,1 +1,1 @@
-"""Pages and figures for people: of a dataset, of runs of models, of a curation. Nothing is built on them."""
+"""Pages and figures for people: of a dataset, of runs of models, of a curation. No other room depends on them."""

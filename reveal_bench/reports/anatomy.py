@@ -1,16 +1,16 @@
-"""Where in the body a finding may lie, and whether a grid cell lies there.
+"""Structures of the body in which a finding is plausible, and grid cells inside them.
 
 Conventions
 -----------
 An anatomy file is JSON Lines, a line per image: ``{"image_id": ..., "size": [height, width], "regions": {"lung_left":
 [[x, y], ...], ...}}``. Contours are closed, in pixels of the full-size image (:mod:`reveal_bench.geometry`), and may
-leave it; a region may also be a list of contours, whose union it is. Names are those of :data:`REGIONS`; left and right
-are the patient's. The contour of a lung is that of the whole pleural space, down to the costophrenic angles, also where
-fluid or a collapsed lung lies in it: contours that leave this out turn other errors into anatomy errors.
+extend beyond it; a region may also be a list of contours, meaning their union. Names are in :data:`REGIONS`; left and
+right are the patient's. The contour of a lung covers the whole pleural space, down to the costophrenic angles,
+including fluid or a collapsed lung: contours that leave this out turn other errors into anatomy errors.
 
 Paper 000 (section 3.4) leaves it to a radiologist whether a cell is plausible; its Figure 5 shows how: a consolidation
-named over the heart and mediastinum, and a pneumothorax named at the shoulder, are anatomy errors. So the lungs are
-here what of them heart and mediastinum do not cover on a frontal film, where the file has those. :data:`PLAUSIBLE` is
+named over the heart and mediastinum, and a pneumothorax named at the shoulder, are anatomy errors. So the lungs
+here exclude what heart and mediastinum cover on a frontal image, if the file has those. :data:`PLAUSIBLE` is
 this project's.
 """
 
@@ -34,7 +34,7 @@ from reveal_bench.metrics.localization import cell_coverage
 REGIONS = (
     "body", "heart", "lung", "lung_left", "lung_right", "mediastinum", "shoulder_left", "shoulder_right", "trachea",
 )  # fmt: skip
-"""Names of regions; "lung" is the one outline of both lungs on a lateral."""
+"""Names of regions; "lung" is the single outline of the lungs on a lateral."""
 
 _LUNGS, _HEART, _BOTH, _BODY = ("lungs",), ("heart",), ("heart", "mediastinum"), ("body",)
 _IN_THE_LUNGS = (
@@ -56,14 +56,14 @@ PLAUSIBLE: Mapping[str, tuple[str, ...]] = {
     "Mediastinal enlargement": ("mediastinum",),
     "Support Devices": _BODY,
 }
-"""Finding -> structures in which it may lie: the lungs (with the pleura around them), heart, mediastinum, body.
+"""Finding -> structures in which it is plausible: the lungs (with the pleura around them), heart, mediastinum, body.
 
-Devices lie anywhere in or on the body. A finding that is not here ("Mass", "Calcification", fractures) may lie in more
-structures than contours are usual of, and gets no automatic category.
+Devices may be anywhere in or on the body. A finding missing here ("Mass", "Calcification", fractures) occurs in more
+structures than contours usually cover, and gets no automatic category.
 """
 
 MIN_SHARE = 0.05
-"""Least share of a cell that must lie in a plausible structure, for the cell to be plausible.
+"""Smallest proportion of a cell in a plausible structure for the cell to be plausible.
 
 The paper asks for overlap without a number. Contours are uncertain by more than nothing: 5 % of a cell is what an edge
 that is 1.6 pixels off, in the 256-pixel picture with 8 x 8 cells that the model sees, adds along one side of the cell.
@@ -84,7 +84,7 @@ class Regions:
     )
 
     def structure(self, name: str) -> Polygons | None:
-        """Contours of a structure of :data:`PLAUSIBLE`; None where the file does not have all of it."""
+        """Return the contours of a structure of :data:`PLAUSIBLE`; None if the file lacks a part of it."""
         if name != "lungs":
             return self.contours.get(name)
         sides = [self.contours.get("lung_right"), self.contours.get("lung_left")]
@@ -94,10 +94,10 @@ class Regions:
 
 
 def plausible_shares(regions: Regions, structures: tuple[str, ...], grid: Grid) -> FloatArray | None:
-    """Share of every cell that lies in any of `structures`, by the pixels of the filled contours.
+    """Return the proportion of every cell inside any of `structures`, by the pixels of the filled contours.
 
     Contours of larger pictures are filled at a short side of 1,024 pixels, which moves an edge by a thousandth of the
-    side at most. What was computed is kept with the regions, for the models that come next.
+    side at most. Results are cached with the regions, for the next models.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def plausible_shares(regions: Regions, structures: tuple[str, ...], grid: Grid) 
 
     Returns
     -------
-    float array (n rows, n columns) in [0, 1], or None where the anatomy lacks a structure
+    float array (n rows, n columns) in [0, 1], or None if the anatomy lacks a structure
     """
     if (structures, grid.n) not in regions._known:
         regions._known[structures, grid.n] = _shares(regions, structures, grid)
@@ -120,7 +120,7 @@ def _shares(regions: Regions, structures: tuple[str, ...], grid: Grid) -> FloatA
         return None
     inside = [contour for contours in outlines for contour in contours or ()]
     # What covers the lungs is taken away as the difference of two unions: no dense mask, and no rounding. On a lateral
-    # the lungs lie beside the heart, on both sides of it.
+    # the lungs are on both sides of the heart.
     is_covered = structures == _LUNGS and "lung_right" in regions.contours
     covering = [contour for name in _BOTH for contour in regions.contours.get(name, ())] if is_covered else []
     scale = min(1.0, _FILLED_AT / min(regions.size))
@@ -136,16 +136,16 @@ def _shares(regions: Regions, structures: tuple[str, ...], grid: Grid) -> FloatA
 
 
 def is_plausible(cell: str, grid: Grid, regions: Regions, finding: str, *, min_share: float = MIN_SHARE) -> bool | None:
-    """Whether `finding` may lie in `cell`.
+    """Return True if `finding` is plausible in `cell`.
 
     Parameters
     ----------
     cell : name of a cell of `grid`
-    min_share : in [0, 1], least share of the cell in a plausible structure; 0 asks for any overlap at all
+    min_share : in [0, 1], smallest proportion of the cell in a plausible structure; 0 requires any overlap
 
     Returns
     -------
-    bool, or None where :data:`PLAUSIBLE` does not have the finding or the anatomy lacks a structure
+    bool, or None if :data:`PLAUSIBLE` lacks the finding or the anatomy lacks a structure
 
     Raises
     ------
@@ -168,14 +168,14 @@ def is_plausible(cell: str, grid: Grid, regions: Regions, finding: str, *, min_s
 
 
 def is_enough(share: float, min_share: float) -> bool:
-    """Whether a cell with this `share` in plausible structures is plausible."""
+    """Return True if a cell with this `share` in plausible structures is plausible."""
     return share > 0 and share >= min_share
 
 
 def check_share(min_share: float) -> None:
-    """Raise ValueError unless `min_share` lies in [0, 1]."""
+    """Raise ValueError unless `min_share` is in [0, 1]."""
     if not 0 <= min_share <= 1:
-        raise ArgumentError("min_share", "must lie in [0, 1]", min_share)
+        raise ArgumentError("min_share", "must be in [0, 1]", min_share)
 
 
 def read_anatomy(path: Path) -> dict[str, Regions]:

@@ -1,4 +1,4 @@
-"""A model beside the benchmark readers (paper 002): decreases, shapes of references, tuned curves, example films."""
+"""A model compared with benchmark readers (paper 002): decreases, shapes of references, example images."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from reveal_bench.words import NBSP
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_KINDS = ("interval leaves out 0", "interval holds 0", "too few cases for an interval")
+_KINDS = ("interval excludes 0", "interval contains 0", "too few cases for an interval")
 
 
 def figures_of_decreases(comparisons: Sequence[Comparison], model: str, reference: str) -> list[Illustration]:
-    """A figure per metric: decreases that are told apart first, then by size; figures of both beside the names.
+    """Return a figure per metric: significant decreases first, then by size, with both scores beside the names.
 
     Raises
     ------
@@ -71,12 +71,12 @@ def figures_of_decreases(comparisons: Sequence[Comparison], model: str, referenc
 def figures_of_both(
     comparisons: Sequence[Comparison], estimates: Mapping[str, Sequence[Estimate]]
 ) -> list[Illustration]:
-    """A figure per metric of both systems with their own intervals, in the order of their decreases.
+    """Return a figure per metric of two systems with their own intervals, in the order of their decreases.
 
     Parameters
     ----------
     comparisons : decreases
-    estimates : name of a system -> its figures; the AUROC of the last stands beside the findings, where it has one
+    estimates : name of a system -> its scores; the AUROC of the last is shown beside its findings, if it has one
     """
     check_extra("matplotlib")
     kinds = list(estimates)
@@ -95,7 +95,7 @@ def figures_of_both(
             Illustration(
                 f"both_{metric}",
                 f"{title} of {' and '.join(kinds)}",
-                "Figures of both systems with 95 % intervals; findings in the order of their relative decrease.",
+                "Scores of each system with 95 % intervals; findings in the order of their relative decrease.",
                 f"Per finding, the {METRICS[metric].in_words} of {' and '.join(kinds)}.",
                 partial(forest, rows, axis=f"{title} (%)", scale=100, kinds=kinds, ends=(0.0, 100.0)),
             )
@@ -117,12 +117,12 @@ _BESIDE_AUROC = ("auroc", "point_hit", "mask_iou")
 
 
 def figure_beside_auroc(estimates: Sequence[Estimate], system: str) -> Illustration:
-    """Per finding the AUROC of the scores, the hit rate and the IoU of true positives; best told findings first.
+    """Return AUROC of the scores, hit rate and IoU of true positives per finding, highest AUROC first.
 
     Parameters
     ----------
     estimates : of the three metrics
-    system : whose they are
+    system : its name
 
     Raises
     ------
@@ -160,7 +160,7 @@ _ROW, _GAP = 5.0, 18.0
 
 
 def figure_of_shapes(shapes: Sequence[MaskShape], findings: Sequence[str]) -> Illustration:
-    """Boxes of the quartiles with whiskers to the 5th and 95th percentile, per finding that was drawn.
+    """Return box plots of quartiles with whiskers to the 5th and 95th percentile, per finding with a drawing.
 
     Raises
     ------
@@ -219,7 +219,7 @@ _MOST_BEHIND, _MOST_AHEAD = 3, 2
 
 @dataclass(frozen=True)
 class ExampleCase:
-    """An image and a finding with the IoU of both systems."""
+    """An image and a finding with the IoU of the model and of the readers."""
 
     image_id: str
     finding: str
@@ -228,11 +228,11 @@ class ExampleCase:
 
 
 def choose_cases(ious: Mapping[Pair, tuple[float, float]]) -> list[ExampleCase]:
-    """The cases in which the model is furthest behind, each of another finding, then those in which it is ahead.
+    """Return cases in which the model is furthest behind, each of another finding, then cases in which it leads.
 
     Parameters
     ----------
-    ious : (image_id, finding) -> IoU of the model and of the readers; NaN is left out
+    ious : (image_id, finding) -> IoU of the model and of the readers; NaN is ignored
     """
     cases = [ExampleCase(*pair, *own) for pair, own in ious.items() if own[0] == own[0] and own[1] == own[1]]
     ordered = sorted(cases, key=lambda one: (one.model - one.human, one.image_id, one.finding))
@@ -255,7 +255,7 @@ def films_of(
     records: Sequence[LocalizationRecord],
     systems: Mapping[str, Sequence[LocalizationPrediction]],
 ) -> Custom:
-    """The films of the cases; `systems` are the predictions of model and readers by name."""
+    """Return the images of the cases; `systems` are the predictions of model and readers by name."""
     by_image = {record.image_id: record for record in records}
     answers = [(name, {(p.image_id, p.finding): p for p in predictions}) for name, predictions in systems.items()]
     pictures = _pictures(folder, split, [one.image_id for one in cases])
@@ -284,7 +284,7 @@ def films_of(
 
 
 def _pictures(folder: Path, split: str, image_ids: Sequence[str]) -> dict[str, bytes]:
-    """image_id -> bytes of its picture; those whose pixels are withheld are not there."""
+    """Return the bytes of images by image_id, without those whose pixels are withheld."""
     import pyarrow.parquet as pq
 
     images = {}

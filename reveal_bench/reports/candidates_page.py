@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def selection_page(candidates: Sequence[Mapping[str, str]], reports: Mapping[str, str]) -> str:
-    """The page as HTML; its script saves what is chosen as ``tasks.csv``, in the form of the candidates.
+    """Return the page as HTML; its script saves the selection as ``tasks.csv``, in the format of the candidates.
 
     Parameters
     ----------

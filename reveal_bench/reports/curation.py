@@ -1,4 +1,4 @@
-"""The last step: the tables and figures of paper 004 for this curation, from whatever is done.
+"""The last step: the tables and figures of paper 004 for this curation, from all finished steps.
 
 ``report/index.html`` is for the maintainers: it has label counts of the holdout. ``report/public.html`` may be
 published. Beside them are the figures of the first as SVG and its numbers as CSV. Nothing is built on a report: it is
@@ -82,34 +82,34 @@ PLACE = "report"
 PUBLIC_NAME = "public.html"
 
 LEAST_FOR_BANDS = 50
-"""A holdout with fewer studies is not even described in bands."""
+"""Fewest studies of a holdout that is described in bands."""
 BANDS = ((0.1, "under 10 %"), (0.25, "10 to 25 %"), (0.5, "25 to 50 %"), (0.75, "50 to 75 %"))
 ACQUISITION = (
     "manufacturer", "model", "detector_type", "view_position", "kvp", "exposure_mas", "distance_source_to_detector",
     "distance_source_to_patient", "pixel_spacing",
 )  # fmt: skip
-"""Columns of the table of facts that are shown, in any case and with blanks for underscores or without."""
+"""Columns of the table of facts to show, in any case, with or without blanks or underscores."""
 RELEASED, HOLDOUT = HALVES
 FEW = f"fewer than {SMALL}"
 
 
 def report(folder: CurationFolder, *, redo: bool = False, progress: Progress | None = None) -> StepRecord:
-    """Write the report, see the module.
+    """Write the report (see the module).
 
     Parameters
     ----------
-    redo : write it again though it is up to date; otherwise it is made anew by itself
+    redo : write it again even if it is up to date
     progress : called once, at the end
 
     Returns
     -------
     StepRecord
-        Its counts: `done`, the steps that the report is of, and `files`, how many it has.
+        Its counts: `done`, the steps in the report, and `files`, the number of files.
 
     Raises
     ------
     BuildError
-        With everything that is wrong with ``ratings.csv``.
+        With all problems of ``ratings.csv``.
     ImportError
         Without the extra [report].
     """
@@ -146,7 +146,7 @@ def report(folder: CurationFolder, *, redo: bool = False, progress: Progress | N
 
 
 def make_report(curated: Curated, ratings: Path | None = None) -> dict[str, str]:
-    """Name -> content of every file of the report."""
+    """Return the content of every file of the report by name."""
     page = _page(curated, _sections(curated, ratings))
     files = page_files(page, "index.html", is_flat=True) | {PUBLIC_NAME: public_page(curated)}
     return {name: text if isinstance(text, str) else text.decode("utf-8") for name, text in files.items()}
@@ -170,7 +170,7 @@ def _sections(curated: Curated, ratings: Path | None) -> list[Section]:
 def _page(curated: Curated, sections: list[Section]) -> Page:
     notice = Note(
         "Not for publication.",
-        f"This page holds counts of the labels of the holdout. What may be published is {PUBLIC_NAME}.",
+        f"This page shows label counts of the holdout. Publish {PUBLIC_NAME} instead.",
         is_warning=True,
     )
     version = f" of version {curated.version}" if curated.version else ""
@@ -179,14 +179,14 @@ def _page(curated: Curated, sections: list[Section]) -> Page:
 
 
 def _is_of(record: StepRecord | None, settings: Mapping[str, Any], inputs: Mapping[str, Path]) -> bool:
-    """Whether a report was made of just these inputs."""
+    """Return True if a report was made from exactly these inputs."""
     if record is None or record.settings != settings:
         return False
     return record.inputs == {name: file_sha256(path) for name, path in inputs.items()}
 
 
 def _digest(files: Mapping[str, str]) -> str:
-    """Of what the report says: other counts, and other pages of a later version, make another report."""
+    """Return a hash of the report: other counts, or pages of a later version, are another report."""
     return sha256(json.dumps(sorted(files.items())).encode()).hexdigest()
 
 
@@ -194,10 +194,10 @@ def _digest(files: Mapping[str, str]) -> str:
 
 
 def public_page(curated: Curated) -> str:
-    """The page as HTML."""
+    """Return the page as HTML."""
     notice = Note(
-        "Nothing is shown of the holdout that a model could be tuned on.",
-        f"Its labels are in no figure here; of the two halves, no number of studies below {SMALL} is shown.",
+        "This page shows nothing of the holdout that a model could be tuned on.",
+        f"No figure here contains its labels; numbers of studies of a half below {SMALL} are hidden.",
     )
     version = f", version {curated.version}" if curated.version else ""
     sections = [_flow(curated), _extraction(curated), _agreement(curated), _who(curated), _findings(curated)]
@@ -213,9 +213,9 @@ def public_page(curated: Curated) -> str:
 
 
 def shown_values(counts: Mapping[str, int]) -> tuple[list[str], int]:
-    """Values that at least :data:`SMALL` studies have, the commonest first, and how many studies have others.
+    """Return values of at least :data:`SMALL` studies, the most common first, and the number of studies with others.
 
-    The others are none or at least SMALL, or all: the least common value joins them until it is so.
+    The least common value joins the others until these are empty, at least SMALL, or all.
 
     Examples
     --------
@@ -231,7 +231,7 @@ def shown_values(counts: Mapping[str, int]) -> tuple[list[str], int]:
 
 
 def merged_numbers(counts: Mapping[int, int]) -> list[tuple[str, int]]:
-    """Numbers of findings put together with a neighbour until each group has at least :data:`SMALL` studies.
+    """Return numbers of findings, merged with neighbours until each group has at least :data:`SMALL` studies.
 
     Examples
     --------
@@ -249,7 +249,7 @@ def merged_numbers(counts: Mapping[int, int]) -> list[tuple[str, int]]:
 
 
 def band(n: int, of: int) -> str:
-    """The share of the holdout that a value has, coarsely."""
+    """Return the proportion of the holdout with a value, as a coarse band."""
     if of < LEAST_FOR_BANDS:
         return "not shown"
     return next((words for end, words in BANDS if n / of < end), "75 % or more")
@@ -266,7 +266,10 @@ def _extraction(curated: Curated) -> Section:
     counts = curated.counts("extract")
     if counts is None:
         return section(
-            key, title, source, Note("Not done here.", "The labels were suggested in another curation, or not yet.")
+            key,
+            title,
+            source,
+            Note("Not done here.", "The labels were suggested in another curation, or are still missing."),
         )
     engine = str(curated.settings("extract").get("engine", ""))
     read = (
@@ -279,7 +282,7 @@ def _extraction(curated: Curated) -> Section:
 
 
 def _without_path(engine: str) -> str:
-    """The signature of an engine; a model that is a path, not a name or owner/name, by its last part."""
+    """Return the signature of an engine; a model that is a path, not a name or owner/name, by its last part."""
     model, bar, rest = engine.rpartition("|calls:")
     if not bar or re.fullmatch(r"[^/\\.~][^/\\:]*(?:/[^/\\]+)?", model):
         return engine
@@ -290,7 +293,7 @@ def _agreement(curated: Curated) -> Section:
     key, title = "agreement", "Agreement of the readers"
     agreement = curated.agreement
     if agreement is None:
-        return section(key, title, SOURCE, Note("Not done here.", "There are no votes in this curation, or not yet."))
+        return section(key, title, SOURCE, Note("Not done here.", "This curation has no votes so far."))
     parts: list[Part] = [kappa_sentence(agreement), kappa_table(agreement), share_table(agreement)]
     parts += _labels(curated, agreement["labels"])
     ordered = sorted(agreement["readers"], key=lambda one: (-one["n_studies"], one["reader"]))
@@ -303,13 +306,13 @@ def _agreement(curated: Curated) -> Section:
 
 
 def _labels(curated: Curated, labels: Sequence[Mapping[str, Any]]) -> list[Part]:
-    """Kappa per label, of those that enough of the released studies have."""
+    """Return kappa per label, for labels of enough released studies."""
     released = curated.prevalence(RELEASED)
     shown_labels = [
         one for one in labels if released.get(one["label"], 0) >= SMALL and one["kappa"]["value"] is not None
     ]
     if not shown_labels:
-        return [Text(f"Agreement on single labels is shown of those with at least {SMALL} released studies: none yet.")]
+        return [Text(f"Agreement on a single label needs {SMALL} released studies with it: none so far.")]
     rows = [(one["label"], interval(one["kappa"], 2)) for one in shown_labels]
     caption = f"As Table S3: labels with at least {SMALL} released studies; kappa is of all studies that were read"
     drawing = forest_of_labels(shown_labels, name="agreement_labels", with_ac1=False)
@@ -317,14 +320,14 @@ def _labels(curated: Curated, labels: Sequence[Mapping[str, Any]]) -> list[Part]
 
 
 def _who(curated: Curated) -> Section:
-    """Table 1 and Table S2: the released half in numbers, the holdout in bands."""
+    """Return Table 1 and Table S2: the released half in numbers, the holdout in bands."""
     key, title, source = (
         "halves",
         "Who and how: the two halves",
         "As Tables 1 and S2 of paper 004, the holdout in bands",
     )
     if curated.placed is None:
-        return section(key, title, source, Note("Not done.", "There are no halves yet."))
+        return section(key, title, source, Note("Not done.", "The studies are not divided into halves yet."))
     sizes = {half: len(curated.half(half)) for half in HALVES}
     parts: list[Part] = [Text(f"Released: {sizes[RELEASED]:,} studies. Holdout: {sizes[HOLDOUT]:,} studies.")]
     blocks = []
@@ -340,7 +343,7 @@ def _who(curated: Curated) -> Section:
     if blocks:
         parts.append(TableBlock("", blocks))
     elif not facts:
-        parts.append(Note("Nothing is known of patients and acquisition.", "The split was made without such a table."))
+        parts.append(Note("No facts about patients and acquisition.", "The split was made without such a table."))
     n_left_out = len(facts) - len(shown_facts)
     if n_left_out:
         which = "1 other column" if n_left_out == 1 else f"{n_left_out:,} other columns"
@@ -368,7 +371,7 @@ def _block(name: str, released: Mapping[str, int], holdout: Mapping[str, int], s
 
 
 def _rule(balance: Mapping[str, Any]) -> str:
-    """The rule, and the tests of what is not a label; p values themselves would tell too much of the holdout."""
+    """Return the rule, and a count of tests of facts; p values themselves would reveal too much of the holdout."""
     tested = [one["test"]["p_value"] for one in balance["facts"] if one["test"]["p_value"] is not None]
     below = sum(p < 0.05 for p in tested)
     rule = balance["rule"]
@@ -384,7 +387,7 @@ def _findings(curated: Curated) -> Section:
     source = "As Figures 3 and 4 of paper 004, without the holdout"
     own = curated.half(RELEASED)
     if curated.placed is None or not own:
-        return section(key, title, source, Note("Not done.", "There is no released half yet."))
+        return section(key, title, source, Note("Not done.", "The released half does not exist yet."))
     counts = curated.prevalence(RELEASED)
     ordered = sorted(REVEAL_LABELS, key=lambda label: -(counts[label] if counts[label] >= SMALL else 0))
     shown_counts = {label: counts[label] if counts[label] >= SMALL else None for label in ordered}
@@ -419,7 +422,7 @@ def _changes(curated: Curated) -> Section | None:
         f" were corrected, and studies were added: {added}."
     )
     if counts["retired"]:
-        words += f" The holdout of before, {counts['retired']:,} studies, is released now."
+        words += f" The earlier holdout, {counts['retired']:,} studies, is released now."
     return section("changes", "What this version changes", "Not in the paper", Text(words))
 
 

@@ -32,7 +32,7 @@ _WORDS = ((0.2, "slight"), (0.4, "fair"), (0.6, "moderate"), (0.8, "substantial"
 
 
 def draw_agreement(curated: Curated) -> Section:
-    """Everything about agreement, for the maintainers."""
+    """Return the section on agreement, for the maintainers."""
     key, title = "agreement", "Agreement of the readers"
     agreement = curated.agreement
     if agreement is None:
@@ -49,20 +49,20 @@ def draw_agreement(curated: Curated) -> Section:
 
 
 def kappa_sentence(agreement: Mapping[str, Any]) -> Text:
-    """The pooled kappa in words."""
+    """Return the pooled kappa in words."""
     pooled = agreement["answers"]["two_categories"]
     if pooled["value"] is None:
         return Text("Cohen’s kappa of readers with the majority is undefined: they do not differ in anything.")
     words = f"Cohen’s kappa of a reader with the majority of the study’s readers is {interval(pooled)}: "
     words += f"{landis_koch(pooled['value'])} agreement"
     if pooled["low"] is not None and landis_koch(pooled["low"]) != landis_koch(pooled["value"]):
-        words += f"; the lower end of the interval is {landis_koch(pooled['low'])}"
-    words += ". Intervals hold 95 % of bootstrap replicates over studies"
-    return Text(words + "; “no spread”: all of them had the same value, which says nothing of how sure it is.")
+        words += f"; the lower bound of the interval is {landis_koch(pooled['low'])}"
+    words += ". Intervals contain 95 % of bootstrap replicates over studies"
+    return Text(words + "; “no spread”: all replicates had the same value, which says nothing about its uncertainty.")
 
 
 def landis_koch(kappa: float) -> str:
-    """The word for a kappa, after Landis and Koch (1977, doi:10.2307/2529310).
+    """Return the word for a kappa, after Landis and Koch (1977, doi:10.2307/2529310).
 
     Examples
     --------
@@ -75,7 +75,7 @@ def landis_koch(kappa: float) -> str:
 
 
 def kappa_table(agreement: Mapping[str, Any]) -> PageTable:
-    """The four ways to count."""
+    """Return the table of the four ways to count."""
     rows = []
     for key, words in WAYS.items():
         one = agreement["answers"][key]
@@ -86,7 +86,7 @@ def kappa_table(agreement: Mapping[str, Any]) -> PageTable:
 
 
 def share_table(agreement: Mapping[str, Any]) -> PageTable:
-    """Studies by how many readers agreed to all."""
+    """Return the table of studies by the number of readers who agreed to all."""
     rows = []
     for one in reversed(agreement["shares"]):
         n_studies = "undefined" if one["value"] is None else f"{round(one['value'] * one['n']):,}"
@@ -102,7 +102,7 @@ def share_table(agreement: Mapping[str, Any]) -> PageTable:
 def forest_of_labels(
     labels: Sequence[Mapping[str, Any]], *, name: str = "agreement_labels", with_ac1: bool = True
 ) -> Illustration:
-    """Kappa, and AC1 if wanted, of every label with intervals."""
+    """Return the figure of kappa, and optionally AC1, of every label with intervals."""
     rows = []
     for one in labels:
         own = [one[name] for name in ("kappa", "ac1")[: 1 + with_ac1]]
@@ -177,7 +177,7 @@ def _readers(readers: Sequence[Mapping[str, Any]]) -> list[Part]:
 
 
 def _sorted(labels: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """All together first, then the commonest label first, as in Table S3."""
+    """Return the row of all labels, then labels from the most common, as in Table S3."""
     together = [one for one in labels if one["label"] == POOLED]
     others = [one for one in labels if one["label"] != POOLED]
     return together + sorted(others, key=lambda one: -(one["positive_ratio"]["value"] or 0.0))

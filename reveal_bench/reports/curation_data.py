@@ -1,7 +1,7 @@
-"""What there is to report: the counts and files of the steps of a curation that are done.
+"""The contents of a curation's report: the counts and files of its finished steps.
 
-A step that is open, stale or damaged counts as not done, and :meth:`Curated.missing` says so in words. Nothing that is
-read here is changed.
+A step that is open, stale or damaged counts as not done, and :meth:`Curated.missing` says so in words. All files are
+only read.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ READS = {
     "split": ("split.parquet", "balance.json", "benchmark/labels.csv"),
     "refresh": ("split.parquet", "labels_diff.json", "benchmark/labels.csv"),
 }
-"""Step -> its files that the report depends on."""
+"""Step -> its files that the report needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Curated:
-    """Everything that is done, for the sections of the report.
+    """All finished steps, for the sections of the report.
 
     Attributes
     ----------
     agreement, balance, diff : the JSON files of consensus, split and refresh
-    placed : the studies of the benchmark, None before there are halves
-    demographics : of age_band, sex, race and patient_class those that are known -> study -> word
+    placed : the studies of the benchmark, None before they are divided into halves
+    demographics : each known one of age_band, sex, race and patient_class -> study -> word
     """
 
     name: str
@@ -52,53 +52,53 @@ class Curated:
     demographics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def counts(self, step: str) -> Mapping[str, Any] | None:
-        """What a step counted, None if it is not done."""
+        """Return the counts of a step, None if it is not done."""
         state = self.states[step]
         return state.record.counts if state.status == "done" and state.record is not None else None
 
     def settings(self, step: str) -> Mapping[str, Any]:
-        """How a step was done that is done."""
+        """Return the settings of a finished step."""
         record = self.states[step].record
         return {} if record is None else record.settings
 
     def missing(self, *steps: str) -> str:
-        """Why there is nothing to show of `steps`, in words."""
+        """Return a sentence on each of `steps` that is not done."""
         parts = []
         for step in steps:
             state = self.states[step]
             if state.status == "open":
                 parts.append(f"The step “{step}” is not done yet.")
             elif state.status != "done":
-                parts.append(f"The step “{step}” is {state.status} ({state.why}): do it again, then the report.")
+                parts.append(f"The step “{step}” is {state.status} ({state.why}): run it again, then the report.")
         return " ".join(parts)
 
     @property
     def version(self) -> str:
-        """Of the benchmark, "" before there is one."""
+        """Version of the benchmark, "" before it exists."""
         refreshed = self.counts("refresh")
         if refreshed is not None:
             return str(refreshed["version"])
         return str(self.settings("split").get("version", "")) if self.counts("split") is not None else ""
 
     def half(self, half: str) -> list[Placed]:
-        """The studies of one half."""
+        """Return the studies of one half."""
         return [one for one in self.placed or () if one.half == half]
 
     def prevalence(self, half: str) -> dict[str, int]:
-        """Label -> studies of a half that have it."""
+        """Return the number of studies of a half with each label."""
         own = self.half(half)
         return {label: sum(label in one.labels for one in own) for label in REVEAL_LABELS}
 
     def n_findings(self, half: str) -> dict[int, int]:
-        """Number of labels -> studies of a half, from the fewest to the most of both halves."""
+        """Return the studies of a half by number of labels, over the range of the whole benchmark."""
         numbers = [len(one.labels) for one in self.placed or ()]
         own = [len(one.labels) for one in self.half(half)]
         return {n: own.count(n) for n in range(min(numbers, default=0), max(numbers, default=-1) + 1)}
 
     def words(self, characteristic: str, half: str) -> dict[str, int]:
-        """Word of a vocabulary -> studies of a half; a blank counts as "unknown". Words that nobody has are left out.
+        """Return the studies of a half by word of a vocabulary, without unused words; a blank counts as "unknown".
 
-        Ages come from the oldest on, as in Table 1 of paper 004.
+        The oldest ages come first, as in Table 1 of paper 004.
         """
         own = [self.demographics[characteristic].get(one.study_id) or "unknown" for one in self.half(half)]
         of_both = {self.demographics[characteristic].get(one.study_id) or "unknown" for one in self.placed or ()}
@@ -109,7 +109,7 @@ class Curated:
 
 
 def read_curated(folder: CurationFolder) -> Curated:
-    """Read what is done in `folder`."""
+    """Read the finished steps of `folder`."""
     states = {state.step: state for state in folder.states()}
     done = {step for step, state in states.items() if state.status == "done"}
     placing = next((step for step in ("refresh", "split") if step in done), None)

@@ -25,17 +25,17 @@ TITLES = {
 TESTS = {"chi-square": "chi-square", "fisher": "Fisher’s exact", "fisher, simulated": "Fisher’s exact, simulated"}
 WORDS = {"F": "Female", "M": "Male"}
 USUAL = 0.1
-"""Standardized differences below this are usually called small (Austin 2009); nothing is decided by it."""
+"""Standardized differences below this are usually called small (Austin 2009); it decides nothing."""
 
 
 def draw_demographics(curated: Curated) -> Section:
-    """Table 1."""
+    """Return the section of Table 1."""
     key, title, source = "demographics", "Demographics of the two halves", "As Table 1 of paper 004"
     if curated.placed is None:
         return section(key, title, source, Note("Not done.", _no_halves(curated)))
     if not curated.demographics:
-        why = "The table of facts had none of age_band, sex, race and patient_class, or there was no such table."
-        return section(key, title, source, Note("Nothing is known of the patients.", why))
+        why = "The table of facts lacked age_band, sex, race and patient_class, or was missing."
+        return section(key, title, source, Note("No facts about the patients.", why))
     sizes = {half: len(curated.half(half)) for half in HALVES}
     tests = {one["name"]: one for one in (curated.balance or {}).get("facts", ())}
     rows: list[tuple[object, ...]] = []
@@ -56,14 +56,14 @@ def draw_demographics(curated: Curated) -> Section:
              f"Total, {n_is(sum(sizes.values()))}", "Test", "p value", "Std. diff.")  # fmt: skip
     table = PageTable(heads, rows, caption="Studies and their share of the half", groups=groups, inside=inside)
     note = "Tests and standardized differences are explained below Table S2." if tests else (
-        "Not tested in this version; what is known of the balance of its halves is said below."
+        "Not tested in this version; see the balance of its halves below."
     )  # fmt: skip
     file = Csv.of("demographics", ("characteristic", "category", *HALVES, "total"), tuple(plain))
     return section(key, title, source, table, Text(note, is_note=True), file)
 
 
 def draw_balance(curated: Curated) -> Section:
-    """Table S2, the rule by which the halves were drawn, and a plot of the standardized differences."""
+    """Return the section of Table S2, the rule of the draw, and a plot of the standardized differences."""
     key, title, source = "balance", "Acquisition and balance of the halves", "As Table S2 of paper 004, section 3"
     balance = curated.balance
     if balance is None:
@@ -88,7 +88,7 @@ def draw_balance(curated: Curated) -> Section:
 
 
 def draw_findings(curated: Curated) -> Section:
-    """Figures 3 and 4."""
+    """Return the section of Figures 3 and 4."""
     key, title = "findings", "Findings in the two halves"
     source = "As Figures 3 and 4 of paper 004"
     if curated.placed is None:
@@ -132,7 +132,7 @@ def count_bars(
     *,
     hidden: str = "",
 ) -> Illustration:
-    """Numbers of studies as bars, a row per name and a bar per half; None is written as `hidden`."""
+    """Return numbers of studies as bars, a row per name and a bar per half; None is written as `hidden`."""
     bar_rows = [(row, [ValueBar(n, hidden if n is None else f"{n:,}") for n in values]) for row, values in rows]
     listed = "; ".join(f"{row}: {' and '.join(bar.words for bar in values)}" for row, values in bar_rows)
     alt = f"Bars of studies. {' and '.join(kinds)}: {listed}."
@@ -140,12 +140,12 @@ def count_bars(
 
 
 def findings_words(n: int | str) -> str:
-    """A number of findings, or some together."""
+    """Return a number or range of findings with its noun."""
     return "1 finding" if str(n) == "1" else f"{n} findings"
 
 
 def largest_difference(one: Mapping[str, Any]) -> float | None:
-    """The largest absolute standardized difference of a column; the file has no word for infinite: it is found here."""
+    """Return the largest absolute standardized difference of a column; infinite ones, absent in the file, included."""
     if one["largest_difference"] is not None:
         return float(one["largest_difference"])
     sizes = {half: sum(category[half] for category in one["categories"]) for half in HALVES}
@@ -166,13 +166,13 @@ def p_value(value: float | None) -> str:
 
 
 def column_name(name: str) -> str:
-    """The name of a column of facts, as a heading."""
+    """Return the name of a column of facts, as a heading."""
     words = TITLES.get(name, name.replace("_", " "))
     return words[:1].upper() + words[1:]
 
 
 def n_is(n: int) -> str:
-    """Such as n = 100, in one piece."""
+    """Return text such as n = 100, without line breaks."""
     return f"n = {n:,}".replace(" ", NBSP)
 
 
@@ -181,7 +181,7 @@ def _no_halves(curated: Curated) -> str:
 
 
 def _not_balanced(curated: Curated) -> str:
-    """Why there is no balance to show, and what is known of it after a refresh."""
+    """Return the reason for the missing balance, with the facts of a refresh."""
     counts = curated.counts("refresh")
     if counts is None or curated.states["split"].status != "open":
         return curated.missing("split")
@@ -189,18 +189,18 @@ def _not_balanced(curated: Curated) -> str:
     n_added = sum(added.values())
     if counts["retired"]:
         return (
-            f"The holdout is the {n_added:,} studies that this version adds, and all others are released: nobody"
-            " balanced these halves or tested them."
+            f"The holdout is the {n_added:,} studies that this version adds, and all others are released: these"
+            " halves were neither balanced nor tested."
         )
-    words = "This version is a refresh. Studies of the version before keep their halves; its report tells what is"
-    words += " known of their balance, with the labels as they were then."
+    words = "This version is a refresh. Studies of the version before keep their halves; its report shows their"
+    words += " balance, with the labels of that version."
     if n_added:
         words += (
-            f" The {n_added:,} studies that came in were halved by one random draw ({added[RELEASED]:,} released,"
-            f" {added[HOLDOUT]:,} holdout). Neither they nor the halves as they are now were tested."
+            f" The {n_added:,} added studies were divided by one random draw ({added[RELEASED]:,} released,"
+            f" {added[HOLDOUT]:,} holdout). Neither they nor the present halves were tested."
         ) if min(added.values()) else (
-            f" All that came in, {count_text(n_added, 'study')} of one patient, went to the"
-            " holdout. The halves as they are now were not tested."
+            f" The additions, {count_text(n_added, 'study')} of one patient, went to the"
+            " holdout. The present halves were not tested."
         )  # fmt: skip
     return words
 
@@ -217,18 +217,18 @@ def _difference(one: Mapping[str, Any]) -> str:
 
 
 def _rule(rule: Mapping[str, Any]) -> list[Part]:
-    """How the halves were chosen among the draws."""
+    """Return how the halves were chosen among the draws."""
     values: Sequence[float | None] = rule["values"]
     many = f"{rule['best_of']:,} random draws, " if rule["best_of"] > 1 else "one random draw, "
     words = (
-        f"The rule, fixed beforehand: {many}by patient, and of them the one that is best by this criterion:"
+        f"The rule, fixed beforehand: {many}by patient; the best one by this criterion is taken:"
         f" {rule['criterion']}. Number {rule['taken']:,} was taken. In this curation folder"
-        f" {rule['draws_looked_at']:,} draws were looked at in all."
+        f" {rule['draws_looked_at']:,} draws were examined in all."
     )
     parts: list[Part] = [Text(words)]
     if rule["draws_looked_at"] > rule["best_of"]:
-        many = f"{len(rule['history']):,} times, with {rule['draws_looked_at']:,} draws together"
-        parts.append(Note("The split was asked for more than once:", f"{many}.", is_warning=True))
+        many = f"{len(rule['history']):,} times, with {rule['draws_looked_at']:,} draws in total"
+        parts.append(Note("The split was requested more than once:", f"{many}.", is_warning=True))
     listed = ", ".join("∞ or undefined" if value is None else number(value) for value in values)
     if len(values) > 1:
         parts.append(_draws(values, rule["taken"], listed))
@@ -238,7 +238,7 @@ def _rule(rule: Mapping[str, Any]) -> list[Part]:
 
 
 def _draws(values: Sequence[float | None], taken: int, listed: str) -> Illustration:
-    """The criterion in every draw, on one scale."""
+    """Return a figure of the criterion in every draw."""
     rows = [
         ("All draws", [(1, _estimate(value)) for value in values if value is not None]),
         ("Taken", [(0, _estimate(values[taken - 1]))]),
@@ -256,16 +256,16 @@ def _summary(counts: Mapping[str, Any]) -> Text:
     words = (
         f"{counts['columns_below_0.05']:,} of {counts['columns_tested']:,} tested columns have a p value below 0.05;"
         " the tests decide nothing. Tables with expected counts of at least 5 are tested by chi-square, others by"
-        " Fisher’s exact test, beyond two by two by simulation. A standardized difference is that of shares, or of"
-        " means for numbers, over the pooled standard deviation; of categories the largest is shown."
+        " Fisher’s exact test, beyond two by two by simulation. A standardized difference is a difference of"
+        " proportions, or of means for numbers, over the pooled standard deviation; the largest category is shown."
     )
     if counts["studies_without_facts"]:
-        words += f" Of {counts['studies_without_facts']:,} studies the table of facts knows nothing."
+        words += f" The table of facts lacks {counts['studies_without_facts']:,} studies."
     return Text(words)
 
 
 def _love(balance: Mapping[str, Any]) -> Illustration:
-    """Absolute standardized differences, facts and labels each from the largest down."""
+    """Return a figure of absolute standardized differences, facts and labels each from the largest down."""
 
     def size(one: Mapping[str, Any]) -> float:
         value = largest_difference(one)
@@ -298,11 +298,11 @@ def _love(balance: Mapping[str, Any]) -> Illustration:
 
 
 def _block(one: Mapping[str, Any], counts: Mapping[str, Any]) -> PageTable:
-    """A column value by value."""
+    """Return the table of a column, value by value."""
     test = one["test"]
     simulated = f" {test['n_simulated']:,} times" if test["n_simulated"] else ""
     if test["test"] == "none":
-        caption = f"{column_name(one['name'])}: not tested, as there is only one value"
+        caption = f"{column_name(one['name'])}: not tested, because it has one value"
     else:
         caption = f"{column_name(one['name'])}: p = {p_value(test['p_value'])} ({TESTS[test['test']]}{simulated})"
         if test["test"] != "chi-square":

@@ -1,8 +1,8 @@
-"""Sections of the report on the steps: where each stands, extraction, the flow of studies, what a refresh changed.
+"""Sections of the report on the steps: their states, extraction, the flow of studies, the changes of a refresh.
 
-The flow is a diagram as in Figure 1 of paper 004, with every number from what the steps counted. A :class:`Stage` holds
-studies; what leaves it before the next one stands beside it, so that ``n - leaving == next n``; :func:`unbalanced` says
-where that is not so. A stage whose step is not done has no number and a dashed frame.
+The flow is a diagram as in Figure 1 of paper 004, with every number from the counts of the steps. A :class:`Stage` has
+studies; studies that leave before the next stage are beside it, so that ``n - leaving == next n``; :func:`unbalanced`
+lists exceptions. A stage whose step is not done has no number and a dashed frame.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
 Counts = Mapping[str, Any]
 
 SMALL = 10
-"""No smaller number of studies is told in public where it could tell of the holdout."""
+"""Smallest number of studies on the public page where it could reveal the holdout."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A box: `n` studies (None: not done), lines below, and what leaves between it and the next: (why, studies)."""
+    """A box: `n` studies (None: not done), lines below, and the studies that leave before the next: (reason, n)."""
 
     title: str
     n: int | None
     lines: tuple[str, ...] = ()
     leaving: tuple[tuple[str, int], ...] = ()
     halves: tuple[tuple[str, int], ...] = ()
-    """Of the last stage: what it was divided into."""
+    """Halves of the last stage."""
 
 
 def find_stages(counts: Mapping[str, Counts | None], *, is_public: bool = False) -> list[Stage]:
-    """The stages from the counts of the steps; None stands for a step that is not done.
+    """Return the stages from the counts of the steps; None for a step that is not done.
 
     Parameters
     ----------
-    is_public : leave out what tells of the labels of the selection: its halves must not be told from one another;
-        the smallest strata are put together, and none are told unless at least :data:`SMALL` of the sampled studies
-        were not selected: less the released half, they would be the holdout's
+    is_public : omit everything about labels of the selection that could reveal the holdout; merge the smallest
+        strata, and show strata only if at least :data:`SMALL` sampled studies were not selected: otherwise,
+        subtracting the released half would give the holdout's
     """
     extracted, sampled, assigned = counts.get("extract"), counts.get("sample"), counts.get("assign")
     votes, agreed = counts.get("import-votes"), counts.get("consensus")
@@ -63,7 +63,7 @@ def find_stages(counts: Mapping[str, Counts | None], *, is_public: bool = False)
 
 
 def unbalanced(stages: Sequence[Stage]) -> list[str]:
-    """Where a stage less what left it is not the next one."""
+    """Return the transitions at which a stage minus its leaving studies differs from the next."""
     gaps = []
     for one, after in pairwise(stages):
         if one.n is not None and after.n is not None and one.n - sum(n for _, n in one.leaving) != after.n:
@@ -120,7 +120,7 @@ def _stratum(n: int, one: Counts) -> str:
 
 
 def _strata_public(strata: Sequence[tuple[int, Counts]]) -> list[str]:
-    """Strata of fewer than SMALL together with those below them."""
+    """Return strata, of which those of fewer than SMALL studies are merged with the next lower."""
     groups = [(n, n, int(one["drawn"])) for n, one in strata]
     while len(groups) > 1 and groups[-1][2] < SMALL:
         (low, _, n), (_, high, more) = groups[-2:]
@@ -190,14 +190,14 @@ def _labels(n: int) -> str:
 
 
 def draw_flow(stages: Sequence[Stage]) -> Illustration:
-    """Boxes below one another, what leaves beside them; :attr:`Stage.halves` at the foot."""
+    """Return a diagram of boxes in a column, leaving studies beside them, halves at the bottom."""
     title = "From the reports to the two halves"
     return Illustration("flow", title, "", _stages_text(stages), lambda width: _draw_stages(stages, width))
 
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """A box with its lines, and which of them are bold; in millimetres, y from the top downwards."""
+    """A box with its lines, each bold or not; in millimetres, y from the top downwards."""
 
     x: float
     y: float
@@ -273,14 +273,14 @@ def _draw_box(axes: Axes, box: _Box) -> None:
 
 
 def _words(stage: Stage, width: float) -> tuple[tuple[str, bool], ...]:
-    """Lines of a box, and whether they are bold."""
+    """Return the lines of a box, each with True if it is bold."""
     head = f"{stage.title}: {stage.n:,}" if stage.n is not None else f"{stage.title}: not done"
     lines = [(line, True) for line in wrap(head, width, bold=True).split("\n")]
     return (*lines, *((line, False) for words in stage.lines for line in wrap(words, width).split("\n")))
 
 
 def _stages_text(stages: Sequence[Stage]) -> str:
-    """The diagram in words."""
+    """Return the diagram in words."""
     parts = []
     for stage in stages:
         count = "not done" if stage.n is None else f"{stage.n:,}"
@@ -294,7 +294,7 @@ BEFORE_REFRESH = ("extract", "sample", "assign", "import-votes", "consensus", "s
 
 
 def draw_steps(curated: Curated) -> Section:
-    """Where every step stands, and how it was done."""
+    """Return the section on the state of every step."""
     rows: list[tuple[str, ...]] = []
     for step, state in curated.states.items():
         if step == "report":
@@ -305,25 +305,25 @@ def draw_steps(curated: Curated) -> Section:
     if not any(state.why for state in curated.states.values()):
         heads, rows = heads[:3], [row[:3] for row in rows]
     table = PageTable(heads, rows, caption="Steps of this curation")
-    seed = Text(f"Every random choice comes from the seed {curated.seed} of this curation folder.", is_note=True)
+    seed = Text(f"Every random choice uses the seed {curated.seed} of this curation folder.", is_note=True)
     return section("steps", "What is done", "Curation folder; not in the paper", table, seed)
 
 
 def draw_flow_section(curated: Curated) -> Section:
-    """Figure 1."""
+    """Return the section of Figure 1."""
     refreshed = curated.counts("refresh")
     notes: list[Part] = []
     if refreshed is not None and curated.counts("extract") is None:
         notes.append(Note(
             f"This is a refresh of version {refreshed['version_before']}.",
-            "How its studies were chosen is in the report of that curation; what changed is below.",
+            "The report of that curation shows how its studies were chosen; the changes are below.",
         ))  # fmt: skip
     counts = {step: curated.counts(step) for step in BEFORE_REFRESH}
     return section("flow", "Flow of studies", "As Figure 1 of paper 004 (REVEAL-CXR)", *notes, *flow_parts(counts))
 
 
 def flow_parts(counts: Mapping[str, Mapping[str, Any] | None], *, is_public: bool = False) -> list[Part]:
-    """The diagram, what of it is not done, whether it adds up, and its numbers."""
+    """Return the diagram, warnings on missing steps and sums, and its numbers."""
     stages = find_stages(counts, is_public=is_public)
     parts: list[Part] = [draw_flow(stages)]
     gaps = unbalanced(stages)
@@ -345,7 +345,7 @@ def _flow_rows(stages: Sequence[Stage]) -> list[tuple[object, ...]]:
 
 
 def draw_extraction(curated: Curated) -> Section:
-    """Engine, quarantine, suggested labels; tokens and cost if a model was asked."""
+    """Return the section on extraction: engine, quarantine, suggested labels; tokens and cost of a model."""
     key, title, source = "extraction", "Labels read out of reports", "Sections 2.1 and Figure 1 of paper 004"
     counts = curated.counts("extract")
     if counts is None:
@@ -361,9 +361,7 @@ def draw_extraction(curated: Curated) -> Section:
     ]
     parts: list[Part] = [PageTable(("", ""), rows, caption="How the reports were read")]
     if counts["quarantined"]:
-        note = (
-            "quarantine.jsonl in the curation folder says why each report was quarantined; it is not part of this page."
-        )
+        note = "quarantine.jsonl in the curation folder has the reason for each quarantined report; this page omits it."
         parts.append(Text(note, is_note=True))
     by_label = counts["by_label"]
     ordered = sorted(REVEAL_LABELS, key=lambda label: -by_label[label])
@@ -379,7 +377,7 @@ def draw_extraction(curated: Curated) -> Section:
 
 
 def _engine_rows(counts: Mapping[str, Any]) -> list[tuple[object, ...]]:
-    """What a model was asked; of other engines their counts as they are."""
+    """Return rows of a model's usage, or of another engine's counts."""
     names = {
         "answers": "Answers used", "refused_answers": "Answers refused",
         "unanswered": "Reports without an answer",
@@ -401,7 +399,7 @@ def _engine_rows(counts: Mapping[str, Any]) -> list[tuple[object, ...]]:
 
 
 def draw_refresh(curated: Curated) -> Section | None:
-    """What changed since the version before; None if this curation is not a refresh."""
+    """Return the section on changes since the version before; None without a refresh."""
     counts = curated.counts("refresh")
     if counts is None and curated.states["refresh"].status == "open":
         return None
@@ -417,7 +415,7 @@ def draw_refresh(curated: Curated) -> Section | None:
         ("Studies now", *(counts["studies"][half] for half in HALVES)),
     ]
     left_out = (
-        f"Left out of what was offered: {counts['left_out_released_before']:,} studies of patients who were released"
+        f"Candidates left out: {counts['left_out_released_before']:,} studies of patients who were released"
         f" before, {counts['left_out_in_holdout']:,} of patients in the holdout."
     )
     parts: list[Part] = [

@@ -1,4 +1,4 @@
-"""Figures of curves, a panel per finding: confidence, detection, and thresholds that were tuned."""
+"""Figures of curves, a panel per finding: confidence, detection, and tuned thresholds."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LARGEST = 7.0  # diameter in points of the bin with most cases
 
 
 def confidence_figures(judged: CalibrationResult) -> list[Illustration]:
-    """Reliability, risk and coverage and, where it is defined, net benefit.
+    """Return reliability, risk and coverage and, if it is defined, net benefit.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def confidence_figures(judged: CalibrationResult) -> list[Illustration]:
         Illustration(
             "reliability",
             "Reliability",
-            f"Rate of {event} against the probability that was said; marks are bins, larger ones with more cases.",
+            f"Rate of {event} against the stated probability; marks are bins, larger with more cases.",
             f"Per finding, the rate of {event} in bins of the stated probability; the diagonal is perfect calibration.",
             lambda width: _reliability(judged, width),
         ),
@@ -132,7 +132,7 @@ def _draw_benefit(of_finding: dict[str, list[NetBenefit]], axes: Axes, name: str
     axes.plot(places, [100 * row.system.value for row in rows], color=colour, linewidth=1.4)
     axes.plot(places, [100 * row.act_always for row in rows], color=SOFT, linewidth=0.8, linestyle=DASHED)
     axes.axhline(0, color=INK, linewidth=0.6)
-    # Acting always falls without end: the scale is that of what can be gained
+    # Acting always falls without limit: the scale covers possible gains
     best = max(max(row.system.value for row in rows), rows[0].act_always, 0.01)
     axes.set_ylim(-40 * best, 115 * best)
 
@@ -142,7 +142,7 @@ _FEWEST = 5  # lesions with an interval
 
 
 def detection_figures(systems: Mapping[str, Curves]) -> list[Illustration]:
-    """FROC, precision and recall, and sensitivity by size of one system or several, by name.
+    """Return FROC, precision and recall, and sensitivity by lesion size of systems by name.
 
     Raises
     ------
@@ -187,13 +187,13 @@ def _looks(systems: Mapping[str, Curves]) -> list[tuple[str, Paint]]:
 
 
 def _macro_froc(curves: Curves) -> Curve:
-    """The mean over findings at every number of false alarms."""
+    """Return the mean over findings at every number of false alarms."""
     alarms = np.unique(np.concatenate([x for x, _ in curves.froc.values()]))
     return alarms, np.mean([np.interp(alarms, *curve) for curve in curves.froc.values()], axis=0)
 
 
 def _least_alarms(systems: Mapping[str, Curves]) -> float:
-    """Where the axis begins: at 1/8, or three octaves below the end of most curves if that is lower."""
+    """Return the start of the axis: 1/8, or three octaves below the median end of curves if that is lower."""
     last = np.median([x[-1] for curves in systems.values() for x, _ in curves.froc.values()])
     return float(np.clip(2.0 ** np.floor(np.log2(max(last, 2.0**-10))) / 8, 2.0**-10, _LEAST))
 
@@ -238,7 +238,7 @@ _RECALLS = np.linspace(0, 1, 101)
 
 
 def _best_precision(recall: FloatArray, precision: FloatArray) -> FloatArray:
-    """The best at each of COCO's recalls or a higher one; 0 beyond the last."""
+    """Return the best precision at each of COCO's recalls or higher; 0 beyond the last."""
     best = np.append(np.maximum.accumulate(precision[::-1])[::-1], 0.0)
     return best[np.searchsorted(recall, _RECALLS)]
 
@@ -263,7 +263,7 @@ def _precision(systems: Mapping[str, Curves], width: float) -> Figure:
             if name in systems[system].average_precision:
                 label = f"AP {100 * systems[system].average_precision[name]:.1f}"
                 place: dict[str, Any] = {"ha": "right", "va": "top", "transform": axes.transAxes}
-                height = (0.35 if is_high else 0.95) - 0.13 * i  # where the curves leave room
+                height = (0.35 if is_high else 0.95) - 0.13 * i  # where the curves leave space
                 axes.text(0.97, height, label, color=paint.colour, fontsize=7, **place)
         axes.set_ylim(0, 100)
 
@@ -311,7 +311,7 @@ def _sizes(systems: Mapping[str, Curves], width: float) -> Figure:
 
 
 def _short(size: str) -> str:
-    """Such as "< 2 %", "2–10 %" and "≥ 10 %"."""
+    """Return a size such as "< 2 %", "2–10 %" and "≥ 10 %"."""
     least = "≥ " if size.endswith(" or more") else ""
     return least + size.removesuffix(" or more").removesuffix(" of the image").replace("below ", "< ").replace(
         " to ", "–"
@@ -339,7 +339,7 @@ class TuningCurve:
 
 
 def read_curves(path: Path) -> dict[str, TuningCurve]:
-    """Finding -> its curve, of a file that ``reveal-bench saliency`` writes with a threshold or gate that is tuned.
+    """Read the curve of each finding from a file of ``reveal-bench saliency`` with a tuned threshold or gate.
 
     Raises
     ------
@@ -370,13 +370,13 @@ def read_curves(path: Path) -> dict[str, TuningCurve]:
 
 
 def figure_of_curves(curves: Mapping[str, TuningCurve], name: str, words: str, axis: str) -> Illustration:
-    """The metric over what was tried, with its 95 % interval; a cross at what was chosen.
+    """Return the figure of a metric over tested values, with its 95 % interval; a cross marks the selected one.
 
     Parameters
     ----------
     name : of the file
-    words : what was tuned, as in "thresholds"
-    axis : what the axis below measures
+    words : plural noun of the tuned values, such as "thresholds"
+    axis : quantity of the horizontal axis
 
     Raises
     ------
@@ -388,8 +388,8 @@ def figure_of_curves(curves: Mapping[str, TuningCurve], name: str, words: str, a
     return Illustration(
         name,
         words.capitalize(),
-        f"{metric.title} with 95 % intervals on the split that {words} were tuned on; a cross marks what was chosen.",
-        f"Per finding, the {metric.in_words} over {words} that were tried, with the best marked.",
+        f"{metric.title} with 95 % intervals on the tuning split of {words}; a cross marks the selected one.",
+        f"Per finding, the {metric.in_words} over tested {words}, with the best marked.",
         partial(_draw_curves, curves, axis, metric),
     )
 

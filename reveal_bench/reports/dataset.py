@@ -1,9 +1,9 @@
 """The report of a dataset folder: one HTML page with counts, prevalence, acquisition, and example radiographs.
 
-It shows what the folder holds, so it is bound by the same terms; :func:`write_report` says so when they restrict the
-pictures, and never writes into the folder. Counts are those of :mod:`reveal_bench.kinds.split_counts`, tables those of
-the card (:mod:`reveal_bench.dataset.card_tables`); shares have 95 % Wilson score intervals (Wilson 1927, J Am Stat
-Assoc 22:209).
+The page shows the folder's contents, so the same terms apply; :func:`write_report` warns if they restrict the images,
+and never writes into the folder. Counts come from :mod:`reveal_bench.kinds.split_counts`, tables from the card
+(:mod:`reveal_bench.dataset.card_tables`); proportions have 95 % Wilson score intervals (Wilson 1927, J Am Stat Assoc
+22:209).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from reveal_bench.words import share_text, typeset
 
 @dataclass(frozen=True, slots=True)
 class Proportion:
-    """`n` of `of`, with the interval of the share; `value` is NaN of none."""
+    """The proportion `n` of `of` with its interval; `value` is NaN if `of` is 0."""
 
     name: str
     n: int
@@ -55,34 +55,34 @@ class Proportion:
 
     @property
     def value(self) -> float:
-        """The share in [0, 1]."""
+        """The proportion in [0, 1]."""
         return self.n / self.of if self.of else math.nan
 
     @property
     def interval(self) -> tuple[float, float]:
-        """(low, high)."""
+        """Bounds (low, high)."""
         return wilson_interval(self.n, self.of)
 
     @property
     def short(self) -> str:
-        """Such as ``187 · 28.0 %``."""
+        """Text such as ``187 · 28.0 %``."""
         return f"{self.n:,}" + (f" · {typeset(share_text(self.n, self.of))}" if self.of else "")
 
     @property
     def text(self) -> str:
-        """Such as ``187 of 668, 28.0 % (24.7 to 31.5)``."""
+        """Text such as ``187 of 668, 28.0 % (24.7 to 31.5)``."""
         if not self.of:
             return "0 of 0"
         return f"{self.n:,} of {self.of:,}, {share_text(self.n, self.of)} ({interval_of(*self.interval)})"
 
 
 def wilson_interval(n: int, of: int) -> tuple[float, float]:
-    """95 % Wilson score interval of the share n / of; (NaN, NaN) of none.
+    """Return the 95 % Wilson score interval of n / of; (NaN, NaN) if `of` is 0.
 
     Raises
     ------
     ValueError
-        If `n` does not lie in [0, `of`].
+        If `n` is not in [0, `of`].
 
     Examples
     --------
@@ -90,7 +90,7 @@ def wilson_interval(n: int, of: int) -> tuple[float, float]:
     [0.0, 0.2775]
     """
     if not 0 <= n <= of:
-        raise ArgumentError("n", f"must lie in [0, {of}]", n)
+        raise ArgumentError("n", f"must be in [0, {of}]", n)
     if of == 0:
         return math.nan, math.nan
     share, square = n / of, Z * Z
@@ -104,12 +104,12 @@ def write_report(folder: Path, out: Path, *, split: str | None = None, progress:
 
     Returns
     -------
-    Warnings: whether the page shows pictures or labels that may not be passed on
+    Warnings about images or labels that may not be passed on
 
     Raises
     ------
     ValueError
-        If `out` lies in the folder, where it would become part of the dataset, or is not a file name; or as
+        If `out` is in the folder, where it would become part of the dataset, or is not a file name; or as
         :func:`render_report`.
     ImportError
         Without the extra [report].
@@ -125,7 +125,7 @@ def write_report(folder: Path, out: Path, *, split: str | None = None, progress:
 
 
 def render_report(folder: Path, *, split: str | None = None, progress: Progress | None = None) -> str:
-    """The page as text.
+    """Return the page as HTML.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def render_report(folder: Path, *, split: str | None = None, progress: Progress 
     Raises
     ------
     ValueError
-        If `folder` is not a dataset folder, or holds no references of `split`.
+        If `folder` is not a dataset folder, or has no references of `split`.
     """
     opened = open_folder(Path(folder))
     tables: dict[str, list[TableFile]] = {}
@@ -178,13 +178,13 @@ def _count_ratings(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> None:
 
 
 def _terms(folder: DatasetFolder) -> list[str]:
-    """What a reader of the page has to know before passing it on."""
+    """Return warnings for anyone who wants to pass the page on."""
     known = BENCHMARKS.get(folder.info.benchmark)
     warnings = []
     if folder.is_private:
-        warnings.append("it shows the references of a private holdout: nobody but the maintainer may see it")
+        warnings.append("it shows the references of a private holdout: only the maintainer may see it")
     if not folder.info.synthetic and (known is None or known.licence == "restricted"):
-        warnings.append("it shows pictures and labels whose terms forbid passing them on: keep it where the data are")
+        warnings.append("it shows images and labels whose terms forbid passing them on: keep it with the data")
     return warnings
 
 
@@ -240,12 +240,12 @@ def _tiles(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> Custom:
 
 
 def _unit(folder: DatasetFolder) -> str:
-    """What a row is: images, studies or tasks."""
+    """Return the unit of a row: images, studies or tasks."""
     return folder.kind.counted.removeprefix("n_")
 
 
 def _noun(plural: str, n: int) -> str:
-    """The word that goes with the number."""
+    """Return the noun for a number."""
     return plural if n != 1 else {"studies": "study"}.get(plural, plural.removesuffix("s"))
 
 
@@ -258,14 +258,14 @@ def _prevalence(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Par
         shares = [Proportion(name, n, tally.n_rows) for name, n in counts.items()]
         parts.append(draw_shares(shares, split, tally.n_rows, unit))
     if any(sum(tally.unlabelled.values()) for tally in tallies.values()):
-        parts.append(Text("A finding that was not labelled, or is uncertain, counts as not present here."))
+        parts.append(Text("A finding that was not labelled, or is uncertain, counts as absent here."))
     if never:
-        parts.append(Text(f"Never present, and not shown: {', '.join(never)}."))
+        parts.append(Text(f"Never present, and omitted: {', '.join(never)}."))
     return parts
 
 
 def _by_view(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Part]:
-    """Images by finding and view, per split, where a row is an image (paper 000, Figures 9 and 10)."""
+    """Return images by finding and view, per split, if a row is an image (paper 000, Figures 9 and 10)."""
     names, _ = _named_findings(folder, tallies)
     unit = _unit(folder)
     parts: list[Part] = []
@@ -291,7 +291,7 @@ def _by_view(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Part]:
 
 
 def _named_findings(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> tuple[dict[int, str], list[str]]:
-    """Code -> name of what is shown; of a long vocabulary what never occurs is only named."""
+    """Return the findings to show by code, and absent ones of a long vocabulary by name."""
     names = folder.benchmark.findings or tuple(name.replace("_", " ") for name in CATEGORIES)
     present = {code for tally in tallies.values() for code, n in tally.positives.items() if n}
     if len(names) <= LONG_VOCABULARY:
@@ -301,7 +301,7 @@ def _named_findings(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> tupl
 
 
 def draw_shares(shares: Sequence[Proportion], split: str, n: int, unit: str) -> Illustration:
-    """The shares of one split as bars with intervals."""
+    """Return the proportions of one split as bars with intervals."""
     rows = [
         (share.name, [ValueBar(None if not share.of else 100 * share.value, share.short, (100 * low, 100 * high))])
         for share, (low, high) in ((share, share.interval) for share in shares)
@@ -312,7 +312,7 @@ def draw_shares(shares: Sequence[Proportion], split: str, n: int, unit: str) -> 
         f"Split {split}, {n:,} {_noun(unit, n)}",
         "Lines: 95 % intervals.",
         alt,
-        lambda width: bars(rows, width, axis=f"share of {unit} in percent"),
+        lambda width: bars(rows, width, axis=f"proportion of {unit} (%)"),
     )
 
 
@@ -324,17 +324,17 @@ def _co_occurrence_parts(folder: DatasetFolder, tallies: Mapping[str, Tally]) ->
     if not tables:
         return []
     unit = _unit(folder).capitalize()
-    words = f"{unit} with the findings of row and column; the shade is the share of the row's finding."
+    words = f"{unit} with the findings of row and column; the shade is the proportion of the row's finding."
     return [Text(words), *tables]
 
 
 def co_occurrence(
     names: Sequence[str], positives: Mapping[int, int], pairs: Mapping[tuple[int, int], int]
 ) -> dict[str, Any]:
-    """How often two findings are there together: `names`, and `rows` of (name, cells) with cells of (number, share of
-    the row's finding or None on the diagonal, the same in words).
+    """Return how often two findings occur together: `names`, and `rows` of (name, cells), with cells of (number,
+    proportion of the row's finding or None on the diagonal, the same in words).
 
-    Findings that never occur are left out. Empty if fewer than two are left.
+    Findings that never occur are left out. Empty if fewer than two remain.
     """
     used = [i for i in range(len(names)) if positives.get(i, 0)]
     if len(used) < 2:
@@ -351,7 +351,7 @@ def co_occurrence(
 
 
 def from_markdown(text: str) -> list[Part]:
-    """What the card's tables are written in, Markdown, as parts of a page: tables, lists, paragraphs."""
+    """Return the Markdown of a card's tables as parts of a page: tables, lists, paragraphs."""
     parts: list[Part] = []
     for block in re.split(r"\n\s*\n", text.strip().replace("`", "")):
         lines = block.splitlines()

@@ -54,18 +54,18 @@ ForestRow = tuple[str, Sequence[tuple[int, Estimate]]]
 def bars(
     rows: Sequence[tuple[str, Sequence[ValueBar]]], width: float, *, axis: str, kinds: Sequence[str] = ()
 ) -> Figure:
-    """Horizontal bars, one per series and row.
+    """Draw horizontal bars, one per series and row.
 
     Parameters
     ----------
-    axis : what it measures
+    axis : quantity and unit of the axis
     kinds : names of the series; a single one without a name needs no legend
     """
     n_kinds = max((len(own) for _, own in rows), default=1)
     looks = paints(n_kinds)
     names, left = row_names([name for name, _ in rows], width, 1 + n_kinds // 2)
     ends = [_finite(bar.interval[1], bar.value or 0.0) for _, own in rows for bar in own]
-    # Words stand right of the bar, which may be as long as the scale
+    # Words are right of the bar, which may be as long as the axis
     room = 4 + max((width_of(bar.words) for _, own in rows for bar in own), default=0.0)
     with style():
         line = 3.8 * n_kinds + 2.4
@@ -163,7 +163,7 @@ def _mark_handle(label: str, marker: str, look: Paint) -> Any:
 
 
 def row_names(names: Sequence[str], width: float, most: int) -> tuple[list[str], float]:
-    """The names in lines that leave room for the figure, and the room that they take."""
+    """Return the names in lines that leave space for the figure, and the millimetres that they need."""
     lines = [wrap(name, 0.36 * width, most=max(most, 2)) for name in names]
     return lines, 5 + max((width_of(line) for name in lines for line in name.split("\n")), default=0.0)
 
@@ -179,12 +179,12 @@ def _finite(value: float, otherwise: float) -> float:
 
 
 def _whisker(axes: Axes, low: float, high: float, place: float) -> None:
-    for colour, thick in (("white", 2.2), (INK, 1.0)):  # on dark bars, too
+    for colour, thick in (("white", 2.2), (INK, 1.0)):  # on dark bars also
         axes.plot([low, high], [place] * 2, color=colour, linewidth=thick, solid_capstyle="butt", clip_on=False)
 
 
 def _measure(axes: Axes, label: str, *, whole: bool = False) -> None:
-    """The axis below rows of bars or marks: ticks with true minus signs, as many as there is room for."""
+    """Set up the axis below rows of bars or marks, with as many ticks as fit."""
     from matplotlib.ticker import MaxNLocator
 
     width = axes.get_window_extent().width / axes.figure.dpi * INCH
@@ -195,7 +195,7 @@ def _measure(axes: Axes, label: str, *, whole: bool = False) -> None:
 
 
 def patch(label: str, look: Paint) -> Any:
-    """The handle of a series in a legend."""
+    """Return the handle of a series in a legend."""
     from matplotlib.patches import Patch
 
     return Patch(label=label, **look.options)
@@ -216,12 +216,12 @@ def _columns_of_legend(labels: Sequence[str], width: float) -> int:
 
 
 def legend_height(labels: Sequence[str], width: float) -> float:
-    """Millimetres that a legend takes above a figure."""
+    """Return the millimetres that a legend needs above a figure."""
     return 4 + 4.6 * math.ceil(len(labels) / _columns_of_legend(labels, width)) if labels else 3.0
 
 
 def legend(figure: Figure, handles: Sequence[Any]) -> None:
-    """A legend above a figure, none without handles."""
+    """Add a legend above a figure, if it has handles."""
     if not handles:
         return
     width = figure.get_figwidth() * INCH
@@ -254,12 +254,12 @@ def panels(
     scale: Callable[[Axes], None] | None = None,
     series: Sequence[tuple[str, Paint]] = (),
 ) -> Figure:
-    """A panel per name in rows, their titles above; `x` and `y` say what the axes measure.
+    """Draw a panel per name in rows, with titles above; `x` and `y` name the quantities of the axes.
 
-    The axis below is in percent unless `scale` makes it another; `series` are named in a legend.
+    The horizontal axis is in percent unless `scale` sets another; `series` are named in a legend.
     """
     columns = columns_for(len(names), _PANELS if width == WIDE else 2)
-    label, ticks = 5.0, 10.0  # room for the name of the axis, and for the numbers left of each panel
+    label, ticks = 5.0, 10.0  # space for the name of the axis, and for the numbers left of each panel
     slot = (width - label) / columns
     with style():
         from matplotlib.ticker import MaxNLocator

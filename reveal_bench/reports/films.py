@@ -1,9 +1,9 @@
-"""Example rows of a dataset report, and their radiographs: smaller, with what was drawn on them.
+"""Example rows of a dataset report, and their radiographs: reduced, with drawings.
 
-Drawings are a layer of their own that can be switched off (:mod:`reveal_bench.dataset.drawings`).
+Drawings are a separate layer that can be switched off (:mod:`reveal_bench.dataset.drawings`).
 
-For every finding at least one row is shown, for every category of tasks two: the first ones in the order of the files,
-so that a report of the same folder is the same report. Pictures are read for them alone.
+Every finding has at least one row, every category of tasks two: the first ones in the order of the files, so that
+reports of the same folder are equal. Only their images are read.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SIDE_PX = 640
 
 @dataclass(frozen=True, slots=True)
 class RenderedImage:
-    """A picture as data URIs: the radiograph (None where pixels are withheld) and the layer (None without drawings)."""
+    """An image as data URIs: the radiograph (None if pixels are withheld) and the layer (None without drawings)."""
 
     picture: str | None
     layer: str | None
@@ -45,12 +45,12 @@ class RenderedImage:
 
 
 def view_in_words(view: str) -> str:
-    """A view as it stands in a sentence: AP, PA, frontal, lateral, unknown."""
+    """Return a view as written in a sentence: AP, PA, frontal, lateral, unknown."""
     return view if view in ("AP", "PA") else view.lower()
 
 
 def drawings_of(row: dict[str, Any], findings: Sequence[str]) -> list[FindingDrawing]:
-    """Drawings of a localization row, in the order of the findings, the ground truth first."""
+    """Return the drawings of a localization row, in the order of the findings, the ground truth first."""
     codes = sorted({entry["label"] for entry in (*row["annotations"], *row["points"])})
     numbers = {code: n for n, code in enumerate(codes, start=1)}
     drawings: dict[tuple[int, int], FindingDrawing] = {}
@@ -74,7 +74,7 @@ def drawings_of(row: dict[str, Any], findings: Sequence[str]) -> list[FindingDra
 
 
 def render_image(data: bytes | None, width: int, height: int, drawings: Sequence[FindingDrawing]) -> RenderedImage:
-    """A picture no larger than SIDE_PX, and the layer with the drawings."""
+    """Return an image no larger than SIDE_PX, and the layer with the drawings."""
     from PIL import Image
 
     scale = min(1.0, SIDE_PX / max(width, height))
@@ -101,11 +101,11 @@ TASKS_PER_CATEGORY = 2
 
 @dataclass
 class ExampleSampler:
-    """Picks rows as they go by.
+    """A selection of example rows from a stream.
 
     Attributes
     ----------
-    keys : key -> what the row is an example of
+    keys : key -> findings or category that the row is an example of
     """
 
     folder: DatasetFolder
@@ -113,7 +113,7 @@ class ExampleSampler:
     _counts: dict[str, int] = field(default_factory=dict)
 
     def offer(self, row: Row) -> None:
-        """Take the row if it shows something that has not been shown often enough."""
+        """Select the row if one of its subjects needs more examples."""
         limit = TASKS_PER_CATEGORY if "category" in row else 1
         new = [name for name in self._subjects(row) if self._counts.get(name, 0) < limit]
         if new:
@@ -130,7 +130,7 @@ class ExampleSampler:
         return [findings[code] for code in sorted({a["label"] for a in row["annotations"] if a["area_px"] > 0})]
 
     def rows(self, tables: Sequence[TableFile]) -> Iterator[Row]:
-        """The chosen rows with their pictures; one row group is in memory at a time."""
+        """Yield the selected rows with their images; one row group is in memory at a time."""
         import pyarrow.parquet as pq
 
         key = self.folder.kind.key
@@ -145,23 +145,23 @@ class ExampleSampler:
 
 @dataclass(frozen=True)
 class ExampleImage:
-    """A film as the page shows it: what is written below and spoken, and a line of legend per finding."""
+    """An image on the page: its caption, its alternative text, and a legend line per finding."""
 
     film: RenderedImage
     caption: str
     spoken: str
     legend: Sequence[tuple[str, str, bool]]
-    """(colour, words, whether a reference is drawn)."""
+    """(colour, words, True if a reference is drawn)."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """A row as the page shows it.
+    """A row on the page.
 
     Attributes
     ----------
-    subjects : what it is an example of
-    title, labels, question, facts, note : shown where there are any
+    subjects : findings or category that it is an example of
+    title, labels, question, facts, note : optional texts
     """
 
     subjects: Sequence[str]
@@ -174,7 +174,7 @@ class Example:
 
 
 def example(row: Row, folder: DatasetFolder, subjects: Sequence[str]) -> Example:
-    """One row, of whichever kind it is: by the columns that it has."""
+    """Return one row of any kind, recognized by its columns."""
     make = _image if "annotations" in row else _task if "prompt" in row else _study
     return make(row, folder.benchmark.findings, subjects)
 
@@ -233,7 +233,7 @@ def _bytes(picture: Any) -> bytes | None:
 
 
 def legend_of(drawings: Sequence[FindingDrawing]) -> list[tuple[str, str, bool]]:
-    """One line per finding: its colour, its number and who drew what, and whether it has a reference."""
+    """Return one line per finding: its colour, its number and drawings, and True if it has a reference."""
     by_number: dict[int, list[FindingDrawing]] = {}
     for drawing in drawings:
         by_number.setdefault(drawing.number, []).append(drawing)

@@ -1,19 +1,20 @@
-"""Misses for readers, and their answers back (paper 000, section 3.4: a radiologist says what kind of error each is).
+"""Misses for readers, and their answers (paper 000, section 3.4: a radiologist classifies each error).
 
-What is written, for ``reveal-leaderboard readers --form errors --misses OUT/for_readers/misses.jsonl --images
+The output, for ``reveal-leaderboard readers --form errors --misses OUT/for_readers/misses.jsonl --images
 OUT/for_readers --readers readers.csv``:
 
 * ``for_readers/misses.jsonl``: a line per miss: a neutral id, the picture, the finding, the grid, the cells that the
-  reference touches, and the cell that was named, both as [row, column] from 0;
-* ``for_readers/pictures/``: the central squares of the radiographs, in the pixels they have, as PNG: the form's grid
-  runs over the whole picture that it shows. Where height and width differ by an odd number, the square's edge lies in
-  the middle of a pixel, and the picture begins half a pixel before it;
-* ``key.jsonl``: what each id stands for, and whose misses it is. Readers do not get it.
+  reference touches, and the predicted cell, as [row, column] from 0;
+* ``for_readers/pictures/``: the central squares of the radiographs, at full resolution, as PNG: the form's grid
+  covers the whole image. If height and width differ by an odd number, the square's edge is in the middle of a pixel,
+  and the image begins half a pixel before it;
+* ``key.jsonl``: the meaning of each id, and the models that missed it. Readers do not get it.
 
-All of it holds references: of a holdout it is as secret as the holdout itself, and the folder opens to its owner alone.
+All files contain references: for a holdout they are as secret as the holdout itself, and only the owner can open the
+folder.
 
-A reader judges a cell, whoever named it: where several models named the same, it is read once. Of more than
-`max_per_finding` misses of a model and finding, the first in :func:`~reveal_bench.reports.run_errors.reading_order` are
+A reader judges a cell: if several models predicted the same one, it is read once. If a model and finding have more than
+`max_per_finding` misses, the first in :func:`~reveal_bench.reports.run_errors.reading_order` are
 read, a random sample.
 """
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 READERS_FOLDER, MISSES_FILE, KEY = "for_readers", "misses.jsonl", "key.jsonl"
 ANSWER_COLUMNS = ["id", "finding", "reader", "category", "comment"]
-"""Of the file that ``reveal-leaderboard readers-export`` writes of the form of errors."""
+"""Columns of the file of error ratings that ``reveal-leaderboard readers-export`` writes."""
 ANSWERS = {"position_error": "position", "anatomy_error": "anatomy", "cannot_read": None}
 KEY_FIELDS = {"id", "image_id", "finding", "grid", "cell", "models"}
 
@@ -57,16 +58,15 @@ def write_misses(
     seed: int = 0,
     max_per_finding: int = 50,
 ) -> dict[str, int]:
-    """Write the misses that readers are to judge.
+    """Write the misses for readers to judge.
 
     Parameters
     ----------
     out : new or empty folder
-    case_errors : model -> its cases from :func:`~reveal_bench.reports.run_errors.categorize`, with this `grid`; what
-    the
-        anatomy decided is not asked about, and what readers have judged counts against `max_per_finding`
+    case_errors : model -> its cases from :func:`~reveal_bench.reports.run_errors.categorize`, with this `grid`; cases
+        that the anatomy decided are left out, and cases that readers judged count against `max_per_finding`
     records : references of the split
-    open_picture : image_id -> the whole radiograph, of the size that its record says
+    open_picture : image_id -> the whole radiograph, of the size in its record
     seed : of the draw; :func:`~reveal_bench.reports.run_errors.shares` needs the same
     max_per_finding : at least 1, misses of one model and finding that are read
 
@@ -77,8 +77,8 @@ def write_misses(
     Raises
     ------
     ValueError
-        If `out` is not empty, a number is out of range, there is nothing to read, a case has no record, or a picture
-        is not of its record's size.
+        If `out` is not empty, a number is out of range, no case is left to read, a case has no record, or an image has
+        another size than its record.
     """
     out = Path(out).resolve()
     if max_per_finding < 1:
@@ -90,7 +90,7 @@ def write_misses(
             raise ArgumentError("grid", f"must be that of `case_errors[{model!r}]`, {cases.grid}", grid)  # type: ignore[attr-defined]
     misses = _choose(case_errors, seed, max_per_finding)
     if not misses:
-        raise ArgumentError("case_errors", "must hold a miss that nobody has judged", "none")
+        raise ArgumentError("case_errors", "must have a miss that no reader has judged", "none")
     touched = _touched_cells(records, {(case.image_id, case.finding) for case, _ in misses}, Grid(grid))
     new = out.with_name(f".{out.name}.new")
     shutil.rmtree(new, ignore_errors=True)  # of an attempt that was interrupted
@@ -110,7 +110,7 @@ def write_misses(
 def _choose(
     case_errors: Mapping[str, Sequence[CaseError]], seed: int, max_per_finding: int
 ) -> list[tuple[CaseError, list[str]]]:
-    """The misses to read, each once, with the models that made it; in the order in which they are read."""
+    """Return the misses to read, each once, with its models; in reading order."""
     selected: dict[bytes, tuple[CaseError, list[str]]] = {}
     for model, cases in case_errors.items():
         by_finding: dict[str, list[CaseError]] = {}
@@ -129,7 +129,7 @@ def _choose(
 def _touched_cells(
     records: Sequence[LocalizationRecord], pairs: set[tuple[str, str]], grid: Grid
 ) -> dict[tuple[str, str], list[list[int]]]:
-    """[row, column] of every cell that the reference touches at all."""
+    """Return [row, column] of every cell that the reference touches."""
     touched = {}
     images = {image_id for image_id, _ in pairs}
     for record, finding, reference in list_cases([record for record in records if record.image_id in images]):
@@ -171,7 +171,7 @@ def _write(
 
 
 def _square(picture: Image, image_id: str, size: tuple[int, int]) -> Image:
-    """The central square in the picture's own pixels, grey, with nothing of the file but its pixels."""
+    """Return the central square at full resolution, grey, without metadata."""
     if (picture.height, picture.width) != size:
         got = [picture.height, picture.width]
         raise ValueError(f"the picture of {image_id} must be of its record's size {list(size)}, got {got}")
@@ -186,22 +186,22 @@ def _write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def read_reviews(answers: Path, key: Path | None = None) -> dict[ReviewKey, str]:
-    """Readers' answers, as :func:`~reveal_bench.reports.run_errors.categorize` takes them.
+    """Parse readers' answers for :func:`~reveal_bench.reports.run_errors.categorize`.
 
     Parameters
     ----------
-    answers : CSV that ``reveal-leaderboard readers-export`` writes of the form of errors
+    answers : CSV of error ratings that ``reveal-leaderboard readers-export`` writes
     key : ``key.jsonl`` of :func:`write_misses`; by default that beside `answers`
 
     Returns
     -------
-    dict from (image_id, finding, cells per side, cell) to "position" or "anatomy", as most of its readers say. A miss
-    that no reader could read, or on which as many say one as the other, is not in it and stays unreviewed.
+    dict from (image_id, finding, cells per side, cell) to "position" or "anatomy", by majority. Misses that no
+    reader could read, and ties, are omitted and stay unreviewed.
 
     Raises
     ------
     ValueError
-        If a file is not what it must be, an id is not in the key, its finding differs, or a reader answers it twice.
+        If a file is malformed, an id is not in the key, its finding differs, or a reader answers it twice.
     OSError
         If a file cannot be read.
     """

@@ -3,7 +3,7 @@
 Every page of this package is assembled here: sections hold parts, :func:`write_page` numbers figures and tables in
 their order, writes them as PNG, SVG and CSV, and links them.
 
-A page is one HTML file that holds all it shows: no script, no network. It follows the reader's choice of light and
+A page is one self-contained HTML file: no script, no network. It follows the reader's choice of light and
 dark, fits a telephone, and prints on A4. Templates escape every text; only the SVG that matplotlib wrote is HTML
 already. A page and its files depend on their contents alone: no time of day, no path.
 """
@@ -97,7 +97,7 @@ class Note:
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table.
+    """A table on the page.
 
     Attributes
     ----------
@@ -155,7 +155,7 @@ class Custom:
 
 
 Part = Csv | Text | Lines | Note | PageTable | TableBlock | Custom | Illustration
-"""What a section holds; `form` names its macro in ``macros.html``, "" if it is not on the page."""
+"""A part of a section; `form` names its macro in ``macros.html``, "" if it is not on the page."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def printed_table(name: str, title: str, caption: str, rows: Sequence[Mapping[st
 
 
 def _cell(column: str, text: str) -> str:
-    """Return text for a page, a dash for what is undefined."""
+    """Return text for a page, a dash if it is undefined."""
     return NOTHING if text in ("", "-") and column != "stars" else typeset(text)
 
 
@@ -222,7 +222,7 @@ def check_target(folder: Path, out: Path) -> None:
     """Raise ImportError unless pages can be drawn, ArgumentError if `out` is in the dataset `folder`."""
     check_extra()
     if folder.resolve() in (out.resolve(), *out.resolve().parents):
-        raise ArgumentError("out", "must not lie in the dataset folder: it would become part of it", out)
+        raise ArgumentError("out", "must not be in the dataset folder: it would become part of it", out)
 
 
 def write_page(out: Path, page: Page) -> Path:

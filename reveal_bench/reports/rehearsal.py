@@ -1,13 +1,13 @@
-"""A dry run: everything that a model would be sent, written to a folder and not sent.
+"""A dry run: everything that a model would receive, written to a folder instead of sent.
 
-Of the folder::
+The folder::
 
-    index.html                   the first questions on one page that needs nothing beside it
+    index.html                   the first questions on one self-contained page
     rehearsal.json               the settings and the counts
-    questions/00001/messages.json  of every question, in the order in which they are asked
-    pictures/<sha256>.png        every picture once, however often it is sent
+    questions/00001/messages.json  every question, in order
+    pictures/<sha256>.png        every image once, even if it is sent several times
 
-What is written shows radiographs: it is bound by the same terms as the dataset.
+The folder contains radiographs: the same terms apply as to the dataset.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from reveal_bench.reports.style import check_extra
 
 PAGE_QUESTIONS = 200
 PAGE_BYTES = 32 << 20
-"""Of the pictures on the page; what a browser can still show without trouble."""
+"""Limit of the images on the page, which browsers still show quickly."""
 HASH_DIGITS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class RehearsalCount:
-    """How much would be sent.
+    """The amount that would be sent.
 
     Attributes
     ----------
-    questions, messages : asked, and turns of conversation in all
-    pictures : sent, each time one is
+    questions, messages : questions, and turns of conversation in total
+    pictures : images sent, repeats included
     distinct_pictures : files in the folder
-    bytes_sent : texts as UTF-8 and pictures as base64, each time one is sent, without what a protocol puts around them
+    bytes_sent : texts as UTF-8 and images as base64, repeats included, without protocol overhead
     on_page : questions on the page
     """
 
@@ -61,19 +61,19 @@ def rehearse(
     settings: AskSettings,
     compose: Callable[[Question], Sequence[Message]],
 ) -> RehearsalCount:
-    """Write what would be sent for `questions` to the new folder `out`, whole or not at all.
+    """Write the messages of `questions` to the new folder `out`, whole or not at all.
 
     Parameters
     ----------
     out : must not exist, or be an empty folder
-    questions : in the order in which they would be asked
-    settings : that `compose` follows; written beside the questions
+    questions : in order
+    settings : settings of `compose`, written beside the questions
     compose : question -> its messages
 
     Raises
     ------
     ValueError
-        If `out` is not free, or there is no question.
+        If `out` is not free, or `questions` is empty.
     ImportError
         Without the extra [run] or [report].
     """
@@ -95,7 +95,7 @@ def rehearse(
 
 @dataclass
 class _Stage:
-    """The folder while it is written."""
+    """The folder under construction."""
 
     folder: Path
     n_messages: int = 0
@@ -135,7 +135,7 @@ class _Stage:
             self.on_page.append(_on_page(number, question, messages))
 
     def _part(self, part: str | PromptImage) -> dict[str, str]:
-        """A part as JSON; its bytes are counted and its picture, if it is a new one, is written."""
+        """Return a part as JSON; count its bytes and write its image if it is new."""
         if isinstance(part, str):
             self.bytes_sent += len(part.encode())
             return {"text": part}
@@ -155,7 +155,7 @@ def _write_json(path: Path, document: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Picture:
-    """A picture on the page."""
+    """An image on the page."""
 
     base64: str
     image_id: str
@@ -165,12 +165,12 @@ class _Picture:
 
     @classmethod
     def of(cls, part: PromptImage) -> _Picture:
-        width, height = (int.from_bytes(part.png[at : at + 4], "big") for at in (16, 20))  # of PNG's first chunk
+        width, height = (int.from_bytes(part.png[at : at + 4], "big") for at in (16, 20))  # in PNG's first chunk
         return cls(base64.b64encode(part.png).decode(), part.image_id, width, height, len(part.png))
 
 
 def _on_page(number: int, question: Question, messages: Sequence[Message]) -> tuple[int, str, list[dict[str, Any]]]:
-    """A question as its template asks for it."""
+    """Return the arguments of a question's template."""
     title = question.id if question.finding is None else f"{question.image.image_id} · {question.finding}"
     turns = [
         {
@@ -197,6 +197,6 @@ def _page(questions: Sequence[Any], count: RehearsalCount, settings: AskSettings
 def _facts(count: RehearsalCount) -> Iterator[tuple[str, str]]:
     yield "Questions", f"{count.questions:,}"
     yield "Messages", f"{count.messages:,}"
-    yield "Pictures sent", f"{count.pictures:,}"
-    yield "Different pictures", f"{count.distinct_pictures:,}"
-    yield "To be sent", f"{count.bytes_sent / 1e6:,.1f} MB"
+    yield "Images sent", f"{count.pictures:,}"
+    yield "Different images", f"{count.distinct_pictures:,}"
+    yield "Size", f"{count.bytes_sent / 1e6:,.1f} MB"

@@ -1,10 +1,10 @@
-"""The report of readers' ratings of answers to open tasks: what paper 001 shows in Tables 1 to 3 and Figures 3 and 5.
+"""The report of readers' ratings of answers to open tasks: Tables 1 to 3 and Figures 3 and 5 of paper 001.
 
 Conventions
 -----------
 An answer's score on a criterion is the mean of its readers; *content* is the least of process, execution and synthesis
-after that mean (:mod:`reveal_bench.metrics.ordinal`), and the page also says what the other order would give. A task
-without an answer has no scores here, as in the paper, and is counted; `reveal-bench score` gives it the lowest ones.
+after that mean (:mod:`reveal_bench.metrics.ordinal`), and the page also gives the result of the other order. A task
+without an answer has no scores here, as in the paper, and is counted; `reveal-bench score` gives it the lowest scores.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BINS = np.arange(LOWEST, HIGHEST + 0.5, 0.5)
-"""Scores of one reader or means of two."""
+"""Scores of one reader, or means of two."""
 MOST_PAIRS = 3
 """Pairs of readers that have a figure."""
-_LARGEST = 11.0  # diameter in points of the commonest pair of scores
+_LARGEST = 11.0  # diameter in points of the most common pair of scores
 
 
 def write_rubric_report(
@@ -76,9 +76,9 @@ def write_rubric_report(
     ----------
     folder : dataset folder of a benchmark whose answers readers rate
     ratings : of any number of models and readers
-    runs : (model as the ratings name it, run folder or prediction file): they say what was answered. Without them a
-        task counts as answered that has a rating
-    split : with references; that of the runs, or the only one, unless given
+    runs : (model as the ratings name it, run folder or prediction file), which give the answered tasks. Without them,
+        a task with a rating counts as answered
+    split : with references; by default the split of the runs, or the only one
 
     Returns
     -------
@@ -87,7 +87,7 @@ def write_rubric_report(
     Raises
     ------
     ValueError
-        If the folder is of another kind, there are no ratings, or they are not of its tasks or of the runs.
+        If the folder is of another kind, ratings are missing, or they are not of its tasks or of the runs.
     LintError
         If a prediction file has errors.
     ImportError
@@ -109,7 +109,7 @@ def write_rubric_report(
 def _answered(
     split: Split, runs: Sequence[tuple[str, Path]], ratings: Sequence[Rating]
 ) -> dict[str, Collection[str] | None]:
-    """Model -> the tasks that it answered; None where the ratings alone tell."""
+    """Return the answered tasks by model; None if only the ratings show them."""
     models = list(dict.fromkeys(rating.model for rating in ratings))
     if not models:
         raise ArgumentError("ratings", "must hold at least one rating", "none")
@@ -128,7 +128,7 @@ class Rated:
 
     Attributes
     ----------
-    answered : model -> tasks that it answered, None where the ratings alone tell; ratings of other models are left out
+    answered : model -> answered tasks, None if only the ratings show them; ratings of other models are left out
     """
 
     tasks: Sequence[TaskRecord]
@@ -137,7 +137,7 @@ class Rated:
 
     @cached_property
     def rows(self) -> dict[str, RubricRows]:
-        """Model -> its tasks."""
+        """Tasks by model."""
         return {
             model: score_ratings(
                 [one for one in self.ratings if one.model == model], self.tasks, answered=tasks, missing="leave_out"
@@ -147,33 +147,33 @@ class Rated:
 
     @property
     def models(self) -> list[str]:
-        """As the ratings name them."""
+        """Models, named as in the ratings."""
         return list(self.rows)
 
     @cached_property
     def scores(self) -> dict[str, FloatArray]:
-        """Model -> scores (n_tasks, 6), means of readers."""
+        """Scores (n_tasks, 6) by model, means of readers."""
         return {model: rows.scores[:, 1:] for model, rows in self.rows.items()}
 
     @cached_property
     def summaries(self) -> dict[tuple[str, str], RubricSummary]:
-        """(model, criterion) -> figures; criteria that nobody rated are left out."""
+        """Summaries by (model, criterion), without unrated criteria."""
         return {(one.model, one.criterion): one for one in rubric_summary(self.scores) if one.n}
 
     @property
     def criteria(self) -> list[str]:
-        """Those with a score, in the order of tables."""
+        """Criteria with a score, in the order of tables."""
         return [name for name in REPORTED if any(criterion == name for _, criterion in self.summaries)]
 
     def content_by_reader(self, model: str) -> float:
-        """Mean content where each reader's least score is taken first and readers are averaged then."""
+        """Return mean content, taking each reader's least score before averaging readers."""
         ratings = self.rows[model].ratings[:, :, : len(CONTENT_CRITERIA)]
         per_task = mean_of_defined(ratings.min(axis=2))
         return float(mean_of_defined(per_task[None])[0])
 
     @cached_property
     def pairs(self) -> list[tuple[str, str, FloatArray]]:
-        """(main reader, other reader, ratings (2, n_answers, 6) of what both read), most in common first."""
+        """(main reader, other reader, shared ratings (2, n_answers, 6)), most shared answers first."""
         ratings = [one for one in self.ratings if one.model in self.answered]
         of_reader = Counter(one.reader for one in ratings)
         names = sorted(of_reader, key=lambda name: (-of_reader[name], name))
@@ -188,12 +188,12 @@ class Rated:
         return sorted(pairs, key=lambda one: -one[2].shape[1])
 
     def warnings(self) -> list[str]:
-        """What a reader of the report should know before using it."""
+        """Return warnings for readers of the report."""
         warnings = []
         for model, rows in self.rows.items():
             n_waiting = int((rows.is_answered & np.isnan(rows.ratings).all(axis=(1, 2))).sum())
             if n_waiting:
-                warnings.append(f"{n_waiting:,} answers of {model} were not rated and are in no figure")
+                warnings.append(f"{n_waiting:,} answers of {model} were not rated and appear in no figure")
         return warnings
 
 
@@ -229,7 +229,7 @@ def _sections(rated: Rated) -> Iterator[Section]:
 
 
 def questions_section(tasks: Sequence[TaskRecord]) -> Section:
-    """How the questions themselves were scored, and how many have each tag; a task may have several of a kind."""
+    """Return the section on scores and tags of the questions; a task may have several tags of a kind."""
     scored = {
         _title(name): Counter(score for task in tasks if (score := (task.question_scores or {}).get(name)) is not None)
         for name in QUESTION_SCORES
@@ -399,7 +399,7 @@ def compare_readers(first: str, second: str, both: FloatArray) -> list[dict[str,
 
 
 def _of_both(both: FloatArray, criterion: str) -> FloatArray:
-    """Scores (2, n) of one criterion where both readers gave one."""
+    """Return scores (2, n) of one criterion that both readers scored."""
     pair: FloatArray = both[:, :, CRITERIA.index(criterion)]
     return pair[:, ~np.isnan(pair).any(axis=0)]
 
@@ -446,15 +446,15 @@ def _distributions(rated: Rated) -> Illustration:
     return Illustration(
         "distributions",
         "Distribution of scores",
-        "Share of a model's scored answers by score, in steps of half a point: means of two readers lie between whole "
-        "scores, those of more readers are drawn at the nearest step.",
+        "Share of a model's scored answers by score, in steps of half a point: means of two readers may be halves, "
+        "means of more readers are drawn at the nearest step.",
         f"Bars: per criterion and model, the share of answers with each score from 1 to 5. Means: {means}.",
         partial(_draw_distributions, shares, rated.criteria, rated.models),
     )
 
 
 def _distribution(scores: FloatArray) -> FloatArray:
-    """Share of the scores at each of :data:`BINS`; NaN without scores."""
+    """Return the proportion of scores at each of :data:`BINS`; NaN without scores."""
     defined = scores[~np.isnan(scores)]
     places = np.floor(2 * (defined - LOWEST) + 0.5).astype(np.int64)
     counts = np.bincount(places, minlength=len(BINS)).astype(np.float64)
@@ -499,8 +499,8 @@ def _agreement_figure(place: int, first: str, second: str, both: FloatArray) -> 
     return Illustration(
         f"agreement-{place}",
         f"Scores of {first} and {second}",
-        f"Scores of both readers; the larger a mark, the more answers ({both.shape[1]} in all). Dashed: equal scores. "
-        "Above each panel, the share of answers on which they differ by at most one.",
+        f"Scores of two readers; the larger a mark, the more answers ({both.shape[1]} in total). Dashed: equal "
+        "scores. Above each panel, the share of answers on which they differ by at most one.",
         f"Per criterion, the scores of {second} against those of {first}. {'; '.join(titles)}.",
         partial(_draw_agreement, titles, first, second),
     )

@@ -1,29 +1,29 @@
-"""What every prediction is: full hit, partial hit, position error or anatomy error (paper 000, section 3.4).
+"""Categories of predictions: full hit, partial hit, position error or anatomy error (paper 000, section 3.4).
 
 Conventions
 -----------
 A case is a pair of an image and a finding that the split draws
-(:func:`~reveal_bench.kinds.localization.scoring.list_cases`). What becomes the cell of a prediction is scoring's rule
-(:mod:`reveal_bench.kinds.localization.scoring`); of several points' cells the one that the reference covers most stands
-for the prediction, so that a case is a full hit exactly where `grid_hit` is 1.
+(:func:`~reveal_bench.kinds.localization.scoring.list_cases`). The cell of a prediction follows the rule of scoring
+(:mod:`reveal_bench.kinds.localization.scoring`); several points have the cell that the reference covers most, so that a
+case is a full hit exactly if `grid_hit` is 1.
 
 ==================  ====================================================================================================
 ``full_hit``        `grid_hit` is 1
 ``partial_hit``     no hit, but the reference covers some of the cell
 ``position``        no overlap; the finding could be there
 ``anatomy``         no overlap; anatomy rules the finding out there
-``miss_unreviewed`` no overlap, and nobody and nothing told which of the two it is; also a point outside the central
-                    square, which has no cell that could be judged
-``no_answer``       no prediction, or an empty mask: kept, for an absent answer is a miss
+``miss_unreviewed`` no overlap, and neither reader nor anatomy decides between the two; also a point outside the
+                    central square, which has no cell to judge
+``no_answer``       no prediction, or an empty mask: included, because an absent answer is a miss
 ==================  ====================================================================================================
 
-Without overlap a reader's answer decides (paper 000: a radiologist), else the image's anatomy where it is known
-(:mod:`reveal_bench.reports.anatomy`). Left out and counted: laterals (paper 000 reviews frontal radiographs alone;
+Without overlap a reader's answer decides (paper 000: a radiologist), otherwise the image's anatomy if known
+(:mod:`reveal_bench.reports.anatomy`). Left out and counted: laterals (paper 000 only reviews frontal radiographs;
 a view that the source does not name counts as frontal), and cases in which `grid_hit` is undefined because the
-reference lies wholly outside the central square.
+reference is entirely outside the central square.
 
-Shares of the categories have intervals (paper 000, section 4.2): paper 000 reviewed at most 50 misses of a model and
-pathology, and estimated the shares of position and anatomy errors from these.
+Shares of the categories have intervals (paper 000, section 4.2): paper 000 reviewed at most 50 misses per model and
+pathology, and estimated the shares of position and anatomy errors from them.
 """
 
 from __future__ import annotations
@@ -76,22 +76,22 @@ MISSES = ("position", "anatomy", "miss_unreviewed")
 """Categories of a cell that the reference does not touch."""
 
 ReviewKey = tuple[str, str, int, str]
-"""What a reader judged: image_id, finding, cells per side, and the cell; whoever named it."""
+"""A judged prediction: image_id, finding, cells per side, and the cell, for any model."""
 Reviews = Mapping[ReviewKey, str]
 """Judged miss -> "position" or "anatomy"."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaseError:
-    """One case with its category.
+    """A case with its category.
 
     Attributes
     ----------
     category : one of :data:`CATEGORIES`
-    cell : what stands for the prediction; None without an answer, and outside the central square
-    coverage : share of the cell that the reference covers, in [0, 1]; 0 without a cell
+    cell : of the prediction; None without an answer, and outside the central square
+    coverage : proportion of the cell that the reference covers, in [0, 1]; 0 without a cell
     source : {"overlap", "reader", "anatomy", "none"}
-        What decided: the reference alone, a reader, the known anatomy, or nothing yet.
+        Basis of the category: the reference, a reader, the known anatomy, or nothing yet.
     """
 
     image_id: str
@@ -105,12 +105,12 @@ class CaseError:
 
 
 class CaseErrors(list[CaseError]):
-    """The cases of one set of predictions, and what was left out.
+    """The cases of one set of predictions, and counts of omitted ones.
 
     Attributes
     ----------
     grid : cells per side
-    patients : every patient of the images looked at, with cases or without: the units that are resampled
+    patients : every patient of the examined images, with cases or without: the resampled units
     n_lateral, n_undefined : cases left out
     """
 
@@ -130,17 +130,17 @@ def categorize(
     frontal_only: bool = True,
     min_share: float = MIN_SHARE,
 ) -> CaseErrors:
-    """The category of every case, in the order of the records.
+    """Return the category of every case, in the order of the records.
 
     Parameters
     ----------
     predictions : at most one per (image, finding); those for pairs without a case are ignored
-    records : references; ground truth only is used
+    records : references; only ground truth is used
     grid : cells per side
     anatomy : known regions by image (:func:`~reveal_bench.reports.anatomy.read_anatomy`)
     reviews : readers' answers (:func:`~reveal_bench.reports.misses.read_reviews`)
     frontal_only : leave laterals out
-    min_share : least share of a cell in a plausible structure, see :data:`~reveal_bench.reports.anatomy.MIN_SHARE`
+    min_share : as :data:`~reveal_bench.reports.anatomy.MIN_SHARE`
 
     Raises
     ------
@@ -171,7 +171,7 @@ def categorize(
 
 
 class _Judge:
-    """What there is to decide by: the reference, then a reader's answer, then the anatomy."""
+    """The evidence for a category: the reference, then a reader's answer, then the anatomy."""
 
     def __init__(self, grid: Grid, anatomy: Mapping[str, Regions], reviews: Reviews, min_share: float) -> None:
         for key, answer in reviews.items():
@@ -182,7 +182,7 @@ class _Judge:
     def case(
         self, record: LocalizationRecord, finding: str, reference: Reference, prediction: LocalizationPrediction | None
     ) -> CaseError | None:
-        """One case; None where the reference lies wholly outside the central square."""
+        """Return one case; None if the reference is entirely outside the central square."""
         regions = pack_regions([reference.region], [reference.size])
         covered = cell_coverage(regions, 0, self.grid)
         if not covered.any():
@@ -204,12 +204,12 @@ class _Judge:
         return CaseError(record.image_id, record.patient_id, finding, record.view, category, cell, coverage, source)
 
     def _place(self, cell: str) -> tuple[int, int]:
-        """Row and column."""
+        """Return row and column."""
         column, row = self.grid.parse(cell)
         return row, column
 
     def _decide(self, record: LocalizationRecord, finding: str, cell: str) -> tuple[str, str]:
-        """Category and source of a cell without overlap."""
+        """Return category and source of a cell without overlap."""
         review = self._reviews.get((record.image_id, finding, self.grid.n, cell))
         if review is not None:
             return review, "reader"
@@ -232,10 +232,9 @@ class _Judge:
 
 
 def reading_order(case: CaseError, seed: int) -> bytes:
-    """What misses are sorted by to draw those that are read: at random, but the same for every model.
+    """Return the sort key that selects misses for reading: random, but equal for every model.
 
-    So misses that models have in common are read once, and each model's first ones are still a random sample of its
-    own.
+    Thus misses shared by models are read once, and each model's first ones are still a random sample of its misses.
     """
     return sha256(f"{seed}\0{case.image_id}\0{case.finding}\0{case.cell}".encode()).digest()
 
@@ -253,7 +252,7 @@ class ErrorShare:
     n : int
         Cases; for a macro, findings in which the share is defined.
     n_misses, n_reviewed : int
-        Cases without overlap, and those of them of which is known (by a reader or the anatomy) what error they are.
+        Cases without overlap, and how many of them a reader or the anatomy classified.
     """
 
     finding: str
@@ -274,23 +273,22 @@ def shares(
 ) -> list[ErrorShare]:
     """Return the share of every category per finding, and unweighted means over findings (paper 000, 3.4 and 4.2).
 
-    Where readers judged some of a finding's misses and others are not judged, these are divided as those that readers
-    judged: at most `max_reviewed`, the first by :func:`reading_order`, so that those that were read for another model
-    do not weigh more. What the anatomy decided counts as it is and stands for nothing else. Where readers judged none,
-    the undecided stay ``miss_unreviewed``; if nothing at all is decided of a finding's misses, its shares of position
-    and anatomy errors are undefined, not 0.
+    If readers judged some of a finding's misses, the others are divided in the same proportions: those of the first
+    `max_reviewed` judged ones by :func:`reading_order`, so that misses read for another model do not weigh more. Cases
+    decided by the anatomy count as they are and are not extrapolated. If readers judged none, the undecided stay
+    ``miss_unreviewed``; if no miss of a finding is decided, its shares of position and anatomy errors are undefined,
+    not 0.
 
-    Intervals are percentiles over replicates in which patients are resampled and the division is made anew; a
-    replicate without any judged miss is left out. The shares of a finding that are defined sum to 1; so do those of
-    the macro if they are defined in the same findings.
+    Intervals are percentiles over replicates in which patients are resampled and the division is repeated; replicates
+    without a judged miss are left out. Defined shares of a finding sum to 1; so do shares of the macro if they are
+    defined for the same findings.
 
     Parameters
     ----------
     case_errors : of one set of predictions, from :func:`categorize`
-    findings : those to report, in order; by default those that have cases, in order of appearance
-    max_reviewed : at least 1; how many misses of a finding a reader was given (50 in the paper)
-    resampling : of patients; its seed is also that of the order in which misses are read: give
-        :func:`.misses.write_misses` the same
+    findings : to report, in order; by default all with cases, in order of appearance
+    max_reviewed : at least 1; misses of a finding that a reader received (50 in the paper)
+    resampling : of patients; its seed must also be the seed of :func:`.misses.write_misses`
 
     Returns
     -------
@@ -331,14 +329,14 @@ def shares(
 
 
 _COLUMNS = 9
-"""Of a tally: cases; full hits, partial hits, no answer; by the anatomy position, anatomy; misses it does not decide;
-of these by readers position, anatomy."""
+"""Columns of counts: cases; full hits, partial hits, no answer; by the anatomy position, anatomy; misses that it does
+not decide; those decided by readers as position, anatomy."""
 
 
 def _tally(
     case_errors: Sequence[CaseError], names: Sequence[str], units: Sequence[str], max_reviewed: int, seed: int
 ) -> npt.NDArray[np.float32]:
-    """Counts (n_units, n_findings, :data:`_COLUMNS`); whole numbers."""
+    """Return counts (n_units, n_findings, :data:`_COLUMNS`); whole numbers."""
     tally = np.zeros((len(units), len(names), _COLUMNS), np.float32)
     unit_code = {unit: i for i, unit in enumerate(units)}
     plain = {"full_hit": 1, "partial_hit": 2, "no_answer": 3}
@@ -363,7 +361,7 @@ def _tally(
 
 
 def _divide(sums: FloatArray, is_read: npt.NDArray[np.bool_]) -> FloatArray:
-    """Shares (..., n_findings, n categories) of sums of tallies; NaN without cases, or if none of the read is drawn."""
+    """Return shares (..., n_findings, n categories) of summed counts; NaN without cases or resampled judged misses."""
     n, full, partial, none, known_p, known_a, rest, read_p, read_a = np.moveaxis(sums, -1, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         per_read = np.where(is_read & (rest > 0), rest / (read_p + read_a), 0.0)
@@ -382,11 +380,11 @@ def _figures(values: FloatArray, replicates: FloatArray) -> list[tuple[Estimate,
 
 
 def errors_table(shares: Mapping[str, Sequence[Sequence[ErrorShare]]]) -> PageTable:
-    """Mean share of each error category by run; the CSV has every pathology.
+    """Return the mean share of each error category by run; the CSV has every pathology.
 
     Parameters
     ----------
-    shares : run label -> per epoch, from :func:`reveal_bench.reports.run_errors.shares`; the text is of the first
+    shares : run label -> per epoch, from :func:`reveal_bench.reports.run_errors.shares`; the text shows the first
     """
     first_epochs = [share for run in shares.values() for share in run[0]]
     used = [c for c in CATEGORIES if any(s.category == c and s.estimate.value > 0 for s in first_epochs)]
@@ -404,19 +402,18 @@ def errors_table(shares: Mapping[str, Sequence[Sequence[ErrorShare]]]) -> PageTa
     plain_head = ("run", "epoch", "finding", "category", "share", "sd", "low", "high", "n", "n_misses", "n_reviewed")
     caption = (
         "Mean share of each category over pathologies, in percent of the questions on frontal images, with 95 % "
-        "percentile interval over resampled patients. A share is undefined for a pathology of whose misses none was "
-        "reviewed."
+        "percentile interval over resampled patients. A share is undefined for a pathology without a reviewed miss."
     )
     return PageTable(head, rows, caption, "Error categories", csv=Csv.of("error-categories", plain_head, plain))
 
 
 PAGE_HEIGHT = 215.0
-"""Millimetres that panels of error categories may fill from top to bottom."""
+"""Most millimetres that panels of error categories fill from top to bottom."""
 
 
 @dataclass(frozen=True)
 class ErrorShares:
-    """Categories of the predictions on frontal images: run label -> finding -> category -> share, and cases."""
+    """Shares of categories on frontal images: run label -> finding -> category -> share, and numbers of cases."""
 
     shares: Mapping[str, Mapping[str, Mapping[str, float]]]
     n: Mapping[str, int]
@@ -424,13 +421,13 @@ class ErrorShares:
 
 
 def draw_errors(errors: ErrorShares, order: Sequence[str]) -> Iterator[Illustration]:
-    """Stacked error categories by pathology and run, as many figures as it takes pages."""
+    """Yield figures of stacked error categories by pathology and run, one per page."""
     named = [name for name in order if errors.n.get(name)]
     groups = [BarGroup(name, f"{name} (n\u00a0=\u00a0{errors.n[name]})") for name in named]
     categories = (
         "no overlap with the reference but plausible anatomy (position error), or implausible anatomy (anatomy error)"
         if errors.reviewed
-        else "no overlap with the reference; whether the place is plausible was not reviewed"
+        else "no overlap with the reference (plausibility was not reviewed)"
     )
     caption = (
         "Predictions on frontal images (n = questions) by category: full hit (its cell is a hit), partial hit "
@@ -470,7 +467,7 @@ def error_bars(
     shares: Mapping[str, Mapping[str, Mapping[str, float]]],
     width: float = WIDE,
 ) -> Figure:
-    """Stacked shares of the error categories, a panel per group and in it a bar per run.
+    """Draw stacked shares of the error categories, a panel per group with a bar per run.
 
     Parameters
     ----------

@@ -2,11 +2,10 @@
 
 Conventions
 -----------
-An unanswered question is a miss. What is a hit depends on what a run predicts, as in paper 000 (section 3.3): for cells
-`grid_hit` at the run's own grid, for points, boxes and masks `point_hit`. A run of several epochs has, for each
-question, the mean of its epochs; a run that answered nothing at all has a miss everywhere. One draw of resampled units
-serves all runs, so that they can be compared replicate by replicate; the standard deviation of a run is that of its
-replicates.
+An unanswered question is a miss. Hits depend on the output of a run, as in paper 000 (section 3.3): for cells,
+`grid_hit` at the run's own grid; for points, boxes and masks, `point_hit`. A run of several epochs has, for each
+question, the mean of its epochs; a run without any answer misses everything. All runs share the resampled units, so
+that they can be compared replicate by replicate; the standard deviation of a run is computed over its replicates.
 """
 
 from __future__ import annotations
@@ -69,8 +68,8 @@ class HitRun(ReportRun):
 
     Attributes
     ----------
-    protocol : what it predicts: "cell", "point", "box", "mask", or "none" if it answered nothing
-    rows : cases; `grid_hit`, `point_hit` and `grid_chance` alone, means over epochs
+    protocol : type of prediction: "cell", "point", "box", "mask", or "none" without an answer
+    rows : cases with only `grid_hit`, `point_hit` and `grid_chance`, means over epochs
     epochs : the same per epoch
     n_missing : questions with a reference and without a prediction, over all epochs
     """
@@ -81,12 +80,12 @@ class HitRun(ReportRun):
 
     @property
     def metric(self) -> str:
-        """What a hit of this run is."""
+        """Metric of this run's hits."""
         return "point_hit" if self.protocol in ("point", "box", "mask") else "grid_hit"
 
 
 def hit_runs(runs: Sequence[ReportRun], split: Split) -> list[HitRun]:
-    """The runs with their cases."""
+    """Return the runs with their cases."""
     return [_scored(run, split) for run in runs]
 
 
@@ -106,11 +105,11 @@ def _scored(run: ReportRun, split: Split) -> HitRun:
 
 @dataclass(frozen=True)
 class HitRates:
-    """Hit rates of runs on the findings that have cases, from one draw.
+    """Hit rates of runs on the findings with cases, on common replicates.
 
     Attributes
     ----------
-    findings : those with at least one case, in the order of the vocabulary
+    findings : with at least one case, in the order of the vocabulary
     hits, chance : per run, a group per finding
     """
 
@@ -121,24 +120,24 @@ class HitRates:
     resampling: Resampling
 
     def recipe(self, metric: str) -> str:
-        """The signature of every number of `metric` here."""
+        """Return the signature of every number of `metric` here."""
         return self.resampling.signature(metric, METRICS[metric].version)
 
     def estimates(self, index: int, *, chance: bool = False) -> dict[str, Estimate]:
-        """Estimates of a run, or of its chance level, by finding and "macro"."""
+        """Return estimates of a run, or of its chance level, by finding and "macro"."""
         means = (self.chance if chance else self.hits)[index]
         metric = "grid_chance" if chance else self.runs[index].metric
         estimates = estimates_from(means, self.findings, recipe=self.recipe(metric), interval=self.resampling.interval)
         return {estimate.finding: estimate for estimate in estimates}
 
     def deviations(self, index: int, *, chance: bool = False) -> dict[str, float]:
-        """Standard deviation (ddof 1) over the defined replicates, by finding and "macro"."""
+        """Return the standard deviation (ddof 1) over defined replicates, by finding and "macro"."""
         means = (self.chance if chance else self.hits)[index]
         columns = {MACRO: means.macro()[1], **dict(zip(self.findings, means.replicates.T, strict=True))}
         return {name: _deviation(column) for name, column in columns.items()}
 
     def difference(self, a: int, b: int) -> Estimate:
-        """Return the macro of run `a` minus that of run `b`, paired."""
+        """Return the paired difference of macros, run `a` minus run `b`."""
         own, other = self.hits[a], self.hits[b]
         signs = draw_signs(len(own.rows), self.resampling)
         macro, *_ = compare_resampled(own, other, self.findings, recipe=self.recipe(self.runs[a].metric), signs=signs)
@@ -151,7 +150,7 @@ def _deviation(replicates: FloatArray) -> float:
 
 
 def _rows(predictions: Sequence[LocalizationPrediction], split: Split, grid: int) -> CaseRows:
-    """The cases; of their values what a report shows. Without any prediction, a miss wherever chance is defined."""
+    """Return the cases with the values for a report; without predictions, misses wherever chance is defined."""
     # Rows without a reference, which some benchmarks add for masks, have neither a hit nor a chance level
     rows = score_localization(predictions, split.records, findings=split.info.findings, grid=grid, asks="present")
     chance = rows.values["grid_chance"]
@@ -161,7 +160,7 @@ def _rows(predictions: Sequence[LocalizationPrediction], split: Split, grid: int
 
 
 def _mean(epochs: Sequence[CaseRows]) -> CaseRows:
-    """The mean of each case over epochs; which cases are defined depends on the references alone."""
+    """Return the mean of each case over epochs; only the references decide which cases are defined."""
     if len(epochs) == 1:
         return epochs[0]
     names = epochs[0].values
@@ -175,11 +174,11 @@ def score_runs(
     findings: Sequence[str] | None = None,
     resampling: Resampling = Resampling(),
 ) -> HitRates:
-    """Hit rates and chance levels of all runs on the same replicates of patients.
+    """Return hit rates and chance levels of all runs on the same replicates of patients.
 
     Parameters
     ----------
-    findings : those to report; the macro is over these alone. All of the benchmark by default
+    findings : to report, and the only ones in the macro; by default all of the benchmark
 
     Raises
     ------
@@ -203,15 +202,15 @@ def score_runs(
 
 
 def macro_of(rows: CaseRows, metric: str, findings: Sequence[str]) -> float:
-    """The macro of one epoch over `findings`, without an interval."""
+    """Return the macro of one epoch over `findings`, without an interval."""
     (means,) = resample_systems([rows], Resampling(1, unit="image"), metrics=[metric], findings=findings)
     return means[metric].macro()[0]
 
 
 def core_runs(runs: Sequence[HitRun], main_grid: int) -> list[int]:
-    """Which runs the main figures show: those on the main grid, of each model those in the style it comes with first.
+    """Return the runs of the main figures: runs on the main grid, in each model's first style.
 
-    A model's other styles are shown in the comparison of prompts, its other grids in that of grids.
+    The comparison of prompts has a model's other styles, the comparison of grids its other grids.
     """
     indices: list[int] = []
     first_style: dict[str, str | None] = {}
@@ -226,13 +225,13 @@ def _both(estimate: Estimate) -> str:
 
 
 def _grids(scores: HitRates) -> dict[int, int]:
-    """Grid -> the first run on it, coarse grids first."""
+    """Return the first run on each grid, coarse grids first."""
     return {grid: next(i for i, run in enumerate(scores.runs) if run.grid == grid)
             for grid in sorted({run.grid for run in scores.runs})}  # fmt: skip
 
 
 def means_table(scores: HitRates, reference: int) -> PageTable:
-    """Mean hit rate by model and prompt style, and the paired difference from the reference run."""
+    """Return the table of mean hit rates, and of paired differences from the reference run."""
     rows: list[tuple[str, ...]] = []
     plain: list[tuple[Any, ...]] = []
     for grid, i in _grids(scores).items():
@@ -266,7 +265,7 @@ def means_table(scores: HitRates, reference: int) -> PageTable:
 
 
 def rates_table(scores: HitRates, order: Sequence[str]) -> PageTable:
-    """Hit rate by run and pathology, with chance and counts."""
+    """Return the table of hit rates by run and pathology, with chance and counts."""
     names = [MACRO, *order]
     by_run = [scores.estimates(i) for i in range(len(scores.runs))]
     grids = _grids(scores)
@@ -306,7 +305,7 @@ def _plain_rates(scores: HitRates, index: int, names: Sequence[str]) -> list[tup
 
 
 def by_difference(scores: HitRates, first: int, reference: int) -> list[str]:
-    """The findings in falling order of what run `first` has more than the run `reference`."""
+    """Return the findings in decreasing order of the difference of run `first` from run `reference`."""
     a, b = scores.hits[first].values, scores.hits[reference].values
     gains = dict(zip(scores.findings, (a - b).tolist(), strict=True))
     return sorted(scores.findings, key=lambda name: -math.inf if math.isnan(gains[name]) else -gains[name])
@@ -343,7 +342,7 @@ def _means(scores: HitRates, indices: Sequence[int]) -> str:
 def draw_hit_rates(
     scores: HitRates, split: Split, indices: Sequence[int], order: Sequence[str], ranked: str
 ) -> Illustration:
-    """Hit rates of the runs `shown` by pathology; `ranked` says in which order the pathologies come."""
+    """Return the figure of hit rates of runs by pathology; `ranked` is a sentence on the order of pathologies."""
     looks = paints(len(indices))
     names = short_names([scores.runs[i] for i in indices])
     series = [_series(scores, i, name, look) for i, name, look in zip(indices, names, looks, strict=True)]
@@ -354,7 +353,7 @@ def draw_hit_rates(
         "half of none, any part."
     )
     if points:
-        hits += f" Of {', '.join(points)} a point is a hit if it lies in the reference; chance is not shown for it."
+        hits += f" For {', '.join(points)}, a point is a hit if it is inside the reference; chance is not shown."
     caption = (
         f"Share of questions answered with a hit, by pathology (n = questions), on {split.title} "
         f"{split.info.version}, split {split.name}. {hits} Unanswered questions are misses. {_spread(scores)} Dashed: "
@@ -368,7 +367,7 @@ def draw_hit_rates(
 
 
 def draw_grids(scores: HitRates, order: Sequence[str], pairs: Sequence[Sequence[int]]) -> Illustration:
-    """The same models on several grids; `pairs` holds the runs of each model, coarse grid first."""
+    """Return the figure of models on several grids; `pairs` has the runs of each model, coarse grid first."""
     looks = paints(len(pairs))
     models = [scores.runs[indices[0]].model for indices in pairs]
     series = []
@@ -389,7 +388,7 @@ def draw_grids(scores: HitRates, order: Sequence[str], pairs: Sequence[Sequence[
 
 
 def draw_prompts(scores: HitRates, indices: Sequence[int]) -> Illustration:
-    """The mean hit rates of models that were asked in several styles."""
+    """Return the figure of mean hit rates of models that were asked in several styles."""
     styles = list(dict.fromkeys(scores.runs[i].style or "no prompt" for i in indices))
     rows: dict[str, list[tuple[int, Estimate]]] = {}
     for i in indices:
@@ -413,12 +412,12 @@ ROW_HEIGHT = 48.0
 
 
 BAR_SHARE = 0.82
-"""Of the room of a group, what its bars fill."""
+"""Proportion of a group's width that its bars fill."""
 
 
 @dataclass(frozen=True)
 class BarSeries:
-    """Bars of one look, one per group.
+    """Bars of one series, one per group.
 
     Attributes
     ----------
@@ -433,7 +432,7 @@ class BarSeries:
 
 
 def grouped_bars(groups: Sequence[BarGroup], series: Sequence[BarSeries], width: float = WIDE) -> Figure:
-    """Bars side by side with error bars and a dashed line at chance, in rows of a few groups each.
+    """Draw grouped bars with error bars and a dashed line at chance, in rows of a few groups each.
 
     The line at chance is drawn over neighbouring bars of one chance level without a break. All rows share one scale.
     """
@@ -480,7 +479,7 @@ def _draw_groups(axes: Axes, groups: Sequence[BarGroup], series: Sequence[BarSer
         has = ~np.isnan(spread) & ~np.isnan(values)
         middle = left + width * 0.47
         if has.any():
-            # Within 0 and 1: no share lies beyond
+            # Within 0 and 1: no proportion is beyond
             reach = np.array([np.minimum(spread, values)[has], np.minimum(spread, 1 - values)[has]])
             for colour, thick in (("white", 1.9), (INK, 0.8)):  # on dark bars, too
                 axes.errorbar(

@@ -103,7 +103,7 @@ class HitReport(RunReport):
 
     @cached_property
     def scores(self) -> HitRates:
-        """Hit rates and chance of all runs."""
+        """Hit rates and chance levels of all runs."""
         runs, options = hit_runs(self.runs, self.split), self.options
         return score_runs(runs, self.split, findings=options.findings, resampling=options.resampling)
 
@@ -115,11 +115,11 @@ class HitReport(RunReport):
 
     @cached_property
     def order(self) -> list[str]:
-        """The findings as figures and tables have them."""
+        """The findings in the order of figures and tables."""
         return by_difference(self.scores, 0, self.options.reference)
 
     def sections(self) -> list[Section]:
-        """Hit rates, errors, places, and the comparisons that the runs allow."""
+        """Return hit rates, errors, positions, and possible comparisons."""
         return [
             Section("hit-rates", "Hit rates", self._hit_rates()),
             Section("errors", "Errors", self._error_parts()),
@@ -128,16 +128,16 @@ class HitReport(RunReport):
         ]
 
     def own_columns(self) -> tuple[tuple[str, ...], Sequence[tuple[object, ...]]]:
-        """Grid, what is predicted, and what a hit is."""
+        """Return the grid, type of prediction and hit metric of each run."""
         return ("grid", "protocol", "hit_metric"), [(run.grid, run.protocol, run.metric) for run in self.scores.runs]
 
     def means_by_epoch(self) -> Mapping[str, Sequence[float]]:
-        """Mean hit rate by epoch."""
+        """Return the mean hit rate by epoch."""
         findings = self.scores.findings
         return {run.label: [macro_of(rows, run.metric, findings) for rows in run.epochs] for run in self.scores.runs}
 
     def own_scores(self) -> list[OwnScores]:
-        """Hit rates by finding."""
+        """Return hit rates by finding."""
         runs = self.scores.runs
         estimates = [self.scores.estimates(i) for i in range(len(runs))]
         return [
@@ -147,7 +147,7 @@ class HitReport(RunReport):
 
     @cached_property
     def cases(self) -> dict[str, list[CaseErrors]]:
-        """Label of a main run -> per epoch, what kind of answer each is."""
+        """Categories of the answers per epoch, by label of a main run."""
         options = self.options
         known: dict[str, Any] = {"anatomy": options.anatomy, "reviews": options.reviews}
         return {
@@ -157,7 +157,7 @@ class HitReport(RunReport):
 
     @cached_property
     def errors(self) -> dict[str, list[list[ErrorShare]]]:
-        """Run label -> per epoch, the shares of the error categories."""
+        """Shares of the error categories per epoch, by run label."""
         shares, scores = {}, self.scores
         for label, epochs in self.cases.items():
             present = {case.finding for case in epochs[0]}
@@ -168,7 +168,7 @@ class HitReport(RunReport):
 
     @cached_property
     def cells(self) -> dict[str, Counter[str]]:
-        """Label of a run -> how often it answers each cell."""
+        """Number of answers in each cell, by run label."""
         sizes = {record.image_id: record.size for record in self.split.records}
         return {run.label: cell_counts(run, sizes) for run in self.scores.runs}
 
@@ -188,7 +188,7 @@ class HitReport(RunReport):
 
     def _error_parts(self) -> list[Part]:
         if not self.errors:
-            return [Text("No question is on a frontal image; errors are categorized only on frontal images.")]
+            return [Text("Errors are only categorized on frontal images, and no question is on one.")]
         names = dict(zip(self.errors, short_names([self.scores.runs[i] for i in self.core]), strict=True))
         n: dict[str, int] = {}
         means: dict[str, dict[str, dict[str, float]]] = {}
@@ -212,7 +212,7 @@ class HitReport(RunReport):
         first = {name: [c for c in epochs[0] if c.finding in self.order] for name, epochs in own}
         pictures, grid = FolderPictures(self.split.folder), self.scores.runs[self.core[0]].grid
         figure = draw_examples(first, self.split.records, pictures.open, self.options.examples, grid)
-        return [Text("No run missed a reference altogether.") if figure is None else figure]
+        return [Text("No run missed a reference completely.") if figure is None else figure]
 
     def _heat_parts(self) -> list[Part]:
         split, runs = self.split, [self.scores.runs[i] for i in self.core]
@@ -221,7 +221,7 @@ class HitReport(RunReport):
         if not truths:
             return [
                 top_cells_table(self.cells),
-                Text("No question is on a frontal image; heat maps are drawn only for frontal images."),
+                Text("Heat maps are only drawn for frontal images, and no question is on one."),
             ]
         picture = average_picture(split.folder, split.name, progress=self.options.progress)
         if not split.info.synthetic:
@@ -233,11 +233,11 @@ class HitReport(RunReport):
             rows += heat_rows(run.label, prediction_shares(run.predictions, sizes, truths, grid), n)
         file = Csv.of("heat-maps", ("run", "finding", "cell", "share", "n"), rows)
         figures = draw_heat(runs, split, truths, picture, self.order)
-        note = Text("The share of every cell is in a table of its own.", csv=file)
+        note = Text("A separate table has the share of every cell.", csv=file)
         return [*figures, note, top_cells_table(self.cells)]
 
     def _comparisons(self) -> Iterator[Section]:
-        """Grids and prompts, where runs of one model differ in nothing else."""
+        """Yield comparisons of grids and prompts, if runs of one model only differ in them."""
         runs = self.scores.runs
         by_grid: dict[tuple[str, str | None], dict[int, int]] = {}
         by_style: dict[str, dict[str | None, int]] = {}
@@ -255,7 +255,7 @@ class HitReport(RunReport):
             yield Section("prompts", "Prompts", [draw_prompts(self.scores, indices)])
 
     def summary(self) -> str:
-        """Mean hit rates of the main runs, and chance."""
+        """Return a sentence on mean hit rates of the main runs, and chance."""
         scores, split = self.scores, self.split
         n_patients = len({record.patient_id for record in split.records})
         n_questions = int(scores.chance[0].n.sum())
@@ -278,16 +278,16 @@ class HitReport(RunReport):
         )
 
     def warnings(self) -> list[str]:
-        """Those of every report, which answers are nearly always the same, and whether films may be passed on."""
+        """Return common warnings, repeated answers, and restrictions on passing images on."""
         info = self.split.info
         known = BENCHMARKS.get(info.benchmark)
         is_restricted = not info.synthetic and (known is None or known.licence == "restricted")
-        films = "the example films" if self.options.examples else "the average image"
+        films = "the example images" if self.options.examples else "the average image"
         words = f"{films} and the heat maps come from data whose terms may forbid passing them on"
         return [*super().warnings(), *repeated(self.cells), *[words] * is_restricted]
 
     def methods(self) -> list[Part]:
-        """What hits, chance and categories are, as this package computes them."""
+        """Return the definitions of hits, chance and categories, as this package computes them."""
         metrics = sorted({run.metric for run in self.scores.runs} | {"grid_chance"})
         recipes = [self.scores.recipe(metric) for metric in metrics]
         words = _method_words(self.scores, self.split)
@@ -308,7 +308,7 @@ def _method_words(scores: HitRates, split: Split) -> list[str]:
         f"{what}. The central square of the image, whose side is its short side, is divided into {named} equal cells. "
         "A predicted cell is a hit if the reference covers at least half of its area; where the reference covers half "
         "of no cell, any cell that it touches is a hit. A run that predicts points, boxes or masks is scored by the "
-        "point that it names, or else the centre of its box or the pixel deepest in its mask: a hit if the point lies "
+        "point that it names, or else the centre of its box or the pixel deepest in its mask: a hit if the point is "
         "in the reference. Questions without a usable answer are misses. The mean hit rate is the unweighted mean over "
         "pathologies."
         + (" A run of several epochs has, for each question, the mean of its epochs." if several else ""),
@@ -318,11 +318,11 @@ def _method_words(scores: HitRates, split: Split) -> list[str]:
         f"Standard deviations are those of means when patients, all {n_patients:,} of the split, are resampled with "
         f"replacement {draw.n_resamples:,} times (seed {draw.seed}).",
         "Errors were categorized on frontal images: full hit, as above; partial hit, a cell that the reference touches "
-        "but that is not a hit; else position error if the finding could lie in the cell, and anatomy error if it "
-        "could not, as readers or known anatomy say; what neither says is not reviewed.",
+        "but that is not a hit; else position error if the finding is plausible in the cell, and anatomy error if it "
+        "is not, by readers or known anatomy; without either, the miss is not reviewed.",
         "The definitions follow Gosai et al., Beyond Diagnosis: Evaluating Multimodal LLMs for Pathology Localization "
         "in Chest Radiographs (arXiv 2509.18015), sections 3.3, 3.4 and 4.1, except that the units are patients, "
-        "not images, and intervals not those of resampled images.",
+        "not images, and intervals do not come from resampled images.",
     ]
 
 
@@ -337,7 +337,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class _ErrorExample:
-    """One case: the film (n, n) in [0, 255], the reference on it, and what every run said."""
+    """One case: the image (n, n) in [0, 255], its reference, and every run's answer."""
 
     finding: str
     view: str
@@ -353,7 +353,7 @@ def draw_examples(
     most: int,
     grid: int,
 ) -> Illustration | None:
-    """The figure of at most `most` examples; None if no run missed anything.
+    """Return the figure of at most `most` examples; None if no run missed anything.
 
     Parameters
     ----------
@@ -364,7 +364,7 @@ def draw_examples(
     Raises
     ------
     ValueError
-        If the folder holds no picture of an example.
+        If the folder lacks the image of an example.
     """
     by_pair: dict[Pair, dict[str, CaseError]] = {}
     for label, own in cases.items():
@@ -388,10 +388,10 @@ def draw_examples(
                      for one in examples)  # fmt: skip
     return Illustration(
         "examples",
-        "Example films",
-        "Central squares of single films with the outline of the reference (pink) and the cell of every run; below, "
-        "what kind of answer it is, a miss where nobody reviewed it. First the cases with most anatomy errors, then "
-        "those with most misses beside a hit, each of another finding as long as there are some.",
+        "Example images",
+        "Central squares of single images with the outline of the reference (pink) and the cell of every run; below, "
+        'the category of each answer, "miss" if not reviewed. First the cases with most anatomy errors, then those '
+        "with most misses beside a hit, each of another finding as far as possible.",
         f"Radiographs with reference and cells. {listed}.",
         partial(_draw, examples, list(cases), Grid(grid)),
         has_narrow=False,
@@ -399,7 +399,7 @@ def draw_examples(
 
 
 def _select_pairs(by_pair: Mapping[Pair, Mapping[str, CaseError]], most: int) -> list[Pair]:
-    """Pairs that some run missed, the most telling first; a finding comes again when all others had their turn."""
+    """Return pairs that some run missed, the most informative first, alternating between findings."""
 
     def order(pair: Pair) -> tuple[int, bool, int, Pair]:
         categories = [case.category for case in by_pair[pair].values()]
@@ -418,7 +418,7 @@ def _select_pairs(by_pair: Mapping[Pair, Mapping[str, CaseError]], most: int) ->
 
 
 def _square(picture: Image, mask: BoolMask) -> tuple[FloatArray, BoolMask]:
-    """The central square of a film and of a mask, at most :data:`SIDE_PX` a side."""
+    """Return the central square of an image and of a mask, at most :data:`SIDE_PX` a side."""
     from PIL import Image
 
     left, top, length = Grid(1).square(mask.shape)
@@ -430,7 +430,7 @@ def _square(picture: Image, mask: BoolMask) -> tuple[FloatArray, BoolMask]:
 
 
 def _answer_text(label: str, case: CaseError, width: float = math.inf) -> str:
-    """A run's name, cell and kind of answer; of more than `width` millimetres the name alone is shortened."""
+    """Return a run's name, cell and category; only the name is shortened to fit `width` millimetres."""
     kind = CATEGORY_PAINTS[case.category][0].removesuffix(", not reviewed")
     rest = f" {case.cell or 'no cell'}, {kind}"
     return label + rest if width == math.inf else cut(label, width - width_of(rest)) + rest
@@ -475,7 +475,7 @@ def _draw_film(axes: Axes, one: _ErrorExample, grid: Grid, colours: Mapping[str,
             continue
         place = taken[case.cell] = taken.get(case.cell, -1) + 1
         column, row = grid.parse(case.cell)
-        cell, inset = n / grid.n, n / grid.n * 0.1 * place  # of several runs in one cell each is seen
+        cell, inset = n / grid.n, n / grid.n * 0.1 * place  # runs that share a cell are all visible
         corner = column * cell + inset, row * cell + inset, cell - 2 * inset, cell - 2 * inset
         axes.add_patch(_cell_patch(corner, colours[label]))
     axes.set_xlim(0, n)
@@ -488,5 +488,5 @@ def _cell_patch(corner: tuple[float, float, float, float], colour: str) -> Recta
     from matplotlib.patheffects import Normal, Stroke
 
     x, y, width, height = corner
-    around = [Stroke(linewidth=2.6, foreground="white"), Normal()]  # dark colours are seen on dark films
+    around = [Stroke(linewidth=2.6, foreground="white"), Normal()]  # dark colours remain visible on dark images
     return Rectangle((x, y), width, height, fill=False, edgecolor=colour, linewidth=1.4, path_effects=around)

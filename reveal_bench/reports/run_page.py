@@ -44,15 +44,15 @@ def write_run_report(
     ----------
     runs : (label, run folder or prediction file); an empty label is filled in
     folder : dataset folder with the references of the split
-    out : folder, made if need be; files of an earlier report are replaced
-    split : by default that of the run folders, or "released"
-    reference : label of the run that others are compared with; the last one by default
-    anatomy : of localization: known regions by image (:func:`reveal_bench.reports.anatomy.read_anatomy`)
-    reviews : of localization: readers' answers about misses (:func:`reveal_bench.reports.misses.read_reviews`)
-    findings : those to report, all by default; means over pathologies are over these alone
-    examples : of localization: films of single cases to show with every run's cell, at most 12; none by default
+    out : folder, created if missing; files of an earlier report are replaced
+    split : by default the split of the run folders, or "released"
+    reference : label of the run to compare others with; by default the last one
+    anatomy : for localization: known regions by image (:func:`reveal_bench.reports.anatomy.read_anatomy`)
+    reviews : for localization: readers' answers about misses (:func:`reveal_bench.reports.misses.read_reviews`)
+    findings : to report, all by default; means over pathologies only include these
+    examples : for localization: images of single cases with every run's cell, at most 12; none by default
     n_resamples, seed : of the bootstrap of patients
-    progress : called with (what, done, in all)
+    progress : called with (unit, done, total)
 
     Returns
     -------
@@ -62,7 +62,7 @@ def write_run_report(
     ------
     ValueError
         If a run does not belong to the folder's benchmark, version and split, the references are not there, a label is
-        unknown or taken twice, or `out` lies in the dataset folder.
+        unknown or given twice, or `out` is in the dataset folder.
     LintError
         If a prediction file has errors.
     ImportError
@@ -71,7 +71,7 @@ def write_run_report(
     folder, out = Path(folder), Path(out)
     check_target(folder, out)
     if not 0 <= examples <= MOST_EXAMPLES:
-        raise ArgumentError("examples", f"must lie in 0 to {MOST_EXAMPLES}", examples)
+        raise ArgumentError("examples", f"must be from 0 to {MOST_EXAMPLES}", examples)
     opened = open_split(folder, runs, split)
     loaded = load_runs(runs, opened, progress=progress)
     labels = [run.label for run in loaded]

@@ -66,20 +66,20 @@ if TYPE_CHECKING:
 
 LATERAL = "LATERAL"
 FEW = 10
-"""Patients; an average of fewer could show one of them."""
+"""Fewest patients: an average of fewer could show one of them."""
 _AT_ONCE = 256
 """Masks unpacked together: bounds memory."""
 
 
 @dataclass(frozen=True)
 class AveragePicture:
-    """The mean of all frontal pictures of a split.
+    """The mean of all frontal images of a split.
 
     Attributes
     ----------
-    pixels : float array (side, side) in [0, 255]; None if the folder holds no pictures, or it must not be shown
-    n : pictures behind it
-    n_patients : whose pictures they are
+    pixels : float array (side, side) in [0, 255]; None if the folder lacks images, or it must not be shown
+    n : averaged images
+    n_patients : their patients
     """
 
     pixels: FloatArray | None
@@ -87,27 +87,27 @@ class AveragePicture:
     n_patients: int
 
     def without_few(self) -> AveragePicture:
-        """Without the pixels if they are of fewer than :data:`FEW` patients: such an average can show a person."""
+        """Return it without pixels of fewer than :data:`FEW` patients: such an average can show a person."""
         return replace(self, pixels=None) if self.n_patients < FEW else self
 
 
 @dataclass(frozen=True)
 class Truth:
-    """Hit cells of one finding; `image_ids` are the questions that count."""
+    """Hit cells of one finding, and its questions by `image_ids`."""
 
     shares: FloatArray
     image_ids: tuple[str, ...]
 
 
 def average_picture(folder: Path, split: str, *, side: int = 256, progress: Progress | None = None) -> AveragePicture:
-    """The mean of the central squares of all frontal pictures, each resized to `side` x `side`.
+    """Return the mean of the central squares of all frontal images, each resized to `side` x `side`.
 
-    Pictures are read a few rows at a time.
+    Images are read a few rows at a time.
 
     Raises
     ------
     ValueError
-        If a picture cannot be read.
+        If an image cannot be read.
     """
     from PIL import Image
 
@@ -145,7 +145,7 @@ def _frontal_pictures(folder: Path, split: str) -> Iterator[tuple[str, str, byte
 
 
 def truth_shares(records: Sequence[LocalizationRecord], findings: Sequence[str], grid: Grid) -> dict[str, Truth]:
-    """How often each cell is a hit cell, per finding of `findings` that has a question."""
+    """Return how often each cell is a hit cell, per finding of `findings` with a question."""
     frontal = [record for record in records if record.view != LATERAL]
     truths = {}
     cases = list_cases(frontal)
@@ -169,7 +169,7 @@ def prediction_shares(
     truths: Mapping[str, Truth],
     grid: Grid,
 ) -> dict[str, FloatArray]:
-    """How often a run answers each cell, per finding of `truths`.
+    """Return how often a run answers each cell, per finding of `truths`.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def prediction_shares(
 def answered_cells(
     predictions: Sequence[LocalizationPrediction], sizes: Mapping[str, tuple[int, int]], grid: Grid
 ) -> Iterator[Sequence[str | None]]:
-    """The cell, or the cells of the points, of each prediction; None outside the central square."""
+    """Yield the cell, or the cells of the points, of each prediction; None outside the central square."""
     only_masks = [i for i, p in enumerate(predictions) if p.mask is not None and not (p.points or p.box or p.cell)]
     deepest: dict[int, list[int]] = {}
     for start in range(0, len(only_masks), _AT_ONCE):
@@ -210,7 +210,7 @@ def answered_cells(
 
 
 def heat_rows(label: str, shares: Mapping[str, Any], n: Mapping[str, int]) -> list[tuple[Any, ...]]:
-    """Rows of ``heat-maps.csv``: run, finding, cell, share and n."""
+    """Return rows of ``heat-maps.csv``: run, finding, cell, share and n."""
     rows: list[tuple[Any, ...]] = []
     for finding, cells in shares.items():
         grid = Grid(len(cells))
@@ -226,7 +226,7 @@ def draw_heat(
     picture: AveragePicture,
     order: Sequence[str],
 ) -> Iterator[Illustration]:
-    """Heat maps of truth and runs, as many figures as it takes."""
+    """Yield heat maps of the references and of runs."""
     grid = Grid(runs[0].grid)
     sizes = {record.image_id: record.size for record in split.records}
     columns = [
@@ -256,7 +256,7 @@ def draw_heat(
 
 def _behind(picture: AveragePicture) -> str:
     if picture.n == 0:
-        return "The folder holds no pictures: plain background."
+        return "The folder has no images: plain background."
     if picture.pixels is None:
         return f"Fewer than {FEW} patients: plain background, as an average could show one of them."
     return f"Average of {count_text(picture.n, 'frontal image')} only." if picture.n_patients < FEW else ""
@@ -266,9 +266,9 @@ def _heat_caption(grid: Grid, picture: AveragePicture) -> str:
     behind = (
         f"over the average of the {picture.n} frontal images (central squares)"
         if picture.pixels is not None
-        else "over a plain background, as the folder holds no pictures"
+        else "over a plain background, as the folder has no images"
         if picture.n == 0
-        else f"over a plain background, as the pictures are of fewer than {FEW} patients"
+        else f"over a plain background, as the images are of fewer than {FEW} patients"
     )
     return (
         f"Frontal images only (n = questions), {behind}. Ground truth: share of questions in which the cell of the "
@@ -282,7 +282,7 @@ ROWS_ON_PAGE = 5
 
 
 COLUMNS_ABREAST = 7
-"""The truth and six runs: more would be narrower than 20 mm."""
+"""The references and six runs: more would be narrower than 20 mm."""
 
 
 SIDE = 256
@@ -300,9 +300,9 @@ class HeatColumn:
 
 
 def overlay(shares: FloatArray, picture: FloatArray | None) -> npt.NDArray[np.uint8]:
-    """RGB pixels (256, 256, 3) of shares in [0, 1], (n, n), over a grey picture (256, 256) in [0, 255].
+    """Return RGB pixels (256, 256, 3) of shares in [0, 1], (n, n), over a grey image (256, 256) in [0, 255].
 
-    Cells of share 0 show the picture alone; without a picture they are white. A thin light line parts the cells.
+    Cells of share 0 only show the image, or white without one. A thin light line separates the cells.
     """
     ground = np.ones((SIDE, SIDE)) if picture is None else 0.55 + 0.45 * picture / 255
     edges = np.arange(SIDE) * len(shares) // SIDE
@@ -314,7 +314,7 @@ def overlay(shares: FloatArray, picture: FloatArray | None) -> npt.NDArray[np.ui
 
 
 def _mixed(shares: FloatArray, ground: FloatArray) -> FloatArray:
-    """Colours (..., 3) in [0, 1] of shares over a grey ground, the more opaque the larger the share."""
+    """Return colours (..., 3) in [0, 1] of shares over a grey background, more opaque for larger shares."""
     import matplotlib
 
     roots = np.sqrt(np.clip(shares, 0, 1))
@@ -332,12 +332,12 @@ def heat_maps(
     *,
     note: str = "",
 ) -> Figure:
-    """Panels of all `groups` (rows) and `columns`, with one colour bar.
+    """Draw panels of all `groups` (rows) and `columns`, with one colour bar.
 
     Parameters
     ----------
     picture : the average image (256, 256), or None for a plain background
-    note : written below the panels, such as why there is no image
+    note : written below the panels, such as the reason for a missing image
     """
     if len(columns) > COLUMNS_ABREAST:
         raise ArgumentError("columns", f"must be at most {COLUMNS_ABREAST}", len(columns))
@@ -381,7 +381,7 @@ def _draw_panel(axes: Axes, shares: FloatArray | None, picture: FloatArray | Non
 
 
 def _draw_bar(axes: Axes) -> None:
-    """The scale: what a share looks like on white."""
+    """Draw the scale: colours of shares on white."""
     steps = np.linspace(0, 1, 256)
     column = _mixed(steps**2, np.ones(256))[:, None]
     axes.imshow(column, origin="lower", extent=(0, 1, 0, 1), aspect="auto", interpolation="nearest")
@@ -393,15 +393,15 @@ def _draw_bar(axes: Axes) -> None:
 
 
 TOP = (1, 2, 5)
-"""How many of a run's commonest cells are counted together."""
+"""Numbers of a run's most common cells that are counted together."""
 FEW_CELLS, MOST_SHARE = 2, 0.9
-"""More than this share of the answers in so few cells is warned of."""
+"""Number of cells, and the share of answers in them that causes a warning."""
 
 
 def fallback_counts(
     records: Sequence[LocalizationRecord], findings: Sequence[str], grid: int
 ) -> dict[str, tuple[int, int]]:
-    """Finding -> (questions whose reference covers half of no cell, questions whose reference covers some of one)."""
+    """Return, per finding, the questions decided by the fallback rule and all questions with a covered cell."""
     counts = {finding: [0, 0] for finding in findings}
     for _, finding, reference in list_cases(records):
         if finding not in counts:
@@ -414,13 +414,13 @@ def fallback_counts(
 
 
 def fallback_table(counts: Mapping[str, tuple[int, int]], grid: int) -> PageTable:
-    """How many questions the fallback rule decides, by pathology and in all."""
+    """Return the table of questions that the fallback rule decides, by pathology and in total."""
     n, of = (sum(pair[i] for pair in counts.values()) for i in (0, 1))
     lines = [("All", n, of), *((finding, *pair) for finding, pair in counts.items())]
     rows = [(name, f"{of:,}", f"{n:,}", percent(n / of) if of else NOTHING) for name, n, of in lines]
     caption = (
-        f"Questions whose reference covers half of no cell of the {grid} × {grid} grid, so that any cell that it "
-        "touches is a hit. Paper 000 reports 4.4 % of its images."
+        f"Questions whose reference covers less than half of every cell of the {grid} × {grid} grid, so that any cell "
+        "that it touches is a hit. Paper 000 reports 4.4 % of its images."
     )
     plain = Csv.of(
         "fallback-rule", ("finding", "questions", "by_fallback", "grid"), [(*line, grid) for line in _plain(lines)]
@@ -434,7 +434,7 @@ def _plain(lines: Sequence[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
 
 
 def cell_counts(run: HitRun, sizes: Mapping[str, tuple[int, int]]) -> Counter[str]:
-    """How often a run answers each cell, over all epochs; of points, the cells that hold them.
+    """Return how often a run answers each cell, over all epochs; points count in their cells.
 
     Parameters
     ----------
@@ -446,7 +446,7 @@ def cell_counts(run: HitRun, sizes: Mapping[str, tuple[int, int]]) -> Counter[st
 
 
 def top_cells_table(counts: Mapping[str, Counter[str]]) -> PageTable:
-    """The commonest cells of every run and what share of its answers they hold; `counts` by label."""
+    """Return the table of the most common cells of every run and their share of its answers; `counts` by label."""
     rows, plain = [], []
     for label, cells in counts.items():
         names = [cell for cell, _ in cells.most_common(max(TOP))]
@@ -455,22 +455,22 @@ def top_cells_table(counts: Mapping[str, Counter[str]]) -> PageTable:
             (label, f"{cells.total():,}", f"{len(cells):,}", ", ".join(names) or NOTHING, *map(percent, shares))
         )
         plain += [(label, k, " ".join(names[:k]), share, cells.total()) for k, share in zip(TOP, shares, strict=True)]
-    head = ("Run", "Answers", "Different cells", "Commonest first", *(f"In {count_text(k, 'cell')}" for k in TOP))
+    head = ("Run", "Answers", "Different cells", "Most common first", *(f"In {count_text(k, 'cell')}" for k in TOP))
     caption = (
-        "Share of a run's answers, of all findings and epochs, in its commonest cells. Paper 000 found 96.7 % of "
+        "Share of a run's answers, over all findings and epochs, in its most common cells. Paper 000 found 96.7 % of "
         "MedGemma’s answers at a temperature of 0 in two cells."
     )
     file = Csv.of("commonest-cells", ("run", "k", "cells", "share", "answers"), plain)
-    return PageTable(head, rows, caption, "Commonest cells", csv=file)
+    return PageTable(head, rows, caption, "Most common cells", csv=file)
 
 
 def _share_of(cells: Counter[str], k: int) -> float | None:
-    """Share of the answers that the `k` commonest cells hold; None without answers."""
+    """Return the share of the answers in the `k` most common cells; None without answers."""
     return sum(n for _, n in cells.most_common(k)) / cells.total() if cells else None
 
 
 def repeated(counts: Mapping[str, Counter[str]]) -> list[str]:
-    """A warning for every run whose answers nearly all fall in a few cells."""
+    """Return a warning for every run with nearly all answers in a few cells."""
     warnings = []
     for label, cells in counts.items():
         share = _share_of(cells, FEW_CELLS)

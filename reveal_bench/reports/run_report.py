@@ -1,4 +1,4 @@
-"""What every report of runs has, on any kind of benchmark: runs, costs, published rows, controls, notices.
+"""Common parts of reports of runs, for any kind of benchmark: runs, costs, published rows, controls, warnings.
 
 A report of one kind is a subclass of :class:`RunReport` with sections and a summary of its own. Tables show text in
 percent; their CSV has fractions in full precision, with the signature that reproduces each number. No table names an
@@ -54,7 +54,7 @@ from reveal_bench.words import count_text
 
 @dataclass(frozen=True)
 class Options:
-    """What a report is asked for, see :func:`reveal_bench.reports.run_page.write_run_report`."""
+    """Options of a report, see :func:`reveal_bench.reports.run_page.write_run_report`."""
 
     reference: int
     anatomy: Mapping[str, Regions] | None = None
@@ -70,9 +70,9 @@ class RunReport:
     """The page of runs of one kind of benchmark."""
 
     what: ClassVar[str] = "Answers"
-    """What the runs were asked for, in the page's title."""
+    """Task of the runs, in the page's title."""
     unanswered: ClassVar[str] = "misses"
-    """What questions without a prediction count as."""
+    """Score of questions without a prediction, in words."""
     split: Split
     runs: Sequence[ReportRun]
     options: Options
@@ -91,53 +91,53 @@ class RunReport:
         return Page(title, self.split.description, sections, notes, self.summary())
 
     def sections(self) -> Sequence[Section]:
-        """What this kind of benchmark shows, before runs and methods."""
+        """Return the sections of this kind of benchmark, before runs and methods."""
         raise NotImplementedError
 
     def summary(self) -> str:
-        """A paragraph at the top, "" for none."""
+        """Return a paragraph at the top, "" for none."""
         return ""
 
     def methods(self) -> Sequence[Part]:
-        """How the numbers came about."""
+        """Return the explanation of the numbers."""
         raise NotImplementedError
 
     def own_columns(self) -> tuple[tuple[str, ...], Sequence[tuple[object, ...]]]:
-        """Columns of ``runs.csv`` that this kind adds: their names, and their values by run."""
+        """Return columns that this kind adds to ``runs.csv``: their names, and their values by run."""
         return (), [()] * len(self.runs)
 
     def means_by_epoch(self) -> Mapping[str, Sequence[float]]:
-        """Label -> the score of each epoch of a run, for the table of costs."""
+        """Return the score of each epoch by run label, for the table of costs."""
         return {}
 
     def own_scores(self) -> Sequence[OwnScores]:
-        """What stands beside published rows."""
+        """Return the scores to compare with published rows."""
         return ()
 
     def published_sections(self) -> list[Section]:
-        """Published rows of the same dataset and metric, or why there are none beside these runs."""
+        """Return published rows of the same dataset and metric, or the reason for their absence."""
         own = self.own_scores()
         parts = list(published_parts(own, self.split)) if own else []
         return [Section("published", "Beside published rows", parts)] if parts else []
 
     def control_sections(self) -> list[Section]:
-        """Whether the models look at the film, if controls were asked for."""
+        """Return the section on controls, if any were run."""
         options = self.options
         controlled = controlled_runs(self.runs, self.split, options.resampling, options.findings)
         if not controlled:
             return []
         figure = draw_controls(controlled, options.resampling.by(self.split.kind.scoring.intervals[0]))
         drawings = [] if figure is None else [figure]
-        return [section("controls", "Does it look?", "", EXPLAINED, *drawings, controls_table(controlled))]
+        return [section("controls", "Do models use the image?", "", EXPLAINED, *drawings, controls_table(controlled))]
 
     def run_section(self) -> Section:
-        """What each run is, what became of its questions, and what it cost."""
+        """Return the section on settings, failures and costs of runs."""
         costs = costs_table(self.runs, self.means_by_epoch(), self.unanswered)
         tables = [runs_table(self.runs, *self.own_columns()), costs]
         return Section("runs", "Runs, failures and costs", [table for table in tables if table is not None])
 
     def warnings(self) -> list[str]:
-        """What a reader of the report should know before using it."""
+        """Return warnings for readers of the report."""
         warnings = []
         for run in self.runs:
             if run.run is None:
@@ -156,18 +156,18 @@ class RunReport:
         if lacking:
             warnings.append(f"PNG figures show boxes for {lacking}: give such runs another LABEL=PATH")
         if self.split.info.splits[self.split.name].get("references") == "private":
-            warnings.append("this shows the references of a private holdout: nobody but the maintainer may see it")
+            warnings.append("this shows the references of a private holdout: only the maintainer may see it")
         return warnings
 
 
 OWN = "this report"
-"""In the place of a paper."""
+"""Source of own rows, instead of a paper."""
 
 
 def runs_table(
     runs: Sequence[ReportRun], own_names: Sequence[str] = (), own: Sequence[tuple[object, ...]] = ()
 ) -> PageTable:
-    """What each run is: model, settings, versions, and the SHA-256 of what was scored; `own` columns of its kind."""
+    """Return the table of runs: model, settings, versions, SHA-256 of scored files, and `own` columns of its kind."""
     rows, plain = [], []
     for run, own_values in zip(runs, own or [()] * len(runs), strict=True):
         info = run.run.info if run.run is not None else None
@@ -188,19 +188,19 @@ def runs_table(
     plain_head = ("run", "model", "style", *own_names, "epochs", "n_missing", "picture",
                   "settings", "harness", "sha256")  # fmt: skip
     caption = (
-        "The runs as they were read. Without prediction: questions, over all epochs, that have none. SHA-256: first "
-        "digits, of each prediction file."
+        "Runs. Without prediction: questions, over all epochs, without one. SHA-256: first digits, of each prediction "
+        "file."
     )
     return PageTable(head, rows, caption, "Runs", csv=Csv.of("runs", plain_head, plain))
 
 
 def costs_table(runs: Sequence[ReportRun], means: Mapping[str, Sequence[float]], unanswered: str) -> PageTable | None:
-    """What became of the questions of the run folders, and what they cost; None without a run folder.
+    """Return the table of failures and costs of run folders; None without a run folder.
 
     Parameters
     ----------
-    means : label -> mean hit rate by epoch; empty where answers are not scored so
-    unanswered : what questions without an answer are
+    means : label -> mean hit rate by epoch; empty for other scores
+    unanswered : score of questions without an answer, in words
     """
     rows, plain = [], []
     folders = [run for run in runs if run.run is not None]
@@ -223,8 +223,8 @@ def costs_table(runs: Sequence[ReportRun], means: Mapping[str, Sequence[float]],
     plain_head = ("run", "asked", *used, "tokens_in", "tokens_cached", "tokens_out", "without_usage", "cost",
                   *(("epochs", "macro_mean_over_epochs", "macro_sd_over_epochs") if means else ()))  # fmt: skip
     caption = (
-        "What became of every question of the run folders (times epochs), and what it cost in the currency of the "
-        "prices given; without usage: replies without counts of tokens, which the cost leaves out. Questions without "
+        "Outcome of every question of the run folders (times epochs), and its cost in the currency of the prices; "
+        "without usage: replies without counts of tokens, which the cost leaves out. Questions without "
         f"an answer are {unanswered}." + (" SD: standard deviation over epochs." if means else "")
     )
     return PageTable(head, rows, caption, "Failures and costs", csv=Csv.of("failures-and-costs", plain_head, plain))
@@ -238,7 +238,7 @@ def _by_epoch(means: Sequence[float]) -> tuple[tuple[str], tuple[int, float, flo
 
 
 def published_parts(own: Sequence[OwnScores], split: Split) -> Iterator[Part]:
-    """Tables of published and own rows, one per metric, and why the other rows do not stand beside these runs."""
+    """Yield tables of published and own rows, one per metric, and reasons for omitted rows."""
     rows = read_reference_rows(split.info.benchmark)
     if not rows:
         return
@@ -261,7 +261,7 @@ def published_parts(own: Sequence[OwnScores], split: Split) -> Iterator[Part]:
     if unused:
         metrics = "; ".join(sorted({METRICS[name].title for row in unused for name in row.figures}))
         names = "; ".join(dict.fromkeys(row.name for row in unused))
-        yield Text(f"Of other systems only metrics are published that no run here is scored by ({metrics}): {names}.")
+        yield Text(f"Other systems only have published metrics that no run here has ({metrics}): {names}.")
 
 
 def _published_table(metric: str, beside: Sequence[ReferenceRow], own: Sequence[OwnScores], split: Split) -> PageTable:
@@ -275,8 +275,8 @@ def _published_table(metric: str, beside: Sequence[ReferenceRow], own: Sequence[
         plain += [(name, source, metric, finding, value) for finding, value in zip(findings, figures, strict=True)]
     part = f"; these runs answer its part {split.name}, of {len(split.records):,} images" * (split.name != "test")
     caption = (
-        f"{METRICS[metric].title} in percent; published rows as printed, of the whole test split{part}. Mean: over the "
-        f"{len(findings)} findings that every row has. How the papers measured: "
+        f"{METRICS[metric].title} in percent; published rows as printed, for the whole test split{part}. Mean: over "
+        f"the {len(findings)} findings of every row. Methods of the papers: "
         f"{' '.join(dict.fromkeys(row.protocol for row in beside))}"
     )
     csv = Csv.of(f"published-{metric.replace('_', '-')}", ("system", "source", "metric", "finding", "value"), plain)
@@ -285,11 +285,11 @@ def _published_table(metric: str, beside: Sequence[ReferenceRow], own: Sequence[
 
 
 EXPLAINED = (
-    "Each control asks the same questions with one thing changed. The score of a model that looks at the film falls "
-    "where the film is gone, is another patient's or lacks the finding, and stays where the change does not matter. A "
-    "model that answers from what is usual gives the same answers without the film, and loses on mirrored ones, whose "
-    "answers are mirrored back before they are scored. A grey patch can be seen: a model that points at it keeps its "
-    "hits over the finding and loses them beside it. Where nothing was answered there is no score to compare."
+    "Each control asks the same questions with one change. The score of a model that uses the image falls if the "
+    "image is missing, from another patient or without the finding, and stays if the change is irrelevant. A model "
+    "that answers from prior knowledge gives the same answers without the image, and its score falls on mirrored ones, "
+    "whose answers are mirrored back before scoring. A grey patch is visible: a model that points at it keeps its hits "
+    "over the finding and loses them beside it. Without answers, no score can be compared."
 )
 
 
@@ -302,8 +302,8 @@ class Controlled:
     label : of the run
     control : its name
     n_asked, n_answered : questions
-    same : share of the questions answered both ways whose answers are the same; NaN if there is none
-    difference : control minus film; None where readers score, and where one of the two has no answer at all
+    same : proportion of equal answers to questions answered with both images; NaN without such questions
+    difference : control minus original; None if readers score, or either has no answer
     """
 
     label: str
@@ -315,13 +315,13 @@ class Controlled:
 
     @property
     def says(self) -> str:
-        """What the difference says of the model, in words."""
+        """Conclusion from the difference, in words."""
         comparison = self.difference
         if not self.n_answered:
             return "nothing answered"
         if comparison is None or (math.isnan(comparison.estimate.low) and math.isnan(comparison.p)):
             return NOTHING
-        # Without any spread, such as that of the same answers, there is a p and no interval
+        # Constant differences, such as between equal answers, have p and no interval
         change = comparison.estimate
         is_shown = not change.low <= 0 <= change.high if change.has_interval else comparison.p <= ALPHA
         falls, rises = is_shown and change.value < 0, is_shown and change.value > 0
@@ -333,16 +333,16 @@ class Controlled:
 def controlled_runs(
     runs: Sequence[ReportRun], split: Split, resampling: Resampling, findings: Sequence[str] | None = None
 ) -> list[Controlled]:
-    """Every run under every control that its folder holds.
+    """Return every run under every control in its folder.
 
     Parameters
     ----------
-    resampling, findings : as of :func:`reveal_bench.evaluation.compare.compare`, but for the interval
+    resampling, findings : as in :func:`reveal_bench.evaluation.compare.compare`, except for the interval
 
     Raises
     ------
     ValueError
-        If a control was asked with other settings than the run, or of another dataset.
+        If a control has other settings than the run, or another dataset.
     """
     controlled = []
     for run in runs:
@@ -371,7 +371,7 @@ def _n_answered(run: ReportRun) -> int:
 def _difference(
     run: ReportRun, under: ReportRun, split: Split, resampling: Resampling, findings: Sequence[str] | None
 ) -> Comparison | None:
-    """The macro of the metric that ranks, or stands in for it."""
+    """Return the difference in the macro of the ranking metric, or of its fallback."""
     if split.kind.scoring.scored_by != "program" or not all(_n_answered(one) for one in (run, under)):
         return None
     film, control = (_rows(one, split) for one in (run, under))
@@ -399,13 +399,13 @@ def _same_share(film: Run, control: Run) -> float:
 
 
 def _answer(exchange: QuestionOutcome) -> tuple[Any, ...]:
-    """What was answered, places to the pixel."""
+    """Return an answer, with positions rounded to pixels."""
     places = (tuple(round(v) for v in place) if place else None for place in (exchange.point, exchange.box))
     return (exchange.cell, *places, exchange.labels, exchange.answer)
 
 
 def controls_table(controlled: Sequence[Controlled]) -> PageTable:
-    """A row for each run and control."""
+    """Return a table with a row for each run and control."""
     rows = [
         (
             one.label,
@@ -427,8 +427,10 @@ def controls_table(controlled: Sequence[Controlled]) -> PageTable:
     )  # fmt: skip
     metrics = sorted({METRICS[one.difference.metric].title for one in controlled if one.difference is not None})
     scored = f"{' and '.join(metrics)}, mean over findings, in percent; " if metrics else ""
-    caption = f"{scored}difference, control minus film in points, with paired 95 % interval; same, of answers to both."
-    head = ("Run", "Control", "Answered", "Film", "Control", "Difference", "Same", "What it says")
+    caption = (
+        f"{scored}difference, control minus original in points, with paired 95 % interval; same, of answers to both."
+    )
+    head = ("Run", "Control", "Answered", "Original", "Control", "Difference", "Same", "Conclusion")
     return PageTable(head, rows, caption, "The same questions under controls", csv=Csv.of("controls", heads, plain))
 
 
@@ -461,7 +463,7 @@ def _plain(one: Controlled) -> tuple[Any, ...]:
 
 
 def draw_controls(controlled: Sequence[Controlled], resampling: Resampling) -> Illustration | None:
-    """The differences by control and run; None if there is none."""
+    """Return the figure of differences by control and run; None without differences."""
     scored = [(one.label, one.control, one.difference.estimate) for one in controlled if one.difference is not None]
     if not scored:
         return None
@@ -472,9 +474,9 @@ def draw_controls(controlled: Sequence[Controlled], resampling: Resampling) -> I
     drawn_rows = [(name, own) for name, own in rows.items() if own]
     return Illustration(
         "controls",
-        "Score under each control, less that on the film",
-        f"Lines: {intervals_text(resampling)}. First the controls under which the score of a model that looks falls, "
-        "then those that should not matter to it.",
+        "Score under each control minus the score on the original image",
+        f"Lines: {intervals_text(resampling)}. First the controls under which the score of a model that uses the image "
+        "falls, then the irrelevant ones.",
         "; ".join(f"{one.label}, {one.control}: {one.says}" for one in controlled if one.difference is not None),
-        partial(forest, drawn_rows, axis="Difference (points)", scale=100, kinds=labels, rule=(0.0, "as on the film")),
+        partial(forest, drawn_rows, axis="Difference (points)", scale=100, kinds=labels, rule=(0.0, "no difference")),
     )

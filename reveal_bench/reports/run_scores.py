@@ -1,7 +1,7 @@
-"""The reports of runs whose answers have scores per finding, and of runs whose answers wait for readers.
+"""The reports of runs with scores per finding, and of runs whose answers wait for readers.
 
-Scores are those of ``reveal-bench score``, differences those of ``reveal-bench compare``: one draw of patients serves
-all runs. Of a run of several epochs the first is scored. Which metrics there are, the rows of the kind say.
+Scores equal ``reveal-bench score``, differences ``reveal-bench compare``: all runs share the resampled patients. Only
+the first epoch of a run is scored. The rows of the kind define the metrics.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ScoreReport(RunReport):
 
     @cached_property
     def groups(self) -> tuple[str, ...]:
-        """The findings that are reported.
+        """Findings in the report.
 
         Raises
         ------
@@ -63,14 +63,14 @@ class ScoreReport(RunReport):
 
     @cached_property
     def metrics(self) -> list[str]:
-        """Those that the benchmark reports and that apply to any of the runs, in the order of METRICS."""
+        """Metrics of the benchmark that apply to any run, in the order of METRICS."""
         known = BENCHMARKS.get(self.split.info.benchmark)
         own = {name for rows in self.rows for name in rows.metrics() if known is None or name in known.metrics}
         return [name for name, metric in METRICS.items() if name in own and metric.better != "neither"]
 
     @cached_property
     def scores(self) -> dict[str, dict[int, dict[str, Estimate]]]:
-        """Metric -> place of a run to which it applies -> "macro" or finding -> figure."""
+        """Estimates by metric, index of an applicable run, and "macro" or finding."""
         scores: dict[str, dict[int, dict[str, Estimate]]] = {metric: {} for metric in self.metrics}
         for place, rows in enumerate(self.rows):
             for one in rows.estimates(self._resampling, groups=self.groups):
@@ -80,7 +80,7 @@ class ScoreReport(RunReport):
 
     @cached_property
     def comparisons(self) -> dict[int, list[Comparison]]:
-        """Place of a run -> its differences from the reference run, over the metrics that both have."""
+        """Differences from the reference run by index of a run, for common metrics."""
         reference = self.options.reference
         paired = self._resampling.by("jackknife" if self._resampling.interval == "jackknife" else "percentile")
         return {
@@ -90,17 +90,17 @@ class ScoreReport(RunReport):
         }
 
     def _shared(self, place: int) -> list[str]:
-        """The metrics that a run and the reference run both have."""
+        """Return the common metrics of a run and the reference run."""
         own, others = self.rows[place].metrics(), self.rows[self.options.reference].metrics()
         return [name for name in self.metrics if name in own and name in others]
 
     @property
     def _resampling(self) -> Resampling:
-        """How intervals are made: as `score` and `compare` make them unless told otherwise."""
+        """Resampling for intervals, by the defaults of `score` and `compare`."""
         return self.options.resampling.by(self.split.kind.scoring.intervals[0])
 
     def own_scores(self) -> list[OwnScores]:
-        """The metrics of all runs by finding."""
+        """Return the metrics of all runs by finding."""
         return [
             OwnScores(self.runs[place].label, metric, {name: of_run[name].value for name in self.groups})
             for metric, by_run in self.scores.items()
@@ -108,22 +108,20 @@ class ScoreReport(RunReport):
         ]
 
     def sections(self) -> list[Section]:
-        """Means and differences, then every finding."""
+        """Return means and differences, then every finding."""
         file = self._plain_scores()
         parts: list[Part] = [self._means(), self._draw(self._main)]
         if self.without_cases:
             parts.append(
                 Text(
                     f"Without a case, so that {metric_name(self._main)} is undefined: {', '.join(self.without_cases)}. "
-                    "They are in no figure, and in no table of scores that are undefined for them."
+                    "Figures, and tables of scores that are undefined for them, leave them out."
                 )
             )
         tables = [self._by_finding(metric) for metric in self.metrics]
         sections = [
             Section("scores", "Scores", parts),
-            Section(
-                "findings", "Scores by finding", [*tables, Text("All scores are in a table of their own.", csv=file)]
-            ),
+            Section("findings", "Scores by finding", [*tables, Text("A separate table has all scores.", csv=file)]),
         ]
         if curves := self._curves():
             sections.append(Section("curves", "At every threshold", curves))
@@ -132,7 +130,7 @@ class ScoreReport(RunReport):
         return sections
 
     def _curves(self) -> list[Illustration]:
-        """What the runs find at every threshold, where answers have one and there is something to find."""
+        """Return figures over all thresholds, if answers have scores and the split has findings."""
         curves_by_run = {}
         for name, rows in zip(short_names(self.runs), self.rows, strict=True):
             curves = self.split.kind.scoring.curves(rows, self.options.resampling)
@@ -142,19 +140,19 @@ class ScoreReport(RunReport):
 
     @property
     def _main(self) -> str:
-        """The metric of the figure: the one that ranks, where it applies."""
+        """Metric of the figure: the ranking one, if it applies."""
         return self.split.kind.release.primary if self.split.kind.release.primary in self.metrics else self.metrics[0]
 
     @cached_property
     def without_cases(self) -> list[str]:
-        """The findings that no run has a score of by the main metric."""
+        """Findings without a score in the main metric in any run."""
         return [name for name in self.groups if not self._is_defined(self._main, name)]
 
     def _is_defined(self, metric: str, group: str) -> bool:
         return any(not math.isnan(of_run[group].value) for of_run in self.scores[metric].values())
 
     def _reported_groups(self, metric: str) -> list[str]:
-        """The macro, and the findings but for those without a case that have no score by `metric` either."""
+        """Return the macro and findings, except for those without a case and without a score in `metric`."""
         left_out = {name for name in self.without_cases if not self._is_defined(metric, name)}
         return [MACRO, *(name for name in self.groups if name not in left_out)]
 
@@ -162,7 +160,7 @@ class ScoreReport(RunReport):
         rows = [
             (run.label, *(self._score(metric, i, MACRO) for metric in self.metrics)) for i, run in enumerate(self.runs)
         ]
-        caption = f"Mean over those of {len(self.groups)} findings for which it is defined, with 95 % interval."
+        caption = f"Mean over the defined ones of {len(self.groups)} findings, with 95 % interval."
         return PageTable(("Run", *map(metric_name, self.metrics)), rows, caption, "Mean scores")
 
     def _score(self, metric: str, place: int, group: str) -> str:
@@ -238,7 +236,7 @@ class ScoreReport(RunReport):
         return intervals_text(self._resampling)
 
     def summary(self) -> str:
-        """The mean of the main metric of every run."""
+        """Return a sentence on the mean of the main metric of every run."""
         scores = {i: of_run[MACRO] for i, of_run in self.scores[self._main].items()}
         names = short_names(self.runs)
         ranked = sorted(scores, key=lambda i: -math.inf if math.isnan(scores[i].value) else scores[i].value)
@@ -254,14 +252,14 @@ class ScoreReport(RunReport):
         )
 
     def methods(self) -> list[Part]:
-        """How scores and intervals came about."""
+        """Return the definitions of scores and intervals."""
         several = any(len(run.predictions) > 1 for run in self.runs)
         words = (
-            "Scores are those of reveal-bench score; the mean is unweighted, over findings for which it is defined. "
-            f"{self.split.kind.display.scored_in_words} Brackets hold {self._intervals()}"
+            "Scores equal reveal-bench score; the mean is unweighted, over findings for which it is defined. "
+            f"{self.split.kind.display.scored_in_words} In parentheses: {self._intervals()}"
             f"{self.split.kind.display.compared_in_words.format(n=f'{self.options.resampling.n_resamples:,}')}"
         )
-        words += " Of a run of several epochs the first is scored." * several
+        words += " Only the first epoch of a run is scored." * several
         notes = dict.fromkeys(note for rows in self.rows for note in rows.notes)
         recipes = sorted({one[MACRO].signature for of_runs in self.scores.values() for one in of_runs.values()})
         return [Text(words), *map(Text, notes), Text("Signatures of the numbers:"), Lines(recipes)]
@@ -269,13 +267,13 @@ class ScoreReport(RunReport):
 
 @dataclass
 class AnswerReport(RunReport):
-    """Answers that readers score: how many there are, and how many wait."""
+    """Numbers of answers that wait for readers to score them."""
 
     what: ClassVar[str] = "Tasks"
     unanswered: ClassVar[str] = "given the lowest scores"
 
     def sections(self) -> list[Section]:
-        """Answers by what is asked."""
+        """Return answers by category."""
         kind, split = self.split.kind, self.split
         benchmark = BENCHMARKS[split.info.benchmark]
         key_of, asked_of = kind.data.key_of, kind.questions.asked
@@ -295,26 +293,26 @@ class AnswerReport(RunReport):
         file = Csv.of("answers", ("run", "category", "tasks", "answered"), plain)
         caption = "Answers that wait for readers, by category of tasks."
         table = PageTable(("Category", "Asked", *(run.label for run in self.runs)), rows, caption, "Answers", csv=file)
-        note = Note("Readers score these answers.", "No score is shown before they have.")
-        return [Section("answers", "What waits for readers", [note, table])]
+        note = Note("Readers score these answers.", "Scores appear after they have.")
+        return [Section("answers", "Answers that wait for readers", [note, table])]
 
     def summary(self) -> str:
-        """How many answers wait."""
+        """Return a sentence on the number of answers that wait."""
         counts = "; ".join(f"{run.label} {len(run.predictions[0]):,}" for run in self.runs)
-        return f"Of {len(self.split.records):,} tasks answered, and waiting for readers: {counts}."
+        return f"Answers waiting for readers, of {len(self.split.records):,} tasks: {counts}."
 
     def methods(self) -> list[Part]:
-        """Where scores come from."""
+        """Return the explanation of missing scores."""
         return [
             Text(
-                "Answers to open tasks are scored by readers on a rubric (paper 001), not by a program. An answer that "
-                "was left out gets the lowest scores."
+                "Answers to open tasks are scored by readers on a rubric (paper 001), not by a program. A missing "
+                "answer gets the lowest scores."
             )
         ]
 
 
 def _cell(score: Estimate) -> str:
-    """A score in percent, or on a scale without an end, its interval below."""
+    """Return a score in percent, or on an unbounded scale, with its interval below."""
     if math.isnan(score.value):
         return NOTHING
     if METRICS[score.metric].high > 1:
@@ -323,7 +321,7 @@ def _cell(score: Estimate) -> str:
 
 
 def metric_name(metric: str) -> str:
-    """A metric for people.
+    """Return the title of a metric.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""The runs that a report compares: read and checked against the folder, whatever kind of benchmark they answer.
+"""The runs that a report compares: read and checked against the folder, for any kind of benchmark.
 
 A run is a run folder (:mod:`reveal_bench.models.run_folder`) or a bare prediction file of any accepted format. All runs
-answer one split of one dataset folder that holds its references.
+answer one split of one dataset folder with its references.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from reveal_bench.predictions.limits import LintOptions
 from reveal_bench.reports.page import Progress
 
 MOST_RUNS = 12
-"""Runs of one report; more cannot be told apart in a figure."""
+"""Most runs of one report: a figure cannot distinguish more."""
 MOST_LABEL = 200
 
 
 @dataclass(frozen=True)
 class Split:
-    """What all runs answer: a split with its references."""
+    """The split that all runs answer, with its references."""
 
     folder: Path
     info: FolderInfo
@@ -41,17 +41,17 @@ class Split:
 
     @property
     def kind(self) -> AnyKind:
-        """Of the benchmark."""
+        """Kind of the benchmark."""
         return kind_of(self.info)
 
     @cached_property
     def records(self) -> Sequence[Any]:
-        """The references."""
+        """References of the split."""
         return self.kind.data.read_records(self.folder, self.name)
 
     @cached_property
     def manifest(self) -> Any:
-        """What is asked."""
+        """Questions of the split."""
         return self.kind.questions.read_manifest(self.folder, self.name)
 
     @property
@@ -69,7 +69,7 @@ class Split:
 
 @dataclass(frozen=True)
 class ReportRun:
-    """One run.
+    """A run in a report.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class ReportRun:
     run : the run folder; None for a prediction file
     n_missing : questions without a prediction, over all epochs
     sha256 : of the prediction files, in order
-    is_named : whether the user gave the label
+    is_named : True if the user gave the label
     """
 
     label: str
@@ -95,11 +95,11 @@ class ReportRun:
 
 
 def open_split(folder: Path, runs: Sequence[tuple[str, Path]], split: str | None = None) -> Split:
-    """The folder and split that `runs` answer.
+    """Open the folder and split that `runs` answer.
 
     Parameters
     ----------
-    split : by default that of the run folders; of prediction files alone, "released" or the only split
+    split : by default the split of the run folders; for prediction files only, "released" or the only split
 
     Raises
     ------
@@ -110,7 +110,7 @@ def open_split(folder: Path, runs: Sequence[tuple[str, Path]], split: str | None
     if split is None:
         split = _only_split(info, [read_run(path).info.split for _, path in runs if Path(path).is_dir()])
     opened = Split(Path(folder), info, split)
-    _ = opened.records  # read at once, so that what is wrong with the folder is said first
+    _ = opened.records  # read at once, so that problems of the folder are reported first
     return opened
 
 
@@ -137,8 +137,8 @@ def load_runs(runs: Sequence[tuple[str, Path]], split: Split, *, progress: Progr
     Raises
     ------
     ValueError
-        If there are no or too many runs, two have one label, a path is neither kind of run, or a run is of another
-        benchmark, version or split.
+        If the number of runs is out of range, two have one label, a path is neither kind of run, or a run is of
+        another benchmark, version or split.
     LintError
         If a prediction file has errors; its `report` lists them.
     """
@@ -146,7 +146,7 @@ def load_runs(runs: Sequence[tuple[str, Path]], split: Split, *, progress: Progr
         raise ArgumentError("runs", f"must be 1 to {MOST_RUNS} runs", len(runs))
     for _, path in runs:
         if not Path(path).exists():
-            raise ValueError(f"{path} is neither a run folder nor a prediction file: there is nothing")
+            raise ValueError(f"{path} is neither a run folder nor a prediction file: it does not exist")
     folders = [_read_folder(Path(path), split) if Path(path).is_dir() else None for _, path in runs]
     grids = [run.info.grid for run in folders if run is not None]
     main_grid = split.info.grid if split.info.grid in grids or not grids else grids[0]
@@ -161,12 +161,12 @@ def load_runs(runs: Sequence[tuple[str, Path]], split: Split, *, progress: Progr
 
 
 def load_controls(run: ReportRun, split: Split) -> dict[str, ReportRun]:
-    """The runs under controls that the folder of a run holds, by control, in the order of CONTROLS.
+    """Read the runs under controls in the folder of a run, by control, in the order of CONTROLS.
 
     Raises
     ------
     ValueError
-        If one was asked with other settings than the run, or of another dataset.
+        If a control run has other settings than the run, or another dataset.
     LintError
         If a prediction file has errors.
     """
@@ -196,13 +196,13 @@ def _read_folder(path: Path, split: Split) -> Run:
             raise ValueError(f"{path}: `{name}` must be that of the report, {expected!r}, got {got!r}")
     if run.info.dataset not in (None, describe_split(split.folder, split.name)["dataset"]):
         raise ValueError(
-            f"{path}: must answer {split.folder} as it is now, got answers to another build of that version"
+            f"{path}: must answer the present {split.folder}, got answers to another build of that version"
         )
     return run
 
 
 def _labels(labels: Sequence[str], paths: Sequence[Path], folders: Sequence[Run | None]) -> list[str]:
-    """The labels given; else the shortest of model, model and style, and model, style and grid that is its own."""
+    """Return the given labels, or the shortest unique one of model; model and style; model, style and grid."""
     stems = Counter(path.stem for path in paths)
     longer: list[tuple[str, ...]] = []
     for path, run in zip(paths, folders, strict=True):
@@ -220,7 +220,7 @@ def _labels(labels: Sequence[str], paths: Sequence[Path], folders: Sequence[Run 
         filled.append(label or longer[number][level])
     twice = [label for label, n in Counter(filled).items() if n > 1]
     if twice:
-        raise ArgumentError("runs", "must have labels of their own", f"{twice[0]!r} twice: give LABEL=PATH")
+        raise ArgumentError("runs", "must have unique labels", f"{twice[0]!r} twice: give LABEL=PATH")
     for label in filled:
         if not (label.strip() and label.isprintable() and len(label) <= MOST_LABEL):
             got = repr(label[:40])
@@ -234,8 +234,8 @@ def _read(label: str, path: Path, run: Run | None, split: Split, grid: int, *, i
     n_missing = 0
     for file in files:
         if not file.is_file():
-            raise ValueError(f"{file} is not there: the run folder is damaged")
-        if run is not None and not file.read_bytes().strip():  # nothing was answered: the file says so by being empty
+            raise ValueError(f"{file} is missing: the run folder is damaged")
+        if run is not None and not file.read_bytes().strip():  # an empty file: nothing was answered
             predictions.append(())
             n_missing += run.info.n_questions
             continue
@@ -260,7 +260,7 @@ def _read(label: str, path: Path, run: Run | None, split: Split, grid: int, *, i
 
 
 def short_names(runs: Sequence[ReportRun]) -> list[str]:
-    """Names of the runs of one figure: the model's alone, if the user gave none and no other run here is of it."""
+    """Return names of the runs of one figure: the model's only, if the label is not given and the model is unique."""
     models = Counter(run.model for run in runs)
     taken = {run.label for run in runs}
     return [run.label if run.is_named or models[run.model] > 1 or run.model in taken else run.model for run in runs]

@@ -4,10 +4,10 @@ Conventions
 -----------
 Figures are laid out in millimetres, for print and for a large screen at :data:`WIDE`, for a telephone at
 :data:`NARROW`; their text is 8 pt and is measured, so that nothing is cut or runs into its neighbour. Colours differ in
-lightness as well as in hue, so that they can be told apart by colour-blind readers and in grey; beyond the first six,
-hatching tells them apart. PNG has 200 pixels per inch. SVG keeps text as text; ``report.css`` turns its colours in the
-dark. The same input gives the same bytes. Nothing here uses pyplot, which keeps state; matplotlib is imported inside
-functions.
+lightness as well as in hue, so that colour-blind readers can distinguish them, also in grey; beyond the first six,
+they also differ in hatching. PNG has 200 pixels per inch. SVG keeps text as text; ``report.css`` inverts its colours in
+the dark. The same input gives the same bytes. Nothing here uses pyplot, which keeps state; matplotlib is imported
+inside functions.
 """
 
 from __future__ import annotations
@@ -73,15 +73,15 @@ _SETTINGS: Any = {
 
 @dataclass(frozen=True)
 class Illustration:
-    """A figure with what stands beside it.
+    """A figure with its texts.
 
     Attributes
     ----------
     name : of its files, without suffix
-    title, caption : for people
-    alt : what it shows, for who cannot see it
+    title, caption : on the page
+    alt : description for users who cannot see it
     draw : width in millimetres -> the figure
-    has_narrow : whether it can be drawn for a telephone
+    has_narrow : True if it can be drawn for a telephone
     """
 
     form: ClassVar[str] = "figure"
@@ -94,20 +94,20 @@ class Illustration:
 
     @cached_property
     def _wide(self) -> Figure:
-        """The figure across a page, drawn once for its files and the page: drawing takes as long as rendering."""
+        """The wide figure, drawn once for its files and the page: drawing takes as long as rendering."""
         return self.draw(WIDE)
 
     @cached_property
     def _svg(self) -> bytes:
-        """The same as SVG, written once for its file and the page."""
+        """The wide figure as SVG, written once for its file and the page."""
         return render(self._wide, "svg", title=self.title, description=self.alt, salt=f"{self.name}-wide")
 
     def file(self, kind: str) -> bytes:
-        """Bytes of the figure across a page, as "png" or "svg"."""
+        """Return the bytes of the wide figure, as "png" or "svg"."""
         return self._svg if kind == "svg" else render(self._wide, kind)
 
     def for_page(self) -> list[tuple[str, str]]:
-        """("wide" or "narrow", SVG element): a page shows the one that fits."""
+        """Return ("wide" or "narrow", SVG element) pairs, of which a page shows the one that fits."""
         drawings = [("wide", _inline(self._svg))]
         if self.has_narrow:
             narrow = render(self.draw(NARROW), "svg", salt=f"{self.name}-narrow")
@@ -117,7 +117,7 @@ class Illustration:
 
 @dataclass(frozen=True, slots=True)
 class Paint:
-    """How the bars of one series look."""
+    """The look of the bars of one series."""
 
     colour: str
     hatch: str = ""
@@ -130,7 +130,7 @@ class Paint:
 
 
 def paints(n: int) -> list[Paint]:
-    """Looks of `n` series, each its own.
+    """Return different looks of `n` series.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def paints(n: int) -> list[Paint]:
 
 
 def check_extra(*needed: str) -> None:
-    """Say what to install where the libraries of reports are not, or those of them that are `needed`.
+    """Raise an error with the command to install if libraries of reports, or those `needed`, are missing.
 
     Raises
     ------
@@ -154,27 +154,27 @@ def check_extra(*needed: str) -> None:
 
 
 def new_figure(height: float, width: float = WIDE) -> Figure:
-    """An empty figure of `width` x `height` millimetres; use it inside :func:`style`."""
+    """Return an empty figure of `width` x `height` millimetres, for use inside :func:`style`."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width / INCH, height / INCH), facecolor="white")
 
 
 def style(salt: str = "reveal-bench") -> Any:
-    """Context in which figures are drawn and rendered; settings of the caller come back after it."""
+    """Return a context for drawing and rendering figures, which restores the caller's settings."""
     import matplotlib
 
     return matplotlib.rc_context({**_SETTINGS, "svg.hashsalt": salt})
 
 
 def place_axes(figure: Figure, left: float, low: float, width: float, height: float) -> Axes:
-    """Axes at a place in millimetres from the lower left corner."""
+    """Return axes at a position in millimetres from the lower left corner."""
     whole_width, whole_height = (side * INCH for side in figure.get_size_inches())
     return figure.add_axes((left / whole_width, low / whole_height, width / whole_width, height / whole_height))
 
 
 def plain_axes(axes: Axes, *, across: str = "y") -> None:
-    """Only the left and lower edge, and thin lines behind the data that cross the axis `across`."""
+    """Leave only the left and lower edge, and thin grid lines behind the data across the axis `across`."""
     axes.grid(axis=across, color=RULE, linewidth=0.5)  # type: ignore[arg-type]
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
@@ -183,12 +183,12 @@ def plain_axes(axes: Axes, *, across: str = "y") -> None:
 
 
 def render(figure: Figure, kind: str, *, title: str = "", description: str = "", salt: str = "reveal-bench") -> bytes:
-    """Bytes of the figure as "png" or "svg", without dates or names of programs; SVG with title and description."""
+    """Return the figure as "png" or "svg", without dates or names of programs; SVG with title and description."""
     metadata: dict[str, Any] = {"Software": None}
     if kind == "svg":
         metadata = {"Date": None, "Creator": None, "Title": plain(title), "Description": plain(description)}
     with style(salt), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # said once, by the report
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # the report says it once
         buffer = io.BytesIO()
         figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata)
     data = buffer.getvalue()
@@ -196,24 +196,24 @@ def render(figure: Figure, kind: str, *, title: str = "", description: str = "",
 
 
 def _inline(svg: bytes) -> str:
-    """The file as an SVG element for an HTML page, on the page's own ground; its salt keeps its ids its own."""
+    """Return the file as an SVG element for an HTML page, on the page's background; its salt makes its ids unique."""
     text = svg.decode("utf-8")
     text = re.sub(
         r"<(metadata|style|title)\b.*?</\1>|<title/>|<!--.*?-->", "", text[text.index("<svg") :], flags=re.DOTALL
     )
-    text = text.replace("fill: #ffffff", "fill: none", 1)  # the ground comes first
+    text = text.replace("fill: #ffffff", "fill: none", 1)  # the background comes first
     text = re.sub(r'<g id="[^"]*"', "<g", text)  # names of parts, the same in every figure
     return re.sub(r'(<svg [^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg [^>]*?) height="[^"]*"', r"\1", text, count=1))
 
 
 def plain(value: object) -> str:
-    """Any value as text for people; characters that XML forbids, or that turn the direction of writing, are marked."""
+    """Return any value as text; mark characters that XML forbids or that change the direction of writing."""
     return _FORBIDDEN.sub("\ufffd", str(value))
 
 
 @lru_cache(maxsize=4096)
 def width_of(text: str, *, bold: bool = False) -> float:
-    """Millimetres that a line of text takes in a figure."""
+    """Return the millimetres that a line of text needs in a figure."""
     from matplotlib.font_manager import FontProperties, findfont, get_font
 
     font = get_font(findfont(FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal")))
@@ -225,10 +225,10 @@ def width_of(text: str, *, bold: bool = False) -> float:
 
 
 def wrap(text: str, width: float, *, most: int | None = None, bold: bool = False) -> str:
-    """`text` in lines of at most `width` millimetres, broken at spaces and after slashes, hyphens and underscores.
+    """Return `text` in lines of at most `width` millimetres, broken at spaces and after slashes, hyphens, underscores.
 
-    Words that are still too long are cut with a hyphen, so that labels never run into each other. Of more than `most`
-    lines an ellipsis says that there is more.
+    Words that are still too long are cut with a hyphen, so that labels never overlap. An ellipsis replaces lines after
+    `most`.
 
     Examples
     --------
@@ -258,7 +258,7 @@ def wrap(text: str, width: float, *, most: int | None = None, bold: bool = False
 
 
 def cut(label: str, width: float) -> str:
-    """`label` in one line of at most `width` millimetres, its end replaced by an ellipsis if need be."""
+    """Return `label` in one line of at most `width` millimetres, shortened by an ellipsis if necessary."""
     label = _BLANK.sub(" ", plain(label))
     whole = label
     while label and width_of(label if label == whole else label + "…") > width:
@@ -267,7 +267,7 @@ def cut(label: str, width: float) -> str:
 
 
 def missing_glyphs(texts: Iterable[str]) -> str:
-    """Characters of `texts` that the figures' font does not have, in order; a PNG shows boxes for them."""
+    """Return the characters of `texts` that the figures' font lacks, in order; a PNG shows boxes for them."""
     from matplotlib.font_manager import findfont, get_font
 
     known = get_font(findfont("DejaVu Sans")).get_charmap()
@@ -275,7 +275,7 @@ def missing_glyphs(texts: Iterable[str]) -> str:
 
 
 def columns_for(n: int, most: int) -> int:
-    """Columns of panels so that `n` of them fill rows of at most `most` evenly.
+    """Return the number of columns with which `n` panels fill rows of at most `most` evenly.
 
     Examples
     --------

@@ -270,7 +270,7 @@ def test_one_page_holds_everything(
     page = (out / "report.html").read_text(encoding="utf-8")
     headings = re.findall(r"<h2[^>]*>(.*?)</h2>", page)
     assert headings == [
-        "Localization", "Decrease from human", "Example films", "Shapes of the references",
+        "Localization", "Decrease from human", "Example images", "Shapes of the references",
         "What is associated with poor localization", "Confidence", "Thresholds", "Pixels",
     ]  # fmt: skip
     assert "<b>" not in page
@@ -301,7 +301,7 @@ def test_one_page_holds_everything(
         (("{folder}", "--human", "{human}"), "a report of runs needs `--folder`"),
         (
             ("{model}", "--folder", "{folder}", "--human", "{human}", "--out", "{folder}/x"),
-            "must not lie in the dataset",
+            "must not be in the dataset",
         ),
     ],
 )

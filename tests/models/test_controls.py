@@ -345,7 +345,7 @@ def test_a_hundred_questions_tell_who_looks(phantom: Phantom) -> None:
 
 def test_the_report_says_who_looks(report: Path) -> None:
     page = (report / "report.html").read_text(encoding="utf-8")
-    assert "Does it look?" in page
+    assert "Do models use the image?" in page
     assert "falls, as it must not" in page
     assert "no fall is shown" in page  # of a guess whose answers stay the same
 

@@ -92,7 +92,7 @@ def test_threshold(width, min_share, expected):
 
 @pytest.mark.parametrize("min_share", [-0.1, 1.1, float("nan")])
 def test_threshold_must_be_a_share(min_share):
-    with pytest.raises(ValueError, match=r"`min_share` must lie in \[0, 1\], got"):
+    with pytest.raises(ValueError, match=r"`min_share` must be in \[0, 1\], got"):
         is_plausible("A1", Grid(8), CHEST, "Edema", min_share=min_share)
 
 

@@ -244,7 +244,7 @@ def test_models_are_named_without_a_path(model: str, shown: str, curated: Curati
 @pytest.mark.usefixtures("undrawn")
 def test_before_there_are_halves(curated: CurationFolder) -> None:
     page = words_of(public_page(replace(read_curated(curated), placed=None, balance=None)))
-    assert "There are no halves yet." in page
+    assert "The studies are not divided into halves yet." in page
 
 
 @pytest.mark.parametrize(

@@ -237,7 +237,7 @@ def test_no_facts(tmp_path: Path) -> None:
     made.read(folder)
     made.finish(folder, with_facts=False)
     report(folder)
-    assert "Nothing is known of the patients." in section_of(page_of(folder), "demographics")
+    assert "No facts about the patients." in section_of(page_of(folder), "demographics")
     assert "No acquisition data." in section_of(page_of(folder), "balance")
     assert "Pneumothorax" in section_of(page_of(folder), "balance")  # balance of the labels is there
 
@@ -273,7 +273,7 @@ def test_after_a_refresh(curated: CurationFolder, tmp_path: Path) -> None:
     assert holdout["Pneumothorax"] == "1"
     assert "This is a refresh of version 1.0.0." in section_of(page, "flow")
     assert "Studies of the version before keep their halves" in section_of(page, "balance")
-    assert "came in" not in section_of(page, "balance")
+    assert "additions" not in section_of(page, "balance")
     assert one.study_id not in page_of(folder, "public.html")
 
 
@@ -291,10 +291,10 @@ def added(root: Path, n: int) -> CurationFolder:
 @pytest.mark.parametrize(
     ("n", "retires", "said"),
     [
-        (5, False, r"The 5 studies that came in were halved by one random draw \((2|3) released, (2|3) holdout\)\."
-                   " Neither they nor the halves as they are now were tested"),
-        (1, False, "All that came in, 1 study of one patient, went to the holdout. The halves as they are now"),
-        (5, True, "The holdout is the 5 studies that this version adds, .* nobody balanced these halves or tested"),
+        (5, False, r"The 5 added studies were divided by one random draw \((2|3) released, (2|3) holdout\)\."
+                   " Neither they nor the present halves were tested"),
+        (1, False, "The additions, 1 study of one patient, went to the holdout. The present halves"),
+        (5, True, "The holdout is the 5 studies that this version adds, .* were neither balanced nor tested"),
     ],
     ids=["halved", "one", "retired"],
 )  # fmt: skip

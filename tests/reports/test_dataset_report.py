@@ -53,7 +53,7 @@ def test_wilson_intervals_are_those_of_scipy(n, of):
 def test_the_share_of_nothing():
     assert np.isnan(wilson_interval(0, 0)).all()
     assert Proportion("a", 0, 0).text == "0 of 0"
-    with pytest.raises(ValueError, match=r"`n` must lie in \[0, 3\], got 4"):
+    with pytest.raises(ValueError, match=r"`n` must be in \[0, 3\], got 4"):
         wilson_interval(4, 3)
 
 
@@ -126,7 +126,7 @@ def test_text_of_the_data_is_no_markup(tmp_path):
 def test_it_is_never_written_into_the_dataset(tmp_path):
     folder = findings_folder(tmp_path, n=2)
     for out in (folder / "report.html", folder / "multilabel" / "x.html"):
-        with pytest.raises(ValueError, match="must not lie in the dataset folder"):
+        with pytest.raises(ValueError, match="must not be in the dataset folder"):
             write_report(folder, out)
     with pytest.raises(ValueError, match="must be a file, got the folder"):
         write_report(folder, tmp_path)
@@ -145,7 +145,7 @@ def test_the_page_says_what_it_is(tmp_path):
     assert "pass this page on" not in text
     findings_folder(tmp_path / "b", holdout=True)
     warnings = write_report(tmp_path / "b" / "private", tmp_path / "b.html")
-    assert "private holdout: nobody but the maintainer may see it" in warnings[0]
+    assert "private holdout: only the maintainer may see it" in warnings[0]
     assert "pixels withheld" in (tmp_path / "b.html").read_text()
 
 
@@ -204,7 +204,7 @@ def test_shares_are_drawn_and_said(width):
     axes = drawn.draw(width).axes[0]
     assert [bar.get_width() for container in axes.containers for bar in container] == [25]  # nothing of no images
     assert [text.get_text() for text in axes.texts] == ["1 · 25.0\u00a0%", "0"]
-    assert axes.get_xlabel() == "share of images in percent"
+    assert axes.get_xlabel() == "proportion of images (%)"
 
 
 def test_no_co_occurrence_of_fewer_than_two():
@@ -245,7 +245,7 @@ def test_a_finding_that_was_not_labelled_counts_as_not_present(tmp_path):
     edit(folder, "localization/test", lambda row: row["label_status"].update(Cardiomegaly=None))
     text = render_report(folder)
     assert "Cardiomegaly 0 of 4, 0.0 % (0.0 to 49.0)" in text
-    assert "A finding that was not labelled, or is uncertain, counts as not present here." in text
+    assert "A finding that was not labelled, or is uncertain, counts as absent here." in text
 
 
 def test_of_a_long_vocabulary_only_what_occurs_is_drawn(tmp_path):
@@ -253,7 +253,7 @@ def test_of_a_long_vocabulary_only_what_occurs_is_drawn(tmp_path):
     build_folder({"test": [study(tmp_path / "p", 0)]}, tmp_path / "folder", wide)
     text = render_report(tmp_path / "folder")
     assert 'Proportion of studies of split test. Edema 1 of 1, 100.0 % (20.7 to 100.0)"' in text
-    assert "Never present, and not shown: Mass, Nodule, Rare 0," in text
+    assert "Never present, and omitted: Mass, Nodule, Rare 0," in text
 
 
 def test_one_is_no_plural():

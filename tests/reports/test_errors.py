@@ -137,7 +137,7 @@ def test_a_point_outside_the_square_is_a_miss_that_nobody_can_judge():
         ({"records": [RECORD, RECORD]}, "each image once, got 'a' twice"),
         ({"reviews": {("a", EDEMA, 8, "A1"): "wrong"}}, "'position' or 'anatomy', got 'wrong'"),
         ({"anatomy": {"a": Regions((80, 81), {"lung": ()})}}, r"size \[80, 80\] .*, got \[80, 81\]"),
-        ({"min_share": 1.5}, r"`min_share` must lie in \[0, 1\], got 1.5"),
+        ({"min_share": 1.5}, r"`min_share` must be in \[0, 1\], got 1.5"),
         ({"grid": 0}, r"`n` must be in \[1, 26\], got 0"),
     ],
     ids=str,

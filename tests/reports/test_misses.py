@@ -137,7 +137,7 @@ def test_there_and_back_through_the_form(tmp_path, ours):
                 assert case.source == "reader"
                 assert case.category == ("position" if case.cell[0] < "E" else "anatomy")
     done = {"gpt-x": categorize(predictions(1), RECORDS, grid=8, reviews=reviews)}
-    with pytest.raises(ValueError, match="`case_errors` must hold a miss that nobody has judged, got none"):
+    with pytest.raises(ValueError, match="`case_errors` must have a miss that no reader has judged, got none"):
         write_misses(tmp_path / "again", done, RECORDS, open_picture, grid=8)
 
 
@@ -177,7 +177,7 @@ def test_same_seed_same_bytes(tmp_path, ours):
         ({"grid": 16}, r"`grid` must be that of `case_errors\['gpt-x'\]`, 8, got 16"),
         ({"records": RECORDS[1:]}, r"reference of every case, \('image0', 'Lung Lesion'\) is missing"),
         ({"open_picture": lambda _: Image.new("L", (80, 80))}, r"size \[80, 121\], got \[80, 80\]"),
-        ({"case_errors": {}}, "nobody has judged, got none"),
+        ({"case_errors": {}}, "no reader has judged, got none"),
     ],
     ids=["number", "grid", "records", "picture", "nothing"],
 )

@@ -95,7 +95,7 @@ def test_the_report_has_both_tables_and_refuses_too_many_films(
     assert every["finding"] == "all"
     assert int(every["questions"]) == sum(int(row["questions"]) for row in findings) > 0
     assert {row["k"] for row in tables["commonest-cells"]} == {"1", "2", "5"}
-    with pytest.raises(ValueError, match="`examples` must lie in 0 to 12, got 13"):
+    with pytest.raises(ValueError, match="`examples` must be from 0 to 12, got 13"):
         write_run_report(runs, world.folder, tmp_path / "report", examples=13)
     with pytest.raises(ValueError, match="has no pictures"):
         write_run_report(runs, world.folder, tmp_path / "report", n_resamples=10, examples=1)

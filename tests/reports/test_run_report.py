@@ -214,7 +214,7 @@ def test_what_makes_no_report_is_refused(world: World, run_paths: Paths, tmp_pat
     with pytest.raises(ValueError, match=r"`reference` must be the label of a run \(one\), got 'two'"):
         write_run_report(runs, world.folder, tmp_path / "out", reference="two")
     for inside in (world.folder, world.folder / "reports"):
-        with pytest.raises(ValueError, match="`out` must not lie in the dataset folder"):
+        with pytest.raises(ValueError, match="`out` must not be in the dataset folder"):
             write_run_report(runs, world.folder, inside)
     with pytest.raises(ValueError, match="is not a dataset folder"):
         write_run_report(runs, tmp_path / "nothing", tmp_path / "out")
@@ -253,7 +253,7 @@ def test_no_patient_is_shown_or_named(
         write_run_report([("", run_paths["one"])], world.folder, out, findings=TWO[:1], n_resamples=20)
         shown[synthetic] = (out / PAGE).read_text(encoding="utf-8")
     assert "over the average of the 40 frontal images" in shown[True]
-    assert "over a plain background, as the pictures are of fewer than 10 patients" in shown[False]
+    assert "over a plain background, as the images are of fewer than 10 patients" in shown[False]
 
 
 def test_run_settings_reach_the_table(report: Path) -> None:

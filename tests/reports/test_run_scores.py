@@ -105,7 +105,7 @@ def test_a_finding_without_a_case_is_told_of_once(tmp_path: Path) -> None:
     (table,) = re.findall(r"<caption><span><strong>Table \d+\. F1\..*?</table>", page, re.DOTALL)
     assert '<th scope="row">Mass</th>' in table
     assert '<th scope="row">Nodule</th>' not in table
-    assert page.count("Without a case, so that F1 is undefined: Nodule. They are in no figure") == 1
+    assert page.count("Without a case, so that F1 is undefined: Nodule. Figures, and tables") == 1
 
 
 def test_answers_to_tasks_wait_for_readers(tmp_path: Path) -> None:
@@ -118,5 +118,5 @@ def test_answers_to_tasks_wait_for_readers(tmp_path: Path) -> None:
     assert sum(int(row["tasks"]) for row in rows) == 6
     assert sum(int(row["answered"]) for row in rows) == 4
     text = (tmp_path / "report" / PAGE).read_text(encoding="utf-8")
-    assert "What waits for readers" in text
+    assert "Answers that wait for readers" in text
     assert "Readers score these answers." in text

@@ -164,7 +164,7 @@ def test_what_cannot_be_a_report_is_refused(world: World, run_paths: Paths, tmp_
         load_runs([], opened)
     with pytest.raises(ValueError, match="`runs` must be 1 to 12 runs, got 13"):
         load_runs([(str(i), one) for i in range(13)], opened)
-    with pytest.raises(ValueError, match="labels of their own, got 'x' twice: give LABEL=PATH"):
+    with pytest.raises(ValueError, match="unique labels, got 'x' twice: give LABEL=PATH"):
         load_runs([("x", one), ("x", run_paths["three"])], opened)
     with pytest.raises(ValueError, match=r"it has no run\.json"):
         load_runs(named(tmp_path), opened)
@@ -187,7 +187,7 @@ def test_a_damaged_run_folder_is_refused(world: World, manifest: ImageManifest, 
     run = write_run(tmp_path / "run", manifest, [guesses(manifest, 1)])
     (run / "predictions.jsonl").unlink()
     opened = open_split(world.folder, named(run))
-    with pytest.raises(ValueError, match=r"predictions\.jsonl is not there: the run folder is damaged"):
+    with pytest.raises(ValueError, match=r"predictions\.jsonl is missing: the run folder is damaged"):
         load_runs(named(run), opened)
     with pytest.raises(ValueError, match="nowhere is neither a run folder nor a prediction file"):
         load_runs(named(tmp_path / "nowhere"), opened)

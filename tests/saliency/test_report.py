@@ -23,7 +23,7 @@ from tests.conftest import made_once
 from tests.reports.test_papers import files_of_paper
 
 CHAPTERS = [
-    "Localization", "Decrease from human", "Example films", "Shapes of the references",
+    "Localization", "Decrease from human", "Example images", "Shapes of the references",
     "What is associated with poor localization", "Confidence", "Thresholds", "Pixels", "Gates",
 ]  # fmt: skip
 

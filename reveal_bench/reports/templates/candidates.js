@@ -3,7 +3,7 @@ const { columns, scores, rows, key } = JSON.parse(document.getElementById("data"
 const places = [...document.querySelectorAll(".candidate")];
 const rowOf = new Map(rows.map((row) => [row.task_id, row]));
 
-/** A candidate as it stands on the page. */
+/** A candidate with the edits on the page. */
 function current(place) {
   const row = { ...rowOf.get(place.dataset.id) };
   for (const field of place.querySelectorAll("[data-column]")) row[field.dataset.column] = field.value.trim();
