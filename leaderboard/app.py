@@ -36,7 +36,7 @@ STORES = {
 }
 """Where a server keeps everything: settings, and how their values begin."""
 PUBLIC_FILES = ["*.json", "*.md", "manifest/*"]
-"""What the server needs of a public dataset: the questions, not the images."""
+"""Files of a public dataset that the server needs: the questions, not the images."""
 
 FORMS = {False: "OWNER/DATASET@REVISION[:SPLIT]", True: "NAME=OWNER/DATASET@REVISION"}
 _WORD = re.compile(
@@ -78,23 +78,23 @@ def sources(text: str, setting: str, *, named: bool) -> list[Source]:
     Raises
     ------
     SpaceError
-        If there is none, one has another form, or one repeats. A revision is required, so that a board cannot change
-        unnoticed.
+        If the setting is empty, or a dataset has another form or repeats. A revision is required, so that a board
+        cannot change unnoticed.
     """
-    found: list[Source] = []
+    datasets: list[Source] = []
     for number, word in enumerate(text.split(), start=1):
         match = _WORD.fullmatch(word)
         if match is None or bool(match["name"]) is not named or (named and match["split"]):
             form = FORMS[named]
             raise SpaceError(f"{setting} must contain {form}, separated by spaces, but word {number} has another form")
         source = Source(match["repo_id"], match["revision"], match["name"] or "", match["split"] or "holdout")
-        if any(_key(source) == _key(other) for other in found):
+        if any(_key(source) == _key(other) for other in datasets):
             what = "NAME" if named else "dataset and split"
             raise SpaceError(f"{setting} must contain each {what} once per revision, but word {number} repeats one")
-        found.append(source)
-    if not found:
+        datasets.append(source)
+    if not datasets:
         raise SpaceError(f"{setting} must name at least one dataset, got nothing")
-    return found
+    return datasets
 
 
 def _key(source: Source) -> tuple[str, str, str]:
@@ -165,7 +165,7 @@ def _check_stores(environ: Mapping[str, str]) -> None:
 def _check_tokens(public: Access, private: Access) -> None:
     """Require a token of the holdouts alone: the server's datasets are downloaded with the other one."""
     if not private.token:
-        raise SpaceError("HF_HOLDOUT_TOKEN must be set, a secret that reads the private holdout datasets and no more")
+        raise SpaceError("HF_HOLDOUT_TOKEN must be set, a secret that reads only the private holdout datasets")
     if private.token == public.token:
         raise SpaceError("HF_HOLDOUT_TOKEN must be another token than HF_TOKEN, which must not read the holdouts")
 

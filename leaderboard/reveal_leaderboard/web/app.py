@@ -112,7 +112,7 @@ def guard(
     auth : finds the sender of a request, and knows the server's host names
     max_body_bytes : largest request body
     n_proxies : number of trusted proxies in front of the server; only their headers are trusted
-    limits : request limits; without them there are none in local mode, which has a single user
+    limits : request limits; by default those of the mode, and none in local mode
     shared : counts requests together with other servers; without it, each server counts alone
     functions : see :class:`GradioGate`
     """

@@ -89,7 +89,7 @@ class GradioGate(Gate):
         elif route.startswith("file=") and method == "GET":
             path = self._files.path_of(route.removeprefix("file="), owner)
             if path is None:
-                await send_problem(send, 404, "There is no such file.")
+                await send_problem(send, 404, "This file does not exist.")
             else:
                 await self.app(_moved(scope, f"{API}file={path}"), receive, send)
         elif method not in ROUTES.get(route, ()):

@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-Token buckets: a request takes its cost from the buckets of its address and of its actor, an upload also from those of
+Token buckets: a request takes its cost from the buckets of its address and its actor, an upload also from those of
 the actor's teams (a token's: its team). If a bucket holds less, the request is refused (429, with ``Retry-After``) and
 takes nothing. The unit of cost is one read. IPv6 addresses count by their /64, since a single customer has that many.
 

@@ -48,7 +48,7 @@ class SharedResult:
     n_ranked : number of ranked entries
     figure : the macro used for ranking; None if it is not released
     comparators : chance on this holdout and published values on the same data, for that macro
-    receipt : SHA-256 of the receipt, empty if there is none
+    receipt : SHA-256 of the receipt, or empty
     scored_on : UTC day
     """
 

@@ -141,7 +141,7 @@ def test_submitting_by_keyboard_alone(page: Any, board: RealBoard, secrets: dict
     tab_to(page, "Send submission")
     page.keyboard.press("Space")
     page.locator("#progress .rv-good", has_text="Typed only is scored.").wait_for()
-    tab_to(page, "Its page")
+    tab_to(page, "Show entry")
     page.keyboard.press("Enter")
     page.wait_for_selector("#entry .rv-score")
 

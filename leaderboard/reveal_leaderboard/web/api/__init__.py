@@ -4,7 +4,7 @@ Conventions
 -----------
 Scores are fractions, times are UTC texts, errors are problem documents (RFC 9457; see :mod:`.problems`). A route parses
 the request, calls one part of the leaderboard, and translates its answer or its error. Who may call it is decided in
-:mod:`.authentication`, what the caller may see in :mod:`.visibility`, and what is shown of that in :mod:`.documents`.
+:mod:`.authentication`, what the caller may see in :mod:`.visibility`, and how the answer looks in :mod:`.documents`.
 
 The description (OpenAPI 3.1) is complete: a status or media type missing from it is a bug. It leaves out FastAPI's own
 error formats, because every error here is a problem document.

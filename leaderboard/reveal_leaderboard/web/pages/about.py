@@ -66,8 +66,8 @@ def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
     build_header(services, page)
     gr.HTML(opening("/about"))
-    shown = gr.HTML(message("busy", "Reading the policy …"), elem_id="about")
-    page.load(AboutHandlers(services).show, None, shown, **QUIET)
+    policy = gr.HTML(message("busy", "Reading the policy …"), elem_id="about")
+    page.load(AboutHandlers(services).show, None, policy, **QUIET)
 
 
 class AboutHandlers(Handlers):

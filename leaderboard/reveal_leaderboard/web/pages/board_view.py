@@ -158,7 +158,7 @@ def _has_figure(column: _Column, entries: Sequence[BoardEntry], rows: Sequence[R
 
 
 def head_of(board: Standings, n_shown: int, ranked_by: str) -> str:
-    """Return the part above the table: a summary, notes, and the reason if there are no rows."""
+    """Return the part above the table: a summary, notes, and the reason for an empty table."""
     n = len(board.entries)
     counted = (
         count_text(n, "scored submission") if n_shown == n else f"{n_shown} of {count_text(n, 'scored submission')}"

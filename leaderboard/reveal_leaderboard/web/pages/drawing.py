@@ -165,8 +165,8 @@ def when(moment: float | None, *, date_only: bool = False) -> str:
     if moment is None:
         return "–"
     iso = iso_time(moment)
-    shown = iso[:10] if date_only else f"{iso[:10]} {iso[11:16]} UTC"
-    return f'<time datetime="{iso}">{shown}</time>'
+    text = iso[:10] if date_only else f"{iso[:10]} {iso[11:16]} UTC"
+    return f'<time datetime="{iso}">{text}</time>'
 
 
 def message(kind: str, title: str, body: str = "") -> str:

@@ -44,8 +44,8 @@ log = logging.getLogger(__name__)
 def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
     build_header(services, page)
-    shown = gr.HTML(opening("/entry"), elem_id="entry")
-    page.load(EntryHandlers(services).show, None, shown, **PRIVATE)
+    content = gr.HTML(opening("/entry"), elem_id="entry")
+    page.load(EntryHandlers(services).show, None, content, **PRIVATE)
 
 
 class EntryHandlers(Handlers):

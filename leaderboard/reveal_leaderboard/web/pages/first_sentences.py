@@ -71,7 +71,7 @@ def opening(path: str, *, markup: str = "") -> str:
 
 
 def board_opening(board: Standings, thumbnails: Sequence[tuple[str, str, str]] = ()) -> str:
-    """Return what is ranked, who leads, and the interval.
+    """Return the opening of a board: its question, its leader, and the interval.
 
     Parameters
     ----------

@@ -121,7 +121,7 @@ def build(services: Services, page: gr.Blocks) -> None:
     account = gr.HTML("", elem_id="account", js_on_load=ACTIONS)
     with gr.Row():
         team = gr.Dropdown([], label="Team", min_width=200)
-        benchmark = gr.Dropdown(services.names, value=services.names[0], label="Benchmark", min_width=200)
+        benchmark = gr.Dropdown(services.names, value=services.names[0], label="Benchmark (ledger)", min_width=200)
     answer = gr.HTML("", elem_id="answer", js_on_load=ACTIONS)
     gr.HTML(part("Submissions"))
     listed = gr.HTML("", elem_id="submissions", js_on_load=ACTIONS)

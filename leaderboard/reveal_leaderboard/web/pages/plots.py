@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-Scales run from 0 to 100 %, that of kappa from -100. A submission is a filled dot, a reference row a hollow diamond, a
+Scales run from 0 to 100 %, for kappa from -100. A submission is a filled dot, a reference row a hollow diamond, a
 human reader a hollow square: the shape carries the meaning, the colour repeats it. Names and scores next to the symbols
 are real text, so screen readers read a plot as a list of rows; only the symbols are hidden from them.
 """

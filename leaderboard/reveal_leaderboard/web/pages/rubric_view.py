@@ -78,7 +78,7 @@ def _title(metric: str, finding: str) -> tuple[str, str]:
 
 
 def _row(entry: BoardEntry, columns: list[tuple[str, str]]) -> tuple[BoardEntry, str, list[tuple[Any, ...]], bool]:
-    """Return the values of a row for its template; there is no line between tiers."""
+    """Return the values of a row for its template, without lines between tiers."""
     return entry, KINDS.get(entry.kind, entry.kind), [(*_cell(entry.figure(*c)), _title(*c)[0]) for c in columns], False
 
 

@@ -51,7 +51,7 @@ def score_view(score: ReleasedScore, titles: Mapping[str, str], *, human: Refere
 
 
 def _on_average_only(score: ReleasedScore, titles: Mapping[str, str], metrics: Sequence[str]) -> list[str]:
-    """Return a sentence on metrics with only an average; if there are no others, with the averaged findings."""
+    """Return a sentence on metrics with only an average; without other metrics, also on the averaged findings."""
     of_findings = {figure.metric for figure in score.figures if figure.finding != MACRO}
     averaged = [titles[name] for name in metrics if name not in of_findings]
     if not averaged:

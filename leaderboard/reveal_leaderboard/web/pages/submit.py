@@ -273,7 +273,7 @@ def faults_at_fields(problem: MetadataError | None) -> list[Any]:
 
 
 def _position(field: str) -> int:
-    """Return the position of the form's field that shows a problem of the metadata; 0 if there is none."""
+    """Return the position of the form's field that shows a problem of the metadata; 0 without one."""
     return FIELD_POSITIONS.get(field, FIELD_POSITIONS.get(field.partition(".")[0], 0))
 
 
@@ -425,7 +425,7 @@ class SubmitHandlers(Handlers):
         if actor is None:
             return SIGN_IN
         if path is None:
-            return message("bad", "There is no file to send.")
+            return message("bad", "Choose a file to send.")
         try:
             metadata = read_form(form, more or {})
             with Path(path).open("rb") as stream:
