@@ -50,7 +50,7 @@ NOBODY = "0" * 32
 AnyManifest = ImageManifest | StudyManifest
 
 
-def shown(report: LintReport) -> Lint:
+def lint_of(report: LintReport) -> Lint:
     """A report as the board has it."""
     return Lint.model_validate_json(report.to_json())
 
@@ -70,7 +70,7 @@ class LintHere:
         )
         if report.ok and canonical is not None:
             write_canonical(canonical, report.predictions, manifest)
-        return Parsed(report=shown(report), signs=[])
+        return Parsed(report=lint_of(report), signs=[])
 
     def stamp(self, manifest: AnyManifest) -> str:
         return stamp_of(manifest).hex()
@@ -232,8 +232,8 @@ def private_parts(world: World) -> Mapping[str, str]:
 def problem(answer: httpx.Response, status: int, name: str) -> dict[str, Any]:
     """The problem document of an answer, which must be of this type."""
     document: dict[str, Any] = answer.json()
-    found = (answer.status_code, answer.headers["content-type"], document["type"], document["status"])
-    assert found == (status, "application/problem+json", f"/problems/{name}", status), document
+    stored = (answer.status_code, answer.headers["content-type"], document["type"], document["status"])
+    assert stored == (status, "application/problem+json", f"/problems/{name}", status), document
     return document
 
 
@@ -250,13 +250,13 @@ def in_state(world: World, state: str, write_file: Callable[..., Path]) -> str:
     if state == "held":
         sent(world, write_file(seed=7), "Earlier")
         world.score(store.of_team(world.owner.team.id)[0].id, 0.60)
-    found = sent(world, write_file(seed=8))
+    stored = sent(world, write_file(seed=8))
     if state in ("scored", "held", "withdrawn after", "hidden"):
-        world.score(found, 0.47)
+        world.score(stored, 0.47)
     if state.startswith("withdrawn"):
-        store.withdraw(found, who=owner)
+        store.withdraw(stored, who=owner)
     if state == "hidden":
-        store.hide(found, who=f"user:{world.admin.user.id}", why="doubtful")
+        store.hide(stored, who=f"user:{world.admin.user.id}", why="doubtful")
     if state in ("refused", "failed"):
         job = world.services.queue.claim("hand", served=[world.services.intake.catalogue.current(BENCHMARK).key])
         assert job is not None
@@ -264,4 +264,4 @@ def in_state(world: World, state: str, write_file: Callable[..., Path]) -> str:
             assert world.services.queue.refuse(job, who="worker:hand", why="no")
         else:
             assert world.services.queue.fail(job, who="worker:hand", why="ours", incident="INC-1")
-    return found
+    return stored

@@ -143,10 +143,10 @@ def send(server: Server, site: Site, bad: Bad) -> httpx.Response:
 
 
 def check_lint(document: dict[str, Any], rules: frozenset[str]) -> None:
-    found = document["report"]["problems"]
-    assert {problem["rule"] for problem in found if problem["severity"] == "error"} <= rules
-    assert {problem["rule"] for problem in found} <= set(RULES)
-    for problem in found:
+    problems = document["report"]["problems"]
+    assert {problem["rule"] for problem in problems if problem["severity"] == "error"} <= rules
+    assert {problem["rule"] for problem in problems} <= set(RULES)
+    for problem in problems:
         check_sentence(problem["message"])
 
 

@@ -52,19 +52,19 @@ STATES = ("queued", "refused", "failed", "withdrawn before", "withdrawn after", 
 
 @pytest.mark.parametrize("state", STATES)
 def test_only_a_scored_visible_submission_is_public(world: World, write_file: WriteFile, state: str) -> None:
-    found = in_state(world, state, write_file)
+    sent_id = in_state(world, state, write_file)
     for path in ("", "/events", "/receipt"):
         unknown = world.client().get(f"{SUBMISSIONS}/{NOBODY}{path}")
         for who in (None, world.other):
-            answer = world.client(who).get(f"{SUBMISSIONS}/{found}{path}")
+            answer = world.client(who).get(f"{SUBMISSIONS}/{sent_id}{path}")
             if state == "scored" and path != "/receipt":
                 assert answer.status_code == 200
             elif state == "withdrawn after":  # it was public once
-                assert problem(answer, 410, "withdrawn")["entry"]["submission_id"] == found
+                assert problem(answer, 410, "withdrawn")["entry"]["submission_id"] == sent_id
             elif state != "scored":
                 assert (answer.status_code, answer.content) == (404, unknown.content)
     for person in (world.owner, world.admin):
-        document = world.client(person).get(f"{SUBMISSIONS}/{found}").json()
+        document = world.client(person).get(f"{SUBMISSIONS}/{sent_id}").json()
         assert document["status"] == state.split()[0].replace("hidden", "scored").replace("held", "scored").replace(
             "withdrawn", document["status"]
         )
@@ -72,11 +72,11 @@ def test_only_a_scored_visible_submission_is_public(world: World, write_file: Wr
 
 
 def test_what_was_public_and_is_withdrawn_says_whose_it_was_and_no_figure(world: World, write_file: WriteFile) -> None:
-    found = in_state(world, "withdrawn after", write_file)
-    own = world.client(world.owner).get(f"{SUBMISSIONS}/{found}").json()
-    told = problem(world.client().get(f"{SUBMISSIONS}/{found}"), 410, "withdrawn")
-    assert told["entry"] == {
-        "submission_id": found,
+    sent_id = in_state(world, "withdrawn after", write_file)
+    own = world.client(world.owner).get(f"{SUBMISSIONS}/{sent_id}").json()
+    message = problem(world.client().get(f"{SUBMISSIONS}/{sent_id}"), 410, "withdrawn")
+    assert message["entry"] == {
+        "submission_id": sent_id,
         "model": own["metadata"]["model"]["name"],
         "team": own["metadata"]["organization"],
         "benchmark": BENCHMARK,
@@ -85,16 +85,16 @@ def test_what_was_public_and_is_withdrawn_says_whose_it_was_and_no_figure(world:
         "sent_at": own["created_at"],
         "withdrawn_at": own["withdrawn_at"],
     }
-    assert set(told) == {"type", "title", "status", "detail", "entry"}
-    world.services.store.hide(found, who="cli", why="looked at")
-    problem(world.client().get(f"{SUBMISSIONS}/{found}"), 404, "not-found")
+    assert set(message) == {"type", "title", "status", "detail", "entry"}
+    world.services.store.hide(sent_id, who="cli", why="looked at")
+    problem(world.client().get(f"{SUBMISSIONS}/{sent_id}"), 404, "not-found")
 
 
 def test_what_is_public_names_no_person_and_no_contact(world: World, write_file: WriteFile) -> None:
-    found = sent(world, write_file("my-secret-file-name.jsonl"))
-    world.score(found)
+    sent_id = sent(world, write_file("my-secret-file-name.jsonl"))
+    world.score(sent_id)
     texts = [
-        world.client().get(path).text for path in (f"{SUBMISSIONS}/{found}", f"{SUBMISSIONS}/{found}/events", BOARD)
+        world.client().get(path).text for path in (f"{SUBMISSIONS}/{sent_id}", f"{SUBMISSIONS}/{sent_id}/events", BOARD)
     ]
     for text in texts:
         assert world.owner.user.id not in text
@@ -115,8 +115,8 @@ def test_a_held_submission_says_whose_figures_it_shows(world: World, write_file:
 
 
 def test_events_tell_roles_and_no_names(world: World, write_file: WriteFile) -> None:
-    found = in_state(world, "hidden", write_file)
-    events = world.client(world.owner).get(f"{SUBMISSIONS}/{found}/events").json()["events"]
+    sent_id = in_state(world, "hidden", write_file)
+    events = world.client(world.owner).get(f"{SUBMISSIONS}/{sent_id}/events").json()["events"]
     steps = [(event["to_status"], event["who"]) for event in events]
     assert steps == [
         *[(status, "submitter") for status in ("received", "linted", "queued")],
@@ -137,26 +137,26 @@ def test_a_bad_token_is_told_so_and_not_taken_for_a_visitor(world: World) -> Non
 
 
 def test_an_unchanged_board_is_not_sent_again(world: World, write_file: WriteFile) -> None:
-    found = sent(world, write_file())
-    world.score(found)
+    sent_id = sent(world, write_file())
+    world.score(sent_id)
     first = world.client().get(BOARD)
     again = world.client().get(BOARD, headers={"If-None-Match": first.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
     assert first.headers["cache-control"] == "public, max-age=10"
-    world.services.store.hide(found, who=f"user:{world.admin.user.id}", why="doubtful")
+    world.services.store.hide(sent_id, who=f"user:{world.admin.user.id}", why="doubtful")
     after = world.client().get(BOARD, headers={"If-None-Match": first.headers["etag"]})
     assert (after.status_code, after.json()["entries"]) == (200, [])
 
 
 def test_new_ranks_are_on_the_board_that_was_sent_before(world: World, write_file: WriteFile) -> None:
-    found = sent(world, write_file())
-    world.score(found)
+    sent_id = sent(world, write_file())
+    world.score(sent_id)
     before = world.client().get(BOARD).json()["entries"]
     queue = world.services.queue
     job = queue.claim("hand", served=[world.services.intake.catalogue.current(BENCHMARK).key])
     assert job is not None
-    entries = {found: {"rank": 1, "rank_low": 1, "rank_high": 1, "tier": "A"}}
-    assert queue.finish_result(job, document={"schema": 1, "entries": entries, "computed_for": [found]})
+    entries = {sent_id: {"rank": 1, "rank_low": 1, "rank_high": 1, "tier": "A"}}
+    assert queue.finish_result(job, document={"schema": 1, "entries": entries, "computed_for": [sent_id]})
     after = world.client().get(BOARD).json()["entries"]
     assert [(entry["is_new"], entry["rank"]) for entry in (*before, *after)] == [(True, None), (False, 1)]
 
@@ -183,8 +183,8 @@ def test_a_version_that_was_never_shown_is_unknown(world: World) -> None:
 
 def test_two_submissions_are_compared_at_once_and_no_worker_is_asked(world: World, write_file: WriteFile) -> None:
     ids = [sent(world, write_file(seed=seed), f"Pointer {seed}") for seed in (1, 2)]
-    for found, value in zip(ids, (0.40, 0.60), strict=True):
-        world.score(found, value)
+    for sent_id, value in zip(ids, (0.40, 0.60), strict=True):
+        world.score(sent_id, value)
     answer = world.client().get(f"/api/v1/compare?a={ids[0]}&b={ids[1]}")
     document = answer.json()["document"]
     assert (answer.status_code, document["a"], document["b"]) == (200, *ids)
@@ -196,8 +196,8 @@ def test_two_submissions_are_compared_at_once_and_no_worker_is_asked(world: Worl
 
 def test_what_the_board_does_not_show_is_not_compared(world: World, write_file: WriteFile) -> None:
     ids = [sent(world, write_file(seed=seed), f"Pointer {seed}") for seed in (1, 2)]
-    for found, value in zip(ids, (0.40, 0.60), strict=True):
-        world.score(found, value)
+    for sent_id, value in zip(ids, (0.40, 0.60), strict=True):
+        world.score(sent_id, value)
     world.services.store.withdraw(ids[0], who="test")
     refused = world.client(world.owner).get(f"/api/v1/compare?a={ids[0]}&b={ids[1]}")
     problem(refused, 409, "not-comparable")
@@ -230,10 +230,10 @@ def test_a_benchmark_tells_its_rules_and_its_manifest(world: World, board: Board
 
 
 def test_tokens_are_made_in_the_browser_alone(world: World) -> None:
-    wanted = {"name": "laptop", "team_id": world.owner.team.id, "scopes": ["read"], "days": 7}
-    problem(world.client(world.owner).post("/api/v1/me/tokens", json=wanted), 403, "session-only")
+    expected = {"name": "laptop", "team_id": world.owner.team.id, "scopes": ["read"], "days": 7}
+    problem(world.client(world.owner).post("/api/v1/me/tokens", json=expected), 403, "session-only")
     browser = world.client(world.owner, browser=True)
-    made = browser.post("/api/v1/me/tokens", json=wanted)
+    made = browser.post("/api/v1/me/tokens", json=expected)
     assert made.status_code == 201
     secret, token = made.json()["secret"], made.json()["token"]
     bearer = {"Authorization": f"Bearer {secret}"}
@@ -289,8 +289,8 @@ def test_a_token_that_may_not_be_is_refused_by_its_field(world: World) -> None:
     browser = world.client(world.owner, browser=True)
     headers = {"Content-Type": "application/json"}
     for change, field in BAD_TOKENS:
-        wanted = {"name": "laptop", "team_id": world.owner.team.id, **change}
-        answer = browser.post("/api/v1/me/tokens", content=json.dumps(wanted), headers=headers)
+        expected = {"name": "laptop", "team_id": world.owner.team.id, **change}
+        answer = browser.post("/api/v1/me/tokens", content=json.dumps(expected), headers=headers)
         assert [error["field"] for error in problem(answer, 422, "invalid")["errors"]] == [field]
 
 
@@ -308,19 +308,19 @@ def test_my_submissions_are_those_of_my_teams(world: World, write_file: WriteFil
 
 
 def test_a_receipt_verifies_with_the_published_key(world: World, write_file: WriteFile, tmp_path: Path) -> None:
-    found = sent(world, write_file())
-    world.score(found)
+    sent_id = sent(world, write_file())
+    world.score(sent_id)
     (tmp_path / "vault").mkdir(mode=0o700)
     signer, store = Signer(tmp_path / "vault"), world.services.store
-    submission, score = store.get(found), store.score_of(found)
+    submission, score = store.get(sent_id), store.score_of(sent_id)
     assert submission is not None
     with store.write() as connection:
         append(connection, signer, submission, score)
-    document = world.client().get(f"{SUBMISSIONS}/{found}/receipt").json()
+    document = world.client().get(f"{SUBMISSIONS}/{sent_id}/receipt").json()
     [key] = world.client().get("/api/v1/keys").json()["keys"]
     assert (key["public_key"], key["first"]) == (signer.public_key_text, 1)
-    assert verify_receipt(document, key["public_key"]).receipt["submission"] == found
-    problem(world.client().get(f"{SUBMISSIONS}/{found}/receipt?part=final"), 404, "not-found")
+    assert verify_receipt(document, key["public_key"]).receipt["submission"] == sent_id
+    problem(world.client().get(f"{SUBMISSIONS}/{sent_id}/receipt?part=final"), 404, "not-found")
 
 
 def test_readiness_counts_who_waits_and_who_works(world: World, write_file: WriteFile) -> None:

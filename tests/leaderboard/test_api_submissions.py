@@ -170,36 +170,36 @@ def test_a_spent_budget_is_told_with_its_account(board: Board, tmp_path: Path, w
         expected = {"total": 2, "charged": 1, "pending": 0, "left": 1, "per_day": 1, "left_today": 0}
         assert {name: balance[name] for name in expected} == expected
         assert balance["next_at"].endswith("T00:00:00Z")
-        found = world.client(world.owner).get(f"/api/v1/me/ledger?benchmark={BENCHMARK}").json()["ledgers"][0]
-        assert [(row["kind"], row["amount"]) for row in found["rows"]] == [("reserved", 1), ("charged", 0)]
-        assert found["balance"] == balance
+        ledger = world.client(world.owner).get(f"/api/v1/me/ledger?benchmark={BENCHMARK}").json()["ledgers"][0]
+        assert [(row["kind"], row["amount"]) for row in ledger["rows"]] == [("reserved", 1), ("charged", 0)]
+        assert ledger["balance"] == balance
 
 
 # Changing ------------------------------------------------------------------------------------------------------------
 
 
 def test_withdrawing_from_the_queue_costs_nothing(world: World, write_file: WriteFile) -> None:
-    found = sent(world, write_file())
-    problem(world.client(world.other).delete(f"{SUBMISSIONS}/{found}"), 404, "not-found")
-    document = world.client(world.owner).delete(f"{SUBMISSIONS}/{found}").json()
+    sent_id = sent(world, write_file())
+    problem(world.client(world.other).delete(f"{SUBMISSIONS}/{sent_id}"), 404, "not-found")
+    document = world.client(world.owner).delete(f"{SUBMISSIONS}/{sent_id}").json()
     assert document["status"] == "withdrawn"
     ledger = world.client(world.owner).get(f"/api/v1/me/ledger?benchmark={BENCHMARK}").json()["ledgers"][0]
     assert [(row["kind"], row["amount"]) for row in ledger["rows"]] == [("reserved", 1), ("refunded", -1)]
 
 
 def test_nothing_is_withdrawn_while_it_is_scored(world: World, write_file: WriteFile) -> None:
-    found = sent(world, write_file())
+    sent_id = sent(world, write_file())
     world.services.queue.claim("hand", served=[world.services.intake.catalogue.current(BENCHMARK).key])
-    assert "scoring" in problem(world.client(world.owner).delete(f"{SUBMISSIONS}/{found}"), 409, "not-now")["detail"]
+    assert "scoring" in problem(world.client(world.owner).delete(f"{SUBMISSIONS}/{sent_id}"), 409, "not-now")["detail"]
 
 
 def test_only_its_team_changes_a_submission(world: World, write_file: WriteFile) -> None:
-    found = sent(world, write_file())
-    world.score(found)
+    sent_id = sent(world, write_file())
+    world.score(sent_id)
     for person in (world.other, world.admin):
-        problem(world.client(person).delete(f"{SUBMISSIONS}/{found}"), 403, "not-yours")
-        problem(world.client(person).post(f"{SUBMISSIONS}/{found}/choose"), 403, "not-yours")
-    problem(world.client().delete(f"{SUBMISSIONS}/{found}"), 401, "sign-in")
+        problem(world.client(person).delete(f"{SUBMISSIONS}/{sent_id}"), 403, "not-yours")
+        problem(world.client(person).post(f"{SUBMISSIONS}/{sent_id}/choose"), 403, "not-yours")
+    problem(world.client().delete(f"{SUBMISSIONS}/{sent_id}"), 401, "sign-in")
 
 
 def test_the_chosen_one_is_on_the_board(world: World, write_file: WriteFile) -> None:

@@ -25,8 +25,8 @@ XSS = '<img src=x onerror="window.broken=1"><script>window.broken=1</script>${wi
 def entry(name: str, value: float, *, benchmark: str = IMAGES, **fields: Any) -> BoardEntry:
     metrics = fields.pop("metrics", ())
     score = released(benchmark, value, metrics=metrics)
-    given = {"team": "Team", "kind": "cnn", "prompt_style": None, "date": "2026-11-22", **fields}
-    return BoardEntry(submission_id=name, model=name, model_version="1", version="1.0.0", score=score, **given)
+    values = {"team": "Team", "kind": "cnn", "prompt_style": None, "date": "2026-11-22", **fields}
+    return BoardEntry(submission_id=name, model=name, model_version="1", version="1.0.0", score=score, **values)
 
 
 def standings(*entries: BoardEntry, benchmark: str = IMAGES, **fields: object) -> Standings:
@@ -70,7 +70,7 @@ def order(markup: str) -> list[str]:
 def test_a_row_says_its_rank_range_and_tier_and_a_new_one_is_told_as_new() -> None:
     markup = render(BOARD)
     text = text_of(markup)
-    assert [told for told in ("2–3", "rank between 2 and 3, tier B", "rank 1, tier A") if told not in text] == []
+    assert [name for name in ("2–3", "rank between 2 and 3, tier B", "rank 1, tier A") if name not in text] == []
     assert 'title="new, being placed"' in markup
     assert order(markup) == ["Best", "Twin", "Twain", "Fresh"]
     assert board_notes.RANK_SENTENCE in markup

@@ -23,64 +23,64 @@ from tests.viewer.shown import Shown, make_shown
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory, twin_of: Callable[[str], Path]) -> Shown:
+def gallery_files(tmp_path_factory: pytest.TempPathFactory, twin_of: Callable[[str], Path]) -> Shown:
     return make_shown(tmp_path_factory.mktemp("shown"), twin_of("chexlocalize"))
 
 
-def with_first_case(shown: Shown, out: Path, **changes: Any) -> Path:
+def with_first_case(gallery_files: Shown, out: Path, **changes: Any) -> Path:
     """A copy of the gallery whose first case has other ids."""
-    shutil.copytree(shown.gallery, out)
+    shutil.copytree(gallery_files.gallery, out)
     index = json.loads((out / "gallery.json").read_text())
     index["cases"][0].update(changes)
     (out / "gallery.json").write_text(json.dumps(index))
     return out
 
 
-def test_a_gallery_with_a_case_that_is_held_out_is_refused(shown: Shown, tmp_path: Path) -> None:
-    published = read_published(shown.public, "holdout")
-    assert open_galleries([shown.gallery], [published]).names == ["chexlocalize"]
+def test_a_gallery_with_a_case_that_is_held_out_is_refused(gallery_files: Shown, tmp_path: Path) -> None:
+    published = read_published(gallery_files.public, "holdout")
+    assert open_galleries([gallery_files.gallery], [published]).names == ["chexlocalize"]
     held_out = next(iter(published.manifest.rows))
     for n, change in enumerate(({"id": held_out}, {"images": [held_out]})):
-        wrong = with_first_case(shown, tmp_path / str(n), **change)
+        wrong = with_first_case(gallery_files, tmp_path / str(n), **change)
         with pytest.raises(ValueError, match=f"held out, got 1 of chexlocalize: {held_out}"):
             open_galleries([wrong], [published])
 
 
-def test_a_gallery_of_a_benchmark_that_is_not_served_is_refused(shown: Shown) -> None:
+def test_a_gallery_of_a_benchmark_that_is_not_served_is_refused(gallery_files: Shown) -> None:
     with pytest.raises(ValueError, match="that is served"):
-        open_galleries([shown.gallery], [])
+        open_galleries([gallery_files.gallery], [])
 
 
-def test_the_command_prepares_a_gallery_or_says_why_not(shown: Shown, tmp_path: Path) -> None:
+def test_the_command_prepares_a_gallery_or_says_why_not(gallery_files: Shown, tmp_path: Path) -> None:
     def run(benchmark: str, split: str, out: str) -> tuple[int, str]:
-        words = ["gallery", benchmark, "--dataset", shown.public, "--split", split, "--out", tmp_path / out]
-        files = [f"--predictions={name}={path}" for name, path in shown.files.items()]
+        words = ["gallery", benchmark, "--dataset", gallery_files.public, "--split", split, "--out", tmp_path / out]
+        files = [f"--predictions={name}={path}" for name, path in gallery_files.files.items()]
         done = CliRunner().invoke(app, [*map(str, words), *files])
         return done.exit_code, " ".join(done.output.replace("│", " ").split())
 
-    code, said = run("chexlocalize", "released", "good")
-    assert (code, f"{len(shown.records)} cases" in said) == (0, True), said
-    assert (tmp_path / "good" / "gallery.json").read_bytes() == (shown.gallery / "gallery.json").read_bytes()
-    code, said = run("chexlocalize", "holdout", "closed")
-    assert (code, "references are public" in said) == (2, True), said
-    code, said = run("reveal-cxr", "released", "other")
-    assert (code, "must be a folder of reveal-cxr" in said) == (2, True), said
+    code, texts = run("chexlocalize", "released", "good")
+    assert (code, f"{len(gallery_files.records)} cases" in texts) == (0, True), texts
+    assert (tmp_path / "good" / "gallery.json").read_bytes() == (gallery_files.gallery / "gallery.json").read_bytes()
+    code, texts = run("chexlocalize", "holdout", "closed")
+    assert (code, "references are public" in texts) == (2, True), texts
+    code, texts = run("reveal-cxr", "released", "other")
+    assert (code, "must be a folder of reveal-cxr" in texts) == (2, True), texts
     assert [path.name for path in tmp_path.iterdir()] == ["good"]
 
 
 def test_a_released_case_that_another_split_holds_out_is_found_when_it_is_prepared(
-    shown: Shown, tmp_path: Path
+    gallery_files: Shown, tmp_path: Path
 ) -> None:
     public = tmp_path / "public"
-    shutil.copytree(shown.public, public)
+    shutil.copytree(gallery_files.public, public)
     shutil.copy(public / "manifest" / "released.parquet", public / "manifest" / "holdout.parquet")
     with pytest.raises(ValueError, match="held out"):
         prepare_board_gallery("chexlocalize", public, "released", {}, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_the_routes_bring_a_stricter_policy_and_keep_that_of_the_gate(shown: Shown) -> None:
-    galleries = open_galleries([shown.gallery], [read_published(shown.public, "holdout")])
+def test_the_routes_bring_a_stricter_policy_and_keep_that_of_the_gate(gallery_files: Shown) -> None:
+    galleries = open_galleries([gallery_files.gallery], [read_published(gallery_files.public, "holdout")])
     application = FastAPI()
     add_gallery(application, galleries)
     application.add_middleware(SecureHeaders)

@@ -70,8 +70,8 @@ def ask_all(
     chosen = [getattr(checks, name) for name in CHECKS]
     schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", world.app)
     answers: Counter[tuple[str, int]] = Counter()
-    for found in schema.get_all_operations():
-        operation = found.ok()
+    for result in schema.get_all_operations():
+        operation = result.ok()
 
         @settings(
             max_examples=examples,

@@ -13,7 +13,7 @@ from reveal_leaderboard.web.pages.submission_view import duration
 from reveal_leaderboard.web.pages.submit import LINT_ROWS_SHOWN, lint_view
 
 from reveal_bench.predictions import LintProblem, LintReport
-from tests.leaderboard.api_app import shown
+from tests.leaderboard.api_app import lint_of
 from tests.leaderboard.elements import Elements, texts_in
 
 HOSTILE = st.one_of(
@@ -32,9 +32,9 @@ HOSTILE = st.one_of(
 
 def names(markup: str) -> list[str]:
     """The elements of a fragment; none has an attribute of its own making."""
-    found = Elements(markup)
-    assert found.strange == []
-    return found.names
+    document = Elements(markup)
+    assert document.strange == []
+    return document.names
 
 
 def piece(macro: str, *values: object) -> str:
@@ -57,9 +57,9 @@ def test_no_text_makes_an_element_or_an_attribute(hostile: str) -> None:
 @given(HOSTILE)
 def test_reports_and_plots_hold_only_their_own_elements(hostile: str) -> None:
     problem = LintProblem("error", hostile, 3, hostile, hostile, hostile, hostile, hostile)
-    report = shown(LintReport(hostile, hostile, 1, (problem,), (), (), {hostile: {hostile: 1}}))
+    report = lint_of(LintReport(hostile, hostile, 1, (problem,), (), (), {hostile: {hostile: 1}}))
     faults = (LintProblem("error", "f", 3, "a", "r", "m", "m", "h"),)
-    plain = shown(LintReport("f", "jsonl", 1, faults, (), (), {"a": {"b": 1}}))
+    plain = lint_of(LintReport("f", "jsonl", 1, faults, (), (), {"a": {"b": 1}}))
     assert names(lint_view(report)) == names(lint_view(plain)) or not hostile
     mark = PlotRow(hostile, 0.5, (0.4, 0.6), note=hostile, key=hostile)
     row = HeatRow(hostile, hostile, {hostile: mark}, key=hostile)
@@ -74,11 +74,11 @@ def test_reports_and_plots_hold_only_their_own_elements(hostile: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fraction", "shown"),
+    ("fraction", "displayed"),
     [(0.0, "0"), (-0.0, "0"), (0.005, "0"), (0.015, "2"), (1.0, "100"), (-0.08, "−8"), (-0.001, "0"), (0.465, "46")],
 )
-def test_percents_are_whole_with_a_true_minus_and_no_minus_zero(fraction: float, shown: str) -> None:
-    assert drawing.percent(fraction) == shown
+def test_percents_are_whole_with_a_true_minus_and_no_minus_zero(fraction: float, displayed: str) -> None:
+    assert drawing.percent(fraction) == displayed
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_a_report_shows_errors_first_and_says_how_many_are_left_out() -> None:
         for line in range(1, LINT_ROWS_SHOWN + 2)
     ]
     warning = LintProblem("warning", "f", 1, "", "r", "", "only a warning")
-    markup = lint_view(shown(LintReport("f", "jsonl", 60, (warning, *errors), (), (), {})))
+    markup = lint_view(lint_of(LintReport("f", "jsonl", 60, (warning, *errors), (), (), {})))
     assert len(re.findall(r"error \d", markup)) == LINT_ROWS_SHOWN
     assert "only a warning" not in markup
     assert "see <code>points</code>" in markup

@@ -83,8 +83,8 @@ def test_nobody_but_an_admin_is_sent_anything_or_changes_anything(world: Any, wh
     subjects = (world.theirs.id, world.south.id, world.bo.id, f"{IMAGES}:1.0.0")
     for act in admin.Acts(world.services)._by_name:
         for subject in subjects:
-            told, *panels = handlers.act(request, click(act, subject, "because"), "")
-            assert "only an admin may do this" in told
+            reply, *panels = handlers.act(request, click(act, subject, "because"), "")
+            assert "only an admin may do this" in reply
             assert set(panels) == {""}
     assert "only an admin" in handlers.set_state(request, IMAGES, "closed", "because", "")[0]
     assert "only an admin" in handlers.grant(request, world.north.id, IMAGES, 5, "because", "")[0]
@@ -138,9 +138,9 @@ def test_panels_show_the_queue_and_incidents_by_number_and_time_only(world: Any)
 @pytest.mark.parametrize("act", ["withdraw", "withdraw-now", "choose"])
 def test_anothers_submission_can_be_neither_withdrawn_nor_chosen(world: Any, act: str) -> None:
     handlers, before = mine.MineHandlers(world.services), n_events(world)
-    told = handlers.act(asking(world, world.ada), click(act, world.theirs.id), world.south.id, IMAGES)
-    assert "this submission is not yours" in told[0]
-    assert "Theirs" not in "".join(told)
+    reply = handlers.act(asking(world, world.ada), click(act, world.theirs.id), world.south.id, IMAGES)
+    assert "this submission is not yours" in reply[0]
+    assert "Theirs" not in "".join(reply)
     assert "not signed in" in handlers.act(asking(world, None), click(act, world.theirs.id), world.south.id, IMAGES)[0]
     assert n_events(world) == before
 
@@ -168,11 +168,11 @@ def test_a_team_is_shown_to_its_members_only(world: Any) -> None:
 def test_an_owner_invites_and_only_the_person_accepts(world: Any) -> None:
     handlers = mine.MineHandlers(world.services)
     assert "Not done" in handlers.act(asking(world, world.ada), click("remove", world.bo.id), world.south.id, IMAGES)[0]
-    told = handlers.invite(asking(world, world.ada), world.north.id, IMAGES, world.bo.id, "reader")
-    assert "Bo is invited to Northern Lab as reader" in told[0]
-    assert "invited until" in told[3]
-    told = handlers.invite(asking(world, world.bo), world.north.id, IMAGES, world.bo.id, "owner")
-    assert "Not invited" in told[0]
+    reply = handlers.invite(asking(world, world.ada), world.north.id, IMAGES, world.bo.id, "reader")
+    assert "Bo is invited to Northern Lab as reader" in reply[0]
+    assert "invited until" in reply[3]
+    reply = handlers.invite(asking(world, world.bo), world.north.id, IMAGES, world.bo.id, "owner")
+    assert "Not invited" in reply[0]
     assert [role for _, role in world.accounts.members(world.north)] == ["owner"]  # nobody is added unasked
     offered = handlers.open(asking(world, world.bo))[0]
     assert "Ada invites you to Northern Lab as reader" in offered
@@ -181,11 +181,11 @@ def test_an_owner_invites_and_only_the_person_accepts(world: Any) -> None:
         "no such open invitation"
         in handlers.answer(asking(world, world.ada), click("accept", invitation), None, IMAGES)[0]
     )
-    told = handlers.answer(asking(world, world.bo), click("accept", invitation), world.south.id, IMAGES)
-    assert "You have joined Northern Lab" in told[0]
-    assert "Ada invites you" not in told[1]
-    told = handlers.invite(asking(world, world.bo), world.north.id, IMAGES, world.bo.id, "owner")
-    assert "Not done" in told[0]
+    reply = handlers.answer(asking(world, world.bo), click("accept", invitation), world.south.id, IMAGES)
+    assert "You have joined Northern Lab" in reply[0]
+    assert "Ada invites you" not in reply[1]
+    reply = handlers.invite(asking(world, world.bo), world.north.id, IMAGES, world.bo.id, "owner")
+    assert "Not done" in reply[0]
     assert [role for _, role in world.accounts.members(world.north)] == ["owner", "reader"]
     listed = handlers.show(asking(world, world.bo), world.north.id, IMAGES)[0]
     assert 'data-act="withdraw"' not in listed  # a reader sees, and changes nothing
@@ -193,8 +193,8 @@ def test_an_owner_invites_and_only_the_person_accepts(world: Any) -> None:
 
 def test_a_tokens_secret_is_in_one_answer_and_nowhere_else(world: Any) -> None:
     handlers = mine.TokenHandlers(world.services)
-    told, listed = handlers.issue(asking(world, world.ada), world.north.id, "cluster", 30, ["read", "submit"])
-    (secret,) = texts_in(told, "code")
+    reply, listed = handlers.issue(asking(world, world.ada), world.north.id, "cluster", 30, ["read", "submit"])
+    (secret,) = texts_in(reply, "code")
     assert world.accounts.token_actor(secret).user.name == "Ada"
     assert secret not in listed
     assert secret not in handlers.show(asking(world, world.ada))
@@ -208,8 +208,8 @@ def test_a_tokens_secret_is_in_one_answer_and_nowhere_else(world: Any) -> None:
 @pytest.mark.parametrize("team", ["south", "none"])
 def test_no_token_is_issued_for_a_team_of_others(world: Any, team: str) -> None:
     team_id = world.south.id if team == "south" else None
-    told, _ = mine.TokenHandlers(world.services).issue(asking(world, world.ada), team_id, "cluster", 30, ["submit"])
-    assert "No token was created" in told
+    reply, _ = mine.TokenHandlers(world.services).issue(asking(world, world.ada), team_id, "cluster", 30, ["submit"])
+    assert "No token was created" in reply
     assert world.accounts.tokens_of(world.ada) == []
 
 
@@ -247,26 +247,26 @@ def test_a_good_file_is_linted_asked_about_sent_once_and_watched(world: Any, goo
     assert "<b>9 of 10 left</b>" in question
     assert handlers.answer(request, click("keep"), *asked)[0] == ""
     assert world.store.count_waiting() == 0  # a question spends nothing
-    shown, balance = handlers.answer(request, click("send"), *asked)
-    sent = re.search(r"/submission\?id=(\w+)", shown)[1]  # type: ignore[index]
+    visible, balance = handlers.answer(request, click("send"), *asked)
+    sent = re.search(r"/submission\?id=(\w+)", visible)[1]  # type: ignore[index]
     assert "<b>8 of 10 left</b>" in balance
     assert f"/submission?id={sent}" in handlers.send(request, *asked)
 
     way = submission.SubmissionHandlers(world.services)
-    shown, timer, kept = way.open(asking(world, world.ada, id=sent))
-    assert "In the queue, position 1." in shown
+    visible, timer, kept = way.open(asking(world, world.ada, id=sent))
+    assert "In the queue, position 1." in visible
     assert (timer.active, kept) == (True, sent)
     for other in (world.bo, None):  # not theirs to watch
-        told, timer = way.watch(asking(world, other), sent)
-        assert "Net" not in told
+        reply, timer = way.watch(asking(world, other), sent)
+        assert "Net" not in reply
         assert timer.active is False
     world.score(0.9)
-    shown, timer = way.watch(asking(world, world.ada), sent)
-    assert "Net is scored." in shown
-    assert f"/entry?id={sent}" in shown
+    visible, timer = way.watch(asking(world, world.ada), sent)
+    assert "Net is scored." in visible
+    assert f"/entry?id={sent}" in visible
     world.rank({sent: (1, 1, 2, "A")})
-    shown, timer = way.watch(asking(world, world.ada), sent)
-    assert "Rank 1–2 of 3, tier A." in shown
+    visible, timer = way.watch(asking(world, world.ada), sent)
+    assert "Rank 1–2 of 3, tier A." in visible
     assert timer.active is False
 
 
@@ -286,22 +286,22 @@ def test_only_what_is_complete_can_be_sent_and_of_several_teams_none_is_chosen(w
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "told"),
+    ("field", "value", "reply"),
     [(0, "", "Model name"), (2, None, "Team"), (5, "http://x", "Code")],
     ids=["name", "no-organization", "link"],
 )
 def test_what_is_wrong_with_the_form_stands_at_its_field(
-    world: Any, good_file: str, field: int, value: str | None, told: str
+    world: Any, good_file: str, field: int, value: str | None, reply: str
 ) -> None:
     form: list[Any] = list(FORM)
     form[field] = value
     handlers = submit.SubmitHandlers(world.services)
-    shown, folded, *at_fields = handlers.ask(asking(world, world.ada), good_file, IMAGES, False, {}, *form)
-    assert told in shown
+    visible, folded, *at_fields = handlers.ask(asking(world, world.ada), good_file, IMAGES, False, {}, *form)
+    assert reply in visible
     assert [i for i, update in enumerate(at_fields) if update["elem_classes"]] == [field]
-    assert at_fields[field]["info"] in html.unescape(shown)
+    assert at_fields[field]["info"] in html.unescape(visible)
     assert folded.get("open", False) is (field == 5)  # a fault is never folded away
-    assert told in handlers.send(asking(world, world.ada), good_file, IMAGES, False, {}, *form)
+    assert reply in handlers.send(asking(world, world.ada), good_file, IMAGES, False, {}, *form)
     assert world.store.count_waiting() == 0
 
 
@@ -316,8 +316,8 @@ def test_a_spent_budget_and_a_closed_board_are_told(world: Any, good_file: str) 
     handlers = submit.SubmitHandlers(world.services)
     for n in range(9):
         world.send(world.ada, world.north, f"Net {n}")
-    shown = handlers.send(asking(world, world.ada), good_file, IMAGES, False, {}, *FORM)
-    assert "no scored submission left for this version of the benchmark (10 of 10 used)." in shown
+    visible = handlers.send(asking(world, world.ada), good_file, IMAGES, False, {}, *FORM)
+    assert "no scored submission left for this version of the benchmark (10 of 10 used)." in visible
     balance = handlers.balance(asking(world, world.ada), IMAGES, "Northern Lab")
     assert "<b>0 of 10 left</b>" in balance
     with world.store.write() as connection:
@@ -339,31 +339,31 @@ def test_the_form_is_filled_from_a_file_and_nothing_of_it_is_lost(world: Any, tm
         encoding="utf-8",
     )
     handlers = submit.SubmitHandlers(world.services)
-    told, more, *values = handlers.fill(asking(world, world.ada), str(path), *FORM)
-    given = dict(zip(FIELDS, values, strict=True))
-    assert (given["model.name"], given["organization"], given["kind"]) == ("Filled", "Northern Lab", "cnn")
-    assert given["links.paper"] == "https://example.org/p"
+    reply, more, *values = handlers.fill(asking(world, world.ada), str(path), *FORM)
+    inputs = dict(zip(FIELDS, values, strict=True))
+    assert (inputs["model.name"], inputs["organization"], inputs["kind"]) == ("Filled", "Northern Lab", "cnn")
+    assert inputs["links.paper"] == "https://example.org/p"
     assert more == {"parameters": {"size": 3}, "thresholds": 0.5}
-    assert "Also sent: parameters, thresholds." in told
-    told, _, *values = handlers.fill(asking(world, world.bo), str(path), *FORM)
+    assert "Also sent: parameters, thresholds." in reply
+    reply, _, *values = handlers.fill(asking(world, world.bo), str(path), *FORM)
     assert values[2] is None
-    assert "You are not in its team" in told
+    assert "You are not in its team" in reply
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reply"),
     [(b"{", "must be JSON"), (b"\xff\xfe", "must be UTF-8 text"), (b" " * 70_000, "at most 65536 bytes"),
      (b'{"model": {"name": "<b>"}, "organization": "a", "kind": "cnn"}', "&lt;b&gt;")],
     ids=["broken", "bytes", "large", "markup"],
 )  # fmt: skip
 def test_a_bad_submission_json_is_refused_with_the_reason(
-    world: Any, tmp_path: Path, content: bytes, told: str
+    world: Any, tmp_path: Path, content: bytes, reply: str
 ) -> None:
     path = tmp_path / "submission.json"
     path.write_bytes(content)
-    shown, more, *_ = submit.SubmitHandlers(world.services).fill(asking(world, world.ada), str(path), *FORM)
-    assert told in shown
-    assert "has errors" in shown
+    visible, more, *_ = submit.SubmitHandlers(world.services).fill(asking(world, world.ada), str(path), *FORM)
+    assert reply in visible
+    assert "has errors" in visible
     assert more == {}
 
 
@@ -373,8 +373,8 @@ def test_a_bad_submission_json_is_refused_with_the_reason(
 def test_what_is_hidden_or_withdrawn_is_seen_by_its_own_alone(world: Any) -> None:
     def seen_by(user: User | None, submission_id: str) -> bool:
         asking(world, user)
-        found = world.store.get(submission_id)
-        return entry.may_see(found, world.store.scores_of(submission_id), world.auth.actor(None))
+        row = world.store.get(submission_id)
+        return entry.may_see(row, world.store.scores_of(submission_id), world.auth.actor(None))
 
     waiting = world.send(world.ada, world.north, "Waiting")
     for user, is_own in ((None, False), (world.bo, False), (world.ada, True), (world.boss, True)):
@@ -387,15 +387,15 @@ def test_what_is_hidden_or_withdrawn_is_seen_by_its_own_alone(world: Any) -> Non
 
 
 @pytest.mark.parametrize(
-    ("which", "told"),
+    ("which", "reply"),
     [("none", "Choose two entries."), ("same", "You chose the same entry twice."), ("strange", "not on this board"),
      ("both", "Differences of the released figures")],
 )  # fmt: skip
-def test_states_of_a_comparison(world: Any, which: str, told: str) -> None:
+def test_states_of_a_comparison(world: Any, which: str, reply: str) -> None:
     a, b = world.mine.id, world.theirs.id
     pair = {"none": ("", ""), "same": (a, a), "strange": (a, "f" * 32), "both": (a, b)}[which]
     *_, markup, query = compare.CompareHandlers(world.services).open(asking(world, None, a=pair[0], b=pair[1]))
-    assert told in markup
+    assert reply in markup
     assert query.startswith(f"benchmark={IMAGES}")
     with world.store.read() as connection:
         assert not connection.execute(sa.select(jobs.c.id).where(jobs.c.kind == "compare")).all(), "nobody queues work"
@@ -414,8 +414,8 @@ def test_the_other_boards_ledger_is_another_one(world: Any) -> None:
     with world.store.read() as connection:
         policy = world.settings.of(STUDIES).quota
         assert quota.balance(connection, world.north.id, STUDIES, "1.0.0", policy).left == 10
-    shown = mine.MineHandlers(world.services).show(asking(world, world.ada), world.north.id, STUDIES)[1]
-    assert "Nothing has been charged yet." in shown
+    visible = mine.MineHandlers(world.services).show(asking(world, world.ada), world.north.id, STUDIES)[1]
+    assert "Nothing has been charged yet." in visible
 
 
 GRADIO = b"""<!doctype html><html><head><meta property="og:title" content="Gradio" />
@@ -451,15 +451,15 @@ def test_a_page_says_what_it_is_before_any_script_runs(world: Any, path: str, st
     assert answer.headers["content-length"] == str(len(answer.content))
 
 
-@pytest.mark.parametrize(("path", "shown"), [("/submit", False), ("/", True), ("/?metric=f1", True)])
+@pytest.mark.parametrize(("path", "visible"), [("/submit", False), ("/", True), ("/?metric=f1", True)])
 def test_without_scripts_a_page_says_that_it_needs_them_and_the_table_is_there_once(
-    world: Any, path: str, shown: bool
+    world: Any, path: str, visible: bool
 ) -> None:
     text = TestClient(LinkPreviews(like_gradio, world.services)).get(path).text
     inside = text[text.index("<noscript>") : text.index("</noscript>")]
     assert "This page needs JavaScript." in inside
-    assert text.count("Northern Lab</span>") == shown
-    assert any(cell.startswith("70 ") for cell in texts_in(text, "td")) is shown
+    assert text.count("Northern Lab</span>") == visible
+    assert any(cell.startswith("70 ") for cell in texts_in(text, "td")) is visible
 
 
 def test_the_table_is_seen_before_the_page_has_drawn_its_own(world: Any) -> None:
@@ -489,5 +489,5 @@ def test_the_opening_says_what_is_ranked_who_leads_and_how_sure_that_is(world: A
     n = world.services.catalogue.current(IMAGES).n_items
     assert words.startswith(f"Where is each finding of a chest radiograph? Models ranked on {n} held-out images.")
     assert "No entry is ranked yet." in words  # nobody ranked them here
-    *_, shown, _, _, _ = board.BoardHandlers(world.services).open(asking(world, None, benchmark="nope"))
-    assert "No board is called &#39;nope&#39;." in shown
+    *_, visible, _, _, _ = board.BoardHandlers(world.services).open(asking(world, None, benchmark="nope"))
+    assert "No board is called &#39;nope&#39;." in visible

@@ -67,17 +67,17 @@ def test_who_makes_a_team_is_told_that_it_waits_until_it_does_not(world: Any) ->
 
 
 def test_an_administrators_team_does_not_wait(world: Any) -> None:
-    told, account, *_ = mine.MineHandlers(world.services).make_team(asking(world, world.boss), "Eastern Lab", IMAGES)
-    assert "You are its owner" in told
-    assert "approved" not in told
+    text, account, *_ = mine.MineHandlers(world.services).make_team(asking(world, world.boss), "Eastern Lab", IMAGES)
+    assert "You are its owner" in text
+    assert "approved" not in text
     assert "awaiting approval" not in account
 
 
 def test_an_open_board_lets_new_teams_submit_at_once(world: Any) -> None:
     world.store.settings = load_settings()
     bo = world.accounts.sign_in("https://id.example", "bo", "Bo")
-    told = mine.MineHandlers(world.services).make_team(asking(world, bo), "Southern Lab", IMAGES)[0]
-    assert "approved" not in told
+    text = mine.MineHandlers(world.services).make_team(asking(world, bo), "Southern Lab", IMAGES)[0]
+    assert "approved" not in text
     assert [m.team.waiting_since for m in world.accounts.teams_of(bo)] == [None]
     assert panels(world)["waiting"].count("approve-team") == 1  # who waited before waits on
 
@@ -85,18 +85,18 @@ def test_an_open_board_lets_new_teams_submit_at_once(world: Any) -> None:
 def test_waiting_teams_come_first_with_who_asks(world: Any) -> None:
     names = list(admin_panels.PANELS)
     assert names.index("waiting") < names.index("teams")
-    shown = panels(world)
+    visible = panels(world)
     for word in ("Northern Lab", "Ada", "https://id.example: ada-7", "approve-team", "refuse-now"):
-        assert word in shown["waiting"]
-    assert "Northern Lab" not in shown["teams"]
+        assert word in visible["waiting"]
+    assert "Northern Lab" not in visible["teams"]
     assert "1 team is awaiting approval." in admin.AdminHandlers(world.services).open(asking(world, world.boss))[1]
     assert "awaiting approval" not in admin.AdminHandlers(world.services).open(asking(world, world.ada))[1]
     act(world, "approve-team", world.north.id)
-    shown = panels(world)
-    assert "No team awaits approval." in shown["waiting"]
-    assert "New teams appear here." in shown["waiting"]
+    visible = panels(world)
+    assert "No team awaits approval." in visible["waiting"]
+    assert "New teams appear here." in visible["waiting"]
     assert admin.AdminHandlers(world.services).open(asking(world, world.boss))[1] == ""
-    assert "Northern Lab" in shown["teams"]
+    assert "Northern Lab" in visible["teams"]
     assert "already been approved" in act(world, "approve-team", world.north.id)
 
 
@@ -104,9 +104,9 @@ def test_a_team_is_refused_with_a_reason_that_it_reads(world: Any) -> None:
     assert "a reason is required" in act(world, "refuse-now", world.north.id, " ")
     assert world.accounts.team(world.north.id).disabled_at is None
     assert "is refused and closed" in act(world, "refuse-now", world.north.id, "you have a team already")
-    shown = panels(world)
-    assert "Northern Lab" not in shown["waiting"]
-    assert "not approved" in shown["teams"]
+    visible = panels(world)
+    assert "Northern Lab" not in visible["waiting"]
+    assert "not approved" in visible["teams"]
     account, _, listed, *_ = mine.MineHandlers(world.services).open(asking(world, world.ada))
     assert "The maintainers did not approve the team Northern Lab." in account
     assert "Reason: you have a team already" in account
@@ -133,20 +133,20 @@ def test_nobody_else_approves_refuses_or_revokes(world: Any, name: str) -> None:
 def test_an_administrator_revokes_one_token_with_a_reason_that_its_owner_reads(world: Any) -> None:
     token, secret = world.accounts.issue_token(world.ada, world.north, name="cluster", scopes=["read"])
     world.accounts.issue_token(world.ada, world.north, name="laptop", scopes=["read", "submit"])
-    shown = panels(world)["tokens"]
+    visible = panels(world)["tokens"]
     for word in ("cluster", "laptop", "Ada", "Northern Lab", token.id, "read, submit"):
-        assert word in shown
-    assert secret not in shown
-    assert secret[4:] not in shown
-    assert "Revoke …: cluster of Ada" in shown
+        assert word in visible
+    assert secret not in visible
+    assert secret[4:] not in visible
+    assert "Revoke …: cluster of Ada" in visible
     assert "a reason is required" in act(world, "revoke-now", token.id)
     assert world.accounts.token_actor(secret) is not None
     assert "cluster of Ada is revoked" in act(world, "revoke-now", token.id, "seen in a public notebook")
     assert world.accounts.token_actor(secret) is None
     assert "unknown token, or no longer in use" in act(world, "revoke-now", token.id, "again")
-    shown = panels(world)["tokens"]
-    assert "cluster" not in shown
-    assert "laptop" in shown
+    visible = panels(world)["tokens"]
+    assert "cluster" not in visible
+    assert "laptop" in visible
     assert "seen in a public notebook" in tokens.TokenHandlers(world.services).show(asking(world, world.ada))
 
 

@@ -52,8 +52,8 @@ class Page:
 @pytest.fixture(scope="module")
 def kept_page(kept_room: Room) -> Page:
     ada = kept_room.person("Ada", team="Northern Lab")
-    given = answers_to(kept_room.board.manifest, "<script>alert(1)</script> *x*")
-    kept_room.submit(ada, "Northern Lab", "Alpha", given)
+    inputs = answers_to(kept_room.board.manifest, "<script>alert(1)</script> *x*")
+    kept_room.submit(ada, "Northern Lab", "Alpha", inputs)
     kept_room.worker.run(once=True)
     return Page(kept_room)
 
@@ -82,15 +82,15 @@ def test_the_page_is_laid_out(page: Page) -> None:
 
 
 def test_a_reader_is_shown_the_task_and_the_answer_and_not_whose_it_is(page: Page) -> None:
-    told, shown, form, answer_id, *radios = page.open(page.room.person("one", role="reader"))
-    assert told == ""
+    text, markup, form, answer_id, *radios = page.open(page.room.person("one", role="reader"))
+    assert text == ""
     assert form["visible"]
-    assert "Prompt number" in shown
-    assert "&lt;script&gt;alert(1)&lt;/script&gt; *x* to task-" in shown
-    assert "<script>" not in shown
+    assert "Prompt number" in markup
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; *x* to task-" in markup
+    assert "<script>" not in markup
     for secret in ("Alpha", "Northern", "Ada", "jsonl", REFERENCE, answer_id):
-        assert secret not in shown
-    has_boxes = "effusion" in shown
+        assert secret not in markup
+    has_boxes = "effusion" in markup
     assert [radio["visible"] for radio in radios] == [True] * 4 + [has_boxes] * 2
     assert {radio["value"] for radio in radios} == {None}
 
@@ -105,13 +105,13 @@ def test_nobody_else_is_shown_or_may_save_anything(page: Page) -> None:
         (room.person("rival", team="Southern Lab"), "This page is for readers."),
     ]
     for actor, words in outsiders:
-        for told, shown, form, kept, *radios in (
+        for text, markup, form, kept, *radios in (
             page.open(actor),
             page.save(actor, answer_id, 1, 1, 1, 1, None, None),
             page.handlers.back(page.request, BENCHMARK),
         ):
-            assert words in told
-            assert (shown, kept, form["visible"]) == ("", "", False)
+            assert words in text
+            assert (markup, kept, form["visible"]) == ("", "", False)
             assert {radio["value"] for radio in radios} == {None}
     assert n_ratings(room) == 0
 
@@ -124,11 +124,11 @@ def test_a_reader_of_the_own_team_is_shown_nothing(page: Page) -> None:
     room.accounts.add_member(team, both.user, "reader", "cli:test")
     both = room.actor(both.user)
     assert "You have scored all answers" in page.open(both)[0]
-    told, shown, *_ = page.save(both, answer_id, 1, 1, 1, 1, None, None)
-    assert "readers must not score answers of their own team" in told
-    assert shown == ""
-    _, shown, *_ = page.save(both, answer_id, None, None, None, None, None, None)
-    assert "Prompt" not in shown
+    text, markup, *_ = page.save(both, answer_id, 1, 1, 1, 1, None, None)
+    assert "readers must not score answers of their own team" in text
+    assert markup == ""
+    _, markup, *_ = page.save(both, answer_id, None, None, None, None, None, None)
+    assert "Prompt" not in markup
     assert n_ratings(room) == 0
 
 
@@ -137,17 +137,17 @@ def test_saving_goes_on_and_what_is_missing_is_asked_for_again(page: Page) -> No
     first = page.open(reader)
     has_boxes = "effusion" in first[1]
     pictures = (2, 1) if has_boxes else (None, None)
-    told, _, form, again, *radios = page.save(reader, first[3], 5, 4, None, 3, *pictures)
-    assert "Synthesis must be scored" in told
+    text, _, form, again, *radios = page.save(reader, first[3], 5, 4, None, 3, *pictures)
+    assert "Synthesis must be scored" in text
     assert (again, form["visible"]) == (first[3], True)
     assert [radio["value"] for radio in radios] == [5, 4, None, 3, *pictures]
     assert n_ratings(room) == 0
-    told, _, _, following, *radios = page.save(reader, first[3], 5, 4, 3, 3, *pictures)
-    assert "Saved." in told
+    text, _, _, following, *radios = page.save(reader, first[3], 5, 4, 3, 3, *pictures)
+    assert "Saved." in text
     assert following != first[3]
     assert {radio["value"] for radio in radios} == {None}
-    told, _, _, back, *radios = page.handlers.back(page.request, BENCHMARK)
-    assert "your last scores" in told
+    text, _, _, back, *radios = page.handlers.back(page.request, BENCHMARK)
+    assert "your last scores" in text
     assert (back, [radio["value"] for radio in radios]) == (first[3], [5, 4, 3, 3, *pictures])
 
 
@@ -155,8 +155,8 @@ def test_saving_goes_on_and_what_is_missing_is_asked_for_again(page: Page) -> No
 def test_what_a_browser_could_make_up_is_not_kept(page: Page, score: Any) -> None:
     reader = page.room.person("one", role="reader")
     answer_id = page.open(reader)[3]
-    told, *_ = page.save(reader, answer_id, score, 4, 4, 4, None, None)
-    assert "Not saved." in told
+    text, *_ = page.save(reader, answer_id, score, 4, 4, 4, None, None)
+    assert "Not saved." in text
     assert n_ratings(page.room) == 0
     assert "unknown answer" in page.save(reader, "made up", 4, 4, 4, 4, None, None)[0]
     assert "No board on this server" in page.open(reader, "chexlocalize")[0]
@@ -168,10 +168,10 @@ def test_the_last_rating_ends_the_reading(page: Page) -> None:
     (submission,) = room.store.list_submissions()
     for name in ("one", "two"):
         reader = room.person(name, role="reader")
-        told, shown, form, answer_id, *_ = page.open(reader)
+        text, markup, form, answer_id, *_ = page.open(reader)
         while form["visible"]:
-            pictures = (3, 3) if "effusion" in shown else (None, None)
-            told, shown, form, answer_id, *_ = page.save(reader, answer_id, 3, 3, 3, 3, *pictures)
-    assert "completes the scoring" in told
-    assert "You have scored all answers." in told
+            pictures = (3, 3) if "effusion" in markup else (None, None)
+            text, markup, form, answer_id, *_ = page.save(reader, answer_id, 3, 3, 3, 3, *pictures)
+    assert "completes the scoring" in text
+    assert "You have scored all answers." in text
     assert room.status(submission) == "queued"

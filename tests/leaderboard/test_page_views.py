@@ -77,7 +77,7 @@ def test_final_figures_stand_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"status": "queued"}, "This submission is queued."),
         ({"withdrawn_at": 1.0}, "Its team has withdrawn this entry."),
@@ -86,8 +86,8 @@ def test_final_figures_stand_apart() -> None:
     ],
     ids=["queued", "withdrawn", "hidden", "other-chosen"],
 )
-def test_its_own_team_is_told_the_state_of_an_entry(changes: dict[str, object], told: str) -> None:
-    assert told in entry_view(replace(SUBMISSION, **changes), [], None, [], is_own=True)  # type: ignore[arg-type]
+def test_its_own_team_is_told_the_state_of_an_entry(changes: dict[str, object], message: str) -> None:
+    assert message in entry_view(replace(SUBMISSION, **changes), [], None, [], is_own=True)  # type: ignore[arg-type]
 
 
 def test_a_held_score_names_the_one_whose_figures_it_shows() -> None:
@@ -97,7 +97,7 @@ def test_a_held_score_names_the_one_whose_figures_it_shows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "waiting", "told"),
+    ("changes", "waiting", "message"),
     [
         ({"status": "queued"}, QueuePosition(3, 120.0), ["position 3", "It should start in about 2 minutes"]),
         ({"status": "queued"}, QueuePosition(1, None), ["position 1", "is not known yet"]),
@@ -114,19 +114,19 @@ def test_a_held_score_names_the_one_whose_figures_it_shows() -> None:
     ids=["queued", "unknown-start", "scoring", "scored", "failed", "refused", "withdrawn"],
 )
 def test_every_state_of_progress_is_told_in_words(
-    changes: dict[str, object], waiting: QueuePosition | None, told: list[str]
+    changes: dict[str, object], waiting: QueuePosition | None, message: list[str]
 ) -> None:
     markup = progress_view(replace(SUBMISSION, **changes), waiting, score(), "the reason")  # type: ignore[arg-type]
-    assert [words for words in told if words not in markup] == []
+    assert [words for words in message if words not in markup] == []
     assert ("70 65 to 75" in text_of(markup)) is (changes["status"] == "scored")
 
 
 def test_workers_that_were_not_seen_for_a_day_are_only_counted() -> None:
     now, hour = 1e6, 3600.0
     seen = {"new": now, "silent": now - 23 * hour, "gone": now - 25 * hour, "long gone": 0.0}
-    told = text_of(workers_view([WorkerRow(name, [], 0.0, at, "none", None) for name, at in seen.items()], now))
-    assert [name in told for name in seen] == [True, True, False, False]
-    assert "2 more, not seen in the last day." in told
+    message = text_of(workers_view([WorkerRow(name, [], 0.0, at, "none", None) for name, at in seen.items()], now))
+    assert [name in message for name in seen] == [True, True, False, False]
+    assert "2 more, not seen in the last day." in message
 
 
 def test_a_balance_is_a_sentence() -> None:
@@ -157,7 +157,7 @@ def test_about_prints_the_figures_in_force() -> None:
     settings = BenchmarkSettings(
         ReleasePolicy(min_cell=41, ladder_step=0.03), QuotaPolicy(7, 3, 77), ExposurePolicy(), "Cite me", XSS
     )
-    told = " ".join(policy_sentences(settings, Quota(7, 3, 77), "point_hit"))
+    message = " ".join(policy_sentences(settings, Quota(7, 3, 77), "point_hit"))
     for figure in (
         "at least 41 cases",
         "3 points above its best",
@@ -168,7 +168,7 @@ def test_about_prints_the_figures_in_force() -> None:
         "20 points from 50 cases",
         "10 points from 60 cases",
     ):
-        assert figure in told
+        assert figure in message
     assert "of 10 points from 60 cases, 2 points" in rounding(asdict(ReleasePolicy(place_cell=60)), "point_hit")
     assert "of 10 points from 30 cases, 5 points" in rounding(asdict(ReleasePolicy()), "f1")
     boards = [published(IMAGES), published(STUDIES)]
@@ -200,7 +200,7 @@ def test_a_comparison_says_which_differences_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tiers", "is_apart", "told"),
+    ("tiers", "is_apart", "message"),
     [
         (("A", "B"), False, "Their tiers differ nevertheless"),
         (("A", "A"), True, "They share a tier nevertheless"),
@@ -208,14 +208,14 @@ def test_a_comparison_says_which_differences_are_told_apart() -> None:
     ],
 )
 def test_a_comparison_explains_tiers_that_say_something_else(
-    tiers: tuple[str, str], is_apart: bool, told: str | None
+    tiers: tuple[str, str], is_apart: bool, message: str | None
 ) -> None:
     row = {"metric": "point_hit", "finding": "macro", "a": 0.7, "b": 0.6, "value": 0.1, "low": 0.01, "high": 0.2,
            "told_apart": is_apart}  # fmt: skip
     a, b = (replace(entry("Net", 0.7), rank=1, rank_low=1, rank_high=2, tier=tier) for tier in tiers)
     markup = compare_view({"rows": [row], "note": ""}, a, b)
-    assert ("nevertheless" in markup) is (told is not None)
-    assert told is None or told in markup
+    assert ("nevertheless" in markup) is (message is not None)
+    assert message is None or message in markup
 
 
 def test_a_figure_without_spread_claims_no_interval() -> None:

@@ -30,8 +30,8 @@ def scored(world: World) -> Submission:
 
 
 def left_of(world: World, submission: Submission) -> WithdrawnEntry | None:
-    found = world.store.get(submission.id)
-    return read_withdrawn(world.store, found)
+    row = world.store.get(submission.id)
+    return read_withdrawn(world.store, row)
 
 
 def test_whose_it_was_and_when_without_its_figures(world: World, scored: Submission) -> None:
@@ -39,11 +39,11 @@ def test_whose_it_was_and_when_without_its_figures(world: World, scored: Submiss
     gone = left_of(world, scored)
     expected = (scored.id, "Net", "Northern Lab", IMAGES, ("1.0.0",), (), scored.created_at, at)
     assert gone == WithdrawnEntry(*expected)
-    shown = withdrawn_view(gone)
-    assert "Its team has withdrawn this entry." in shown
-    assert "Net, Northern Lab" in shown
-    assert "<table" not in shown
-    assert "/receipt" not in shown
+    markup = withdrawn_view(gone)
+    assert "Its team has withdrawn this entry." in markup
+    assert "Net, Northern Lab" in markup
+    assert "<table" not in markup
+    assert "/receipt" not in markup
 
 
 def never_withdrawn(world: World, scored: Submission) -> Submission:

@@ -65,10 +65,10 @@ class Board:
             sent.append(message)
 
         asyncio.run(self.app(scope, receive, send))
-        told = dict(sent[0]["headers"]).get(b"retry-after")
+        retry_after = dict(sent[0]["headers"]).get(b"retry-after")
         if sent[0]["status"] == 429:
             assert dict(sent[0]["headers"])[b"content-type"] == b"application/problem+json"
-        return sent[0]["status"], None if told is None else int(told)
+        return sent[0]["status"], None if retry_after is None else int(retry_after)
 
 
 @pytest.mark.parametrize(

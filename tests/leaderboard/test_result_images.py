@@ -71,8 +71,8 @@ def test_every_picture_bears_its_recipe_and_is_kept_by_its_tag(client: TestClien
         answer = client.get(address)
         assert answer.status_code == 200, address
         recipe = recipe_of(answer.content)
-        told = (recipe["benchmark"], recipe["version"], recipe["metric"], recipe["signature"])
-        assert told == (IMAGES, "1.0.0", "point_hit", "point_hit|v:1")
+        identity = (recipe["benchmark"], recipe["version"], recipe["metric"], recipe["signature"])
+        assert identity == (IMAGES, "1.0.0", "point_hit", "point_hit|v:1")
         assert answer.headers["cross-origin-resource-policy"] == "cross-origin"
         assert "max-age=" in answer.headers["cache-control"]
         again = client.get(address, headers={"If-None-Match": answer.headers["etag"]})
@@ -88,8 +88,8 @@ def test_a_badge_says_value_interval_benchmark_and_version(client: TestClient, s
 
 def test_a_card_has_the_size_that_sites_ask_for() -> None:
     assert Image.open(BytesIO(card(RESULT).to_png())).size == (1200, 630)
-    shown = [shape.text for shape in card(RESULT).shapes if hasattr(shape, "text")]
-    assert {"70\u00a0%", "95 % interval 65 to 75", "Rank 2–5 of 8 · tier B", "Chance"} <= set(shown)
+    texts = [shape.text for shape in card(RESULT).shapes if hasattr(shape, "text")]
+    assert {"70\u00a0%", "95 % interval 65 to 75", "Rank 2–5 of 8 · tier B", "Chance"} <= set(texts)
 
 
 def test_a_figure_shows_released_findings_alone_and_their_values_when_pointed_at() -> None:
@@ -135,9 +135,9 @@ def test_the_page_of_an_entry_bears_its_preview_and_an_unknown_one_answers_404(
     page = client.get(f"/entry?id={scored.id}")
     assert page.status_code == 200
     assert "Click to try out the app" not in page.text
-    found = dict(re.findall(r'<meta property="(og:[a-z]+)" content="([^"]*)">', page.text))
-    assert found["og:title"] == "Net v1.0, Northern Lab · REVEAL leaderboard"
-    assert found["og:image"] == f"http://127.0.0.1/card/{scored.id}.png?version=1.0.0"
+    tags = dict(re.findall(r'<meta property="(og:[a-z]+)" content="([^"]*)">', page.text))
+    assert tags["og:title"] == "Net v1.0, Northern Lab · REVEAL leaderboard"
+    assert tags["og:image"] == f"http://127.0.0.1/card/{scored.id}.png?version=1.0.0"
     assert client.get("/entry?id=nothing").status_code == 404
     assert client.get("/about").status_code == 200
 

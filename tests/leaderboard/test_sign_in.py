@@ -301,7 +301,7 @@ def test_who_is_listed_becomes_administrator(
 
 
 @pytest.mark.parametrize(
-    ("username", "name", "shown"),
+    ("username", "name", "displayed"),
     [
         ("jane@hospital.example", "Jane Doe", "jane"),
         ("", "Jane Doe", "Jane Doe"),
@@ -312,8 +312,8 @@ def test_who_is_listed_becomes_administrator(
     ],
     ids=range(6),
 )
-def test_an_address_is_never_shown(username: str, name: str, shown: str) -> None:
-    assert shown_name(Claims("7", username, name)) == shown
+def test_an_address_is_never_shown(username: str, name: str, displayed: str) -> None:
+    assert shown_name(Claims("7", username, name)) == displayed
 
 
 BAD_PROVIDERS: dict[str, dict[str, Any]] = {

@@ -50,9 +50,9 @@ def test_a_link_works_once(engine: sa.Engine, accounts: Accounts) -> None:
     assert accounts.use_link(session) is None  # nor a session a link
     assert steps(engine, f"user:{actor.user.id}") == ["created", "sign-in link", "signed in"]
     with engine.connect() as connection:
-        told = connection.execute(sa.select(tables.events.c.who, tables.events.c.why)).all()
-    assert [row.who for row in told] == ["cli", "cli", f"user:{actor.user.id}"]
-    assert not any(JANE in row.why or link in row.why for row in told)
+        events = connection.execute(sa.select(tables.events.c.who, tables.events.c.why)).all()
+    assert [row.who for row in events] == ["cli", "cli", f"user:{actor.user.id}"]
+    assert not any(JANE in row.why or link in row.why for row in events)
 
 
 def test_a_link_expires_and_its_session_lasts_thirty_days(engine: sa.Engine, accounts: Accounts) -> None:

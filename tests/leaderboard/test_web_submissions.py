@@ -93,17 +93,17 @@ def test_only_members_submit_for_a_team(intake: Intake, write_file: WriteFile) -
 
 
 @pytest.mark.parametrize(
-    ("said", "field", "rule"),
+    ("metadata_fields", "field", "rule"),
     [
         ({"grid": 16}, "grid", "must be the board's, 8 cells per side"),
         ({"thresholds": {"Nonsense": 0.5}}, "thresholds", "must name labels of the board"),
     ],
 )
 def test_metadata_that_do_not_fit_the_board(
-    intake: Intake, write_file: WriteFile, said: dict[str, Any], field: str, rule: str
+    intake: Intake, write_file: WriteFile, metadata_fields: dict[str, Any], field: str, rule: str
 ) -> None:
     with pytest.raises(MetadataError, match=rule) as raised:
-        send(intake, write_file(), **said)
+        send(intake, write_file(), **metadata_fields)
     assert raised.value.errors[0]["field"] == field
     assert stored(intake) == []
 

@@ -137,10 +137,10 @@ def faults(page: Any) -> list[str]:
     """What axe-core finds serious or critical on the page, each with the first elements that it is about."""
     if not page.evaluate("typeof window.axe === 'object'"):
         page.evaluate(axe_source())
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    assert found["passes"], "axe-core looked at nothing"
+    report = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    assert report["passes"], "axe-core looked at nothing"
     return [
         f"{one['id']} ({one['impact']}): {', '.join(str(node['target'][0]) for node in one['nodes'][:4])}"
-        for one in found["violations"]
+        for one in report["violations"]
         if one["impact"] in BAD
     ]

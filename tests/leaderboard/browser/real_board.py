@@ -66,9 +66,9 @@ def build_versions(root: Path) -> tuple[Board, Board]:
     boards = [Board(root / v / "public", root / v / "private" / "references-kept-here") for v in (OLD, NEW)]
     for version, board in zip((OLD, NEW), boards, strict=True):
         before = boards[0] if version == NEW else None
-        told = [moved(one) if version == NEW and i % 4 == 0 else one for i, one in enumerate(records)]
+        records_of_version = [moved(one) if version == NEW and i % 4 == 0 else one for i, one in enumerate(records)]
         build_folder(
-            {"test": iter(told)},
+            {"test": iter(records_of_version)},
             board.folder,
             BENCHMARKS[BENCHMARK],
             version=version,

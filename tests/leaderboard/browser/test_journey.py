@@ -159,7 +159,7 @@ def tab_to(page: Any, name: str, *, most: int = 60) -> None:
     """Press Tab until what is focused is called `name`; its focus must be seen."""
     for _ in range(most):
         page.keyboard.press("Tab")
-        if any(told.startswith(name) for told in page.evaluate(FOCUSED)):
+        if any(text.startswith(name) for text in page.evaluate(FOCUSED)):
             assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
             return
     raise AssertionError(f"{name!r} cannot be reached with Tab")
@@ -215,4 +215,4 @@ def test_a_second_version_takes_over_and_the_first_is_frozen(
     page.wait_for_selector("#entry .rv-score")
     assert f"version {OLD}" in page.inner_text("#entry header")
     versions = page.locator("#entry .rv-list li").all_inner_texts()
-    assert [told.split(",")[0] for told in versions] == [OLD, NEW]
+    assert [text.split(",")[0] for text in versions] == [OLD, NEW]

@@ -68,8 +68,8 @@ def board(tmp_path_factory: pytest.TempPathFactory, twin_of: Callable[[str], Pat
     for value in (0.5, 0.6):  # each better than the one before, or the ladder would hold it back
         world.score(value)
     world.rank({a: (2, 2, 2, "B"), b: (1, 1, 1, "A")})
-    shown = make_shown(tmp_path_factory.mktemp("shown"), twin_of("chexlocalize"))
-    with serving(world, Front(galleries=Galleries([Gallery.of_folder(shown.gallery)], home="/"))) as address:
+    gallery_files = make_shown(tmp_path_factory.mktemp("shown"), twin_of("chexlocalize"))
+    with serving(world, Front(galleries=Galleries([Gallery.of_folder(gallery_files.gallery)], home="/"))) as address:
         yield Board(address, world, a, b)
 
 
@@ -89,13 +89,13 @@ def page(context: Any, board: Board) -> Iterator[Any]:
 @pytest.mark.parametrize("path", PAGES)
 def test_every_page_opens_with_its_title_and_is_accessible(page: Any, board: Board, path: str) -> None:
     """Opened on a phone in the dark, then looked at on a desktop in the light."""
-    wanted, title = PAGES[path]
+    expected, title = PAGES[path]
     for width, scheme in ((390, "dark"), (1280, "light")):
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=scheme)
         if page.url == "about:blank":
             page.goto(board.at(path))
-        page.wait_for_selector(wanted)
+        page.wait_for_selector(expected)
         page.wait_for_function("title => document.title === title", arg=title)
         page.wait_for_function("dark => document.body.classList.contains('dark') === dark", arg=scheme == "dark")
         settle(page)
@@ -163,7 +163,7 @@ def test_an_admin_hides_and_restores(page: Any, board: Board) -> None:
     world.score(0.6)
     page.goto(board.at("/admin"))
     page.get_by_role("tab", name="Submissions").click()
-    for verb, question, told in (
+    for verb, question, message in (
         ("Hide", "Hide submission", "Doubtful of Northern Lab is hidden from the board."),
         ("Restore", "Restore submission", "Doubtful of Northern Lab is on the board again."),
     ):
@@ -171,9 +171,9 @@ def test_an_admin_hides_and_restores(page: Any, board: Board) -> None:
         row.locator("summary").click()
         row.get_by_label("Reason").fill(f"reason to {verb}")
         row.get_by_role("button", name=question).click()
-        page.locator("#answer").get_by_text(told).wait_for()
-        shown = {submission.id for submission, _ in world.store.board_rows(IMAGES, "1.0.0")}
-        assert (doubtful in shown) is (verb == "Restore")
+        page.locator("#answer").get_by_text(message).wait_for()
+        on_board = {submission.id for submission, _ in world.store.board_rows(IMAGES, "1.0.0")}
+        assert (doubtful in on_board) is (verb == "Restore")
 
 
 def test_cases_are_looked_at_by_keyboard_on_a_phone_and_on_a_desktop(page: Any, board: Board) -> None:
@@ -196,8 +196,8 @@ def test_cases_are_looked_at_by_keyboard_on_a_phone_and_on_a_desktop(page: Any, 
     page.emulate_media(color_scheme="dark")
     assert faults(page) == []
     assert_well_built(page)
-    said = page.locator("#answers .said").all_inner_texts()
-    assert [text.split()[-1] for text in said[-2:]] == ["hit", "miss"]
+    texts = page.locator("#answers .said").all_inner_texts()
+    assert [text.split()[-1] for text in texts[-2:]] == ["hit", "miss"]
 
     canvas = page.locator("#stage canvas")
     pressed = page.locator("#answers button").nth(0)

@@ -120,8 +120,8 @@ def assert_is_text(page: Any, place: str, texts: list[str]) -> None:
     assert page.locator(f"{place} a[href^='javascript' i], {place} [onload], {place} [onerror]").count() == 0
     missing = texts
     for _ in range(100):  # what a board shows comes after its frame
-        shown = squeezed(page.locator(place).first.evaluate("element => element.textContent"))
-        missing = [text for text in texts if squeezed(text) not in shown]
+        markup = squeezed(page.locator(place).first.evaluate("element => element.textContent"))
+        missing = [text for text in texts if squeezed(text) not in markup]
         if not missing:
             break
         page.wait_for_timeout(100)
@@ -133,9 +133,9 @@ def squeezed(text: str) -> str:
     return "".join(text.split())
 
 
-def opened(page: Any, board: tuple[str, Any], path: str, wanted: str) -> None:
+def opened(page: Any, board: tuple[str, Any], path: str, expected: str) -> None:
     page.goto(board[0] + path)
-    page.wait_for_selector(wanted)
+    page.wait_for_selector(expected)
 
 
 def test_the_board_its_plots_and_its_choices(page: Any, board: Any) -> None:
@@ -144,7 +144,9 @@ def test_the_board_its_plots_and_its_choices(page: Any, board: Any) -> None:
         assert_is_text(page, place, list(HOSTILE.values()))
     page.get_by_label("Team").click()
     options = page.get_by_role("option").all_inner_texts()
-    assert {squeezed(text) for text in HOSTILE.values()} <= {squeezed(told).removeprefix("✓") for told in options}
+    assert {squeezed(text) for text in HOSTILE.values()} <= {
+        squeezed(sentence).removeprefix("✓") for sentence in options
+    }
     assert_is_text(page, "main", [])
     opened(page, board, f"/?benchmark={STUDIES}", "#board .rv-message")
     assert_is_text(page, "#board", list(HOSTILE.values()))
@@ -155,7 +157,7 @@ def test_an_entry(page: Any, board: Any, name: str) -> None:
     opened(page, board, f"/entry?id={board[1][name].id}", "#entry .rv-score")
     assert_is_text(page, "#entry .rv-head", [HOSTILE[name]])
     facts = page.locator("#entry .rv-facts-list dd").all_inner_texts()
-    n_told = sum(squeezed(HOSTILE[name]) in squeezed(told) for told in facts)
+    n_told = sum(squeezed(HOSTILE[name]) in squeezed(sentence) for sentence in facts)
     assert n_told >= 8, facts
     assert_is_text(page, "#entry", [])
 
@@ -222,6 +224,6 @@ def test_what_an_address_says(page: Any, board: Any) -> None:
     names = ("benchmark", "version", "search", "kind", "organization", "sort", "columns", "id", "a", "b", "sent")
     asked = urlencode(dict.fromkeys(names, HOSTILE["everything"]))
     places = {"/": "#board .rv-summary", "/entry": "#entry .rv-message", "/compare": "#compare .rv-message"}
-    for path, wanted in places.items():
-        opened(page, board, f"{path}?{asked}", wanted)
+    for path, expected in places.items():
+        opened(page, board, f"{path}?{asked}", expected)
         assert_is_text(page, "main", [])

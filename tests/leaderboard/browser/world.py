@@ -58,16 +58,16 @@ def published(name: str, version: str = "1.0.0", *, synthetic: bool = True, fold
 def released(name: str, value: float, *, spread: float = 0.05, metrics: tuple[str, ...] = ()) -> ReleasedScore:
     """Figures that follow from `value` by arithmetic; the last findings are hidden."""
     findings = BENCHMARKS[name].findings
-    shown, hidden = findings[:-RARE], findings[-RARE:]
+    visible, hidden = findings[:-RARE], findings[-RARE:]
     figures = []
     for m, metric in enumerate(metrics or METRICS[name]):
-        for i, finding in enumerate(("macro", *shown)):
+        for i, finding in enumerate(("macro", *visible)):
             at = round(min(max(value - 0.15 * m + 0.04 * ((i * 7) % 5 - 2) * (i > 0), 0.0), 1.0), 2)
             low, high = (round(min(max(at + d, 0.0), 1.0), 2) for d in (-spread - 0.01 * i, spread + 0.01 * i))
-            n = str(len(shown)) if finding == "macro" else ("30-59", "60-119", "120+")[i % 3]
+            n = str(len(visible)) if finding == "macro" else ("30-59", "60-119", "120+")[i % 3]
             figures.append(ReleasedEstimate(metric, finding, at, low, high, n, f"{metric}|v:1"))
     note = f"Fewer than 30 cases, not shown and not in any macro: {', '.join(hidden)}."
-    return ReleasedScore(tuple(figures), shown, hidden, note, {"min_cell": 30})
+    return ReleasedScore(tuple(figures), visible, hidden, note, {"min_cell": 30})
 
 
 def outcome(name: str, value: float, seed: int, **options: Any) -> ScoredOutcome:
