@@ -11,8 +11,8 @@ The macro of a comparison averages the findings for which *all* systems are defi
 replicate: a system neither gains nor loses by a finding that another one left undefined. It may thus differ from the
 macro that :meth:`~reveal_bench.kinds.scored.Rows.estimates` gives for one of them.
 
-By default intervals are those of :mod:`reveal_bench.metrics.jackknife`, a two-sided p comes from flipping the signs of
-patients' differences, and tiers from the same flips of all pairs (:mod:`reveal_bench.evaluation.permutation`). With
+By default intervals come from :mod:`reveal_bench.metrics.jackknife`, a two-sided p from flipping the signs of patients'
+differences, and tiers from the same flips of all pairs (:mod:`reveal_bench.evaluation.permutation`). With
 ``interval="percentile"``, and always for AUROC, average precision and scores of detectors, intervals are percentile
 intervals (shifted ones for a detector in a ranking, as for its scores), and tiers come from p corrected by Holm. Then p
 is ``2 (min(n_low, n_high) + 1) / (n + 1)``, at most 1: n_low of n replicates have a difference of at most 0, n_high one
@@ -160,7 +160,7 @@ def compare(
     a, b : rows of two systems of one kind on the same split
     resampling : with interval "jackknife" or "percentile"
     metrics : those that apply to both, and have a better direction, by default
-    findings : findings, labels or criteria that are reported, and that the macro is over; those of the kind by default
+    findings : findings, labels or criteria to report and to average in the macro; all of the kind by default
     margin : for the verdict on each difference
 
     Raises
@@ -181,8 +181,8 @@ def relative_decrease(
 ) -> list[Comparison]:
     """Return paired relative decreases ``(reference - model) / reference``, with `model` as a and `reference` as b.
 
-    The macro's is that of the two macros, not the mean of the findings'. Where the reference is 0 the decrease is
-    undefined; replicates in which it is 0 are left out and counted.
+    The decrease of the macro compares the two macros; it is not the mean over findings. If the reference is 0 the
+    decrease is undefined; replicates in which it is 0 are left out and counted.
 
     Parameters
     ----------

@@ -73,7 +73,7 @@ class ChexlocalizeTables:
     summary: FloatArray
 
     def write(self, folder: Path, *, human: bool = False) -> list[Path]:
-        """Write the three CSV files under their published names; `human` names those of the human benchmark."""
+        """Write the three CSV files under their published names; with `human`, the names of the human benchmark."""
         start = _PUBLISHED_NAMES.get(self.metric, self.metric) + ("_humanbenchmark" if human else "")
         columns = sorted(range(len(self.findings)), key=self.findings.__getitem__)
         names = [self.findings[i] for i in columns]
@@ -174,7 +174,7 @@ def chexlocalize_tables(
     for image_id, finding, value in zip(rows.image_ids, rows.case_findings, rows.values[metric], strict=True):
         if image_id in place:
             per_image[place[image_id], column[finding]] = value
-    # The published stream is that of the old generator
+    # The published stream comes from the old generator
     draws = np.random.RandomState(resampling.seed).randint(0, len(ids), (resampling.n_resamples, len(ids)))
     # One finding at a time, so that each replicate adds up its rows in the order drawn, as pandas does
     replicates = np.stack([mean_of_defined(per_image[:, i][draws]) for i in range(len(column))], axis=1)

@@ -204,7 +204,7 @@ def readings_of(
     if finding is not None and finding not in scored.rows.groups:
         raise ArgumentError("finding", f"must be one of {', '.join(scored.rows.groups)}", repr(finding))
     if system in readings:
-        rule = f"of the system, by default that of its file, must be no reader's: {', '.join(readings)}"
+        rule = f"of the system, by default its file's, must not be a reader's: {', '.join(readings)}"
         raise ArgumentError("name", rule, repr(system))
     by_key = {kind.data.key_of(record): record for record in records}
     by_all = [key for key in by_key if all(key in by_record for by_record in readings.values())]

@@ -2,8 +2,8 @@
 
 Conventions
 -----------
-There is one row per image and finding with a reference mask. Contours are those of OpenCV, of all levels and with every
-boundary point; a contour's area is that of the polygon through the centres of its pixels.
+There is one row per image and finding with a reference mask. OpenCV finds the contours, at all levels and with every
+boundary point; a contour's area is the area of the polygon through the centres of its pixels.
 
 * `polygons` are the drawn contours, which the published code counts as instances; `components` the parts of the mask
   that do not touch, which the paper's text counts. The released polygons of Enlarged Cardiomediastinum contain the

@@ -71,7 +71,7 @@ class Subgroup:
     n : patients with a case
     estimate : the group's macro
     difference : the group less all other patients
-    p : of no difference, corrected for all groups of the column
+    p : p of the difference, corrected for all groups of the column
     """
 
     by: str

@@ -364,7 +364,7 @@ def reader_against_majority(
 def reader_sums(votes: npt.ArrayLike, *, n_categories: int) -> FloatArray:
     """Return what each study adds to AC1 among its readers; sum over studies or resample, then :func:`ac1_from_sums`.
 
-    Paper 004 does not say whose AC1 its Table S3 gives; not that of the pairs behind its kappa, for no 2 x 2 table has
+    Paper 004 does not say whose AC1 its Table S3 gives; not the AC1 of its kappa's pairs, because no 2 x 2 table has
     an AC1 of 0.667 with a kappa of 0.756 (pleural effusion). This one, of a study's readers among themselves, is what
     irrCAC computes from raw votes.
 

@@ -12,7 +12,7 @@ without an error while they stay below 2**24, and the replicates equal those of 
 numbers (IoU), and larger ones, are added up in double precision.
 
 Source: 1,000 replicates as in papers 000 (section 3.3) and 002 (Results); the unit there is the image, here the patient
-unless asked otherwise. The intervals are those of :mod:`reveal_bench.metrics.intervals`.
+by default. :mod:`reveal_bench.metrics.intervals` defines the intervals.
 """
 
 from __future__ import annotations

@@ -449,7 +449,7 @@ def units_behind(name: str, sums: LabelSums) -> IntArray:
 def studies_behind(name: str, sums: LabelSums) -> FloatArray:
     """Return each unit's studies, (n_units, n_labels): with the label for recall, predicted for precision.
 
-    For all else, such as F1 and kappa, those of which either is true.
+    For other metrics, such as F1 and kappa, studies for which either holds.
     """
     tp, fp, fn = np.moveaxis(sums.confusion, -1, 0)
     held: FloatArray = {"recall": tp + fn, "precision": tp + fp}.get(name.split("_")[0], tp + fp + fn)

@@ -14,10 +14,10 @@ and the degrees of freedom of the squared standard error (Satterthwaite), ``2 V*
   as IoU, with t instead of the normal quantile. And so has every score at an end of its scale, or with constant rows,
   for which the standard error is 0; its effective sample size is the number of supporting patients, or for an F1 of 0
   or the lowest kappa :data:`OF_NO_OVERLAP` of it: F1 is 2 / (k + 1) if one of k patients is called by both.
-* A macro's variance is that of a mean of its findings, with their covariances. The variance of a finding with few
-  patients says little of itself, so per patient it is averaged with the pooled one of all findings, which counts for
-  :data:`POOLED_FREEDOM` degrees of freedom; that of a finding at an end of the scale, such as an F1 of 0, says nothing
-  and is the pooled one. Degrees of freedom of the macro follow by Satterthwaite's formula. Its bias is the mean of the
+* A macro's variance is the variance of a mean of its findings, with their covariances. The variance of a finding with
+  few patients is unreliable, so per patient it is averaged with the pooled variance of all findings, which counts for
+  :data:`POOLED_FREEDOM` degrees of freedom; a finding at an end of the scale, such as an F1 of 0, gets the pooled
+  variance. Degrees of freedom of the macro follow by Satterthwaite's formula. Its bias is the mean of the
   findings' biases. The macro of one finding has the interval of that finding.
 * Every other score has ``value - bias +- t se`` on the arcsine scale of its bounds, with the t quantile of its degrees
   of freedom; on its own scale if it has no bounds, as a difference has none here. A macro of kappa, whose scale goes

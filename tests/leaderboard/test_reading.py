@@ -370,7 +370,7 @@ def test_a_file_may_be_brought_in_twice(library: Library, tmp_path: Path) -> Non
 
 BAD_FILES: dict[str, tuple[str, str]] = {
     "no head": ("{a},r,1,1,1,1,1,1\n", "ratings.csv:1: `columns` must have different names, got 1 more than once"),
-    "unknown answer": (f"{HEAD}\nzzz,r,1,1,1,1,,\n", "line 2: `answer_id` must be that of an answer of this board"),
+    "unknown answer": (f"{HEAD}\nzzz,r,1,1,1,1,,\n", "line 2: `answer_id` must be an answer's id on this board"),
     "six": (f"{HEAD}\n{{a}},r,6,1,1,1,1,1\n", "line 2: `process` must be 1, 2, 3, 4 or 5, got '6'"),
     "word": (f"{HEAD}\n{{a}},r,good,1,1,1,1,1\n", "got 'good'"),
     "no pictures": (f"{HEAD}\n{{a}},r,1,1,1,1,,\n", "line 2: Image content must be scored"),

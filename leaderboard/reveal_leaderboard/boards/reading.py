@@ -167,7 +167,7 @@ def import_ratings(connection: sa.Connection, path: Path, settings: Settings, *,
 
     Parameters
     ----------
-    path : CSV, see :mod:`reveal_leaderboard.store.ratings`; the ids of answers are those of :func:`answers_csv`
+    path : CSV, see :mod:`reveal_leaderboard.store.ratings`; :func:`answers_csv` gives the ids of answers
 
     Raises
     ------
@@ -184,7 +184,7 @@ def import_ratings(connection: sa.Connection, path: Path, settings: Settings, *,
         answer = known[line.answer_id]
         try:
             if answer is None:
-                raise RatingError(f"`answer_id` must be that of an answer of this board, got {line.answer_id[:40]!r}")
+                raise RatingError(f"`answer_id` must be an answer's id on this board, got {line.answer_id[:40]!r}")
             n_new += _write(connection, touched[answer.submission_id], answer, line.reader, line.scores, who=who)
         except (RatingError, NotAllowedError) as error:
             problems.append(f"line {line.line}: {error}")

@@ -116,9 +116,9 @@ def switch_version(connection: sa.Connection, benchmark: str, version: str, *, w
     Raises
     ------
     LookupError
-        If there is no such board.
+        If the board is unknown.
     RefreshError
-        If the version is not known, is or was on the board, or if anything is still to be scored.
+        If the version is unknown, is or was on the board, or if jobs are left to score.
     """
     current = board_row(connection, benchmark, lock=True)
     facts = _waiting_version(connection, benchmark, version).facts
