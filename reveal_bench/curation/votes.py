@@ -66,7 +66,7 @@ def import_votes(
     Returns
     -------
     StepRecord
-        Its counts are those of :func:`vote_counts`.
+        Its counts come from :func:`vote_counts`.
 
     Raises
     ------

@@ -74,7 +74,7 @@ def export_tasks(folder: Path, split: str, out: Path, settings: AskSettings, *, 
     Returns
     -------
     Path
-        The task's YAML file; its name without suffix is that of the task.
+        The task's YAML file; its name without suffix names the task.
 
     Raises
     ------

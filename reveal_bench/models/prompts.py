@@ -196,8 +196,8 @@ def compose(
     Raises
     ------
     ValueError
-        If the question's form is not that of the settings, there are more examples than `settings.shots`, or the
-        settings are of another version of the prompts.
+        If the forms of question and settings differ, there are more examples than `settings.shots`, or the settings
+        belong to another version of the prompts.
     """
     if settings.prompt_version != VERSION:
         raise ArgumentError("prompt_version", f"must be {VERSION!r}, the one at hand", repr(settings.prompt_version))

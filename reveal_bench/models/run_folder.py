@@ -104,7 +104,7 @@ class RunInfo:
         if self.epochs < 1:
             raise ArgumentError("epochs", "must be at least 1", self.epochs)
         if self.settings is not None and self.settings.grid != self.grid:
-            raise ArgumentError("grid", f"must be that of the settings, {self.settings.grid}", self.grid)
+            raise ArgumentError("grid", f"must equal the settings' {self.settings.grid}", self.grid)
 
     def document(self) -> dict[str, Any]:
         """Return the information as JSON."""

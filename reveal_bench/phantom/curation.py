@@ -85,7 +85,7 @@ ACQUISITION = {
 """Column -> DICOM keyword. Texts are as in the header, except mAs, computed from ExposureInuAs or Exposure; the spacing
 is PixelSpacing if the other is missing."""
 FACTS = (*DEMOGRAPHICS, *ACQUISITION)
-"""Columns of facts.csv: those of Tables 1 and S2 of paper 004."""
+"""Columns of facts.csv, from Tables 1 and S2 of paper 004."""
 
 FIXED_SIDES = {
     "Aneurysm": "left",

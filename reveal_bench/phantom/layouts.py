@@ -8,7 +8,7 @@ segmented, missing readers' masks, a label that contradicts its mask. :data:`TRA
 :func:`write_anatomy` writes the anatomy of the images, which distinguishes wrong positions from impossible ones. JSON
 Lines, one image per line: ``{"image_id", "size": [height, width], "regions": {"heart": [[x, y], ...], ...}}``; closed
 contours in pixels of the image, with two decimals like the annotations; they may leave the image. Left and right are
-the patient's. A lung's contour is that of the whole pleural space, including the part behind the heart.
+the patient's. A lung's contour outlines the whole pleural space, including the part behind the heart.
 """
 
 from __future__ import annotations

@@ -412,7 +412,7 @@ def write_reveal(
     out : new or empty folder
     n_studies : the release has 100; the pool it was selected from had 13,735
     seed : same seed, same bytes; study k does not depend on `n_studies`
-    long_side : long side of the images in pixels; 3056 is that of the most common real ones
+    long_side : long side of the images in pixels; 3056 is the most common in real ones
     layout : "dicom", or "midrc" for zip archives per series, a manifest and tables per node
     stage : "benchmark" for the released studies, "pool" for those to select from; see :mod:`.reveal_studies`
     traps : also write the difficulties of real downloads

@@ -73,7 +73,7 @@ AGES = {(80, 96): 0.23, (70, 79): 0.26, (60, 69): 0.22, (50, 59): 0.15, (40, 49)
 SEXES = {"F": 0.5, "M": 0.495, "unknown": 0.005}
 RACES = {"Asian": 0.06, "Black or African American": 0.14, "White": 0.46, "Other": 0.03, "unknown": 0.31}
 PATIENT_CLASSES = {"inpatient": 0.885, "outpatient": 0.11, "unknown": 0.005}
-"""Table 1 of paper 004; the few unknown are those of its holdout half."""
+"""Table 1 of paper 004; the few unknown come from its holdout half."""
 
 SECOND_IMAGE = 0.09
 """Table S2: 109 images of 100 studies, of which 10 are lateral."""

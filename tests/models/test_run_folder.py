@@ -113,7 +113,7 @@ def test_what_cannot_be_is_refused(exchanges: list[QuestionOutcome], message: st
         ({"model": "x" * 101}, "`model` must be a name of 1 to 100"),
         ({"model": "two\nlines"}, "`model` must be a name"),
         ({"epochs": 0}, "`epochs` must be at least 1"),
-        ({"grid": 16}, "`grid` must be that of the settings, 8, got 16"),
+        ({"grid": 16}, "`grid` must equal the settings' 8, got 16"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
