@@ -25,7 +25,7 @@ PROC = Path("/proc")
 
 
 class UnhealthyError(Exception):
-    """The container does not work; the message says why."""
+    """The container is unhealthy; the message says why."""
 
 
 @dataclass(frozen=True)

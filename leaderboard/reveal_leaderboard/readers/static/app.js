@@ -1,4 +1,4 @@
-// The reader's way through the list: what is shown, saved, and which key does what.
+// The reader's list: showing and saving items, and the keyboard shortcuts.
 
 import { Film, unpack } from "./film.js";
 import { made } from "./made.js";
@@ -9,7 +9,7 @@ const find = (id) => document.getElementById(id);
 const state = {
   items: [], at: -1, isOpen: true, viewers: [], active: null, drag: "move", single: false, seconds: 0, isBusy: false,
 };
-const kept = new Map(); // address -> promise of a film's bytes: the present item's and the next one's
+const kept = new Map(); // address -> promise of an image's bytes, for the current item and the next
 const panel = new Panel(() => { tell(""); state.sending = undefined; });
 
 class Refused extends Error {}
@@ -57,7 +57,7 @@ function notice(title, ...body) {
   find("notice-body").replaceChildren(...body);
 }
 
-// Who reads --------------------------------------------------------------------------------------------------------
+// The reader --------------------------------------------------------------------------------------------------------
 
 async function begin() {
   const who = await ask("/api/who");
@@ -163,7 +163,7 @@ async function hang(item) {
     if (facts.fault) return made("p", facts.fault, { class: "waiting bad" });
     return { facts, buffer: await fetched(item.token, number), number };
   }));
-  if (state.item !== item) return; // the reader went on meanwhile
+  if (state.item !== item) return; // the reader moved on meanwhile
   state.viewers = frames.filter(({ facts }) => facts).map(({ facts, buffer, number }) => {
     const view = { UNKNOWN: "View not known", LATERAL: "Lateral" }[facts.view] ?? facts.view;
     const title = item.films.length > 1 ? `${view}, ${number + 1} of ${item.films.length}` : view;
@@ -179,7 +179,7 @@ async function hang(item) {
   else reflect();
 }
 
-/** Films of the next item are fetched while this one is read; those of others are let go. */
+/** Fetch the images of the next item while this one is judged, and drop the others. */
 async function ahead(index) {
   const next = state.items[index];
   if (!next) return;
@@ -231,7 +231,7 @@ function newKey() {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Save and go on. The key stays the same until something is changed: sent twice, it is one answer. */
+/** Save and continue. The key changes only with the answer, so that sending twice stores one answer. */
 async function save() {
   const given = panel.read();
   if (given === null) {

@@ -1,4 +1,4 @@
-// What stands beside the pictures: labels or texts, the answers to choose from, scores, comment, ticks.
+// The panel beside the images: labels or texts, the choice of answers, scores, comment, ticks.
 
 import { made } from "./made.js";
 import { Scales } from "./scales.js";
@@ -13,7 +13,7 @@ export class Panel {
     this.scales = new Scales(find("scales"), () => this.choose(this.asked.scored));
   }
 
-  /** Show what is asked, and the reader's own answer if there is one. */
+  /** Show the questions, and the reader's own answer, if any. */
   show(asked, own) {
     this.asked = asked;
     this.answer = own?.answer ?? "";
@@ -62,7 +62,7 @@ export class Panel {
     }));
   }
 
-  /** A key of the answers; whether it is one. */
+  /** Handle a key; return true if it belongs to an answer. */
   key(name) {
     if (this.scales.key(name)) return true;
     const choice = this.asked.choices.find(({ key }) => key === name);
@@ -102,7 +102,7 @@ export class Panel {
     find("tick-list").querySelector("input").focus();
   }
 
-  /** What would be sent, or null with what is lacking in `lacks`. */
+  /** Return the answer to send, or null with the reason in `lacks`. */
   read() {
     this.lacks = "";
     if (this.asked.scales && this.answer !== "cannot_read") return this.readScores();

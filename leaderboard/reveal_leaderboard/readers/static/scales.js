@@ -1,10 +1,10 @@
-// Criteria that are scored one after another. The words of all scores stand at the criterion in hand, at the others
-// those of the score that was chosen.
+// Criteria that are scored one after another. The current criterion shows the words of all scores, the others only
+// the words of the selected score.
 
 import { made } from "./made.js";
 
 export class Scales {
-  /** `onScore` is called with every score that is given. */
+  /** `onScore` is called for every score. */
   constructor(place, onScore) {
     this.place = place;
     this.onScore = onScore;
@@ -33,7 +33,7 @@ export class Scales {
     return group;
   }
 
-  /** Take a criterion in hand. */
+  /** Make a criterion the current one. */
   hand(at) {
     this.at = at;
     [...this.place.children].forEach((group, number) => group.classList.toggle("current", number === at));
@@ -44,7 +44,7 @@ export class Scales {
     this.onScore();
   }
 
-  /** Score the criterion in hand and go on to the next. */
+  /** Score the current criterion and move to the next. */
   key(name) {
     const step = { j: 1, k: -1 }[name];
     if (!this.asked.length || (!step && !/^[1-5]$/.test(name))) return false;
@@ -66,7 +66,7 @@ export class Scales {
     group.scrollIntoView({ block: "nearest" });
   }
 
-  /** The titles of what has no score yet; the first of them is taken in hand. */
+  /** Return the titles of criteria without a score, and make the first of them current. */
   lacking() {
     const left = this.asked.filter(({ name }) => !this.scores[name]);
     if (left.length) this.go(this.asked.indexOf(left[0]));

@@ -1,1 +1,1 @@
-"""migrations."""
+"""Migrations of the database."""

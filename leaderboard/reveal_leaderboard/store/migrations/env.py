@@ -7,11 +7,11 @@ from reveal_leaderboard.store.events import record_all
 from reveal_leaderboard.store.tables import tables
 
 RECORDS = "0007"
-"""The version in which events began to hold records: what was there before is recorded once, when all tables stand."""
+"""The version that added records to events; earlier rows are recorded once, when all tables exist."""
 
 
 def run() -> None:
-    """Run what is asked for."""
+    """Run the requested migrations."""
     connection = context.config.attributes["connection"]
     is_sqlite = connection.dialect.name == "sqlite"
     context.configure(connection=connection, target_metadata=tables, render_as_batch=is_sqlite)

@@ -25,12 +25,12 @@ Row = dict[str, Any]
 
 
 def take_out(bind: sa.Connection) -> dict[str, list[Row]]:
-    """All rows of the first version, by table, oldest first."""
+    """Return all rows of the first version, by table, oldest first."""
     return {name: _rows(bind, name) for name in ("submissions", "events", "scores")}
 
 
 def carry(bind: sa.Connection, old: dict[str, list[Row]]) -> None:
-    """Put them into the new tables, which are empty."""
+    """Insert the rows into the new, empty tables."""
     _insert(bind, "chains", [{"name": "receipts", "length": 0, "head": GENESIS}])
     submissions = old["submissions"]
     if submissions:
@@ -54,7 +54,7 @@ def _insert(bind: sa.Connection, name: str, rows: list[Row]) -> None:
 
 
 def _carry_people(bind: sa.Connection, submissions: list[Row]) -> tuple[str, dict[str, str]]:
-    """One local user, who owns a team for each name."""
+    """Insert one local user, who owns a team for each name."""
     start = submissions[0]["created_at"]
     user = {"id": secrets.token_hex(16), "issuer": "local", "subject": "local", "name": "Local user"}
     _insert(bind, "users", [user | {"is_admin": True, "created_at": start, "disabled_at": None}])
@@ -74,7 +74,7 @@ def _carry_people(bind: sa.Connection, submissions: list[Row]) -> tuple[str, dic
 
 
 def _carry_boards(bind: sa.Connection, submissions: list[Row], at: float) -> None:
-    """The board of each benchmark shows the version of its latest submission; those before are frozen."""
+    """Insert boards that show the version of their latest submission; earlier versions are frozen."""
     by_name = itemgetter("benchmark")
     for benchmark, group in groupby(sorted(submissions, key=by_name), key=by_name):  # stable: oldest first within
         rows = list(group)
@@ -96,7 +96,7 @@ def _carry_boards(bind: sa.Connection, submissions: list[Row], at: float) -> Non
 
 
 def _carry_submissions(bind: sa.Connection, submissions: list[Row], user_id: str, team_ids: dict[str, str]) -> None:
-    """The submissions, their jobs and their lines in the ledger; the latest scored one of a model is shown."""
+    """Insert submissions, their jobs and ledger lines; the latest scored one of a model is shown."""
     shown = {}
     for row in submissions:
         if row["status"] == "scored":

@@ -78,6 +78,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them."""
+    """Drop these tables."""
     for table in ("scores", "events", "submissions"):
         op.drop_table(table)

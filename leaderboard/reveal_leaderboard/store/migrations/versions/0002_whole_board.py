@@ -14,7 +14,7 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Make the tables, and carry the rows over."""
+    """Create the tables, and convert the rows."""
     bind = op.get_bind()
     old = take_out(bind)
     for name in ("scores", "events", "submissions"):
@@ -27,7 +27,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Refused: the first version has no place for what this one keeps."""
+    """Refuse: the first version cannot store this version's data."""
     raise NotImplementedError("the tables of 0002 hold more than those of 0001 can; restore a backup instead")
 
 

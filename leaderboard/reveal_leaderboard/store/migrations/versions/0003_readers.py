@@ -18,7 +18,7 @@ CRITERIA = ("process", "execution", "synthesis", "language", "image_content", "i
 
 
 def upgrade() -> None:
-    """Widen the check, make the tables."""
+    """Widen the check, and create the tables."""
     if op.get_bind().dialect.name == "sqlite":
         _widen_on_sqlite(op.get_bind())
     else:
@@ -51,7 +51,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Refused: the version before has no place for what this one keeps."""
+    """Refuse: the version before cannot store this version's data."""
     raise NotImplementedError("the tables of 0003 hold more than those of 0002 can; restore a backup instead")
 
 

@@ -1,4 +1,4 @@
-"""Teams that wait for approval. Those that there are need none: the column is empty for them."""
+"""Teams that wait for approval. Existing teams need none: the column is empty for them."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,10 +8,10 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
-    """Add the moment since which a team waits."""
+    """Add the time since which a team waits."""
     op.add_column("teams", sa.Column("waiting_since", sa.Float(53), nullable=True))
 
 
 def downgrade() -> None:
-    """Refused: the version before would let teams submit that nobody has approved."""
+    """Refuse: the version before would let unapproved teams submit."""
     raise NotImplementedError("the tables of 0003 cannot say that a team waits; restore a backup instead")

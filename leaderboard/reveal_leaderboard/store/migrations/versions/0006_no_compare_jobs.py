@@ -1,4 +1,4 @@
-"""Comparisons are made of released figures, without a worker: their jobs and documents go."""
+"""Comparisons use released figures, without a worker: their jobs and documents are removed."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,11 +8,11 @@ down_revision = "0005"
 
 
 def upgrade() -> None:
-    """Delete them."""
+    """Delete these jobs and documents."""
     for name in ("jobs", "results"):
         table = sa.table(name, sa.column("kind", sa.String))
         op.execute(table.delete().where(table.c.kind == "compare"))
 
 
 def downgrade() -> None:
-    """Nothing to do: the version before makes a comparison again when somebody asks."""
+    """Do nothing: the version before makes comparisons again on request."""

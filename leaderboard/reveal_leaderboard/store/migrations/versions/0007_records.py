@@ -1,4 +1,4 @@
-"""Events hold the hash of their subject's record. The entry of the migrations records what is there (`env.py`)."""
+"""Events contain the hash of their subject's record; `env.py` records existing rows."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,10 +8,10 @@ down_revision = "0006"
 
 
 def upgrade() -> None:
-    """Add where it stands."""
+    """Add the column of the hash."""
     op.add_column("events", sa.Column("record", sa.String(64), nullable=True))
 
 
 def downgrade() -> None:
-    """Remove it: hashes of events that held one do not hold any more for the version before."""
+    """Drop the column: the version before then finds wrong hashes in events that had one."""
     op.drop_column("events", "record")

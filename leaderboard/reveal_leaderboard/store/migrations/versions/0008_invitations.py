@@ -1,4 +1,4 @@
-"""Invitations to teams. Those who are members stay members."""
+"""Invitations to teams. Existing members stay members."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0007"
 
 
 def upgrade() -> None:
-    """Add their table."""
+    """Add the table of invitations."""
     op.create_table(
         "invitations",
         sa.Column("id", sa.String(32), primary_key=True),
@@ -27,5 +27,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Remove it: who was not a member yet has to be asked again."""
+    """Drop the table: open invitations must be sent again."""
     op.drop_table("invitations")

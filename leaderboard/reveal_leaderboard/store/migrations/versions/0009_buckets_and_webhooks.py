@@ -1,4 +1,4 @@
-"""What clients asked for, counted by all servers together; and what webhooks were told of the events."""
+"""Rate limits shared by all servers, and deliveries to webhooks."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0008"
 
 
 def upgrade() -> None:
-    """Add their tables. Webhooks begin with what happens from now on."""
+    """Add the tables. Webhooks start with the events from now on."""
     op.create_table(
         "buckets",
         sa.Column("name", sa.String(150), primary_key=True),
@@ -40,6 +40,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Remove them: limits begin anew, and what was not delivered yet never is."""
+    """Drop the tables: limits start anew, and undelivered messages are lost."""
     for name in ("deliveries", "webhooks", "buckets"):
         op.drop_table(name)

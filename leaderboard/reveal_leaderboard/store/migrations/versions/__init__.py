@@ -1,1 +1,1 @@
-"""versions."""
+"""The versions of the database's tables."""
