@@ -300,4 +300,4 @@ def test_a_serving_machine_must_not_be_reached_by_others_in_local_mode(tmp_path:
     done = CliRunner().invoke(app, words)
     logging.getLogger().handlers[:] = before  # the command's log went to a stream that is closed now
     assert done.exit_code == 2
-    assert "it listens on this machine only" in in_one_line(done.output)
+    assert "anyone who reaches the server is its administrator" in in_one_line(done.output)
