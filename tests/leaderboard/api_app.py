@@ -1,7 +1,7 @@
 """The API on an application of its own: real store, queue, accounts and intake, with people, tokens and scores.
 
-The linter runs in this process instead of in a child, and scores are written by hand instead of by a worker: what is
-tested on it are the routes.
+The linter runs in this process instead of a child, and tests write scores instead of a worker: only the routes are
+tested.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class World:
     def score(
         self, submission_id: str, value: float = 0.47, *, final: float | None = None, sign: Signing | None = None
     ) -> None:
-        """End the next job, which must be that of `submission_id`, with one figure, and one that is kept back."""
+        """Finish the next job, which must be for `submission_id`, with one released score and one held back."""
         queue, served = self.services.queue, [self.services.intake.catalogue.current(BENCHMARK).key]
         job = queue.claim("hand", served=served)
         while job is not None and job.kind != "score":
@@ -224,7 +224,7 @@ def world(kept_world: World) -> Iterator[World]:
 
 
 def private_parts(world: World) -> Mapping[str, str]:
-    """What must stand in no answer to others: user ids, and the contact."""
+    """Return texts that no answer to others may contain: user ids, and the contact."""
     people = (world.owner, world.other, world.admin)
     return {**{person.user.name: person.user.id for person in people}, "contact": "secret.contact@example.org"}
 

@@ -1,4 +1,4 @@
-"""What a fragment of a page holds: its elements, and the text that is read on it."""
+"""Elements and visible text of a fragment of a page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ OURS = {"class", "role", "title", "href", "rel", "style", "datetime", "type", "s
 
 
 class Elements(HTMLParser):
-    """Collects the elements of a fragment and every attribute that is none of those the pages use."""
+    """Collects the elements of a fragment, and every attribute that the pages do not use."""
 
     def __init__(self, markup: str) -> None:
         super().__init__()

@@ -87,7 +87,7 @@ SIGNERS: dict[str, tuple[dict[str, str], Callable[[bytes], bytes]]] = {
 
 @dataclass
 class Provider:
-    """What the provider does next; `twist` changes the claims of an ID token before it is signed."""
+    """The provider's next behaviour; `twist` changes the claims of an ID token before it is signed."""
 
     issuer: str = ""
     person: Claims = field(default_factory=lambda: {"sub": "248289761001", "preferred_username": "jane"})

@@ -46,7 +46,7 @@ def floats(value: Any) -> Iterator[float]:
 
 @pytest.fixture(scope="module")
 def uploads(bucket: str) -> str:
-    """Where this server keeps uploads; those of the other rooms' servers lie in their data folders."""
+    """Return this server's folder of uploads; other servers keep theirs in their data folders."""
     return f"s3://{bucket}/live"
 
 
@@ -119,7 +119,7 @@ def test_the_running_server_is_confined_and_never_learns_the_path(server: Server
 
 @pytest.fixture(scope="module")
 def site(board: Board, studies: Board) -> Site:
-    """What files of the sample ask about."""
+    """Return the findings in the sample's files."""
     asked = studies.published.manifest
     assert isinstance(asked, StudyManifest)
     return Site(*board.manifest.asked_pairs()[0], *asked.studies[:2], asked.labels)

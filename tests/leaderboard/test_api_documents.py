@@ -1,4 +1,4 @@
-"""What the API answers, to whom: the routes on a real store, with scores written by hand."""
+"""Answers of the API by person: the routes on a real store, with scores written by the tests."""
 
 from __future__ import annotations
 

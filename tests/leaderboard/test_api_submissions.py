@@ -1,4 +1,4 @@
-"""What becomes of an upload, and of a submission that its team changes: the routes on a real store."""
+"""Uploads, and changes of submissions by their team: the routes on a real store."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ NO_ROOM: dict[str, Exception] = {
 
 @pytest.mark.parametrize("place", list(NO_ROOM))
 def test_a_full_disk_keeps_and_charges_nothing(world: World, write_file: WriteFile, place: str) -> None:
-    """What is answered then: `NoTraces`. Once there is room the same file is taken."""
+    """`NoTraces` answers. With space again, the same file is accepted."""
 
     def full(*arguments: Any, **more: Any) -> Any:
         raise NO_ROOM[place]

@@ -1,4 +1,4 @@
-"""The board's page as a pure function of standings: what is shown, in which order, and what an address keeps."""
+"""The board's page as a pure function of standings: content, order, and the view in its address."""
 
 from __future__ import annotations
 

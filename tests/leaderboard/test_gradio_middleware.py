@@ -1,4 +1,4 @@
-"""What Gradio mounts, behind the gate: its real routes, and whose files and sessions pass."""
+"""Gradio's real routes behind the middleware, and the owners of files and sessions."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_nobody_uploads_without_signing_in(browser: TestClient, inside: Inside) 
 
 def test_an_upload_is_its_owners_alone(browser: TestClient, inside: Inside, cookies: dict[str, Any]) -> None:
     answer = browser.post("/gradio_api/upload", files={"files": b"x"}, headers=cookies["a"])
-    assert "/tmp" not in answer.text, "where a file lies is nobody's business"
+    assert "/tmp" not in answer.text, "the path of a file must not be shown"
     first, second = answer.json()
     assert re.fullmatch(r"[A-Za-z0-9_-]{22}/a\.jsonl", first)
     fetched = {who: browser.get(f"/gradio_api/file={second}", headers=h).status_code for who, h in cookies.items()}

@@ -1,4 +1,4 @@
-"""What every request passes, tried on a small application."""
+"""Middleware on a small application."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_foreign_pages_write_is_refused(headers: dict[str, str], status: int) 
 
 @pytest.mark.parametrize(("scheme", "status"), [("https", 200), ("http", 403)])
 def test_where_pages_are_served_by_https_one_by_http_is_another_sites(scheme: str, status: int) -> None:
-    """Whether or not the proxy that ends TLS says so."""
+    """With and without a header of the proxy that terminates TLS."""
     headers = {"origin": HERE.replace("http:", f"{scheme}:")}
     assert run(SameOrigin(APP, is_secure=True), "POST", headers=headers).status_code == status
 
@@ -274,7 +274,7 @@ def test_headers_that_say_what_to_do_are_kept() -> None:
 
 
 def _connection(pieces: list[tuple[float, bytes]]) -> list[Message]:
-    """What an application answers that is sent `pieces`, each after so many seconds, the last being ``end``."""
+    """Return the answer to `pieces`, each sent after so many seconds, the last one ``end``."""
     sent: list[Message] = []
     waiting = iter(pieces)
 

@@ -18,9 +18,9 @@ CHECKS = (
     "not_a_server_error", "status_code_conformance", "content_type_conformance", "response_headers_conformance",
     "response_schema_conformance", "negative_data_rejection", "missing_required_header", "unsupported_method",
 )  # fmt: skip
-"""Of schemathesis, which only the process of these tests loads: it takes as long as all of pytest."""
+"""Checks of schemathesis, loaded only in the process of these tests: it takes as long as all of pytest."""
 EXAMPLES = 5  # per operation and person
-OF_KNOWN = 3  # what is known leaves less to make up
+OF_KNOWN = 3  # known ids leave less to generate
 SECURED = {"/api/v1/me", "/api/v1/me/submissions", "/api/v1/me/ledger", "/api/v1/me/tokens", "/api/v1/me/invitations"}
 
 

@@ -151,7 +151,7 @@ def test_the_best_over_time_is_a_line_of_steps() -> None:
     ]  # fmt: skip
     markup = plots.best_over_time(days, better="higher", title="Best")
     assert 'aria-label="Best: 2026-01-01 First 50 %; 2026-01-21 Third 70 %"' in markup  # the second was not a record
-    # 580 wide from 40; 100 % stands at 10 and 0 % at 180
+    # 580 wide from 40; 100 % is at 10 and 0 % at 180
     assert 'd="M40.0 95.0H330.0V95.0H620.0V61.0"' in markup
     assert markup.count("<circle") == 2
     lower = plots.best_over_time(days, better="lower", title="Best")

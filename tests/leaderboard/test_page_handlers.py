@@ -1,4 +1,4 @@
-"""Who may do what on the pages: every handler is called as a browser could call it, with another's ids."""
+"""Rights on the pages: every handler is called as a browser could call it, with ids of others."""
 
 from __future__ import annotations
 
@@ -463,7 +463,7 @@ def test_without_scripts_a_page_says_that_it_needs_them_and_the_table_is_there_o
 
 
 def test_the_table_is_seen_before_the_page_has_drawn_its_own(world: Any) -> None:
-    """It lies in a closed shadow tree with its own styles, of a board as it is first shown alone."""
+    """It is in a closed shadow tree with its own styles, and only for the board's default view."""
     client = TestClient(LinkPreviews(like_gradio, world.services))
     text = client.get("/").text
     early = text[text.index('<template shadowrootmode="closed">') : text.index("</template>")]

@@ -21,7 +21,7 @@ __all__ = ["kept_room", "task_board"]
 
 
 class Auth:
-    """Says that the request is of whoever it is told."""
+    """Stands for `Auth`, with the person that a test sets."""
 
     def __init__(self) -> None:
         self.asking: Actor | None = None

@@ -1,4 +1,4 @@
-"""What the address of a withdrawn entry tells strangers: whose it was and when, once it was public, and no figure."""
+"""A withdrawn entry's address for visitors: its team and dates if it was public, and no score."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much may be asked for, with a clock that stands still until it is moved."""
+"""Request limits, with a clock that only the tests move."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_an_address_empties_its_bucket_and_waits() -> None:
     assert board.ask(address="10.0.0.2")[0] == 200
     board.clock.seconds = 1.9
     assert board.ask() == (429, 1)
-    board.clock.seconds = 2.0  # what was refused took nothing
+    board.clock.seconds = 2.0  # the refused request took nothing
     assert [board.ask()[0] for _ in range(2)] == [200, 429]
     board.clock.seconds = 1000.0  # never fuller than full
     assert [board.ask()[0] for _ in range(4)] == [200, 200, 200, 429]
@@ -138,7 +138,7 @@ def test_a_team_is_limited_whoever_of_it_uploads(path: str) -> None:
     assert [upload(f"user{i} lab")[0] for i in range(3)] == [200, 200, 429]
     assert upload("user4 lab") == (429, 40)  # twenty units at half a unit per second
     assert upload("user5 other")[0] == 200
-    assert upload("user6")[0] == 200  # of no team
+    assert upload("user6")[0] == 200  # without a team
     board.clock.seconds = 39.9
     assert upload("user1 lab") == (429, 1)
     board.clock.seconds = 40.0

@@ -1,4 +1,4 @@
-"""An entry as a result that travels: badge, card, figures, citation; and what of it nobody is told."""
+"""An entry's shared result: badge, card, figures and citation, and what they must not reveal."""
 
 from __future__ import annotations
 

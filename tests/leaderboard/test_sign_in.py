@@ -199,7 +199,7 @@ def test_a_callback_works_once(provider: Provider, browser: TestClient) -> None:
 
 
 def test_a_code_is_bound_to_its_verifier(browser: TestClient) -> None:
-    """PKCE: a stolen code is of no use with another browser's verifier."""
+    """PKCE: a stolen code is useless with another browser's verifier."""
     path = to_provider(browser)
     pending = Pending.from_cookie(browser.cookies["reveal-signin"])
     stolen = Pending(pending.state, pending.nonce, "x" * 43, "/")

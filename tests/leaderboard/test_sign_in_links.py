@@ -46,7 +46,7 @@ def test_a_link_works_once(engine: sa.Engine, accounts: Accounts) -> None:
     assert (actor.user.issuer, actor.user.subject, actor.user.name) == ("link", JANE, "jane")
     assert (actor.is_admin, actor.memberships) == (False, ())
     assert accounts.use_link(link) is None
-    assert accounts.session_user(link) is None  # a link is no session
+    assert accounts.session_user(link) is None  # a link is not a session
     assert accounts.use_link(session) is None  # nor a session a link
     assert steps(engine, f"user:{actor.user.id}") == ["created", "sign-in link", "signed in"]
     with engine.connect() as connection:

@@ -1,4 +1,4 @@
-"""Who is asking, what a mode demands of the server, and who may do what: route by person."""
+"""Actors of requests, requirements of the sign-in modes, and rights by route and person."""
 
 from __future__ import annotations
 

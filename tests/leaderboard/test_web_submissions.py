@@ -1,4 +1,4 @@
-"""The way in: who may submit, what is kept, and what is said."""
+"""Receiving uploads: the right to submit, stored files, and messages."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking",
 PATIENCE_MS = 120_000
 BAD = ("serious", "critical")
 LEFT = ("AbortError: signal is aborted", "Unexpected error Connection errored out")
-"""What Gradio's own script says when somebody leaves a page while an answer is under way."""
+"""Messages of Gradio's own script if a page is left before its answer arrives."""
 
 
 SETTLED = """async () => {
@@ -56,7 +56,7 @@ def running_browser() -> Iterator[Any]:
 
 @dataclass
 class Watch:
-    """What a page did that it should not: requests to `foreign` addresses, errors on its console or in its scripts."""
+    """Forbidden actions of a page: requests to `foreign` addresses, errors on its console or in its scripts."""
 
     own: tuple[str, ...]
     foreign: list[str] = field(default_factory=list)
@@ -134,7 +134,7 @@ def axe_source() -> str:
 
 
 def faults(page: Any) -> list[str]:
-    """What axe-core finds serious or critical on the page, each with the first elements that it is about."""
+    """Return the serious and critical findings of axe-core, each with its first elements."""
     if not page.evaluate("typeof window.axe === 'object'"):
         page.evaluate(axe_source())
     report = page.evaluate("axe.run(document, {resultTypes: ['violations']})")

@@ -1,6 +1,6 @@
 """A real board for the browser: server and worker as processes, people who sign in with a loopback OpenID provider.
 
-The benchmark lies there in two versions; the second one moves the masks of some images, so that ranks may change while
+The benchmark has two versions; the second one moves the masks of some images, so that ranks may change while
 every stored file stays valid.
 """
 

@@ -1,4 +1,4 @@
-"""What people do on a real board: server and worker are processes, nothing is put into the store behind their backs.
+"""Journeys of people on a real board: server and worker are processes, and nothing else writes to the store.
 
 Each test makes what it needs; the last one, which switches the board to another version, leaves the others nothing to
 rely on and therefore comes last.
@@ -57,7 +57,7 @@ def upload(page: Any, place: str, path: Path) -> None:
 
 
 def test_from_signing_in_to_a_score(page: Any, board: RealBoard) -> None:
-    """A newcomer makes a team, is told what is wrong with a file, sends a good one, and sees it scored."""
+    """A newcomer creates a team, sees the problems of a file, sends a good one, and sees it scored."""
     page.goto(f"{board.url}/submit")
     board.provider.person = {"sub": "newcomer", "preferred_username": "newcomer"}
     page.locator("#report").get_by_role("link", name="Sign in").click()
@@ -111,7 +111,7 @@ def test_from_signing_in_to_a_score(page: Any, board: RealBoard) -> None:
 
 
 def test_submitting_by_keyboard_alone(page: Any, board: RealBoard, secrets: dict[str, str]) -> None:
-    """Tab, Enter, Space and typing; only the system's file chooser, which is none of the page's, is fed by the test."""
+    """Tab, Enter, Space and typing; the test fills only the system's file chooser, which is not part of the page."""
     board.sign_in(page, "jane", to="/submit")
     page.wait_for_selector("#balance .rv-balance")
     page.keyboard.press("Tab")
@@ -156,7 +156,7 @@ FOCUSED = """() => {
 
 
 def tab_to(page: Any, name: str, *, most: int = 60) -> None:
-    """Press Tab until what is focused is called `name`; its focus must be seen."""
+    """Press Tab until the focused element is called `name`; its focus must be visible."""
     for _ in range(most):
         page.keyboard.press("Tab")
         if any(text.startswith(name) for text in page.evaluate(FOCUSED)):
@@ -173,7 +173,7 @@ def test_comparing_two_entries(page: Any, board: RealBoard, entries: tuple[str, 
     page.get_by_role("option", name="Phantom Net S v1, Example Hospital").click()
     page.wait_for_selector("#compare .rv-compare tbody tr")
     assert page.url.endswith(f"a={entries[0]}&b={entries[1]}")
-    page.reload()  # what the address says is what is shown, now from the results kept
+    page.reload()  # the address determines the view, now from stored results
     page.wait_for_selector("#compare .rv-compare tbody tr")
     rows = page.locator("#compare .rv-compare tbody tr").all_inner_texts()
     assert any("Cardiomegaly" in row for row in rows)

@@ -33,7 +33,7 @@ PAGES = {
     "/entry?id=nothing": ("text=This entry is not available.", "Entry · REVEAL leaderboard"),
 }
 WIDTHS = (1024, 1440, 1920)
-"""Of windows in which nothing may overflow, besides the two in which axe-core looks, too."""
+"""Further window widths in which nothing may overflow; axe-core checks two others."""
 MOST_SHIFT = 0.05
 NOTE_SHIFTS = """window.shift = 0;
 new PerformanceObserver((seen) => {

@@ -152,7 +152,7 @@ def test_the_board_its_plots_and_its_choices(page: Any, board: Any) -> None:
     assert_is_text(page, "#board", list(HOSTILE.values()))
 
 
-@pytest.mark.parametrize("name", ["everything", "address"])  # an address counts where it stands alone
+@pytest.mark.parametrize("name", ["everything", "address"])  # an address matters if it is alone
 def test_an_entry(page: Any, board: Any, name: str) -> None:
     opened(page, board, f"/entry?id={board[1][name].id}", "#entry .rv-score")
     assert_is_text(page, "#entry .rv-head", [HOSTILE[name]])

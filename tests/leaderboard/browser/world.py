@@ -71,7 +71,7 @@ def released(name: str, value: float, *, spread: float = 0.05, metrics: tuple[st
 
 
 def outcome(name: str, value: float, seed: int, **options: Any) -> ScoredOutcome:
-    """What a worker would bring back."""
+    """Return the outcome that a worker would report."""
     mark = Fingerprint(f"{seed:064x}", tuple((seed * 7919 + i * 104729) % 2**32 for i in range(128)))
     return ScoredOutcome(released(name, value, **options), None, "0" * 64, mark)
 
