@@ -150,31 +150,31 @@ FORMS: dict[str, Callable[[pd.DataFrame, Path], Any]] = {
 @pytest.mark.parametrize("form", FORMS)
 def test_probabilities(studies: tuple[Path, Path], tmp_path: Path, form: str) -> None:
     source, options = FORMS[form](chances(), tmp_path)
-    found = rb.convert(source, studies[0], split="test", **options)
+    result = rb.convert(source, studies[0], split="test", **options)
     expected = [
         {"study_id": row["study_id"], "probabilities": {x: row[x] for x in LABELS}}
         for row in chances().to_dict("records")
     ]
-    assert [line["study_id"] for line in found.predictions] == [line["study_id"] for line in expected]
-    for line, wanted in zip(found.predictions, expected, strict=True):
+    assert [line["study_id"] for line in result.predictions] == [line["study_id"] for line in expected]
+    for line, wanted in zip(result.predictions, expected, strict=True):
         assert line["probabilities"] == pytest.approx(wanted["probabilities"], abs=1e-12)
-    assert rb.lint(found.predictions, studies[0], split="test").ok
+    assert rb.lint(result.predictions, studies[0], split="test").ok
 
 
 def test_notes_say_what_was_read_as_what(studies: tuple[Path, Path]) -> None:
     frame = chances().rename(columns={"study_id": "file", **NAMES}).assign(sex="F")
     frame["file"] = [f"films/{one}.dcm" for one in frame["file"]]
-    found = rb.convert(frame, studies[0], split="test")
-    told = "\n".join(found.notes)
+    result = rb.convert(frame, studies[0], split="test")
+    notes = "\n".join(result.notes)
     for part in (
         "`file` read as `study_id`",
         "left out, since the benchmark does not ask for them: sex",
         f"read by another name, ids: films/study-0.dcm as study-0 and {N_STUDIES - 1} more",
         "read by another name, findings: " + ", ".join(f"{theirs} as {ours}" for ours, theirs in NAMES.items()),
     ):
-        assert part in told
-    assert told in repr(found).replace("\n  ", "\n")
-    assert len(repr(found).splitlines()) <= 10
+        assert part in notes
+    assert notes in repr(result).replace("\n  ", "\n")
+    assert len(repr(result).splitlines()) <= 10
 
 
 WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
@@ -243,10 +243,10 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_what_does_not_fit_is_refused_with_all_of_it(world: World, case: str) -> None:
-    source, options, told = WRONG[case]
+    source, options, message = WRONG[case]
     with pytest.raises(ArgumentError, match="must") as caught:
         rb.convert(source, world.folder, **options)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_the_rows_of_one_reader_are_read(world: World) -> None:
@@ -259,14 +259,14 @@ def test_the_rows_of_one_reader_are_read(world: World) -> None:
         return rb.convert(rows, world.folder, split="released", **options)
 
     assert [line["box"] for line in read(reader="B", columns={"who": "reader"}).lines] == [[10, 5, 9, 9]]
-    for options, told in (
+    for options, message in (
         ({"reader": "B"}, "`reader` must be left out unless the table has a column `reader`"),
         ({"reader": "C", "columns": {"who": "reader"}}, "`reader` must be one of the table: A, B, got C"),
         ({"columns": {"who": "reader"}}, "`reader` must be one of the table: A, B, got none"),
     ):
         with pytest.raises(ArgumentError) as refused:
             read(**options)
-        assert str(refused.value).startswith(told)
+        assert str(refused.value).startswith(message)
 
 
 def test_two_columns_for_one_label_are_refused(studies: tuple[Path, Path]) -> None:
@@ -277,11 +277,11 @@ def test_two_columns_for_one_label_are_refused(studies: tuple[Path, Path]) -> No
 
 def test_rows_of_other_images_are_left_out_and_counted(world: World) -> None:
     rows = [{"image_id": one, "finding": "Edema", "bbox": [8, 16, 24, 32]} for one in ("elsewhere", ONE)]
-    found = rb.convert(rows, world.folder, leave_out_unknown=True)
-    assert [line["image_id"] for line in found.predictions] == [ONE]
+    result = rb.convert(rows, world.folder, leave_out_unknown=True)
+    assert [line["image_id"] for line in result.predictions] == [ONE]
     assert (
-        found.notes == ("`bbox` read as `box`",)
-        or "left out 1 row of ids that the split does not have: 'elsewhere'" in found.notes
+        result.notes == ("`bbox` read as `box`",)
+        or "left out 1 row of ids that the split does not have: 'elsewhere'" in result.notes
     )
 
 
@@ -291,9 +291,9 @@ def test_the_command_writes_the_same_lines(world: World, tmp_path: Path) -> None
     names = ["Enlarged Cardiomediastinum", "Cardiomegaly", "Lung Lesion", "Airspace Opacity", "Edema"]
     words = [word for name in names for word in ("--category", name)]
     options = ("--from", "table", "--file", file, "--out", tmp_path / "p.jsonl")
-    said = call("convert", world.folder, *options, *words, "--column", "p=score").stdout
-    assert "1 predictions for chexlocalize 1.0.0, split released" in said
-    assert "`xmin, ymin, xmax, ymax` read as boxes, xyxy" in said
+    output = call("convert", world.folder, *options, *words, "--column", "p=score").stdout
+    assert "1 predictions for chexlocalize 1.0.0, split released" in output
+    assert "`xmin, ymin, xmax, ymax` read as boxes, xyxy" in output
     assert json.loads((tmp_path / "p.jsonl").read_text()) == BOX | {"score": 0.5}
     refused = call("convert", world.folder, *options, "--column", "p", expect=1).stderr
     assert "--column must be THEIRS=OURS, got 'p'" in refused
@@ -307,6 +307,6 @@ def test_the_command_writes_the_same_lines(world: World, tmp_path: Path) -> None
 
 def test_annotations_of_a_tool_are_read_as_predictions(world: World, tmp_path: Path) -> None:
     call("convert", world.folder, "--to", "coco", "--no-pictures", "--out", tmp_path / "coco")
-    found = rb.convert(tmp_path / "coco", world.folder, form="coco", reader="ground_truth")
-    result = rb.score(found.predictions, world.folder, n_resamples=20)
+    converted = rb.convert(tmp_path / "coco", world.folder, form="coco", reader="ground_truth")
+    result = rb.score(converted.predictions, world.folder, n_resamples=20)
     assert result.table.query("metric == 'mask_iou' and finding == 'macro'").value.item() == 1

@@ -105,11 +105,11 @@ STUDIES: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
 def test_labels_in_every_form_have_the_scores_of_the_file(studies: tuple[Path, Path], form: str) -> None:
     folder, files = studies
     lines = lines_of(files / "half.jsonl")
-    found = rb.score(STUDIES[form](lines), folder, split="test", **FEW).table.set_index(["metric", "finding"]).value
+    result = rb.score(STUDIES[form](lines), folder, split="test", **FEW).table.set_index(["metric", "finding"]).value
     expected = rb.score(files / "half.jsonl", folder, split="test", **FEW).table.set_index(["metric", "finding"]).value
-    assert found.loc["f1", LABELS[1]] == expected.loc["f1", LABELS[1]] == 0
-    shared = expected.index.intersection(found.index)  # probabilities have figures of their own
-    pd.testing.assert_series_equal(found[shared], expected[shared])
+    assert result.loc["f1", LABELS[1]] == expected.loc["f1", LABELS[1]] == 0
+    shared = expected.index.intersection(result.index)  # probabilities have figures of their own
+    pd.testing.assert_series_equal(result[shared], expected[shared])
 
 
 def test_tasks_with_a_table_or_a_list_of_ratings(tasks: tuple[Path, Path, Path]) -> None:
@@ -117,8 +117,8 @@ def test_tasks_with_a_table_or_a_list_of_ratings(tasks: tuple[Path, Path, Path])
 
     folder, files, ratings = tasks
     answers = {one["task_id"]: one["answer"] for one in lines_of(files / "a.jsonl")}
-    for given in (ratings, read_ratings_table(ratings), pd.read_csv(ratings)):
-        result = rb.score(answers, folder, split="test", ratings=given, name="a", **FEW)
+    for table in (ratings, read_ratings_table(ratings), pd.read_csv(ratings)):
+        result = rb.score(answers, folder, split="test", ratings=table, name="a", **FEW)
         assert result.table.query("metric == 'rubric_mean' and finding == 'macro'").value.item() == 4.5
     ranking = rb.rank({"b": files / "b.jsonl", "a": answers}, folder, split="test", ratings=ratings, n_resamples=40)
     assert list(ranking.table.name) == ["a", "b"]
@@ -155,15 +155,15 @@ def test_verbs_give_what_the_commands_give(places: tuple[Path, Path], tmp_path: 
     for place in (path, other):
         (tmp_path / "files").mkdir(exist_ok=True)
         (tmp_path / "files" / place.name).write_text(place.read_text())
-    told = json.loads(call("rank", tmp_path / "files", *words).stdout)["systems"]
-    assert [{k: v for k, v in one.items() if k != "file"} for one in told] == ranking.records
+    systems_printed = json.loads(call("rank", tmp_path / "files", *words).stdout)["systems"]
+    assert [{k: v for k, v in one.items() if k != "file"} for one in systems_printed] == ranking.records
     assert call("score", path, *words[:-1], "--format", "csv").stdout == scored.to_csv()
     assert call("compare", path, other, *words[:-1], "--format", "markdown").stdout.splitlines()[0] == (
         "| metric | finding | A | B | A {-} B | 95 % interval | p |".replace("{-}", "-")
     )
     judged = rb.compare(path, other, folder, margin=0.2, equivalence=True, **options)
-    told = call("compare", path, other, *words, "--margin", 0.2, "--equivalence").stdout
-    assert json.loads(told)["comparisons"] == judged.records
+    systems_printed = call("compare", path, other, *words, "--margin", 0.2, "--equivalence").stdout
+    assert json.loads(systems_printed)["comparisons"] == judged.records
     assert judged.verdicts[0] in call("compare", path, other, *words[:-1], "--margin", 0.2, "--equivalence").stdout
     for wrong, rule in (
         ({"margin": 0.1, "relative": True}, "must be of a difference"),
@@ -186,13 +186,13 @@ def test_results_show_themselves_in_a_few_lines(places: tuple[Path, Path]) -> No
     bench = rb.load(folder)
     result = rb.score(path, bench, **FEW)
     report = rb.lint(path, bench)
-    shown: list[TableResult] = [
+    results: list[TableResult] = [
         result, bench.cases, rb.compare(path, path, bench, **FEW), rb.rank({"a": path, "b": path}, bench, **FEW)
     ]  # fmt: skip
-    for one in (*shown, bench, bench.references, report, result.scored, result.rows):
+    for one in (*results, bench, bench.references, report, result.scored, result.rows):
         assert len(repr(one).splitlines()) <= 10, one
         assert len(repr(one)) < 1500
-    for table in shown:
+    for table in results:
         assert table._repr_html_().count("<tr>") == min(len(table.records), 20) + 1
         assert len(table.to_pandas()) == len(table.records) == len(json.loads(table.to_json()))
         assert table.to_csv().count("\n") == len(table.records) + 1
@@ -224,10 +224,10 @@ WRONG: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_no_prediction_is_refused_in_our_words(world: World, case: str) -> None:
-    given, told = WRONG[case]
+    inputs, message = WRONG[case]
     with pytest.raises(ArgumentError, match="`predictions` must") as caught:
-        rb.score(given, world.folder)
-    assert told in str(caught.value)
+        rb.score(inputs, world.folder)
+    assert message in str(caught.value)
 
 
 LINTED: dict[str, tuple[Any, str, str]] = {
@@ -245,33 +245,33 @@ LINTED: dict[str, tuple[Any, str, str]] = {
 
 @pytest.mark.parametrize("case", LINTED)
 def test_wrong_predictions_are_refused_by_the_rules_of_a_file(world: World, case: str) -> None:
-    given, rule, told = LINTED[case]
-    report = rb.lint(given, world.folder, allow_missing=True)
-    assert any(problem.rule == rule and told in problem.told(report.format) for problem in report.problems)
+    inputs, rule, message = LINTED[case]
+    report = rb.lint(inputs, world.folder, allow_missing=True)
+    assert any(problem.rule == rule and message in problem.told(report.format) for problem in report.problems)
     with pytest.raises(LintError, match="was not scored") as caught:
-        rb.score(given, world.folder, allow_missing=True)
+        rb.score(inputs, world.folder, allow_missing=True)
     assert any(problem.rule == rule and problem.told(report.format) in str(caught.value) for problem in report.problems)
 
 
 def test_an_id_of_another_split_is_said_to_be_one(places: tuple[Path, Path]) -> None:
     folder, path = places
     report = rb.lint(path, folder, split="holdout", allow_missing=True)
-    told = {problem.told(report.format) for problem in report.problems if problem.rule == "unknown-image"}
-    assert told
-    assert all("it is one of split 'released'" in one for one in told)
+    messages = {problem.told(report.format) for problem in report.problems if problem.rule == "unknown-image"}
+    assert messages
+    assert all("it is one of split 'released'" in one for one in messages)
 
 
 def test_a_benchmark_that_cannot_be_opened(world: World, tmp_path: Path) -> None:
-    for given, told in (
+    for bench, message in (
         (tmp_path / "nowhere", "must be a dataset folder that exists"),
         ("no such name", "must be a dataset folder that exists, got no such name"),
         (5, "got int"),
     ):
         with pytest.raises(ArgumentError, match="`source` must be a dataset folder") as caught:
-            rb.load(given)  # type: ignore[arg-type]
-        assert told in str(caught.value)
+            rb.load(bench)  # type: ignore[arg-type]
+        assert message in str(caught.value)
         with pytest.raises(ArgumentError, match="`bench` must be a dataset folder"):
-            rb.score([], given)  # type: ignore[arg-type]
+            rb.score([], bench)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match=r"`split` must be one of the splits of .*\(released, holdout\)"):
         rb.load(world.folder, "test")
     with pytest.raises(ValueError, match="holdout"):
@@ -285,22 +285,22 @@ def test_what_load_dataset_returned_leads_back_to_its_folder(
 
     monkeypatch.chdir(world.folder.parent)
     (tmp_path / world.folder.name).symlink_to(world.folder)
-    given = str(world.folder)
+    source = str(world.folder)
 
     def loaded(split: str | None = "released", **options: Any) -> Any:
-        return datasets.load_dataset(given, "localization", split=split, cache_dir=str(tmp_path / "cache"), **options)
+        return datasets.load_dataset(source, "localization", split=split, cache_dir=str(tmp_path / "cache"), **options)
 
     for right in (loaded(), loaded(None), loaded(streaming=True), loaded().remove_columns("image_id")):
         assert rb.load(right) == rb.load(world.folder)
     assert rb.load(loaded(), "holdout").split == "holdout"
-    for wrong, told in (
+    for wrong, message in (
         (loaded("released[:2]"), f"must be a whole split .*got a datasets.Dataset of '{world.folder.name}'"),
         (loaded().select(range(2)), "must be a whole split"),
         (loaded(streaming=True).take(2), "must lead back"),
         (datasets.Dataset.from_dict({"a": [1]}), "must be a whole split .*got a datasets.Dataset$"),
         (datasets.DatasetDict(), "must be what `load_dataset` returned"),
     ):
-        with pytest.raises(ArgumentError, match=f"`bench` {told}"):
+        with pytest.raises(ArgumentError, match=f"`bench` {message}"):
             rb.score([], wrong)
     rows = loaded()
     monkeypatch.chdir(tmp_path)  # a folder of that name that is the same one
@@ -339,7 +339,7 @@ def test_public_names_are_there_and_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"n_resamples": 0}, "`n_resamples` must be a whole number of at least 1, got 0"),
         ({"n_resamples": 2.5}, "`n_resamples` must be a whole number of at least 1, got 2.5"),
@@ -350,22 +350,24 @@ def test_public_names_are_there_and_listed() -> None:
         ({"ratings": 5}, "`ratings` must be a table, its path or that of a dataset folder that keeps some, or a list"),
     ],
 )
-def test_a_wrong_option_is_refused_in_our_words(places: tuple[Path, Path], options: dict[str, Any], told: str) -> None:
+def test_a_wrong_option_is_refused_in_our_words(
+    places: tuple[Path, Path], options: dict[str, Any], message: str
+) -> None:
     folder, path = places
-    with pytest.raises(ArgumentError, match=re.escape(told)):
+    with pytest.raises(ArgumentError, match=re.escape(message)):
         rb.score(path, folder, **options)
 
 
 def test_numbers_of_numpy_are_whole_numbers(places: tuple[Path, Path]) -> None:
     folder, path = places
-    given = rb.score(path, folder, n_resamples=np.int64(40), seed=np.int64(0))
-    assert given.to_json() == rb.score(path, folder, **FEW).to_json()
+    result = rb.score(path, folder, n_resamples=np.int64(40), seed=np.int64(0))
+    assert result.to_json() == rb.score(path, folder, **FEW).to_json()
 
 
 def test_soft_masks_and_wrong_systems_are_refused(world: World, places: tuple[Path, Path]) -> None:
     soft = [POINT | {"mask": np.full((48, 64), 0.5)}]
     with pytest.raises(ArgumentError, match=r"`mask` must be an array of bool, or of 0 and 1, got 0\.5"):
         rb.score(soft, world.folder, allow_missing=True)
-    for systems, told in (({}, "got none"), ([places[1]], "got a list")):
-        with pytest.raises(ArgumentError, match=f"`systems` must be a mapping of names .*{told}"):
+    for systems, message in (({}, "got none"), ([places[1]], "got a list")):
+        with pytest.raises(ArgumentError, match=f"`systems` must be a mapping of names .*{message}"):
             rb.rank(systems, world.folder)  # type: ignore[arg-type]

@@ -107,14 +107,14 @@ PLACES: dict[str, tuple[str, Callable[[list[dict[str, Any]]], bytes], tuple[str,
 
 @pytest.mark.parametrize("case", PLACES)
 def test_a_wrong_file_of_places(world: World, lines: list[dict[str, Any]], tmp_path: Path, case: str) -> None:
-    name, make, told = PLACES[case]
+    name, make, message = PLACES[case]
     path = tmp_path / name
     path.write_bytes(make(lines))
     report = rb.lint(path, world.folder)
     assert report.ok == (case == "shares")
-    assert [part for part in told if part not in report.render()] == []
+    assert [part for part in message if part not in report.render()] == []
     printed = call("lint", path, world.folder, expect=0 if report.ok else 1).stdout
-    assert [part for part in told if part not in printed] == []
+    assert [part for part in message if part not in printed] == []
     if not report.ok:
         with pytest.raises(LintError, match=f"^{name} has "):
             rb.score(path, world.folder)
@@ -141,25 +141,25 @@ STUDIES: dict[str, tuple[pd.DataFrame, tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("case", STUDIES)
 def test_a_wrong_table_of_labels(studies: tuple[Path, Path], tmp_path: Path, case: str) -> None:
-    frame, told = STUDIES[case]
+    frame, message = STUDIES[case]
     frame.to_csv(tmp_path / "a.csv", index=False)
     report = rb.lint(tmp_path / "a.csv", studies[0])
     assert not report.ok
-    assert [part for part in told if part not in report.render()] == []
+    assert [part for part in message if part not in report.render()] == []
     printed = call("lint", tmp_path / "a.csv", studies[0], expect=1).stdout  # the only split, in the command, too
-    assert [part for part in told if part not in printed] == []
+    assert [part for part in message if part not in printed] == []
 
 
 def test_what_is_not_a_file_of_predictions(world: World, lines: list[dict[str, Any]], tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "run.json").write_text("{}")
-    for given, told in (
+    for inputs, message in (
         (world.folder, "got a dataset folder: predictions come first"),
         (tmp_path / "run", "got a run without any: the same `reveal-bench run` goes on with it"),
         ({lines[0]["image_id"]: [14, 15]}, r"as {image: {finding: \(x, y\)}}, got list for 'patient"),
         (np.zeros((2, 2)), "got a numpy.ndarray"),
     ):
-        with pytest.raises(ValueError, match=told):
-            rb.score(given, world.folder)
+        with pytest.raises(ValueError, match=message):
+            rb.score(inputs, world.folder)
     with pytest.raises(ValueError, match=r"is not a dataset folder: it has no manifest/benchmark\.json"):
         rb.load(tmp_path / "run")

@@ -36,8 +36,8 @@ def with_declined(path: Path, new: Path, key: str, *declined: str) -> Path:
 
 
 def value(records: list[dict[str, Any]], metric: str, finding: str = "macro") -> float:
-    (found,) = [one["value"] for one in records if (one["metric"], one["finding"]) == (metric, finding)]
-    return float(found)
+    (number,) = [one["value"] for one in records if (one["metric"], one["finding"]) == (metric, finding)]
+    return float(number)
 
 
 def test_declined_studies_are_negative_in_the_score_and_left_out_beside_it(studies, tmp_path: Path) -> None:
@@ -49,8 +49,8 @@ def test_declined_studies_are_negative_in_the_score_and_left_out_beside_it(studi
     assert value(result.records, "f1", LABELS[1]) == pytest.approx(2 / 3)
     assert value(result.records, "recall", LABELS[0]) == pytest.approx(4 / 6)
     assert value(result.answered, "recall", LABELS[1]) == value(result.answered, "f1") == 1
-    told = result.to_document()["abstained"]
-    assert (told["n"], told["coverage"]) == (2, pytest.approx(4 / 6))
+    abstained = result.to_document()["abstained"]
+    assert (abstained["n"], abstained["coverage"]) == (2, pytest.approx(4 / 6))
     assert result.to_document()["n_missing"] == 0
     assert "coverage 66.7 %, 2 questions declined" in repr(result)
     # The other forms of Python, and a file in which nobody declines
@@ -75,9 +75,9 @@ def test_the_command_prints_both_tables(studies, tmp_path: Path) -> None:
 def test_a_declined_task_has_the_lowest_score(tasks, tmp_path: Path) -> None:
     folder, files, ratings = tasks
     path = with_declined(files / "a.jsonl", tmp_path / "a.jsonl", "task_id", "task-0")
-    given = tmp_path / "ratings.csv"  # readers rate what was answered
-    given.write_text("".join(line for line in ratings.read_text().splitlines(True) if "task-0,a" not in line))
-    result = rb.score(path, folder, split="test", ratings=given, **FEW)
+    ratings_file = tmp_path / "ratings.csv"  # readers rate what was answered
+    ratings_file.write_text("".join(line for line in ratings.read_text().splitlines(True) if "task-0,a" not in line))
+    result = rb.score(path, folder, split="test", ratings=ratings_file, **FEW)
     assert value(result.records, "rubric_mean") == (1 + 3 * 4.5) / 4
     assert value(result.answered, "rubric_mean") == 4.5
 
@@ -129,13 +129,13 @@ def test_a_declined_image_has_no_detection_and_is_left_out_beside(tmp_path: Path
     report = lint_boxes(tmp_path, MARK, {"image_id": "i2", "abstain": True})
     assert report.abstained == (("i2", ""),)
     rows = score_detections(report.predictions, records, findings=("Nodule",))
-    found = [
+    result = [
         {e.metric: e.value for e in part.estimates(Resampling(20, interval="percentile")) if e.finding == "Nodule"}[
             "lesion_sensitivity"
         ]
         for part in (rows, rows.without(report.abstained))
     ]
-    assert found == [1 / 2, 1]
+    assert result == [1 / 2, 1]
 
 
 @pytest.mark.parametrize(

@@ -66,18 +66,18 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def detections(folder: Path, split: str, *, share: float, seed: int = 0) -> list[dict[str, Any]]:
     """COCO results: that share of the lesions, each a little off, and false alarms that mostly score less."""
     rng = np.random.default_rng(seed)
-    found: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = []
     for record in KIND.data.read_records(folder, split):
         for finding in record.label_status:
             for x, y, width, height in instances(record, finding):
                 if rng.random() < share:
                     box = [x, y, max(1.0, 0.9 * width), max(1.0, 0.9 * height)]
-                    found.append({"image_id": record.image_id, "category_id": finding, "bbox": box,
+                    lines.append({"image_id": record.image_id, "category_id": finding, "bbox": box,
                                   "score": round(0.5 + rng.random() / 2, 4)})  # fmt: skip
             if rng.random() < 0.1:
-                found.append({"image_id": record.image_id, "category_id": finding, "bbox": [5, 5, 60, 60],
+                lines.append({"image_id": record.image_id, "category_id": finding, "bbox": [5, 5, 60, 60],
                               "score": round(0.7 * rng.random(), 4)})  # fmt: skip
-    return found
+    return lines
 
 
 @pytest.fixture(scope="module")
@@ -177,12 +177,12 @@ def test_scores_do_not_depend_on_how_a_file_is_given(root: Path, files: tuple[Pa
     entries = json.loads(files[0].read_text())
     report = rb.lint(files[0], folder, split="released")
     (tmp_path / "lines.jsonl").write_text(KIND.predictions.to_jsonl(report.predictions))
-    given: dict[str, dict[str, list[Any]]] = {}
+    mapping: dict[str, dict[str, list[Any]]] = {}
     for one in entries:
-        own = given.setdefault(one["image_id"], {}).setdefault(one["category_id"], [])
+        own = mapping.setdefault(one["image_id"], {}).setdefault(one["category_id"], [])
         own.append((one["bbox"], one["score"]))
     whole = score_file(files[0], folder, "released", ScoringOptions(n_resamples=20))
-    for other in (tmp_path / "lines.jsonl", given, pd.DataFrame(entries)):
+    for other in (tmp_path / "lines.jsonl", mapping, pd.DataFrame(entries)):
         again = rb.score(other, folder, split="released", n_resamples=20)
         assert {e.metric: e.value for e in again.estimates if e.finding == "macro"} == pytest.approx(
             {e.metric: e.value for e in whole.estimates if e.finding == "macro"}
@@ -195,12 +195,12 @@ def test_tables_of_other_programs_keep_every_box(root: Path, files: tuple[Path, 
     rows = [{"image": one["image_id"], "class": one["category_id"].upper(), "confidence": one["score"],
              "xmin": one["bbox"][0], "ymin": one["bbox"][1], "xmax": one["bbox"][0] + one["bbox"][2],
              "ymax": one["bbox"][1] + one["bbox"][3]} for one in entries]  # fmt: skip
-    found = rb.convert(rows, root / "public", split="released", boxes="xyxy")
-    assert len(found.lines) == len(entries)
+    result = rb.convert(rows, root / "public", split="released", boxes="xyxy")
+    assert len(result.lines) == len(entries)
     folder = root / "public"
     values = [
-        [e.value for e in rb.score(given, folder, split="released", n_resamples=5).estimates if e.finding == "macro"]
-        for given in (found.lines, files[0])
+        [e.value for e in rb.score(inputs, folder, split="released", n_resamples=5).estimates if e.finding == "macro"]
+        for inputs in (result.lines, files[0])
     ]
     assert values[0] == pytest.approx(values[1], nan_ok=True)
 
@@ -322,7 +322,7 @@ def test_what_makes_a_hit_can_be_chosen(root: Path, files: tuple[Path, Path]) ->
     drawn = Annotation("Effusion", "ground_truth", encode_mask(mask), (), (10, 10, 40, 40), 1, int(mask.sum()))
     record = image("a", {"Effusion": 1}, drawn)
     boxes: list[Box] = [(20, 20, 8, 8), (44, 44, 4, 4), (0, 0, 90, 90), (40, 0, 18, 18)]
-    found = [LocalizationPrediction("a", "Effusion", box=box, score=0.9) for box in boxes]
+    predictions = [LocalizationPrediction("a", "Effusion", box=box, score=0.9) for box in boxes]
 
     def hits(criterion: str, one: LocalizationPrediction) -> bool:
         rows = score_detections([one], [record], findings=("Effusion",), criterion=criterion)
@@ -338,7 +338,7 @@ def test_what_makes_a_hit_can_be_chosen(root: Path, files: tuple[Path, Path]) ->
         "iou_50": [False, False, False, False],
         "iobb_50": [True, True, False, False],
     }
-    assert {criterion: [hits(criterion, one) for one in found] for criterion in expected} == expected
+    assert {criterion: [hits(criterion, one) for one in predictions] for criterion in expected} == expected
     words = ("--split", "released", "--resamples", 5, "--json")
     document = json.loads(call("score", files[0], root / "public", *words, "--criterion", "iou_50").stdout)
     assert document["protocol"]["criterion"] == "iou_50"
@@ -388,8 +388,8 @@ def test_what_is_near_a_prediction_file_is_refused_with_the_next_step(
     assert "is not an image of chestx-det-detection holdout" in call(
         "lint", files[0], root / "private", expect=1).stdout  # fmt: skip
     call("build", root / "download", "--out", tmp_path / "places", "--images", "withhold")
-    told = call("lint", files[0], tmp_path / "places", "--allow-missing").stdout
-    assert "a folder that is built with `--task detection`" in told
+    message = call("lint", files[0], tmp_path / "places", "--allow-missing").stdout
+    assert "a folder that is built with `--task detection`" in message
     metrics = call("score", files[0], folder, "--by", "view", "--metric", "nonsense", expect=1).stderr
     assert "--metric must be one that applies: ap_50, cpm" in metrics
     assert "point_hit" not in metrics
@@ -402,14 +402,14 @@ def test_figures_name_systems_thresholds_and_what_is_measured(
     table = call("curves", files[0], root / "public", *words).stdout
     assert re.search("macro +[0-9.]+", table)
     drawn = {path.stem: path.read_text() for path in (tmp_path / "curves").glob("*.svg")}
-    shown = {
+    texts = {
         "froc": ("macro", "False alarms of the finding per image; dashed: no threshold gives more"),
         "precision_recall": ("AP ", "thick: best precision from there on"),
         "sizes": ("Lesions found at a score of 0.5 or more (%)", "numbers: lesions; hollow: fewer than 5"),
     }
-    assert drawn.keys() == shown.keys()
-    for name, told in shown.items():
-        assert all(words in drawn[name] for words in ("sharp", "fair", "Nodule", *told))
+    assert drawn.keys() == texts.keys()
+    for name, labels in texts.items():
+        assert all(words in drawn[name] for words in ("sharp", "fair", "Nodule", *labels))
     document = json.loads(call("score", files[0], root / "public", *words[:4], "--json").stdout)
     (ap,) = [e for e in document["estimates"] if (e["metric"], e["finding"]) == ("ap_50", "Nodule")]
     assert f"AP {100 * ap['value']:.1f}" in drawn["precision_recall"]
@@ -432,8 +432,8 @@ def test_froc_is_drawn_where_it_is_told_and_no_hit_is_drawn_too() -> None:
 def test_figures_begin_where_good_detectors_rise_and_average_over_findings() -> None:
     """Last false alarms at 1/32 and 1/64 of an image; a perfect curve, and one that ends at a recall of a half."""
     froc = {"Mass": (np.array([0, 1 / 32]), np.array([0.5, 1])), "Nodule": (np.array([0, 1 / 64]), np.array([0.5, 1]))}
-    found = np.linspace(0.25, 1, 4)
-    precision = {"Mass": (found, np.ones(4)), "Nodule": (found[:2], np.array([0.5, 0.8]))}
+    sensitivities = np.linspace(0.25, 1, 4)
+    precision = {"Mass": (sensitivities, np.ones(4)), "Nodule": (sensitivities[:2], np.array([0.5, 0.8]))}
     bands = [Band(name, rate, Estimate(1, 1, 1)) for name in (MACRO, *froc) for rate in (0.125, 8)]
     curves = Curves(froc, bands, precision, {MACRO: (1 + 0.8 * 51 / 101) / 2}, [], 0.5)
     of_froc, of_precision, *_ = detection_figures({"good": curves})
@@ -502,9 +502,9 @@ def test_patients_taken_out_leave_the_figures_of_a_smaller_split(root: Path, fil
 
 
 def test_a_board_releases_macros_alone(root: Path, files: tuple[Path, Path]) -> None:
-    shown = KIND.release.disclose(scored(root, files[0]), Resampling(50), min_cell=3)
-    assert {estimate.finding for estimate in shown.estimates} == {"macro"}
-    assert {estimate.metric for estimate in shown.estimates} == {"ap_50", "cpm"}
+    disclosure = KIND.release.disclose(scored(root, files[0]), Resampling(50), min_cell=3)
+    assert {estimate.finding for estimate in disclosure.estimates} == {"macro"}
+    assert {estimate.metric for estimate in disclosure.estimates} == {"ap_50", "cpm"}
     hidden = KIND.release.disclose(scored(root, files[0]), Resampling(50), min_cell=1000)
     assert not hidden.estimates
     assert "Nothing can be shown" in hidden.note
@@ -521,5 +521,5 @@ def test_on_a_board(root: Path, tmp_path: Path) -> None:
             assert answer.status_code == 202, answer.text
         services, holdouts = world.services, open_holdouts([(name, board.holdout)], shared=[], vault=tmp_path / "vault")
         Worker(services.store, services.intake.blobs, holdouts, custody, services.settings).run(once=True)
-        shown = world.client().get(f"/api/v1/leaderboard?benchmark={name}").json()
-    assert [(entry["model"], entry["tier"]) for entry in shown["entries"]] == [("sharp", "A"), ("fair", "B")]
+        board_document = world.client().get(f"/api/v1/leaderboard?benchmark={name}").json()
+    assert [(entry["model"], entry["tier"]) for entry in board_document["entries"]] == [("sharp", "A"), ("fair", "B")]

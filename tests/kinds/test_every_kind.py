@@ -21,8 +21,8 @@ __all__ = ["studies", "tasks"]
 
 
 def figure(document, metric, finding="macro"):
-    (found,) = [e for e in document if (e["metric"], e["finding"]) == (metric, finding)]
-    return found
+    (estimate,) = [e for e in document if (e["metric"], e["finding"]) == (metric, finding)]
+    return estimate
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
@@ -75,12 +75,12 @@ def test_groups_of_patients_are_scored_for_every_kind(world, studies, tasks, tmp
     chance = tmp_path / "chance.jsonl"
     call("baseline", "chance", world.folder, "--out", chance)
     (of_studies, files), (of_tasks, answers, ratings) = studies, tasks
-    for file, folder, column, given in (
+    for file, folder, column, options in (
         (chance, world.folder, "view", ("--metric", "Hit rate")),
         (files / "half.jsonl", of_studies, "sex", ("--split", "test")),
         (answers / "a.jsonl", of_tasks, "category", ("--split", "test", "--ratings", ratings)),
     ):
-        words = ("score", file, folder, *given, "--resamples", 20, "--by", column)
+        words = ("score", file, folder, *options, "--resamples", 20, "--by", column)
         document = json.loads(call(*words, "--json").stdout)
         groups = document["subgroups"]
         metric = groups[0]["metric"]
@@ -100,9 +100,9 @@ def test_groups_of_patients_are_scored_for_every_kind(world, studies, tasks, tmp
 @pytest.mark.parametrize("interval", ["percentile", "bca"])
 def test_every_unit_and_interval_of_a_kind(studies, tasks, interval) -> None:
     for (folder, files, *ratings), name, kind in ((studies, "half", "findings"), (tasks, "a", "tasks")):
-        given = ("--ratings", *ratings) if ratings else ()
+        rating_options = ("--ratings", *ratings) if ratings else ()
         options = ("--split", "test", "--resamples", 50, "--interval", interval, "--unit", KINDS[kind].unit)
-        scored = json.loads(call("score", files / f"{name}.jsonl", folder, *options, *given, "--json").stdout)
+        scored = json.loads(call("score", files / f"{name}.jsonl", folder, *options, *rating_options, "--json").stdout)
         recipes = {e["signature"].split("|v:")[0].split("|", 1)[1] for e in scored["estimates"]}
         part = "" if interval == "percentile" else "|i:bca"
         assert recipes == {f"b:50|seed:0|unit:{KINDS[kind].unit}{part}"}
@@ -149,10 +149,10 @@ def test_bca_of_labels_equals_deletion_of_each_patient(metric: str) -> None:
     patients = [f"p{i // 2:02d}" for i in range(40)]
 
     def value_on(rows: np.ndarray) -> float:
-        given = scores if metric in ("auroc", "average_precision") else predicted
+        values = scores if metric in ("auroc", "average_precision") else predicted
         if len(set(present[rows])) < 2:
             return math.nan
-        return float(by_name[metric](present[rows], given[rows]))
+        return float(by_name[metric](present[rows], values[rows]))
 
     of_patient = np.arange(40).reshape(20, 2)
     draws = np.random.default_rng(3).integers(0, 20, (300, 20))
@@ -167,7 +167,9 @@ def test_bca_of_labels_equals_deletion_of_each_patient(metric: str) -> None:
         patients=patients,
         resampling=how,
     )
-    (found,) = [e for e in estimates if (e.metric, e.finding) == (metric, "Edema")]
-    assert found.value == pytest.approx(value_on(np.arange(40)), abs=1e-12)
-    assert [found.low, found.high] == pytest.approx(bca_by_deletion(found.value, replicates, left_out), abs=1e-9)
-    assert found.signature == f"{metric}|b:300|seed:3|unit:patient|i:bca|v:1"
+    (estimate,) = [e for e in estimates if (e.metric, e.finding) == (metric, "Edema")]
+    assert estimate.value == pytest.approx(value_on(np.arange(40)), abs=1e-12)
+    assert [estimate.low, estimate.high] == pytest.approx(
+        bca_by_deletion(estimate.value, replicates, left_out), abs=1e-9
+    )
+    assert estimate.signature == f"{metric}|b:300|seed:3|unit:patient|i:bca|v:1"

@@ -156,9 +156,9 @@ def test_on_a_board(root: Path, registered: None, monkeypatch: pytest.MonkeyPatc
             assert [document["status"] for document in scored] == ["scored", "scored"], scored
 
             def table() -> dict[str, Any] | None:
-                shown: dict[str, Any] = server.get("/api/v1/leaderboard?benchmark=tubes").json()
-                is_placed = [entry["tier"] for entry in shown["entries"]]
-                return shown if len(is_placed) == len(sent) and all(is_placed) else None
+                document: dict[str, Any] = server.get("/api/v1/leaderboard?benchmark=tubes").json()
+                is_placed = [entry["tier"] for entry in document["entries"]]
+                return document if len(is_placed) == len(sent) and all(is_placed) else None
 
             board = wait_until(table, pause=ASKING)
         page = server.get("/?benchmark=tubes")

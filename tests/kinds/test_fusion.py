@@ -66,9 +66,9 @@ def test_fusing_follows_the_rule(how: str) -> None:
         for _ in range(3):
             boxes = rng.integers([0, 0, 5, 5], [20, 20, 25, 25], (rng.integers(0, 4), 4))
             readers.append([(float(a), float(b), float(c), float(d)) for a, b, c, d in boxes])
-        found, expected = fuse_boxes(readers, how, 0.4), plainly(readers, how, 0.4)  # type: ignore[arg-type]
-        np.testing.assert_allclose(sorted(found), sorted(expected))
-        n_joined += len(found) < sum(map(len, readers))
+        fused, expected = fuse_boxes(readers, how, 0.4), plainly(readers, how, 0.4)  # type: ignore[arg-type]
+        np.testing.assert_allclose(sorted(fused), sorted(expected))
+        n_joined += len(fused) < sum(map(len, readers))
     assert n_joined > 100
 
 
@@ -105,8 +105,8 @@ def test_a_folder_of_fused_boxes_says_so(tmp_path: Path) -> None:
     card = " ".join((tmp_path / "data" / "README.md").read_text().split())
     assert "boxes of single readers were fused: of boxes that overlap by an IoU of 0.5 or more the mean" in card
     assert "no problems" in call("validate", tmp_path / "data").stdout
-    for given, rule in ((("--fuse", "mean"), "must be one of union, majority, wbf"), (("--fuse-iou", 0), "fuse-iou")):
-        refused = call("build", tmp_path / "download", "--out", tmp_path / "x", *words, *given, expect=1).stderr
+    for options, rule in ((("--fuse", "mean"), "must be one of union, majority, wbf"), (("--fuse-iou", 0), "fuse-iou")):
+        refused = call("build", tmp_path / "download", "--out", tmp_path / "x", *words, *options, expect=1).stderr
         assert rule in refused
     plain = ("--images", "withhold", "--fuse", "union", "--keep-going")
     refused = call("build", tmp_path / "download", "--out", tmp_path / "x", *plain, expect=1).stderr

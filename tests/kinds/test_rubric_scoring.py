@@ -54,73 +54,73 @@ def test_one_task_two_readers() -> None:
     assert rows.scores[0, :6].tolist() == [2.5, 4, 2.5, 5, 4, 2]
     assert math.isnan(rows.scores[0, 6])
     assert rows.overall.tolist() == [3.875]
-    found = figures(summarize_rubric(rows, Resampling(50)))
-    assert found["rubric_mean", "macro"].value == 3.875
-    assert (found["rubric_mean", "macro"].n, found["rubric_mean", "image_style"].n_undefined) == (4, 1)
-    assert found["rubric_mean", BROAD].value == 3.875
-    assert math.isnan(found["rubric_mean", MEASURE].value)
-    assert found["rubric_mean", MEASURE].n_undefined == 0
-    assert (found["share_of_5", "synthesis"].value, found["share_below_3", "content"].value) == (1.0, 1.0)
+    result = figures(summarize_rubric(rows, Resampling(50)))
+    assert result["rubric_mean", "macro"].value == 3.875
+    assert (result["rubric_mean", "macro"].n, result["rubric_mean", "image_style"].n_undefined) == (4, 1)
+    assert result["rubric_mean", BROAD].value == 3.875
+    assert math.isnan(result["rubric_mean", MEASURE].value)
+    assert result["rubric_mean", MEASURE].n_undefined == 0
+    assert (result["share_of_5", "synthesis"].value, result["share_below_3", "content"].value) == (1.0, 1.0)
 
 
 def test_means_are_those_of_the_papers_tables() -> None:
     """The same numbers as :func:`rubric_summary`, which follows Tables 1 and 2, on the answers that were rated."""
     tasks, ratings = drawn()
     rows = score_ratings(ratings, tasks)
-    found = figures(summarize_rubric(rows, Resampling(50)))
+    result = figures(summarize_rubric(rows, Resampling(50)))
     for one in rubric_summary({"m": rows.scores[:, 1:]}):
-        assert found["rubric_mean", one.criterion].value == pytest.approx(one.mean, abs=1e-12)
-        assert found["share_of_5", one.criterion].value == pytest.approx(one.share_of_5, abs=1e-12)
-        assert found["share_below_3", one.criterion].value == pytest.approx(one.share_below_3, abs=1e-12)
+        assert result["rubric_mean", one.criterion].value == pytest.approx(one.mean, abs=1e-12)
+        assert result["share_of_5", one.criterion].value == pytest.approx(one.share_of_5, abs=1e-12)
+        assert result["share_below_3", one.criterion].value == pytest.approx(one.share_below_3, abs=1e-12)
 
 
 def test_overall_per_category_and_macro() -> None:
     scores = {"a": ([5] * 6, BROAD), "b": ([3] * 6, BROAD), "c": ([1] * 6, DIAGNOSIS)}
     tasks = [task(name, category=category) for name, (_, category) in scores.items()]
     rows = score_ratings([rating(name, values) for name, (values, _) in scores.items()], tasks)
-    found = figures(summarize_rubric(rows, Resampling(50)))
-    assert [found["rubric_mean", name].value for name in ("macro", BROAD, DIAGNOSIS)] == [3, 4, 1]
-    assert found["rubric_mean", BROAD].n == 2
+    result = figures(summarize_rubric(rows, Resampling(50)))
+    assert [result["rubric_mean", name].value for name in ("macro", BROAD, DIAGNOSIS)] == [3, 4, 1]
+    assert result["rubric_mean", BROAD].n == 2
 
 
 def test_two_readers_agree_as_scikit_learn_says() -> None:
     from sklearn.metrics import cohen_kappa_score
 
     tasks, ratings = drawn()
-    found = figures(summarize_rubric(score_ratings(ratings, tasks), Resampling(50)))
+    result = figures(summarize_rubric(score_ratings(ratings, tasks), Resampling(50)))
     for name in CRITERIA:
         one, two = ([getattr(r, name) for r in ratings if r.reader == reader] for reader in ("r0", "r1"))
         kappa = cohen_kappa_score(one, two, weights="quadratic", labels=[1, 2, 3, 4, 5])
-        assert found["cohen_kappa_quadratic", name].value == pytest.approx(kappa, abs=1e-12)
+        assert result["cohen_kappa_quadratic", name].value == pytest.approx(kappa, abs=1e-12)
         difference = np.abs(np.subtract(one, two)).mean()
-        assert found["mean_absolute_difference", name].value == pytest.approx(difference, abs=1e-12)
-        assert found["cohen_kappa_quadratic", name].n == 60
-    text = [found["cohen_kappa_quadratic", name].value for name in CRITERIA[:4]]
-    assert found["cohen_kappa_quadratic", "macro"].value == pytest.approx(np.mean(text), abs=1e-12)
+        assert result["mean_absolute_difference", name].value == pytest.approx(difference, abs=1e-12)
+        assert result["cohen_kappa_quadratic", name].n == 60
+    text = [result["cohen_kappa_quadratic", name].value for name in CRITERIA[:4]]
+    assert result["cohen_kappa_quadratic", "macro"].value == pytest.approx(np.mean(text), abs=1e-12)
 
 
 def test_three_readers_are_pooled_over_their_pairs() -> None:
     from sklearn.metrics import cohen_kappa_score
 
     tasks, ratings = drawn(n_readers=3)
-    found = figures(summarize_rubric(score_ratings(ratings, tasks), Resampling(50)))
+    result = figures(summarize_rubric(score_ratings(ratings, tasks), Resampling(50)))
     by_reader = [[r.process for r in ratings if r.reader == f"r{i}"] for i in range(3)]
     one = by_reader[0] + by_reader[0] + by_reader[1]
     two = by_reader[1] + by_reader[2] + by_reader[2]
     kappa = cohen_kappa_score(one, two, weights="quadratic", labels=[1, 2, 3, 4, 5])
-    assert found["cohen_kappa_quadratic", "process"].value == pytest.approx(kappa, abs=1e-12)
-    assert found["cohen_kappa_quadratic", "process"].n == 180
+    assert result["cohen_kappa_quadratic", "process"].value == pytest.approx(kappa, abs=1e-12)
+    assert result["cohen_kappa_quadratic", "process"].n == 180
 
 
 def test_a_task_without_an_answer_scores_one_or_is_left_out() -> None:
     tasks = [task("a"), task("b")]
-    given = [rating("a", [5] * 6)]
-    lowest = score_ratings(given, tasks)
+    ratings = [rating("a", [5] * 6)]
+    lowest = score_ratings(ratings, tasks)
     assert lowest.scores[1, :5].tolist() == [1] * 5
     assert np.isnan(lowest.scores[1, 5:]).all()
-    found = figures(summarize_rubric(lowest, Resampling(50)))
-    assert (found["rubric_mean", "macro"].value, found["share_of_5", "content"].value) == (3.0, 0.5)
-    left_out = figures(summarize_rubric(score_ratings(given, tasks, missing="leave_out"), Resampling(50)))
+    result = figures(summarize_rubric(lowest, Resampling(50)))
+    assert (result["rubric_mean", "macro"].value, result["share_of_5", "content"].value) == (3.0, 0.5)
+    left_out = figures(summarize_rubric(score_ratings(ratings, tasks, missing="leave_out"), Resampling(50)))
     assert (left_out["rubric_mean", "macro"].value, left_out["rubric_mean", "content"].n_undefined) == (5.0, 1)
 
 
@@ -151,8 +151,8 @@ def test_intervals_are_those_of_drawing_by_hand() -> None:
     for draw in generator.integers(0, len(patients), (300, len(patients))):
         chosen = [i for j in draw for i, one in enumerate(tasks) if one.patient_id == patients[j]]
         means.append(rows.overall[chosen].mean())
-    found = figures(summarize_rubric(rows, Resampling(300, 7, interval="percentile")))["rubric_mean", "macro"]
-    assert (found.low, found.high) == pytest.approx(tuple(np.percentile(means, [2.5, 97.5])), abs=1e-12)
+    result = figures(summarize_rubric(rows, Resampling(300, 7, interval="percentile")))["rubric_mean", "macro"]
+    assert (result.low, result.high) == pytest.approx(tuple(np.percentile(means, [2.5, 97.5])), abs=1e-12)
 
 
 UNDEFINED: dict[str, tuple[list[Rating], list[str]]] = {
@@ -167,11 +167,11 @@ UNDEFINED: dict[str, tuple[list[Rating], list[str]]] = {
 
 @pytest.mark.parametrize("name", UNDEFINED)
 def test_what_is_undefined_is_nan(name: str) -> None:
-    given, metrics = UNDEFINED[name]
-    found = figures(summarize_rubric(score_ratings(given, [task("a"), task("b")]), Resampling(50)))
+    ratings, metrics = UNDEFINED[name]
+    result = figures(summarize_rubric(score_ratings(ratings, [task("a"), task("b")]), Resampling(50)))
     for metric in metrics:
-        assert all(math.isnan(found[metric, finding].value) for finding in ("macro", *CRITERIA))
-    assert not math.isnan(found["rubric_mean", "macro"].value)
+        assert all(math.isnan(result[metric, finding].value) for finding in ("macro", *CRITERIA))
+    assert not math.isnan(result["rubric_mean", "macro"].value)
 
 
 def test_nothing_rated_at_all() -> None:
@@ -196,9 +196,9 @@ BAD: dict[str, tuple[list[Rating], dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_ratings_are_refused(name: str) -> None:
-    given, options, match = BAD[name]
+    ratings, options, match = BAD[name]
     with pytest.raises(ValueError, match=match):
-        score_ratings(given, [task("a"), task("b")], **options)
+        score_ratings(ratings, [task("a"), task("b")], **options)
 
 
 def test_no_task_is_refused() -> None:
@@ -212,10 +212,10 @@ def test_two_systems_are_compared_in_the_same_draws() -> None:
     lower = score_ratings([rating(r.task_id, [1] * 6, r.reader) for r in ratings], tasks)
     same = compare(rows, rows, Resampling(100, interval="percentile"))
     assert {(c.estimate.value, c.p) for c in same} == {(0.0, 1.0)}
-    found = {c.finding: c for c in compare(rows, lower, Resampling(100, interval="percentile"))}
-    assert list(found) == ["macro", "content", *CRITERIA]
-    assert found["macro"].estimate.value == pytest.approx(rows.overall.mean() - 1, abs=1e-12)
-    assert found["macro"].p == pytest.approx(2 / 101, abs=1e-12)  # none of 100 replicates at or below 0
+    compared = {c.finding: c for c in compare(rows, lower, Resampling(100, interval="percentile"))}
+    assert list(compared) == ["macro", "content", *CRITERIA]
+    assert compared["macro"].estimate.value == pytest.approx(rows.overall.mean() - 1, abs=1e-12)
+    assert compared["macro"].p == pytest.approx(2 / 101, abs=1e-12)  # none of 100 replicates at or below 0
 
 
 def test_systems_on_other_tasks_are_refused() -> None:

@@ -285,8 +285,8 @@ def test_strata_of_size_are_by_the_share_of_the_image() -> None:
     sides = {"a": 1, "b": 3, "c": 5, "d": 8, "e": 16}  # of 256 pixels: .4, 3.5, 9.8, 25, 100 %
     records = [record(name, {"Edema": square(0, 0, side)}) for name, side in sides.items()]
     empty = record("f", {"Cardiomegaly": square(0, 0, 4)})
-    said = [Prediction("f", "Edema", mask=encode_mask(square(0, 0, 2)))]
-    rows = score_localization(said, [*records, empty], findings=FINDINGS, asks="all")
+    predictions = [Prediction("f", "Edema", mask=encode_mask(square(0, 0, 2)))]
+    rows = score_localization(predictions, [*records, empty], findings=FINDINGS, asks="all")
     sizes = {
         name: [rows.image_ids[i] for i in np.flatnonzero(part) if rows.case_findings[i] == "Edema"]
         for name, part in rows.strata().items()
@@ -303,7 +303,7 @@ def test_strata_of_size_are_by_the_share_of_the_image() -> None:
 
 def test_scores_of_all_images_have_the_auroc_of_scikit_learn(rng: np.random.Generator) -> None:
     """Patients of two images; Cardiomegaly is always there, one image is not labelled for Edema, one has no score."""
-    records, predictions, said = [], [], []
+    records, predictions, scored_cases = [], [], []
     for i in range(60):
         has = i % 3 == 0
         masks = {"Cardiomegaly": square(1, 1, 3)} | ({"Edema": square(4, 4, 4)} if has else {})
@@ -314,12 +314,12 @@ def test_scores_of_all_images_have_the_auroc_of_scikit_learn(rng: np.random.Gene
         records.append(one)
         if i != 7:
             predictions.append(Prediction(str(i), "Edema", points=((5, 5),), score=score))
-            said += [(i // 2, has, score)] if i != 5 else []
+            scored_cases += [(i // 2, has, score)] if i != 5 else []
         predictions.append(Prediction(str(i), "Cardiomegaly", points=((2, 2),), score=0.5))
     rows = score_localization(predictions, records, findings=FINDINGS, asks="all")
     resampling = Resampling(200, 3)
     macro, edema, heart = (e for e in rows.estimates(resampling) if e.metric == "auroc")
-    patients, present, scores = (np.array(column) for column in zip(*said, strict=True))
+    patients, present, scores = (np.array(column) for column in zip(*scored_cases, strict=True))
     assert macro.value == edema.value == pytest.approx(roc_auc_score(present, scores))
     assert (edema.n, macro.n, macro.n_undefined) == (58, 1, 1)
     assert np.isnan(heart.value)
@@ -333,7 +333,7 @@ def test_scores_of_all_images_have_the_auroc_of_scikit_learn(rng: np.random.Gene
     assert rows.notes == ("1 of 119 questions have no score, and no part in AUROC",)
     few = rows.of_patients({"0", "1", "2"}).estimates(resampling)
     assert next(e.n for e in few if (e.metric, e.finding) == ("auroc", "Edema")) == 5
-    shown = KINDS["localization"].release.disclose(rows, Resampling(20), min_cell=1)
-    assert "auroc" not in {e.metric for e in shown.estimates}  # a board does not tell of absence
+    disclosure = KINDS["localization"].release.disclose(rows, Resampling(20), min_cell=1)
+    assert "auroc" not in {e.metric for e in disclosure.estimates}  # a board does not tell of absence
     present_alone = score_localization(predictions, records, findings=FINDINGS)
     assert "auroc" not in {e.metric for e in present_alone.estimates(resampling)}

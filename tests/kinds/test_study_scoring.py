@@ -154,8 +154,8 @@ def test_the_command_scores_studies(tmp_path: Path, rng: np.random.Generator) ->
     (tmp_path / "submission.json").write_text('{"thresholds": {"COPD": 0.9}}')
     options = ("--rows", tmp_path / "rows.parquet", "--metadata", tmp_path / "submission.json")
     text = call("score", file, tmp_path / "data", *options).stdout
-    for shown in ("AUROC", "Cohen's kappa", "COPD", "F1, micro", "F1, macro; agreement: three of three"):
-        assert shown in text
+    for title in ("AUROC", "Cohen's kappa", "COPD", "F1, micro", "F1, macro; agreement: three of three"):
+        assert title in text
     assert pq.read_table(tmp_path / "rows.parquet").num_rows == 40 * 12
     document = json.loads(call("score", file, tmp_path / "data", "--json").stdout)
     assert document["protocol"]["thresholds"] == 0.5
@@ -171,12 +171,16 @@ def test_the_command_scores_studies(tmp_path: Path, rng: np.random.Generator) ->
     at_09, at_05 = (sum(p >= threshold for p in having) / len(having) for threshold in (0.9, 0.5))
     words = ("compare", file, plain, tmp_path / "data", "--metric", "recall", "--json")
     for options, expected in (((), (at_05, at_05)), (("--own-thresholds",), (at_09, at_05))):
-        (found,) = (c for c in json.loads(call(*words, *options).stdout)["comparisons"] if c["finding"] == "COPD")
-        assert (found["a"], found["b"]) == expected
-    for thresholds, told in (("null", ""), ('"0.5"', "`thresholds` must be a number in [0, 1]"), ("true", "got True")):
+        (comparison,) = (c for c in json.loads(call(*words, *options).stdout)["comparisons"] if c["finding"] == "COPD")
+        assert (comparison["a"], comparison["b"]) == expected
+    for thresholds, message in (
+        ("null", ""),
+        ('"0.5"', "`thresholds` must be a number in [0, 1]"),
+        ("true", "got True"),
+    ):
         (tmp_path / "other.json").write_text(f'{{"thresholds": {thresholds}}}')
         options = ("--metadata", tmp_path / "other.json")
-        assert told in call("score", file, tmp_path / "data", *options, expect=int(bool(told))).stderr
+        assert message in call("score", file, tmp_path / "data", *options, expect=int(bool(message))).stderr
     assert "view: PA" in document["strata"]
     refused = call("score", file, tmp_path / "data", "--split", "holdout", expect=1)
     assert "holds no labels of split 'holdout': they are private" in refused.stderr

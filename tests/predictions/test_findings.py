@@ -86,9 +86,9 @@ def test_each_rule_names_line_field_and_value(
 
 def test_all_problems_at_once(tmp_path: Path) -> None:
     text = lines(labels("s1", "Pneumonia"), labels("s1")) + '{"study_id": "s2", "probabilities": {"COPD": NaN}}\n{\n'
-    found = {(p.line, p.rule) for p in lint(tmp_path, text).problems}
-    assert {(1, "unknown-finding"), (2, "duplicate-study"), (None, "missing-studies")} <= found
-    assert {line for line, _ in found} >= {1, 2, 3, 4}
+    broken = {(p.line, p.rule) for p in lint(tmp_path, text).problems}
+    assert {(1, "unknown-finding"), (2, "duplicate-study"), (None, "missing-studies")} <= broken
+    assert {line for line, _ in broken} >= {1, 2, 3, 4}
 
 
 def test_missing_studies_and_mixed_kinds(tmp_path: Path) -> None:
@@ -107,8 +107,8 @@ def test_studies_of_another_version_are_left_out_and_counted(tmp_path: Path) -> 
     assert report.ok
     assert [p.study_id for p in report.predictions if isinstance(p, FindingsPrediction)] == ["s1", "s3"]
     assert report.missing_pairs == (("s2", ""),)
-    (told,) = (problem for problem in report.problems if problem.rule == "left-out")
-    assert told.message == "2 predictions on studies that are not in this version are left out"
+    (warning,) = (problem for problem in report.problems if problem.rule == "left-out")
+    assert warning.message == "2 predictions on studies that are not in this version are left out"
 
 
 def test_many_studies_of_another_version_do_not_end_the_reading(tmp_path: Path) -> None:

@@ -309,8 +309,8 @@ def test_contours_of_a_detection_become_its_mask(tmp_path, manifest):
     path.write_text(
         json.dumps(_without_point(image_id=SMALL, finding="Airspace Opacity", polygons=[polygon], score=0.5))
     )
-    (found,) = lint_detections(path, manifest).predictions
-    assert (found.mask, found.score) == (rasterize_polygons([polygon], (96, 80)), 0.5)
+    (prediction,) = lint_detections(path, manifest).predictions
+    assert (prediction.mask, prediction.score) == (rasterize_polygons([polygon], (96, 80)), 0.5)
 
 
 def test_mask_beats_polygons_and_that_is_said(lint):
@@ -399,6 +399,6 @@ def test_images_of_another_version_are_left_out_and_counted(lint):
     report = lint(content, leave_out_unknown=True)
     assert report.ok
     assert len(report.predictions) == 1
-    (told,) = (problem for problem in report.problems if problem.rule == "left-out")
-    assert told.message == "2 predictions on images that are not in this version are left out"
+    (warning,) = (problem for problem in report.problems if problem.rule == "left-out")
+    assert warning.message == "2 predictions on images that are not in this version are left out"
     assert not lint(content).ok

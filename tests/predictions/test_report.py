@@ -78,7 +78,7 @@ def test_json_has_everything_under_stable_keys():
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "text"),
     [
         (None, "null"),
         (True, "true"),
@@ -92,9 +92,9 @@ def test_json_has_everything_under_stable_keys():
         ({"size": [1, 2]}, '{"size": [1, 2]}'),
     ],
 )
-def test_shown_values_are_short_and_printable(value, shown):
-    assert show_value(value) == shown
-    assert len(shown) <= 80
+def test_shown_values_are_short_and_printable(value, text):
+    assert show_value(value) == text
+    assert len(text) <= 80
 
 
 def test_log_stops_after_its_limit_and_says_so():

@@ -185,9 +185,9 @@ class TubeRelease(Release[Answer, TubeManifest, TubeRows]):
         return len(manifest.films), "films"
 
     def disclose(self, rows: TubeRows, resampling: Resampling, *, min_cell: int) -> Disclosure:
-        shown = GROUPS if len(rows) >= min_cell else ()
-        estimates = rows.estimates(resampling.by("percentile")) if shown else []
-        return disclosure_of_findings(estimates, GROUPS, shown, counted="films", min_cell=min_cell)
+        visible = GROUPS if len(rows) >= min_cell else ()
+        estimates = rows.estimates(resampling.by("percentile")) if visible else []
+        return disclosure_of_findings(estimates, GROUPS, visible, counted="films", min_cell=min_cell)
 
     def marks(self, predictions: Sequence[Answer], manifest: TubeManifest, thresholds: Thresholds) -> Marks:
         answers: list[Item] = sorted((p.film_id, p.is_right) for p in predictions)

@@ -91,8 +91,8 @@ class TubeRows(Rows):
         code = {name: i for i, name in enumerate(sorted(set(names)))}
         units, one_group = np.array([code[name] for name in names]), np.zeros(len(names), np.int64)
         counts = resampling_counts(len(code), resampling)
-        found = [bootstrap_means(rows.is_correct, one_group, units, n_groups=1, counts=counts) for rows in systems]
-        return [{METRIC: means} for means in found]
+        per_system = [bootstrap_means(rows.is_correct, one_group, units, n_groups=1, counts=counts) for rows in systems]
+        return [{METRIC: means} for means in per_system]
 
     @classmethod
     def answers(cls, systems: Sequence[TubeRows], metric: str, groups: Sequence[str]) -> npt.NDArray[np.float64]:
@@ -118,6 +118,6 @@ class TubeRows(Rows):
 
 def score_tubes(predictions: Sequence[Answer], records: Sequence[TubeRecord]) -> TubeRows:
     """A film without an answer counts as answered wrongly."""
-    said = {p.film_id: p.is_right for p in predictions}
-    is_correct = np.array([float(said.get(record.film_id) is record.is_right) for record in records])
+    answers = {p.film_id: p.is_right for p in predictions}
+    is_correct = np.array([float(answers.get(record.film_id) is record.is_right) for record in records])
     return TubeRows(tuple(r.film_id for r in records), tuple(r.patient_id for r in records), is_correct)
