@@ -48,22 +48,22 @@ JACKKNIFE = covariance(2, 5, 8.0228827e-4, 3.4661371e-4, [4.839618e-4, 2.041879e
 
 def test_van_dyke_readers_and_cases_random() -> None:
     """Printed by MRMCaov 0.2 (jackknife covariances), and by RJafroc."""
-    found = of(VAN_DYKE, JACKKNIFE)
-    assert found.f == pytest.approx(4.456319, abs=1e-6)
-    assert found.freedom == (1, pytest.approx(15.25967, abs=1e-5))
-    assert found.p == pytest.approx(0.05166569, abs=2e-8)
-    (difference,) = found.differences
+    result = of(VAN_DYKE, JACKKNIFE)
+    assert result.f == pytest.approx(4.456319, abs=1e-6)
+    assert result.freedom == (1, pytest.approx(15.25967, abs=1e-5))
+    assert result.p == pytest.approx(0.05166569, abs=2e-8)
+    (difference,) = result.differences
     assert difference.estimate.value == pytest.approx(-0.04380032, abs=5e-9)
     assert difference.error == pytest.approx(0.02074862, abs=5e-9)
     assert (difference.estimate.low, difference.estimate.high) == pytest.approx((-0.0879594986, 0.0003588544), abs=2e-8)
-    assert difference.p == pytest.approx(found.p)
-    assert found.components.reader == pytest.approx(0.0015349993, abs=5e-9)
-    assert found.components.interaction == pytest.approx(0.0002004025, abs=5e-9)
+    assert difference.p == pytest.approx(result.p)
+    assert result.components.reader == pytest.approx(0.0015349993, abs=5e-9)
+    assert result.components.interaction == pytest.approx(0.0002004025, abs=5e-9)
     printed = [
         (0.8970370, 0.03317360, 12.74465, 0.8252236, 0.9688505),
         (0.9408374, 0.02156637, 12.71019, 0.8941378, 0.9875369),
     ]
-    for mean, (value, error, freedom, low, high) in zip(found.means, printed, strict=True):
+    for mean, (value, error, freedom, low, high) in zip(result.means, printed, strict=True):
         assert (mean.estimate.value, mean.estimate.low, mean.estimate.high) == pytest.approx(
             (value, low, high), abs=5e-8
         )
@@ -74,10 +74,10 @@ def test_van_dyke_readers_and_cases_random() -> None:
 def test_van_dyke_readers_fixed() -> None:
     """Printed by RJafroc: what is said of these five readers alone."""
     assert np.mean(VARIANCES) == pytest.approx(0.0008022883, abs=5e-10)
-    found = of(VAN_DYKE, JACKKNIFE, readers_are="fixed")
-    assert (found.f, found.p) == (pytest.approx(5.475953, abs=5e-7), pytest.approx(0.01927984, abs=5e-9))
-    assert found.freedom == (1, math.inf)
-    (difference,) = found.differences
+    result = of(VAN_DYKE, JACKKNIFE, readers_are="fixed")
+    assert (result.f, result.p) == (pytest.approx(5.475953, abs=5e-7), pytest.approx(0.01927984, abs=5e-9))
+    assert result.freedom == (1, math.inf)
+    (difference,) = result.differences
     assert difference.error == pytest.approx(0.01871748, abs=5e-9)
     assert (difference.estimate.low, difference.estimate.high) == pytest.approx((-0.08048591, -0.00711473), abs=1e-8)
     of_each = of(VAN_DYKE, covariance(2, 5, VARIANCES, 3.4661371e-4, [4.839618e-4, 2.041879e-4], 2.3902837e-4), "fixed")
@@ -89,25 +89,25 @@ def test_van_dyke_readers_fixed() -> None:
 
 def test_van_dyke_cases_fixed() -> None:
     """Printed by RJafroc: what is said of these cases alone."""
-    found = of(VAN_DYKE, JACKKNIFE, cases_are="fixed")
-    assert (found.f, found.p) == (pytest.approx(8.704, abs=5e-6), pytest.approx(0.04195875, abs=5e-8))
-    assert found.freedom == (1, 4)
-    (difference,) = found.differences
+    result = of(VAN_DYKE, JACKKNIFE, cases_are="fixed")
+    assert (result.f, result.p) == (pytest.approx(8.704, abs=5e-6), pytest.approx(0.04195875, abs=5e-8))
+    assert result.freedom == (1, 4)
+    (difference,) = result.differences
     assert difference.error == pytest.approx(0.01484629, abs=5e-9)
     assert (difference.estimate.low, difference.estimate.high) == pytest.approx((-0.08502022, -0.00258042), abs=2e-8)
 
 
 def test_van_dyke_with_unbiased_covariances() -> None:
     """Printed by the MATLAB toolbox of MRMCaov, to five digits."""
-    found = of(VAN_DYKE, covariance(2, 5, 0.00078839, 0.00034167, [0.00047718, 0.00020095], 0.00023561))
-    assert found.f == pytest.approx(4.4896, abs=5e-4)
-    assert found.freedom[1] == pytest.approx(15.034, abs=2e-3)
-    assert found.p == pytest.approx(0.051162, abs=5e-6)
-    (difference,) = found.differences
+    result = of(VAN_DYKE, covariance(2, 5, 0.00078839, 0.00034167, [0.00047718, 0.00020095], 0.00023561))
+    assert result.f == pytest.approx(4.4896, abs=5e-4)
+    assert result.freedom[1] == pytest.approx(15.034, abs=2e-3)
+    assert result.p == pytest.approx(0.051162, abs=5e-6)
+    (difference,) = result.differences
     assert (difference.estimate.low, difference.estimate.high) == pytest.approx((-0.087852, 0.0002513), abs=2e-6)
-    assert [mean.error for mean in found.means] == pytest.approx([0.033071, 0.021491], abs=1e-6)
-    assert [mean.freedom for mean in found.means] == pytest.approx([12.588, 12.534], abs=2e-3)
-    assert [(mean.estimate.low, mean.estimate.high) for mean in found.means] == [
+    assert [mean.error for mean in result.means] == pytest.approx([0.033071, 0.021491], abs=1e-6)
+    assert [mean.freedom for mean in result.means] == pytest.approx([12.588, 12.534], abs=2e-3)
+    assert [(mean.estimate.low, mean.estimate.high) for mean in result.means] == [
         (pytest.approx(0.82535, abs=6e-6), pytest.approx(0.96872, abs=6e-6)),
         (pytest.approx(0.89423, abs=6e-6), pytest.approx(0.98744, abs=6e-6)),
     ]
@@ -124,11 +124,11 @@ def test_franken() -> None:
     readers = 2 * np.sqrt(0.0020521800 / 8 / 4) * pattern * [1, -1, 1, -1]  # sum of squares of four means, times two
     interaction = np.sqrt(0.0001506079 / 8) * np.outer([1, -1], pattern)
     figures = between[:, None] + readers / 2 * np.sqrt(4) + interaction
-    found = of(figures, covariance(2, 4, 1.525776e-03, 7.916821e-04, 4.836377e-04, 5.125091e-04))
-    assert found.f == pytest.approx(4.694058, abs=5e-5)
-    assert found.freedom == (1, pytest.approx(3))
-    assert found.p == pytest.approx(0.1188379, abs=2e-6)
-    (difference,) = found.differences
+    result = of(figures, covariance(2, 4, 1.525776e-03, 7.916821e-04, 4.836377e-04, 5.125091e-04))
+    assert result.f == pytest.approx(4.694058, abs=5e-5)
+    assert result.freedom == (1, pytest.approx(3))
+    assert result.p == pytest.approx(0.1188379, abs=2e-6)
+    (difference,) = result.differences
     assert difference.estimate.value == pytest.approx(0.01085482, abs=3e-8)
     assert difference.error == pytest.approx(0.005010122, abs=1e-8)
     assert (difference.estimate.low, difference.estimate.high) == pytest.approx((-0.005089627, 0.02679926), abs=1e-7)
@@ -138,7 +138,7 @@ def test_it_equals_the_analysis_of_variance_of_pseudovalues(rng: np.random.Gener
     """Dorfman, Berbaum and Metz with Hillis' error: another formula, from mean squares over all three factors."""
     study = drawn(rng, t=3, r=4, n=40)
     figures, matrix = figures_of(study, "auc")
-    found = of(figures, matrix)
+    result = of(figures, matrix)
     t, r, n = study.scores.shape
     pseudo = np.empty((t, r, n))
     from sklearn.metrics import roc_auc_score
@@ -162,20 +162,20 @@ def test_it_equals_the_analysis_of_variance_of_pseudovalues(rng: np.random.Gener
     ms_t, ms_tr, ms_tc, ms_trc = (mean_square(pseudo, axes) for axes in ((0,), (0, 1), (0, 2), (0, 1, 2)))
     error = ms_tr + max(ms_tc - ms_trc, 0)
     freedom = error**2 / (ms_tr**2 / ((t - 1) * (r - 1)))
-    assert found.f == pytest.approx(ms_t / error)
-    assert found.freedom == pytest.approx((t - 1, freedom))
-    assert found.p == pytest.approx(f_distribution.sf(ms_t / error, t - 1, freedom))
-    assert len(found.differences) == 3
+    assert result.f == pytest.approx(ms_t / error)
+    assert result.freedom == pytest.approx((t - 1, freedom))
+    assert result.p == pytest.approx(f_distribution.sf(ms_t / error, t - 1, freedom))
+    assert len(result.differences) == 3
 
 
 def test_one_modality_has_means_alone(rng: np.random.Generator) -> None:
     study = drawn(rng, t=1, r=5, n=30)
-    found = of(*figures_of(study, "auc"))
-    assert math.isnan(found.f)
-    assert math.isnan(found.p)
-    assert math.isnan(found.components.reader)
-    assert found.differences == ()
-    (mean,) = found.means
+    result = of(*figures_of(study, "auc"))
+    assert math.isnan(result.f)
+    assert math.isnan(result.p)
+    assert math.isnan(result.components.reader)
+    assert result.differences == ()
+    (mean,) = result.means
     assert mean.estimate.low < mean.estimate.value < mean.estimate.high
 
 
@@ -229,19 +229,19 @@ BESIDE = covariance(
 def test_a_system_beside_nine_readers() -> None:
     """Printed by RJafroc, by the analysis of differences (1T-RRRC) and by that of two modalities (2T-RRRC) alike."""
     figures = np.stack([np.full(9, 0.59166667), HUPSE])
-    found = of(figures, BESIDE)
-    assert (found.f, found.freedom[1]) == pytest.approx((4.1576797, 937.24371), rel=2e-6)
-    assert found.p == pytest.approx(0.041726262, abs=1e-8)
-    (difference,) = found.differences
+    result = of(figures, BESIDE)
+    assert (result.f, result.freedom[1]) == pytest.approx((4.1576797, 937.24371), rel=2e-6)
+    assert result.p == pytest.approx(0.041726262, abs=1e-8)
+    (difference,) = result.differences
     assert difference.estimate.value == pytest.approx(-0.11850612, abs=1e-8)
     assert difference.error == pytest.approx(0.058118615, abs=2e-8)
     assert (difference.estimate.low, difference.estimate.high) == pytest.approx((-0.2325638, -0.004448434), abs=1e-7)
-    system, readers = found.means
+    system, readers = result.means
     assert (system.error, system.freedom) == (pytest.approx(0.058028349, abs=1e-8), math.inf)
     assert (system.estimate.low, system.estimate.high) == pytest.approx((0.47793319, 0.70540014), abs=1e-7)
     assert (readers.error, readers.freedom) == pytest.approx((0.039156365, 193.10832), rel=2e-6)
     assert (readers.estimate.low, readers.estimate.high) == pytest.approx((0.63294372, 0.78740185), abs=1e-7)
-    assert found.components.interaction == pytest.approx(0.00026488983, abs=2e-10)
+    assert result.components.interaction == pytest.approx(0.00026488983, abs=2e-10)
     of_cases = of(figures, BESIDE, cases_are="fixed")
     assert (math.sqrt(of_cases.f), of_cases.freedom[1]) == pytest.approx((6.7083568, 8), rel=1e-6)
     assert of_cases.p == pytest.approx(0.00015139664, rel=1e-5)
@@ -257,8 +257,8 @@ def test_a_system_in_a_table_is_a_modality_of_its_own(rng: np.random.Generator) 
     (mean,) = of((contrast @ figures[0])[None], contrast @ matrix @ contrast.T).means
     beside = beside_readers(study, "r4")
     assert (beside.modalities, beside.readers) == (("r4", "readers"), ("r0", "r1", "r2", "r3"))
-    found = of(*figures_of(beside, "auc"))
-    (difference,) = found.differences
+    result = of(*figures_of(beside, "auc"))
+    (difference,) = result.differences
     a, b = difference.estimate, mean.estimate
     assert (a.value, a.low, a.high) == pytest.approx((b.value, b.low, b.high))
     assert (difference.error, difference.freedom) == pytest.approx((mean.error, mean.freedom))

@@ -37,12 +37,12 @@ def test_the_transcript_is_what_is_printed(folder: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "120")
     headings = ("Reader studies", "A system beside readers", "Planning a study", "How far readers agree")
-    found = [step for heading in headings for step in steps(PAGE, heading)]
-    assert len(found) == 6
-    for step in found:
+    matches = [step for heading in headings for step in steps(PAGE, heading)]
+    assert len(matches) == 6
+    for step in matches:
         done = CliRunner().invoke(app, shlex.split(step.command)[1:], catch_exceptions=False)
-        told = f"$ {step.command}\n--- page\n{step.output}\n--- printed\n{plain(done.output)}"
-        assert step.matches(done.output), told
+        output = f"$ {step.command}\n--- page\n{step.output}\n--- printed\n{plain(done.output)}"
+        assert step.matches(done.output), output
 
 
 def test_command_and_function_say_the_same(folder: Path) -> None:

@@ -32,13 +32,13 @@ def pilot() -> Pilot:
 
 def test_power_of_van_dyke_is_what_is_printed() -> None:
     """RJafrocBook, chapters on sizes: noncentrality is that of F, the square of ours."""
-    found = power_of(pilot(), Target(DIFFERENCE), n_readers=6, n_cases=112)
-    assert found.power == pytest.approx(0.5555789, abs=1e-7)
-    assert found.noncentrality**2 == pytest.approx(4.80, abs=0.005)
-    assert found.freedom == pytest.approx(23.1, abs=0.05)
-    assert found.n_readings == 2 * 6 * 112
-    found = power_of(pilot(), Target(DIFFERENCE), n_readers=10, n_cases=163)
-    assert (found.noncentrality**2, found.power) == pytest.approx((8.1269825, 0.8015625), abs=2e-6)
+    result = power_of(pilot(), Target(DIFFERENCE), n_readers=6, n_cases=112)
+    assert result.power == pytest.approx(0.5555789, abs=1e-7)
+    assert result.noncentrality**2 == pytest.approx(4.80, abs=0.005)
+    assert result.freedom == pytest.approx(23.1, abs=0.05)
+    assert result.n_readings == 2 * 6 * 112
+    result = power_of(pilot(), Target(DIFFERENCE), n_readers=10, n_cases=163)
+    assert (result.noncentrality**2, result.power) == pytest.approx((8.1269825, 0.8015625), abs=2e-6)
     of_cases = power_of(pilot(), Target(DIFFERENCE, cases_are="fixed"), n_readers=10, n_cases=53)
     assert (of_cases.noncentrality**2, of_cases.power) == pytest.approx((10.048716, 0.8049666), abs=2e-6)
     assert of_cases.freedom == 9
@@ -53,13 +53,13 @@ def test_power_of_van_dyke_is_what_is_printed() -> None:
      (10, 163, 0.802), (15, 137, 0.802), (30, 116, 0.802), (100, 103, 0.8)],
 )  # fmt: skip
 def test_cases_needed_are_those_printed(n_readers: int, n_cases: int, power: float) -> None:
-    found = fewest_cases(pilot(), Target(DIFFERENCE), n_readers=n_readers)
-    assert (found.n_cases, round(found.power, 3)) == (n_cases, power)
+    result = fewest_cases(pilot(), Target(DIFFERENCE), n_readers=n_readers)
+    assert (result.n_cases, round(result.power, 3)) == (n_cases, power)
 
 
 def test_more_power_needs_more_cases_and_three_readers_never_reach_it() -> None:
-    found = fewest_cases(pilot(), Target(DIFFERENCE), n_readers=10, power=0.9)
-    assert (found.n_cases, found.power) == (236, pytest.approx(0.9003501, abs=5e-8))
+    result = fewest_cases(pilot(), Target(DIFFERENCE), n_readers=10, power=0.9)
+    assert (result.n_cases, result.power) == (236, pytest.approx(0.9003501, abs=5e-8))
     none = fewest_cases(pilot(), Target(DIFFERENCE), n_readers=3)
     assert (none.n_cases, none.n_readings) == (None, None)
     assert none.power == power_of(pilot(), Target(DIFFERENCE), n_readers=3, n_cases=2000).power < 0.8
@@ -96,7 +96,7 @@ def table(rng: np.random.Generator) -> list[dict[str, Any]]:
 def test_table_result_and_components_plan_the_same(rng: np.random.Generator) -> None:
     rows = table(rng)
     study = rb.readers(rows)
-    plans = [rb.plan_readers(given, difference=0.08, n_readers=8) for given in (rows, study, study.components)]
+    plans = [rb.plan_readers(inputs, difference=0.08, n_readers=8) for inputs in (rows, study, study.components)]
     assert plans[0].records == plans[1].records == plans[2].records
     assert plans[0].records[0]["power"] >= 0.8
     asked = rb.plan_readers(study, difference=0.08, n_readers=8, n_cases=[plans[0].records[0]["n_cases"] - 1])
@@ -107,11 +107,11 @@ def test_the_command_takes_what_the_analysis_tells(tmp_path: Path, rng: np.rando
     file = tmp_path / "readings.json"
     file.write_text(json.dumps(table(rng)), encoding="utf-8")
     invoke = CliRunner().invoke
-    told = json.loads(invoke(app, ["readers", str(file), "--json"]).output)["components"]
-    given = [word for name, value in told.items() for word in ("--component", f"{name}={value!r}")]
+    output = json.loads(invoke(app, ["readers", str(file), "--json"]).output)["components"]
+    inputs = [word for name, value in output.items() for word in ("--component", f"{name}={value!r}")]
     words = ["--difference", "0.08", "--readers", "3,8", "--format", "csv"]
     assert (
-        invoke(app, ["plan-readers", *given, *words]).output == invoke(app, ["plan-readers", str(file), *words]).output
+        invoke(app, ["plan-readers", *inputs, *words]).output == invoke(app, ["plan-readers", str(file), *words]).output
     )
     plan = rb.plan_readers(VAN_DYKE, difference=DIFFERENCE, n_readers=[3, 4])
     assert [row["cases"] for row in plan.printed_rows()] == ["over 2,000", "1,089"]

@@ -124,9 +124,9 @@ GOOD = {"image_id": "a", "size": [80, 60], "regions": {"heart": [[1, 2], [3.5, 4
 def test_reading(tmp_path):
     several = [[[0, 0], [9, 0], [9, 9]], [[20, 20], [29, 20], [29, 29]]]
     path = write(tmp_path, GOOD, "", {"image_id": "b", "size": [8, 8], "regions": {"lung_left": several}})
-    found = read_anatomy(path)
-    assert found["a"] == Regions((80, 60), {"heart": (((1, 2), (3.5, 4), (5, -6)),)})
-    assert len(found["b"].contours["lung_left"]) == 2
+    result = read_anatomy(path)
+    assert result["a"] == Regions((80, 60), {"heart": (((1, 2), (3.5, 4), (5, -6)),)})
+    assert len(result["b"].contours["lung_left"]) == 2
 
 
 @pytest.mark.parametrize(

@@ -95,11 +95,11 @@ def test_depends_on_the_labels_of_the_released_half(large: Curated) -> None:
 @pytest.mark.usefixtures("undrawn")
 def test_counts_of_the_holdout_are_nowhere(large: Curated, page: str) -> None:
     index = make_report(large)["index.html"]
-    told = set(re.findall(r"(?<![\d.])\d+", re.sub(r"<[^>]*>", " ", words_of(page))))
+    output = set(re.findall(r"(?<![\d.])\d+", re.sub(r"<[^>]*>", " ", words_of(page))))
     for n in ("87", "73", "160"):  # lung mass alone, with COPD, in all
         assert re.search(rf">{n}\b", index)
-    assert {"73", "144", "247"} & told == set()  # 71 + 73 with COPD, 87 + 160 label sums
-    assert {"191", "71"} <= told  # airspace opacity and COPD of the released half
+    assert {"73", "144", "247"} & output == set()  # 71 + 73 with COPD, 87 + 160 label sums
+    assert {"191", "71"} <= output  # airspace opacity and COPD of the released half
 
 
 def test_no_study_patient_or_reader_is_named(curated: CurationFolder) -> None:
@@ -125,8 +125,8 @@ def test_small_numbers_of_the_released_half_are_not_shown(page: str) -> None:
 
 @pytest.mark.usefixtures("undrawn")
 def test_holdout_comes_in_bands(large: Curated, page: str) -> None:
-    told = re.sub(r"<[^>]*>", " ", page).replace("\u00a0", " ")
-    assert re.search(r"Male\s+89 \(44", told)
+    output = re.sub(r"<[^>]*>", " ", page).replace("\u00a0", " ")
+    assert re.search(r"Male\s+89 \(44", output)
     assert "50 to 75 %" in page  # 83 of 160 women
     few = replace(
         large, placed=[one for one in large.placed or () if one.half == "released" or one.study_id < "study-0249"]

@@ -39,9 +39,9 @@ def rows_of(folder: CurationFolder, name: str) -> list[dict[str, str]]:
 
 
 def section_of(page: str, key: str) -> str:
-    found = re.search(rf'<section id="{key}".*?</section>', page, re.DOTALL)
-    assert found is not None
-    return found.group()
+    result = re.search(rf'<section id="{key}".*?</section>', page, re.DOTALL)
+    assert result is not None
+    return result.group()
 
 
 # Whole -------------------------------------------------------------------------------------------------------------
@@ -227,8 +227,8 @@ def test_changed_output_is_not_reported(tmp_path: Path) -> None:
     made.read(folder)
     folder.path("agreement.json").write_text("{}", encoding="utf-8")
     report(folder)
-    shown = section_of(page_of(folder), "agreement")
-    assert "“consensus” is damaged (agreement.json was changed after it was written)" in shown
+    visible = section_of(page_of(folder), "agreement")
+    assert "“consensus” is damaged (agreement.json was changed after it was written)" in visible
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -246,8 +246,8 @@ def test_undefined_kappas_are_called_so(tmp_path: Path) -> None:
     folder = made.begin(tmp_path)
     made.read(folder, all_agree=True)
     report(folder)
-    shown = section_of(page_of(folder), "agreement")
-    assert "is undefined: they do not differ in anything" in shown
+    visible = section_of(page_of(folder), "agreement")
+    assert "is undefined: they do not differ in anything" in visible
     row = next(row for row in rows_of(folder, "agreement_labels.csv") if row["label"] == "Pneumothorax")
     assert (row["kappa"], float(row["positive_ratio"])) == ("", 0.0)
     assert "undefined" in page_of(folder, "agreement_labels.svg")
@@ -264,10 +264,10 @@ def test_after_a_refresh(curated: CurationFolder, tmp_path: Path) -> None:
     refresh(folder, curated, corrections=corrections)
     report(folder)
     page = page_of(folder)
-    shown = section_of(page, "refresh")
-    assert "Version 1.1.0 follows 1.0.0." in shown
-    assert one.study_id in shown
-    assert "&lt;script&gt;" in shown
+    visible = section_of(page, "refresh")
+    assert "Version 1.1.0 follows 1.0.0." in visible
+    assert one.study_id in visible
+    assert "&lt;script&gt;" in visible
     assert rows_of(folder, "changes.csv")[0] == {"what": "Labels corrected", "released": "0", "holdout": "1"}
     holdout = {row["label"]: row["holdout"] for row in rows_of(folder, "prevalence.csv")}
     assert holdout["Pneumothorax"] == "1"
@@ -304,8 +304,8 @@ def test_added_studies_are_not_said_to_be_balanced(
     folder = CurationFolder.create(tmp_path / "next", name="Next")
     refresh(folder, curated, additions=added(tmp_path / "more", n), retire_holdout=retires)
     report(folder)
-    shown = section_of(page_of(folder), "balance")
-    assert re.search(said, shown)
+    visible = section_of(page_of(folder), "balance")
+    assert re.search(said, visible)
     assert "Not tested in this version" in section_of(page_of(folder), "demographics")
 
 

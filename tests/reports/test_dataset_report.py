@@ -72,9 +72,9 @@ def test_the_page_needs_nothing_else_and_is_whole(tmp_path, config, pixels):
 
 def test_numbers_of_a_findings_folder(tmp_path):
     text = render_report(findings_folder(tmp_path))
-    told = re.sub("<[^>]*>", "", text)
-    assert "6 studies" in told
-    assert "9 images" in told
+    output = re.sub("<[^>]*>", "", text)
+    assert "6 studies" in output
+    assert "9 images" in output
     # Mass in studies 0 and 3 of 6; Wilson's interval of 2 of 6 is 9.7 to 70.0 %
     assert "Mass 2 of 6, 33.3 % (9.7 to 70.0)" in text
     assert "33.3 %" in HtmlPage(text).cells
@@ -101,9 +101,9 @@ def test_tasks_are_shown_with_prompt_answer_and_prior(tmp_path):
     text = render_report(tasks_folder(tmp_path, n=6))
     # two of each of the two categories that there are
     assert text.count("<article") == 4
-    for said in ("Is there a mass? (0)", "A round opacity of 1 cm", "earlier · image-101", "cough", "laterality: left",
+    for line in ("Is there a mass? (0)", "A round opacity of 1 cm", "earlier · image-101", "cough", "laterality: left",
                  "24 ratings by 2 readers", "1 opacity: reference box"):  # fmt: skip
-        assert said in text
+        assert line in text
 
 
 def test_a_split_can_be_picked(tmp_path):
@@ -130,10 +130,10 @@ def test_it_is_never_written_into_the_dataset(tmp_path):
             write_report(folder, out)
     with pytest.raises(ValueError, match="must be a file, got the folder"):
         write_report(folder, tmp_path)
-    told = []
-    warnings = write_report(folder, tmp_path / "r.html", progress=lambda *given: told.append(given))
+    output = []
+    warnings = write_report(folder, tmp_path / "r.html", progress=lambda *given: output.append(given))
     assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
-    assert told == [("test", 2, 2)]
+    assert output == [("test", 2, 2)]
     assert len(warnings) == 1
     assert "terms forbid passing them on" in warnings[0]
 
@@ -210,9 +210,9 @@ def test_shares_are_drawn_and_said(width):
 def test_no_co_occurrence_of_fewer_than_two():
     assert co_occurrence(LABELS, {0: 3}, {}) == {}
     assert co_occurrence(LABELS, {}, {}) == {}
-    found = co_occurrence(LABELS, {0: 3, 2: 1}, {(0, 2): 1})
-    assert found["names"] == [LABELS[0], LABELS[2]]
-    assert [[cell[:2] for cell in cells] for _, cells in found["rows"]] == [
+    result = co_occurrence(LABELS, {0: 3, 2: 1}, {(0, 2): 1})
+    assert result["names"] == [LABELS[0], LABELS[2]]
+    assert [[cell[:2] for cell in cells] for _, cells in result["rows"]] == [
         [("3", None), ("1", "33")],
         [("1", "100"), ("1", None)],
     ]

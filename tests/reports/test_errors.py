@@ -90,18 +90,18 @@ def test_without_anatomy_or_reader_a_miss_is_not_reviewed():
 
 def test_a_reader_outweighs_the_anatomy_but_not_an_overlap():
     reviews = {("a", EDEMA, 8, "A1"): "position", ("a", EDEMA, 8, "C3"): "anatomy", ("a", EDEMA, 16, "G3"): "anatomy"}
-    found = [
+    result = [
         categorize([says(cell=cell)], [RECORD], grid=8, anatomy={"a": LUNGS}, reviews=reviews)[0].category
         for cell in ("A1", "C3", "G3")
     ]
-    assert found == ["position", "full_hit", "position"]  # the review of G3 is about another grid
+    assert result == ["position", "full_hit", "position"]  # the review of G3 is about another grid
 
 
 def test_a_small_reference_is_hit_by_any_touch():
     record = record_of((19, 20, 4, 4))  # 4 % of B3, 12 % of C3: no cell reaches half
-    found = [categorize([says(cell=cell)], [record], grid=8)[0] for cell in ("B3", "C3", "D3")]
-    assert [case.category for case in found] == ["full_hit", "full_hit", "miss_unreviewed"]
-    assert [case.coverage for case in found] == [0.04, 0.12, 0.0]
+    result = [categorize([says(cell=cell)], [record], grid=8)[0] for cell in ("B3", "C3", "D3")]
+    assert [case.category for case in result] == ["full_hit", "full_hit", "miss_unreviewed"]
+    assert [case.coverage for case in result] == [0.04, 0.12, 0.0]
 
 
 def test_what_cannot_be_judged_is_left_out_and_counted():
@@ -113,9 +113,9 @@ def test_what_cannot_be_judged_is_left_out_and_counted():
         record_of((20, 20, 10, 10), image_id="unknown", view="UNKNOWN", patient="p4"),
     ]
     predictions = [says(image_id=record.image_id, cell="A1") for record in records]
-    found = categorize(predictions, records, grid=8)
-    assert [(case.image_id, case.category) for case in found] == [("in", "full_hit"), ("unknown", "miss_unreviewed")]
-    assert (found.n_lateral, found.n_undefined, found.patients) == (1, 1, ("p1", "p2", "p4"))
+    result = categorize(predictions, records, grid=8)
+    assert [(case.image_id, case.category) for case in result] == [("in", "full_hit"), ("unknown", "miss_unreviewed")]
+    assert (result.n_lateral, result.n_undefined, result.patients) == (1, 1, ("p1", "p2", "p4"))
     both = categorize(predictions, records, grid=8, frontal_only=False)
     assert [case.image_id for case in both] == ["in", "side", "unknown"]
     assert (both.n_lateral, both.n_undefined) == (0, 1)
@@ -143,9 +143,9 @@ def test_a_point_outside_the_square_is_a_miss_that_nobody_can_judge():
     ids=str,
 )
 def test_bad_input_is_refused(options, message):
-    given = {"predictions": [says(cell="A1")], "records": [RECORD], "grid": 8, **options}
+    inputs = {"predictions": [says(cell="A1")], "records": [RECORD], "grid": 8, **options}
     with pytest.raises(ValueError, match=message):
-        categorize(given.pop("predictions"), given.pop("records"), **given)
+        categorize(inputs.pop("predictions"), inputs.pop("records"), **inputs)
 
 
 @pytest.fixture(scope="module")
@@ -163,23 +163,23 @@ def test_full_hits_are_the_hits_that_scoring_counts(random_world, kind, grid):
         manifest = ImageManifest("chexlocalize", "1", "test", 16, CHEXLOCALIZE_FINDINGS, manifest.rows)
     predictions = model_predictions(records, manifest, quality=0.6, kind=kind, seed=4, missing_rate=0.1)
     predictions += [says("patient00000_study1_view1_frontal", "no such finding", cell="A1")]
-    found = categorize(predictions, records, grid=grid, frontal_only=False)
+    result = categorize(predictions, records, grid=grid, frontal_only=False)
     rows = score_localization(predictions, records, findings=CHEXLOCALIZE_FINDINGS, grid=grid)
     hits = rows.values["grid_hit"]
     defined = ~np.isnan(hits)
-    assert [case.category == "full_hit" for case in found] == (hits[defined] == 1).tolist()
-    assert found.n_undefined == (~defined).sum()
+    assert [case.category == "full_hit" for case in result] == (hits[defined] == 1).tolist()
+    assert result.n_undefined == (~defined).sum()
     assert 0.2 < hits[defined].mean() < 0.9
     estimates = summarize(rows, Resampling(200, interval="percentile"), metrics=["grid_hit"])
     wanted = {e.finding: (e.value, e.low, e.high) for e in estimates}
-    given = {
+    inputs = {
         s.finding: (s.estimate.value, s.estimate.low, s.estimate.high)
-        for s in shares(found, resampling=Resampling(200))
+        for s in shares(result, resampling=Resampling(200))
         if s.category == "full_hit"
     }
     for finding in CHEXLOCALIZE_FINDINGS:
-        assert given[finding] == pytest.approx(wanted[finding], abs=1e-12)
-    macro = shares(found, findings=CHEXLOCALIZE_FINDINGS, resampling=Resampling(200))[0]
+        assert inputs[finding] == pytest.approx(wanted[finding], abs=1e-12)
+    macro = shares(result, findings=CHEXLOCALIZE_FINDINGS, resampling=Resampling(200))[0]
     assert (macro.estimate.value, macro.estimate.low, macro.estimate.high) == pytest.approx(wanted["macro"], abs=1e-12)
 
 
@@ -205,16 +205,16 @@ def test_shares_by_hand():
     cases = cases_of(
         EDEMA, full_hit=3, partial_hit=2, position__read=2, anatomy__read=1, miss_unreviewed=1, no_answer=1
     ) + cases_of("Pneumothorax", full_hit=1, anatomy__anatomy=2, position__anatomy=1)
-    found = shares(cases, resampling=Resampling(50))
-    assert [share.category for share in found[:6]] == list(CATEGORIES)
-    assert values_of(found, EDEMA) == pytest.approx([0.3, 0.2, 0.4 * 2 / 3, 0.4 / 3, 0, 0.1])
-    assert values_of(found, "Pneumothorax") == pytest.approx([0.25, 0, 0.25, 0.5, 0, 0])
-    assert values_of(found, "macro") == pytest.approx([0.275, 0.1, 0.2 * 2 / 3 + 0.125, 0.2 / 3 + 0.25, 0, 0.05])
+    result = shares(cases, resampling=Resampling(50))
+    assert [share.category for share in result[:6]] == list(CATEGORIES)
+    assert values_of(result, EDEMA) == pytest.approx([0.3, 0.2, 0.4 * 2 / 3, 0.4 / 3, 0, 0.1])
+    assert values_of(result, "Pneumothorax") == pytest.approx([0.25, 0, 0.25, 0.5, 0, 0])
+    assert values_of(result, "macro") == pytest.approx([0.275, 0.1, 0.2 * 2 / 3 + 0.125, 0.2 / 3 + 0.25, 0, 0.05])
     for finding in (EDEMA, "Pneumothorax", "macro"):
-        assert sum(values_of(found, finding)) == pytest.approx(1)
-    evidence = {share.finding: (share.n, share.n_misses, share.n_reviewed) for share in found}
+        assert sum(values_of(result, finding)) == pytest.approx(1)
+    evidence = {share.finding: (share.n, share.n_misses, share.n_reviewed) for share in result}
     assert evidence == {"macro": (2, 7, 6), EDEMA: (10, 4, 3), "Pneumothorax": (4, 3, 3)}
-    assert all(share.estimate.low <= share.estimate.value <= share.estimate.high and share.sd >= 0 for share in found)
+    assert all(share.estimate.low <= share.estimate.value <= share.estimate.high and share.sd >= 0 for share in result)
 
 
 def test_what_the_anatomy_decided_stands_for_nothing_else():
@@ -227,13 +227,13 @@ def test_what_the_anatomy_decided_stands_for_nothing_else():
 
 def test_without_any_review_the_kind_of_error_is_undefined():
     cases = cases_of(EDEMA, full_hit=1, miss_unreviewed=1) + cases_of("Atelectasis", full_hit=2)
-    found = shares(cases, resampling=Resampling(20))
-    assert np.array_equal(values_of(found, EDEMA), [0.5, 0, math.nan, math.nan, 0.5, 0], equal_nan=True)
+    result = shares(cases, resampling=Resampling(20))
+    assert np.array_equal(values_of(result, EDEMA), [0.5, 0, math.nan, math.nan, 0.5, 0], equal_nan=True)
     assert np.isnan(
-        [s.estimate.low for s in found if s.finding == EDEMA and s.category in ("position", "anatomy")]
+        [s.estimate.low for s in result if s.finding == EDEMA and s.category in ("position", "anatomy")]
     ).all()
-    assert values_of(found, "Atelectasis") == [1, 0, 0, 0, 0, 0]
-    macro = {share.category: (share.estimate.value, share.n) for share in found if share.finding == "macro"}
+    assert values_of(result, "Atelectasis") == [1, 0, 0, 0, 0, 0]
+    macro = {share.category: (share.estimate.value, share.n) for share in result if share.finding == "macro"}
     assert macro["position"] == (0.0, 1)
     assert macro["miss_unreviewed"] == (0.25, 2)
 
@@ -242,9 +242,9 @@ def test_at_most_max_reviewed_are_used_in_reading_order():
     cases = cases_of(EDEMA, position__read=30, anatomy__read=30, miss_unreviewed=40)
     read = sorted((c for c in cases if c.source == "reader"), key=lambda case: reading_order(case, 3))[:10]
     n_position = sum(case.category == "position" for case in read)
-    found = shares(cases, max_reviewed=10, resampling=Resampling(20, 3))
-    assert values_of(found, EDEMA)[2:4] == pytest.approx([n_position / 10, 1 - n_position / 10])
-    assert found[-1].n_reviewed == 10
+    result = shares(cases, max_reviewed=10, resampling=Resampling(20, 3))
+    assert values_of(result, EDEMA)[2:4] == pytest.approx([n_position / 10, 1 - n_position / 10])
+    assert result[-1].n_reviewed == 10
     everything = cases_of(EDEMA, position__read=45, anatomy__read=15)  # nothing is left to estimate: all are used
     assert values_of(shares(everything, max_reviewed=10, resampling=Resampling(20)), EDEMA)[2:4] == [0.75, 0.25]
 
@@ -252,7 +252,7 @@ def test_at_most_max_reviewed_are_used_in_reading_order():
 def test_interval_of_an_estimated_share_covers_that_of_complete_reading():
     cases = cases_of(EDEMA, full_hit=50, position__read=25, anatomy__read=25)
     some = cases_of(EDEMA, full_hit=50, position__read=5, anatomy__read=5, miss_unreviewed=40)
-    by_all, by_some = (next(s for s in shares(given) if s.category == "anatomy") for given in (cases, some))
+    by_all, by_some = (next(s for s in shares(inputs) if s.category == "anatomy") for inputs in (cases, some))
     assert by_all.estimate.value == by_some.estimate.value == 0.25
     # by hand: sqrt(0.25 * 0.75 / 100) = 0.0433; with ten read, 0.5 * sqrt(0.25 / 10) = 0.079 and the misses' own
     assert by_all.sd == pytest.approx(0.0433, abs=0.004)

@@ -28,8 +28,8 @@ VALUES = {group.key: 0.1 * (i + 1) for i, group in enumerate(GROUPS)}
 def series(label: str, factor: float, **changes: object) -> BarSeries:
     look = paints(2)[0]
     values = {key: factor * value for key, value in VALUES.items()}
-    given = {"values": values, "deviations": dict.fromkeys(VALUES, 0.05), "chance": dict.fromkeys(VALUES, 0.02)}
-    return BarSeries(label, look, **{**given, **changes})  # type: ignore[arg-type]
+    inputs = {"values": values, "deviations": dict.fromkeys(VALUES, 0.05), "chance": dict.fromkeys(VALUES, 0.02)}
+    return BarSeries(label, look, **{**inputs, **changes})  # type: ignore[arg-type]
 
 
 def heights(figure: Figure, label: str) -> list[float]:
@@ -45,14 +45,14 @@ def reaches(figure: Figure) -> list[tuple[float, float]]:
     """(low, high) of every error bar in black, in percent."""
     from matplotlib.container import ErrorbarContainer
 
-    found = []
+    result = []
     for axes in figure.axes:
         for container in axes.containers:
             if isinstance(container, ErrorbarContainer):
                 (lines,) = container[2]
                 if lines.get_linewidth()[0] < 1:
-                    found += [(float(s[0][1]), float(s[1][1])) for s in lines.get_segments()]
-    return found
+                    result += [(float(s[0][1]), float(s[1][1])) for s in lines.get_segments()]
+    return result
 
 
 def test_bars_are_as_high_as_their_values() -> None:
@@ -206,9 +206,9 @@ HOSTILE = (
 @pytest.mark.parametrize("words", [*HOSTILE, "Interstitial opacity", "W" * 50, "a b " * 20])
 def test_lines_are_no_wider_than_asked(words: str) -> None:
     assert all(width_of(line) <= 12 for line in wrap(words, 12).split("\n"))
-    shown = wrap(words, 12, most=2).split("\n")
-    assert len(shown) <= 2
-    assert all(width_of(line) <= 12 for line in (*shown, cut(words, 12)))
+    visible = wrap(words, 12, most=2).split("\n")
+    assert len(visible) <= 2
+    assert all(width_of(line) <= 12 for line in (*visible, cut(words, 12)))
 
 
 def boxes(figure: Figure) -> list[tuple[str, float, float, float, float]]:
@@ -218,31 +218,31 @@ def boxes(figure: Figure) -> list[tuple[str, float, float, float, float]]:
 
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
-    shown = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+    visible = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
     ticks = {id(label) for axes in figure.axes for label in (*axes.get_xticklabels(), *axes.get_yticklabels())}
     every_tick = {
         id(label) for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)
         for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()) for label in (tick.label1, tick.label2)
     }  # fmt: skip
     left_over = every_tick - ticks  # of ticks that matplotlib keeps for later
-    found = []
-    for text in shown:
+    result = []
+    for text in visible:
         if id(text) not in left_over:
             box = text.get_window_extent(canvas.get_renderer())
-            found.append((text.get_text(), box.x0, box.y0, box.x1, box.y1))
-    return found
+            result.append((text.get_text(), box.x0, box.y0, box.x1, box.y1))
+    return result
 
 
 def check_texts(figure: Figure) -> None:
     """Nothing is cut by the edge, and no text lies on another."""
     width, height = figure.get_size_inches() * figure.dpi
-    found = boxes(figure)
-    assert found
-    for text, left, low, right, high in found:
+    result = boxes(figure)
+    assert result
+    for text, left, low, right, high in result:
         assert min(left, low) >= -0.5, text
         assert (right <= width + 0.5, high <= height + 0.5) == (True, True), text
-    for i, (one, left, low, right, high) in enumerate(found):
-        for other, other_left, other_low, other_right, other_high in found[i + 1 :]:
+    for i, (one, left, low, right, high) in enumerate(result):
+        for other, other_left, other_low, other_right, other_high in result[i + 1 :]:
             apart = right <= other_left + 1 or other_right <= left + 1 or high <= other_low + 1 or other_high <= low + 1
             assert apart, (one, other)
 
@@ -255,8 +255,8 @@ LABELS = ("model-a, zero-shot, 8 × 8", "chance", "A model with a name that is r
 def test_no_text_is_cut_or_lies_on_another(width: float) -> None:
     groups = [BarGroup(name, name, ("n = 1,234",)) for name in FINDINGS]
     values = {name: 0.2 + 0.1 * i for i, name in enumerate(FINDINGS)}
-    given = [BarSeries(label, look, values, {}, values) for label, look in zip(LABELS, paints(4), strict=True)]
-    check_texts(grouped_bars(groups, given, width))
+    inputs = [BarSeries(label, look, values, {}, values) for label, look in zip(LABELS, paints(4), strict=True)]
+    check_texts(grouped_bars(groups, inputs, width))
     shares = {label: {name: {"full_hit": 0.5, "anatomy": 0.5} for name in FINDINGS} for label in LABELS}
     check_texts(error_bars(groups, shares, width))
     rows = [(name, [(0, Estimate(0.5, 0.4, 0.6)), (1, UNDEFINED)]) for name in (*FINDINGS, *HOSTILE)]

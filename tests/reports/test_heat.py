@@ -56,8 +56,8 @@ def test_findings_without_a_frontal_question_have_no_map() -> None:
 def shares(*predictions: Prediction, epochs: int = 1) -> list[list[float]]:
     truths = truth_shares(RECORDS, ("Edema",), GRID)
     sizes = {r.image_id: r.size for r in RECORDS}
-    found = prediction_shares([predictions] * epochs, sizes, truths, GRID)["Edema"]
-    values: list[list[float]] = found.tolist()
+    result = prediction_shares([predictions] * epochs, sizes, truths, GRID)["Edema"]
+    values: list[list[float]] = result.tolist()
     return values
 
 

@@ -38,12 +38,12 @@ ELSEWHERE = ("A1", "H1", "A8", "H8", "B7", "G7")
 
 def predictions(shift):
     """Edema: every third a hit; lesions, and the other edemas: far from the reference."""
-    found = []
+    result = []
     for i, record in enumerate(RECORDS):
         aside = ELSEWHERE[(i * shift) % len(ELSEWHERE)]
-        found.append(LocalizationPrediction(record.image_id, EDEMA, cell=aside if i % 3 else "C3"))
-        found.append(LocalizationPrediction(record.image_id, LESION, cell=aside))
-    return found
+        result.append(LocalizationPrediction(record.image_id, EDEMA, cell=aside if i % 3 else "C3"))
+        result.append(LocalizationPrediction(record.image_id, LESION, cell=aside))
+    return result
 
 
 def open_picture(image_id):
@@ -117,13 +117,13 @@ def test_there_and_back_through_the_form(tmp_path, ours):
     images = ImageCache(folder)
     for number, (reader, _, item) in enumerate(readings.listed()):
         content = readings.item(item).content
-        shown = FORMS["errors"].panel(content)["overlays"]
-        left = next(one["rect"][0] for one in shown if one["kind"] == "model")
+        visible = FORMS["errors"].panel(content)["overlays"]
+        left = next(one["rect"][0] for one in visible if one["kind"] == "model")
         facts, _ = images.get(readings.item(item).films[0])
         assert (facts["height"], facts["width"]) == (80, 80)
         category = "position_error" if left < 0.5 else "anatomy_error"
-        said = FORMS["errors"].read(content, "cannot_read" if reader == "Ben" and number % 2 else category, "", None)
-        readings.put(ReaderAnswer(reader, item, *said), f"key{number}")
+        answer = FORMS["errors"].read(content, "cannot_read" if reader == "Ben" and number % 2 else category, "", None)
+        readings.put(ReaderAnswer(reader, item, *answer), f"key{number}")
     n_misses = len(lines_of(tmp_path / "out/key.jsonl"))
     assert export_answers(readings, tmp_path / "answers.csv") == 2 * n_misses  # and no partial hit among them
     reviews = read_reviews(tmp_path / "answers.csv", tmp_path / "out/key.jsonl")
@@ -182,9 +182,9 @@ def test_same_seed_same_bytes(tmp_path, ours):
     ids=["number", "grid", "records", "picture", "nothing"],
 )
 def test_what_is_refused_leaves_nothing_behind(tmp_path, ours, change, message):
-    given = {"case_errors": ours, "records": RECORDS, "open_picture": open_picture, "grid": 8} | change
+    inputs = {"case_errors": ours, "records": RECORDS, "open_picture": open_picture, "grid": 8} | change
     with pytest.raises(ValueError, match=message):
-        write_misses(tmp_path / "out", **given)
+        write_misses(tmp_path / "out", **inputs)
     assert not list(tmp_path.iterdir())
 
 
@@ -223,8 +223,8 @@ def reviews_of(tmp_path, rows, key=(KEY,)):
 )
 def test_most_readers_decide(tmp_path, categories, expected):
     rows = [["m00001", EDEMA, f"Reader {i}", category, ""] for i, category in enumerate(categories)]
-    found = reviews_of(tmp_path, [HEADER, *rows])
-    assert found == ({} if expected is None else {("image1", EDEMA, 8, "A1"): expected})
+    result = reviews_of(tmp_path, [HEADER, *rows])
+    assert result == ({} if expected is None else {("image1", EDEMA, 8, "A1"): expected})
 
 
 @pytest.mark.parametrize(

@@ -34,12 +34,12 @@ EXAMPLE = PromptImage("shot", png(1))
 
 
 def compose(asked: Question) -> Sequence[Message]:
-    shown = PromptImage(asked.image.image_id, png(ord(asked.image.image_id)))
+    visible = PromptImage(asked.image.image_id, png(ord(asked.image.image_id)))
     return (
         Message("system", ("<script>alert(1)</script> & über",)),
         Message("user", ("An example:", EXAMPLE)),
         Message("assistant", ("D5",)),
-        Message("user", (shown, f"Where is {asked.finding}?\nName a cell.")),
+        Message("user", (visible, f"Where is {asked.finding}?\nName a cell.")),
     )
 
 
@@ -119,8 +119,8 @@ def test_the_page_ends_before_it_is_too_long(
 
 def test_ten_questions_are_shown_and_the_others_folded(tmp_path: Path) -> None:
     rehearse(tmp_path / "out", [question(name) for name in "abcdefghijkl"], AskSettings(), compose)
-    shown, _, folded = (tmp_path / "out" / "index.html").read_text(encoding="utf-8").partition("<details")
-    assert (shown.count("<article"), folded.count("<article")) == (10, 2)
+    visible, _, folded = (tmp_path / "out" / "index.html").read_text(encoding="utf-8").partition("<details")
+    assert (visible.count("<article"), folded.count("<article")) == (10, 2)
     assert "<summary>Questions 11 to 12</summary>" in folded
 
 

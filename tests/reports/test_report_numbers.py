@@ -32,8 +32,8 @@ def replicates(values: FloatArray, patients: list[str], everyone: list[str]) -> 
     """Means of resampled patients: NaN where none that is drawn has a case."""
     draws = np.random.default_rng(SEED).integers(0, len(everyone), (N_RESAMPLES, len(everyone)))
     by_patient = [np.flatnonzero(np.array(patients) == name) for name in everyone]
-    found = [np.concatenate([by_patient[k] for k in draw]) for draw in draws]
-    return np.array([values[cases].mean() if len(cases) else np.nan for cases in found])
+    result = [np.concatenate([by_patient[k] for k in draw]) for draw in draws]
+    return np.array([values[cases].mean() if len(cases) else np.nan for cases in result])
 
 
 def test_rates_chance_deviations_and_differences(world: World, run_paths: dict[str, Path]) -> None:

@@ -23,13 +23,13 @@ TEXT = ("process", "execution", "synthesis", "language")
 def drawn() -> list[Rating]:
     """Reader r1 reads all answers of "a" and ten of "b", r2 every second of these, and r3 one; "b" has no boxes."""
     rng = np.random.default_rng(7)
-    found = []
+    result = []
     for model, n in (("a", N), ("b", 10)):
         for i in range(n):
             for reader in ("r1", "r2", "r3")[: 2 if i % 2 == 0 else 1] if i else ("r1", "r2", "r3"):
                 text = [int(score) for score in rng.integers(1, 6, 4)]
-                found.append(Rating(f"task-{i}", model, reader, *text, *([4, 2] if model == "a" else [])))
-    return found
+                result.append(Rating(f"task-{i}", model, reader, *text, *([4, 2] if model == "a" else [])))
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +43,13 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Rating], Pa
 
 def means(ratings: list[Rating], model: str) -> dict[str, dict[str, float]]:
     """Criterion -> task -> mean of its readers; content is the least of three such means."""
-    found: dict[str, dict[str, float]] = {name: {} for name in (*TEXT, "content")}
+    result: dict[str, dict[str, float]] = {name: {} for name in (*TEXT, "content")}
     for task in {one.task_id for one in ratings if one.model == model}:
         own = [one for one in ratings if (one.task_id, one.model) == (task, model)]
         for name in TEXT:
-            found[name][task] = sum(getattr(one, name) for one in own) / len(own)
-        found["content"][task] = min(found[name][task] for name in TEXT[:3])
-    return found
+            result[name][task] = sum(getattr(one, name) for one in own) / len(own)
+        result["content"][task] = min(result[name][task] for name in TEXT[:3])
+    return result
 
 
 def test_scores_are_means_of_readers_with_their_spread(reported: tuple[list[Rating], Path]) -> None:

@@ -59,15 +59,15 @@ def case(i: int, finding: str, category: str) -> CaseError:
 
 
 def test_examples_are_those_with_most_anatomy_errors_each_of_another_finding() -> None:
-    told: Sequence[tuple[int, str, str, str]] = [
+    output: Sequence[tuple[int, str, str, str]] = [
         (0, "Edema", "position", "position"),
         (1, "Edema", "anatomy", "anatomy"),
         (2, "Edema", "anatomy", "full_hit"),
         (3, "Lung Lesion", "full_hit", "position"),
         (4, "Lung Lesion", "full_hit", "partial_hit"),
     ]
-    records = [record(i, finding, slice(0, 8), slice(0, 8)) for i, finding, *_ in told]
-    cases = {label: [case(i, finding, found[k]) for i, finding, *found in told] for k, label in enumerate("ab")}
+    records = [record(i, finding, slice(0, 8), slice(0, 8)) for i, finding, *_ in output]
+    cases = {label: [case(i, finding, result[k]) for i, finding, *result in output] for k, label in enumerate("ab")}
     opened: list[str] = []
 
     def picture(image_id: str) -> Image.Image:

@@ -93,8 +93,8 @@ def test_published_rows_stand_beside_what_they_can_be_compared_with(world: World
     assert cells["three", "Edema"] == made.scores.estimates(0)["Edema"].value
     assert ("fine", "Edema") not in cells  # on 16 x 16 cells
     assert {("points", "mean"), ("Human benchmark", "mean"), ("Grad-CAM", "mean")} <= points.keys()
-    told = [part.words for part in section.parts if isinstance(part, Text)]
-    assert told == ["Not comparable: fine, on another grid than the 8 × 8 of the published rows."]
+    output = [part.words for part in section.parts if isinstance(part, Text)]
+    assert output == ["Not comparable: fine, on another grid than the 8 × 8 of the published rows."]
     captions = [part.caption for part in section.parts if isinstance(part, PageTable)]
     assert all(f"these runs answer its part released, of {len(opened.records)} images" in text for text in captions)
 
@@ -102,12 +102,12 @@ def test_published_rows_stand_beside_what_they_can_be_compared_with(world: World
 def test_why_nothing_published_stands_beside_is_said(world: World) -> None:
     own = [OwnScores("mine", "grid_hit", {"Edema": 0.5}, 8)]
     opened = as_real(world)
-    (told,) = published_parts(own, replace(opened, name="validation"))
-    assert isinstance(told, Text)
-    assert "Not comparable with split validation: the published rows (Human benchmark" in told.words
-    (told,) = published_parts(own, replace(opened, info=replace(opened.info, synthetic=True)))
-    assert isinstance(told, Text)
-    assert "not shown with runs on synthetic data" in told.words
+    (output,) = published_parts(own, replace(opened, name="validation"))
+    assert isinstance(output, Text)
+    assert "Not comparable with split validation: the published rows (Human benchmark" in output.words
+    (output,) = published_parts(own, replace(opened, info=replace(opened.info, synthetic=True)))
+    assert isinstance(output, Text)
+    assert "not shown with runs on synthetic data" in output.words
     assert list(published_parts(own, replace(opened, info=replace(opened.info, benchmark="vindr-cxr")))) == []
 
 
@@ -244,16 +244,16 @@ def test_no_patient_is_shown_or_named(
     assert not [name for name in names for text in texts if name in text]
     film = AveragePicture(np.zeros((256, 256)), n=40, n_patients=9)
     monkeypatch.setattr("reveal_bench.reports.run_localization.average_picture", lambda *_, **__: film)
-    shown = {}
+    visible = {}
     for synthetic in (True, False):
         opened = open_split(world.folder, [("", run_paths["one"])])
         opened = replace(opened, info=replace(opened.info, synthetic=synthetic))
         monkeypatch.setattr("reveal_bench.reports.run_page.open_split", lambda *_, world=opened: world)
         out = tmp_path / str(synthetic)
         write_run_report([("", run_paths["one"])], world.folder, out, findings=TWO[:1], n_resamples=20)
-        shown[synthetic] = (out / PAGE).read_text(encoding="utf-8")
-    assert "over the average of the 40 frontal images" in shown[True]
-    assert "over a plain background, as the images are of fewer than 10 patients" in shown[False]
+        visible[synthetic] = (out / PAGE).read_text(encoding="utf-8")
+    assert "over the average of the 40 frontal images" in visible[True]
+    assert "over a plain background, as the images are of fewer than 10 patients" in visible[False]
 
 
 def test_run_settings_reach_the_table(report: Path) -> None:

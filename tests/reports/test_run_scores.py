@@ -50,10 +50,10 @@ def test_scores_are_those_of_score(studies: tuple[Path, list[tuple[str, Path]], 
     for label, path in (("Good & <b>", runs[0][1]), ("plain", runs[1][1])):
         estimates = score_file(path, folder, "test", ScoringOptions(**OPTIONS)).estimates  # type: ignore[arg-type]
         wanted = {(e.metric, e.finding): e for e in estimates}
-        found = {(row["metric"], row["finding"]): row for row in rows if row["run"] == label}
-        assert {metric for metric, _ in found} >= {"f1", "precision", "recall", "cohen_kappa"}
-        assert ({"auroc", "average_precision"} <= {metric for metric, _ in found}) == (label != "plain")
-        for key, row in found.items():
+        result = {(row["metric"], row["finding"]): row for row in rows if row["run"] == label}
+        assert {metric for metric, _ in result} >= {"f1", "precision", "recall", "cohen_kappa"}
+        assert ({"auroc", "average_precision"} <= {metric for metric, _ in result}) == (label != "plain")
+        for key, row in result.items():
             values = (wanted[key].value, wanted[key].low, wanted[key].high)
             got = [float(row[name] or "nan") for name in ("value", "low", "high")]
             assert got == pytest.approx(values, nan_ok=True), key

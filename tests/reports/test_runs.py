@@ -46,9 +46,9 @@ def test_numbers_are_those_of_score_file(world: World, run_paths: Paths) -> None
         scored = score_file(file, world.folder, SPLIT, ScoringOptions(grid=grid, allow_missing=True, **options))
         wanted = {e.finding: e for e in scored.estimates if e.metric == metric}
         chance = {e.finding: e for e in scored.estimates if e.metric == "grid_chance"}
-        for found, expected in ((scores.estimates(i), wanted), (scores.estimates(i, chance=True), chance)):
+        for result, expected in ((scores.estimates(i), wanted), (scores.estimates(i, chance=True), chance)):
             np.testing.assert_equal(
-                {name: asdict(e) for name, e in found.items()}, {name: asdict(e) for name, e in expected.items()}
+                {name: asdict(e) for name, e in result.items()}, {name: asdict(e) for name, e in expected.items()}
             )
 
 

@@ -39,9 +39,9 @@ def test_the_example_with_torch_runs_in_the_environment_that_has_it(twin_of, tmp
     begin = f"import sys\nsys.path += {[str(ROOT), sysconfig.get_path('purelib')]!r}\n"
     end = "\nprint(done.n_predictions, done.n_constant)\n"
     script.write_text(begin + WITH_TORCH + end, encoding="utf-8")
-    told = subprocess.run([str(PYTHON), script], cwd=tmp_path, text=True, capture_output=True, check=False)
-    assert told.returncode == 0, told.stderr
-    n_predictions, n_constant = map(int, told.stdout.split()[-2:])
+    output = subprocess.run([str(PYTHON), script], cwd=tmp_path, text=True, capture_output=True, check=False)
+    assert output.returncode == 0, output.stderr
+    n_predictions, n_constant = map(int, output.stdout.split()[-2:])
     asked = rb.load(tmp_path / "data", split="test").manifest.asked_pairs()
     assert n_predictions == len(asked)
     assert n_constant < len(asked)

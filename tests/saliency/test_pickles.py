@@ -26,11 +26,11 @@ def write(folder: Path, data: bytes) -> Path:
 
 
 def test_a_published_pickle_is_read(tmp_path: Path) -> None:
-    found = read_pickle(write(tmp_path, published_pickle(HEAT, task="Edema", probability=0.25, size=(2828, 2320))))
-    assert np.array_equal(found["map"], HEAT[None, None])
-    assert found["map"].dtype == np.float32
-    assert (found["prob"], found["task"], found["gt"], found["cxr_dims"]) == (0.25, "Edema", 1, (2320, 2828))
-    assert found["cxr_img"].shape == (3, 2, 2)
+    result = read_pickle(write(tmp_path, published_pickle(HEAT, task="Edema", probability=0.25, size=(2828, 2320))))
+    assert np.array_equal(result["map"], HEAT[None, None])
+    assert result["map"].dtype == np.float32
+    assert (result["prob"], result["task"], result["gt"], result["cxr_dims"]) == (0.25, "Edema", 1, (2320, 2828))
+    assert result["cxr_img"].shape == (3, 2, 2)
 
 
 def tensor(size: tuple[int, ...], stride: tuple[int, ...], offset: int = 0, storage: bytes | None = None) -> bytes:
@@ -46,8 +46,8 @@ def tensor(size: tuple[int, ...], stride: tuple[int, ...], offset: int = 0, stor
 
 
 def test_views_of_a_storage_are_taken_as_they_are_said(tmp_path: Path) -> None:
-    found = read_pickle(write(tmp_path, tensor((2, 3), (1, 4), offset=1)))["map"]
-    assert np.array_equal(found, [[HEAT.ravel()[1 + i + 4 * j] for j in range(3)] for i in range(2)])
+    result = read_pickle(write(tmp_path, tensor((2, 3), (1, 4), offset=1)))["map"]
+    assert np.array_equal(result, [[HEAT.ravel()[1 + i + 4 * j] for j in range(3)] for i in range(2)])
 
 
 class Runs:

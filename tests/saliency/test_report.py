@@ -53,10 +53,10 @@ def write_maps(folder: Path, out: Path, noise: float, *, is_sure: bool = True) -
                     mask = decode_mask(reference.rle)
                     rows, columns = (np.linspace(0, side - 1, 8).astype(int) for side in mask.shape)
                     heat += mask[np.ix_(rows, columns)]
-                said = (
+                answer = (
                     {"prob": rng.uniform(0.3, 1) if reference is not None else rng.uniform(0, 0.7)} if is_sure else {}
                 )
-                np.savez(out / f"{record.image_id}_{finding}.npz", map=heat, **said)
+                np.savez(out / f"{record.image_id}_{finding}.npz", map=heat, **answer)
     return out
 
 
@@ -113,11 +113,11 @@ def test_one_command_makes_what_the_single_ones_make(phantom: Path, tmp_path: Pa
         ("human", made / "human.jsonl"),
     ):
         options: dict[str, Any] = {"split": "test", "missing": "miss", "n_resamples": 1}
-        shown = {(row["metric"], row["finding"]): row["value"] for row in rb.score(file, folder, **options).records}
+        visible = {(row["metric"], row["finding"]): row["value"] for row in rb.score(file, folder, **options).records}
         own = [row for row in methods if row["system"] == system]
         assert len(own) > 10
         for row in own:
-            assert float(row["value"]) == pytest.approx(shown[row["metric"], row["finding"]])
+            assert float(row["value"]) == pytest.approx(visible[row["metric"], row["finding"]])
     compared = rb.compare(made / "cam.jsonl", made / "human.jsonl", folder, split="test", relative=True, missing="miss")
     chosen = in_printed_order([one for one in compared.comparisons if one.metric in ("mask_iou", "point_hit")])
     assert (out / "tables" / "decrease.csv").read_text(encoding="utf-8") == decreases_csv(chosen)
@@ -128,27 +128,27 @@ def test_a_finding_that_cannot_be_tuned_is_left_out_and_auroc_stands_beside_the_
     phantom: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, out = phantom / "all", tmp_path / "page"
-    shown: dict[str, Comparisons] = {}
+    visible: dict[str, Comparisons] = {}
     draw = human_page._figures_of_both
     monkeypatch.setattr(
-        human_page, "_figures_of_both", lambda compared, word: draw(shown.setdefault(word, compared), word)
+        human_page, "_figures_of_both", lambda compared, word: draw(visible.setdefault(word, compared), word)
     )
     maps = write_maps(folder, tmp_path / "cam", 0.6)
     left = "Edema"
     for image in rb.load(folder, split="validation").manifest.rows:
         (maps / f"{image}_{left}.npz").unlink()
-    told = call(
+    output = call(
         "report", maps, "--saliency", "--folder", folder, "--split", "test", "--tune-split", "validation", "--out", out
     ).stderr
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "auroc" in re.findall(r"<svg>(.*?)</svg>", page)
     assert "Absent findings are not asked here" not in page
-    words = " ".join(told.split())
+    words = " ".join(output.split())
     assert f"No gate could be tuned for {left} on split 'validation': left out" in words
     lacking = re.search(r"No threshold could be tuned for (.*?) on split", words)
     assert lacking is not None
     assert left in lacking[1].split(", ")
-    for compared, names in ((shown["tuned"], lacking[1].split(", ")), (shown["gated"], [left])):
+    for compared, names in ((visible["tuned"], lacking[1].split(", ")), (visible["gated"], [left])):
         assert not {one.finding for one in compared.comparisons} & set(names)
         metric = compared.comparisons[0].metric
         ious = {one.finding: one.value for one in compared.scored_a.estimates if one.metric == metric}
@@ -156,11 +156,11 @@ def test_a_finding_that_cannot_be_tuned_is_left_out_and_auroc_stands_beside_the_
         assert not set(ious) & set(names)
         assert mean == pytest.approx(np.nanmean(list(ious.values())))
     gated = rb.score(out / "predictions" / "cam-gated.jsonl", folder, split="test", n_resamples=1)
-    shown = {row["finding"]: row["n"] for row in gated.records if row["metric"] == "mask_iou_all"}
+    visible = {row["finding"]: row["n"] for row in gated.records if row["metric"] == "mask_iou_all"}
     pooled = [row for row in rows_of(out / "tables" / "confidence.csv") if row["outcome"] == "IoU"]
     for row in pooled:  # absent findings with a mask count, too
         assert int(row["n"]) == (
-            shown[row["finding"]] if row["finding"] in shown else sum(shown.values()) - shown["macro"]
+            visible[row["finding"]] if row["finding"] in visible else sum(visible.values()) - visible["macro"]
         )
 
 
@@ -174,8 +174,8 @@ def test_what_cannot_be_made_is_left_out_and_told(phantom: Path, tmp_path: Path)
     assert re.findall(r"<h2[^>]*>(.*?)</h2>", page) == [
         c for c in CHAPTERS if c not in ("Confidence", "Thresholds", "Gates")
     ]
-    told = call(*words, "--tune-split", "validation").stderr
-    assert "Maps of cam have no probability: gates are left out." in told
+    output = call(*words, "--tune-split", "validation").stderr
+    assert "Maps of cam have no probability: gates are left out." in output
     for more, message in (
         (("--reference", "cam"), "a report of `--saliency` takes no option of other reports"),
         (("--tune-split", "test"), "must not be tuned on the split that is predicted"),

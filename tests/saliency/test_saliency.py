@@ -162,8 +162,8 @@ def test_tuned_thresholds_are_the_first_best_of_a_plain_loop(
     record = json.loads((tmp_path / "x.jsonl.options.json").read_text())
     assert record["tuned"] == {"threshold": {"split": "released", "metric": "dice"}}
     assert set(record["options"]["threshold"].values()) <= {0.3, 0.5}
-    told = call("score", tmp_path / "x.jsonl", world.folder, "--resamples", 1).stderr
-    assert "its threshold was tuned on this split, so the score is too good" in " ".join(told.split())
+    output = call("score", tmp_path / "x.jsonl", world.folder, "--resamples", 1).stderr
+    assert "its threshold was tuned on this split, so the score is too good" in " ".join(output.split())
     nearest = rb.tune_saliency(folder_of_maps, world.folder, split="released", metric="hausdorff_95", grid=(0.1, 0.6))
     for finding, curve in nearest.curves.items():
         assert nearest.thresholds[finding] == (0.1 if curve[0] <= curve[1] else 0.6)
@@ -193,8 +193,8 @@ def test_curves_of_a_map_are_the_metrics_of_its_masks(rng: np.random.Generator) 
         }
         assert tuple(expected) == TUNING_METRICS
         for metric, values in expected.items():
-            found = curve_of_map(heat, packed, grid, metric, (0.5, 0.7))
-            np.testing.assert_allclose(found, values, err_msg=metric)
+            result = curve_of_map(heat, packed, grid, metric, (0.5, 0.7))
+            np.testing.assert_allclose(result, values, err_msg=metric)
 
 
 def test_gates_are_the_best_of_a_plain_loop_by_either_rule(tmp_path: Path, twin_of: Any) -> None:
@@ -203,7 +203,7 @@ def test_gates_are_the_best_of_a_plain_loop_by_either_rule(tmp_path: Path, twin_
     maps.mkdir()
     rng = np.random.default_rng(6)
     records = rb.load(folder, split="test").kind.data.read_records(folder, "test")
-    said: dict[str, list[tuple[float, float, bool]]] = {}
+    answer: dict[str, list[tuple[float, float, bool]]] = {}
     for record in records:
         for finding in ("Cardiomegaly", "Support Devices", "Lung Lesion"):
             if finding in record.missing:
@@ -216,10 +216,10 @@ def test_gates_are_the_best_of_a_plain_loop_by_either_rule(tmp_path: Path, twin_
             drawn = annotation is not None and annotation.area_px > 0
             reference = decode_mask(annotation.rle).astype(bool) if drawn else np.zeros(record.size, bool)
             iou = (mask & reference).sum() / (mask | reference).sum()
-            said.setdefault(finding, []).append((probability, iou, bool(reference.any())))
+            answer.setdefault(finding, []).append((probability, iou, bool(reference.any())))
     for rule in ("ours", "published"):
         tuned = rb.tune_gates(maps, folder, split="test", rule=rule)
-        for finding, cases in said.items():
+        for finding, cases in answer.items():
             means = []
             for cut_off in tuned.grid:
                 kept = [p > cut_off if rule == "published" else p >= cut_off for p, _, _ in cases]
@@ -325,12 +325,12 @@ def write_all_forms(root: Path) -> None:
 
 def test_every_form_and_name_of_a_map_is_found_and_read(tmp_path: Path) -> None:
     write_all_forms(tmp_path)
-    found = find_maps(tmp_path, IDS, FINDINGS)
-    assert set(found.files) == {
+    result = find_maps(tmp_path, IDS, FINDINGS)
+    assert set(result.files) == {
         ("p1_s1", "Edema"), ("p1_s1", "Pleural Effusion"), ("p1_s1", "Airspace Opacity"), ("p1_s10", "Edema"),
         ("p1_s10", "Airspace Opacity"),
     }  # fmt: skip
-    for pair, file in found.files.items():
+    for pair, file in result.files.items():
         heat = read_map(file)
         np.testing.assert_allclose(scaled(heat.values), HEAT / 11, atol=1e-6)
         assert heat.probability == {("p1_s1", "Pleural Effusion"): 0.25, ("p1_s10", "Airspace Opacity"): 0.5}.get(pair)
@@ -346,15 +346,15 @@ def test_lists_of_files_and_arrays_are_taken_as_a_folder_is(world: Any, folder_o
         arrays[pair] = (heat.values[None], heat.probability)
     by_file = {pair: str(file.path) for pair, file in pairs.items()}
     written = []
-    for i, given in enumerate((files, by_file, arrays, [arrays, arrays])):
-        rb.saliency(given, world.folder, split="released", out=tmp_path / f"{i}.jsonl", threshold=0.5)
+    for i, inputs in enumerate((files, by_file, arrays, [arrays, arrays])):
+        rb.saliency(inputs, world.folder, split="released", out=tmp_path / f"{i}.jsonl", threshold=0.5)
         written.append((tmp_path / f"{i}.jsonl").read_bytes())
     assert len(written[0].splitlines()) == 12
     assert len(set(written)) == 1
     assert "arrays, sha256 " in (tmp_path / "2.jsonl.options.json").read_text()
-    tuned = [rb.tune_saliency(given, world.folder, split="released").curves for given in (files, arrays)]
+    tuned = [rb.tune_saliency(inputs, world.folder, split="released").curves for inputs in (files, arrays)]
     assert all(np.array_equal(tuned[0][finding], tuned[1][finding], equal_nan=True) for finding in tuned[0])
-    scored = [rb.score_maps(given, world.folder, split="released").records for given in (files, arrays)]
+    scored = [rb.score_maps(inputs, world.folder, split="released").records for inputs in (files, arrays)]
     assert repr(scored[0]) == repr(scored[1])  # NaN are no different
     (first, *_) = arrays
     for wrong, message in (
@@ -374,8 +374,8 @@ def test_files_with_the_maps_of_several_findings(tmp_path: Path) -> None:
 
     np.save(tmp_path / "p1_s1.npy", np.stack([HEAT, HEAT + 1]))
     save_file({"Edema": HEAT, "pleural_effusion": HEAT * 2}, tmp_path / "p1_s10.safetensors")
-    found = find_maps(tmp_path, IDS, FINDINGS, names=["edema", "Lung Opacity"])
-    assert {pair: float(read_map(file).values.max()) for pair, file in found.files.items()} == {
+    result = find_maps(tmp_path, IDS, FINDINGS, names=["edema", "Lung Opacity"])
+    assert {pair: float(read_map(file).values.max()) for pair, file in result.files.items()} == {
         ("p1_s1", "Edema"): 11, ("p1_s1", "Airspace Opacity"): 12, ("p1_s10", "Edema"): 11,
         ("p1_s10", "Pleural Effusion"): 22,
     }  # fmt: skip
@@ -454,8 +454,8 @@ def test_curves_beside_the_predictions_are_of_the_run_that_wrote_them(
     by_curves = (*words, "--threshold", "tuned", "--tune-split", "other")
     call(*by_curves, "--gate", "2", expect=1)
     assert not curves.exists()
-    told = call(*by_curves, "--gate", "tuned").stderr
-    assert f"no threshold for {left}: they have only points, and their IoU counts as 0" in " ".join(told.split())
+    output = call(*by_curves, "--gate", "tuned").stderr
+    assert f"no threshold for {left}: they have only points, and their IoU counts as 0" in " ".join(output.split())
     assert {line["finding"] for line in lines_of(tmp_path / "out.jsonl") if "rle" not in line} == {left}
     assert read_curves(curves)[left].best is None
     assert curves.read_text() == tuned.to_csv()
@@ -467,23 +467,23 @@ def test_curves_beside_the_predictions_are_of_the_run_that_wrote_them(
 
 
 def test_maps_are_judged_without_a_threshold(world: Any, folder_of_maps: Path, tmp_path: Path) -> None:
-    found = rb.score_maps(folder_of_maps, world.folder, split="released")
-    values = {row["metric"]: row["value"] for row in found.records if row["finding"] == "macro"}
+    result = rb.score_maps(folder_of_maps, world.folder, split="released")
+    values = {row["metric"]: row["value"] for row in result.records if row["finding"] == "macro"}
     hits = {"tolerant_hit": 0.7, "energy_inside": 0.05, "pixel_average_precision": 0.3}
     assert all(least < values[metric] <= 1 for metric, least in hits.items())
     exact = rb.score_maps(folder_of_maps, world.folder, split="released", tolerance=0)
     call("saliency", folder_of_maps, world.folder, "--out", tmp_path / "points.jsonl", "--threshold", "none")
     scored = rb.score(tmp_path / "points.jsonl", world.folder, n_resamples=1)
-    shown = {(row["metric"], row["finding"]): row["value"] for row in scored.records}
+    visible = {(row["metric"], row["finding"]): row["value"] for row in scored.records}
     for row in exact.records:  # without a tolerance it is the hit rate
         if row["metric"] == "tolerant_hit":
-            assert row["value"] == pytest.approx(shown["point_hit", row["finding"]])
+            assert row["value"] == pytest.approx(visible["point_hit", row["finding"]])
     text = call("score-maps", folder_of_maps, world.folder, "--tolerance", 30).stdout
     assert "hits within 30 pixels, 95 % intervals by the jackknife over patients" in text
     some = tmp_path / "some"
     some.mkdir()
     first = sorted(folder_of_maps.iterdir())[0]
     (some / first.name).write_bytes(first.read_bytes())
-    assert rb.score_maps(some, world.folder, split="released").rows.n_missing == len(found.rows.findings) - 1
+    assert rb.score_maps(some, world.folder, split="released").rows.n_missing == len(result.rows.findings) - 1
     with pytest.raises(ArgumentError, match="must be in pixels where an image has no spacing"):
         rb.score_maps(some, world.folder, split="released", in_mm=True)

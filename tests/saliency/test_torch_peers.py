@@ -47,7 +47,7 @@ def ask(asked: list[dict[str, Any]], folder: Path, **environment: str) -> Any:
 def test_maps_equal_torch_and_opencv_to_the_last_bit(tmp_path: Path) -> None:
     asked = cases()
     assert len(asked) > 450
-    said = ask(asked, tmp_path, ATEN_CPU_CAPABILITY="default")
+    answer = ask(asked, tmp_path, ATEN_CPU_CAPABILITY="default")
     for i, case in enumerate(asked):
         heat = read_map(MapFile(tmp_path / f"{i}_Edema_map.pkl", "Edema"))  # as torch itself pickles it
         assert np.array_equal(heat.values, np.array(case["map"], np.float32))
@@ -55,22 +55,22 @@ def test_maps_equal_torch_and_opencv_to_the_last_bit(tmp_path: Path) -> None:
         laid = laid_over(heat.values, tuple(case["size"]))
         otsu = laid.above_otsu(fill=True).dense(0)
         if i:  # interpolation leaves a constant map constant here; torch rounds it here and there
-            assert np.array_equal(laid.fine(), said[f"{i}_fine"])
-            assert laid.place == said[f"{i}_place"]
-            assert np.array_equal(otsu, said[f"{i}_otsu"])
-            assert np.array_equal(laid.above(THRESHOLD).dense(0), said[f"{i}_above"])
+            assert np.array_equal(laid.fine(), answer[f"{i}_fine"])
+            assert laid.place == answer[f"{i}_place"]
+            assert np.array_equal(otsu, answer[f"{i}_otsu"])
+            assert np.array_equal(laid.above(THRESHOLD).dense(0), answer[f"{i}_above"])
         else:
             assert not otsu.any()
 
 
 def test_a_torch_that_fuses_differs_by_rounding_alone(tmp_path: Path) -> None:
     asked = cases()[1:]
-    said = ask(asked, tmp_path)
+    answer = ask(asked, tmp_path)
     n_pixels = n_differ = 0
     for i, case in enumerate(asked):
         laid = laid_over(np.array(case["map"], np.float32), tuple(case["size"]))
-        np.testing.assert_allclose(laid.fine(), said[f"{i}_fine"], rtol=0, atol=1e-6 * np.abs(laid.ends).max())
+        np.testing.assert_allclose(laid.fine(), answer[f"{i}_fine"], rtol=0, atol=1e-6 * np.abs(laid.ends).max())
         n_pixels += np.prod(case["size"])
-        n_differ += int((laid.above_otsu(fill=True).dense(0) != said[f"{i}_otsu"]).sum())
-        n_differ += int((laid.above(THRESHOLD).dense(0) != said[f"{i}_above"]).sum())
+        n_differ += int((laid.above_otsu(fill=True).dense(0) != answer[f"{i}_otsu"]).sum())
+        n_differ += int((laid.above(THRESHOLD).dense(0) != answer[f"{i}_above"]).sum())
     assert n_differ < 1e-4 * n_pixels

@@ -104,11 +104,11 @@ def test_a_killed_process_costs_its_own_task_and_no_other(tmp_path: Path) -> Non
 
     def kill() -> None:
         marks = storage / "rows-test" / "starts"
-        while not (found := list(marks.glob("00003-*"))):
+        while not (result := list(marks.glob("00003-*"))):
             time.sleep(0.01)
         with film.open("wb"):  # opens when the process has
-            os.kill(int(found[0].name.split("-")[-2]), signal.SIGKILL)
-            killed.append(found[0].name)
+            os.kill(int(result[0].name.split("-")[-2]), signal.SIGKILL)
+            killed.append(result[0].name)
             (tmp_path / "film").rename(film)
 
     killer = Thread(target=kill)

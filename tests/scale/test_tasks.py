@@ -68,8 +68,8 @@ def test_other_executors_are_waited_for(tmp_path: Path) -> None:
 def test_the_example_asks_slurm_for_what_it_says(tmp_path: Path) -> None:
     slurm = run_path(str(ROOT / "docs" / "cluster.py"))["slurm"]
     executor = slurm(RunTask(str(tmp_path), "rows-test"), 120, str(tmp_path / "logs"))
-    told = executor.get_sbatch_args(3)  # 120 tasks, 50 to a job
-    assert (told["array"], told["partition"], told["job-name"]) == ("0-2%200", "cpu", "reveal-rows-test")
+    output = executor.get_sbatch_args(3)  # 120 tasks, 50 to a job
+    assert (output["array"], output["partition"], output["job-name"]) == ("0-2%200", "cpu", "reveal-rows-test")
     assert executor.get_incomplete_ranks() == list(range(120))
 
 

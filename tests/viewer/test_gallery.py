@@ -33,10 +33,10 @@ def test_the_index_has_every_case_with_the_outcomes_of_its_rows(shown: Shown) ->
     index = read(shown.gallery / "gallery.json")
     assert (index["benchmark"], index["split"], index["outcomes"]) == ("chexlocalize", "released", ["hit", "miss"])
     assert index["systems"] == ["Right", "Wrong"]
-    found = {
+    result = {
         (case["id"], index["groups"][number], results) for case in index["cases"] for number, results in case["results"]
     }
-    assert found == {(one.image_id, finding, "+-") for one in shown.records for finding in one.asked("present")}
+    assert result == {(one.image_id, finding, "+-") for one in shown.records for finding in one.asked("present")}
     asked = [bool(case["results"]) for case in index["cases"]]
     assert asked == sorted(asked, reverse=True)  # what has something to find comes first
     assert {case["id"] for case in index["cases"]} == {one.image_id for one in shown.records}
@@ -123,10 +123,10 @@ def test_systems_are_named_by_hand_or_by_their_files(tmp_path: Path) -> None:
 def test_a_study_is_right_where_its_labels_are_called_and_wrong_calls_count() -> None:
     labels = ("Edema", "Nodule", "Normal")
     study = StudyRecord("s", "p", ("Edema", "Nodule"), "three_of_three", (StudyImage("i", "PA", 8, 4),))
-    given = [FindingsPrediction("s", probabilities={"Edema": 0.9, "Nodule": 0.2, "Normal": 0.5})]
-    rows = score_studies(given, [study], labels=labels, thresholds=0.5)
+    inputs = [FindingsPrediction("s", probabilities={"Edema": 0.9, "Nodule": 0.2, "Normal": 0.5})]
+    rows = score_studies(inputs, [study], labels=labels, thresholds=0.5)
     kind = KINDS["findings"]
-    (answers,) = kind.display.case_answers(given, [study], rows, ScoringOptions()).values()
+    (answers,) = kind.display.case_answers(inputs, [study], rows, ScoringOptions()).values()
     assert [(one.group, one.is_hit, one.words) for one in answers] == [
         ("Edema", True, "called, probability 0.90"),
         ("Nodule", False, "not called, probability 0.20"),
@@ -144,13 +144,15 @@ def test_a_study_is_right_where_its_labels_are_called_and_wrong_calls_count() ->
 
 def test_what_is_not_there_is_shown_where_a_system_called_it_and_the_others_were_right() -> None:
     case = Case("s", (), ("Edema",), {})
-    found = {"A": ("Edema", "Nodule"), "B": ("Edema",)}
+    result = {"A": ("Edema", "Nodule"), "B": ("Edema",)}
     systems = {
         name: {"s": [CaseAnswer(one, (one in called) == (one == "Edema"), "") for one in ("Edema", "Nodule", "Normal")]}
-        for name, called in found.items()
+        for name, called in result.items()
     }
-    shown = {name: [(one.group, one.is_hit) for one in answers] for name, answers in _answers_to(case, systems).items()}
-    assert shown == {"A": [("Edema", True), ("Nodule", False)], "B": [("Edema", True), ("Nodule", True)]}
+    visible = {
+        name: [(one.group, one.is_hit) for one in answers] for name, answers in _answers_to(case, systems).items()
+    }
+    assert visible == {"A": [("Edema", True), ("Nodule", False)], "B": [("Edema", True), ("Nodule", True)]}
 
 
 def test_an_answer_to_a_task_is_shown_with_its_boxes_on_their_film_and_not_judged() -> None:
@@ -158,9 +160,9 @@ def test_an_answer_to_a_task_is_shown_with_its_boxes_on_their_film_and_not_judge
     task = TaskRecord("t", "s", "p", "What is new?", "diagnosis_support", images, prior, reference_answer="A nodule.")
     answer = TaskAnswer("t", "None.", (AnswerBox("before", "heart", (1.0, 1.0, 2.0, 2.0)),))
     kind = KINDS["tasks"]
-    ((given,),) = kind.display.case_answers([answer], [task], None, ScoringOptions()).values()
-    assert (given.group, given.is_hit, given.words) == ("Diagnosis support", None, "None.")
-    assert [(mark.film, mark.boxes) for mark in given.marks] == [(1, ((1.0, 1.0, 2.0, 2.0),))]
+    ((inputs,),) = kind.display.case_answers([answer], [task], None, ScoringOptions()).values()
+    assert (inputs.group, inputs.is_hit, inputs.words) == ("Diagnosis support", None, "None.")
+    assert [(mark.film, mark.boxes) for mark in inputs.marks] == [(1, ((1.0, 1.0, 2.0, 2.0),))]
     case = kind.display.case(task)
     assert [(film.image_id, film.is_prior) for film in case.films] == [("i", False), ("before", True)]
     assert case.told == (("Prompt", "What is new?"), ("Reference answer", "A nodule."))

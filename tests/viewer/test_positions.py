@@ -24,10 +24,10 @@ def case(key: str, *groups: str, film: CaseFilm = FILM) -> Case:
 def test_a_map_is_the_share_of_cases_that_mark_a_place() -> None:
     """Twelve cases: three answers on the left half, nine at a point, a second system without any."""
     cases = [case(f"c{i}", "Edema", *["Mass"] * (i < 9)) for i in range(12)]
-    given = [{"A": [CaseAnswer("Edema", True, "", (LEFT if i < 3 else CORNER,))], "B": []} for i in range(12)]
+    inputs = [{"A": [CaseAnswer("Edema", True, "", (LEFT if i < 3 else CORNER,))], "B": []} for i in range(12)]
     cases.append(case("side", "Edema", film=CaseFilm("i", "LATERAL", 480, 240)))
-    given.append({"A": [CaseAnswer("Edema", True, "", (CORNER,))], "B": []})
-    maps = answer_maps(cases, given)
+    inputs.append({"A": [CaseAnswer("Edema", True, "", (CORNER,))], "B": []})
+    maps = answer_maps(cases, inputs)
     assert {of: n for of, (_, n) in maps.items()} == {("A", "Edema"): 12, ("B", "Edema"): 12, (REFERENCE, "Edema"): 12}
     shares = maps["A", "Edema"][0]
     assert shares.shape == (CELLS, CELLS)

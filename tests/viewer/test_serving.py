@@ -81,8 +81,8 @@ def test_view_says_where_the_cases_are_or_that_pictures_are_withheld(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ThreadingHTTPServer, "serve_forever", interrupted)
-    said = call("view", shown.public, f"Net={shown.files['Right']}").stdout
-    assert re.search(rf"^{len(shown.records)} cases: http://127\.0\.0\.1:\d+/gallery", said)
+    answer = call("view", shown.public, f"Net={shown.files['Right']}").stdout
+    assert re.search(rf"^{len(shown.records)} cases: http://127\.0\.0\.1:\d+/gallery", answer)
     assert "is withheld" in call("view", world.folder, expect=1).stderr
     assert "no such file" in call("view", shown.public, "none.jsonl", expect=1).stderr
 
