@@ -111,12 +111,12 @@ PARENT = """
 import sys, threading
 from pathlib import Path
 from tests.leaderboard.custody.conftest import SMALL, make_jail
-from reveal_leaderboard.custody.messages import Request
+from reveal_leaderboard.custody.messages import JobRequest
 
 jail = make_jail(Path(sys.argv[1]))
 jail.start()
 print(jail.pid, flush=True)
-jail.run(Request("attack", {"name": "sleep", "targets": {}}, SMALL))
+jail.run(JobRequest("attack", {"name": "sleep", "targets": {}}, SMALL))
 """
 
 
