@@ -146,7 +146,7 @@ class ReadingService:
         ]
         return {"items": entries, "is_open": self.readings.is_open(session.reader)}
 
-    def shown(self, session: Session, token: str) -> dict[str, Any]:
+    def item_panel(self, session: Session, token: str) -> dict[str, Any]:
         """Return an item's questions, its images' facts, and the reader's own answer."""
         item = self.readings.item(session.item(token))
         own = self.readings.answer(session.reader, item.item)
@@ -283,8 +283,8 @@ def _add_api(app: FastAPI, service: ReadingService) -> None:
         return service.listed(session)
 
     @app.get("/api/items/{token}")
-    def shown(token: str, session: Session = signed_in) -> dict[str, Any]:
-        return service.shown(session, token)
+    def item_panel(token: str, session: Session = signed_in) -> dict[str, Any]:
+        return service.item_panel(session, token)
 
     @app.get("/api/items/{token}/films/{number}")
     def film(token: str, number: int, session: Session = signed_in) -> Response:

@@ -78,8 +78,8 @@ def _carry_boards(bind: sa.Connection, submissions: list[Row], at: float) -> Non
     by_name = itemgetter("benchmark")
     for benchmark, group in groupby(sorted(submissions, key=by_name), key=by_name):  # stable: oldest first within
         rows = list(group)
-        shown = rows[-1]["version"]
-        board = {"benchmark": benchmark, "version": shown, "state": "open", "why": "", "changed_at": at}
+        current = rows[-1]["version"]
+        board = {"benchmark": benchmark, "version": current, "state": "open", "why": "", "changed_at": at}
         _insert(bind, "boards", [board])
         first = {row["version"]: row for row in reversed(rows)}
         start = {version: row["created_at"] for version, row in first.items()}
@@ -89,7 +89,7 @@ def _carry_boards(bind: sa.Connection, submissions: list[Row], at: float) -> Non
             [
                 {"benchmark": benchmark, "version": version, "split": row["split"], "facts": {}}
                 | {"added_at": start[version], "shown_at": start[version]}
-                | {"frozen_at": None if version == shown else at}
+                | {"frozen_at": None if version == current else at}
                 for version, row in first.items()
             ],
         )
@@ -97,17 +97,17 @@ def _carry_boards(bind: sa.Connection, submissions: list[Row], at: float) -> Non
 
 def _carry_submissions(bind: sa.Connection, submissions: list[Row], user_id: str, team_ids: dict[str, str]) -> None:
     """Insert submissions, their jobs and ledger lines; the latest scored one of a model is shown."""
-    shown = {}
+    latest = {}
     for row in submissions:
         if row["status"] == "scored":
-            shown[row["team"], row["benchmark"], row["version"], row["model_name"]] = row["id"]
+            latest[row["team"], row["benchmark"], row["version"], row["model_name"]] = row["id"]
     rows, jobs, ledger = [], [], []
     for old in submissions:
         new = {name: value for name, value in old.items() if name not in ("team", *LEASE)}
         rows.append(
             new
             | {"team_id": team_ids[old["team"]], "user_id": user_id, "withdrawn_at": None, "hidden_at": None}
-            | {"hidden_why": None, "is_chosen": old["id"] in shown.values()}
+            | {"hidden_why": None, "is_chosen": old["id"] in latest.values()}
         )
         if old["status"] in JOB_OF:
             jobs.append(_job(old))

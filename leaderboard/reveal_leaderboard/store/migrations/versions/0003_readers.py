@@ -69,6 +69,6 @@ def _widen_on_sqlite(bind: sa.Connection) -> None:
         bind.exec_driver_sql(f"PRAGMA schema_version = {int(version) + 1}")  # every connection reads the text anew
     finally:
         bind.exec_driver_sql("PRAGMA writable_schema = OFF")
-    found = bind.exec_driver_sql("PRAGMA integrity_check(1)").scalar_one()
-    if found != "ok":
-        raise ValueError(f"the changed table must pass SQLite's own check, it says {found}")
+    problem = bind.exec_driver_sql("PRAGMA integrity_check(1)").scalar_one()
+    if problem != "ok":
+        raise ValueError(f"the changed table must pass SQLite's own check, it says {problem}")
