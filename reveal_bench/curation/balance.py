@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-Columns and differences are those of :mod:`reveal_bench.dataset.balance`, with one row per study: a column of numbers is
+Columns and differences are as in :mod:`reveal_bench.dataset.balance`, with one row per study: a column of numbers is
 compared per value, as in paper 004 (Table S2), and by its mean.
 
 Tests
@@ -157,7 +157,7 @@ def compare_counts(table: npt.ArrayLike, rng: np.random.Generator, *, n_simulate
 
 
 def _simulated(counts: npt.NDArray[np.int64], rng: np.random.Generator, n_simulated: int) -> float:
-    """Return the proportion of tables with these margins that are no more probable than this one, itself included."""
+    """Return the proportion of tables with these margins that are at most as probable as this one, itself included."""
     totals, size = counts.sum(axis=0), int(counts[0].sum())
     log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, counts.sum() + 1)))])
 

@@ -22,7 +22,7 @@ percentile intervals. In an :class:`~reveal_bench.metrics.intervals.Estimate` of
   other votes only and gives lower, less biased kappas. Source: paper 004, section 4.2 (kappa 0.622).
 * :attr:`ConsensusAgreement.labels`: the columns of its Table S3, for studies with a majority's list. Kappa compares the
   readers' lists with the majority's, AC1 compares the readers with each other, and the ratio is the proportion of the
-  majority's lists with the label; a tie is no majority for kappa, and counts as absent in the ratio.
+  majority's lists with the label; a tie is not a majority for kappa, and counts as absent in the ratio.
 * :attr:`ConsensusAgreement.readers`: the column of its Table S4, and each reader against the majority of the others.
 """
 

@@ -10,10 +10,10 @@ The rules
 * Patients who were ever released in any version, or are in the previous version, cannot enter again: their studies are
   left out and counted. ``history.parquet`` passes on which studies were ever released, and their patients. A study
   known under another patient id is refused, because then ids do not identify patients.
-* No more is published about new patients than about those of the previous version.
+* Nothing more is published about new patients than about the previous version's patients.
 * ``labels_diff.json`` lists the changes; like everything here, it contains labels of the holdout.
 
-Source: paper 004 has no refresh; the rules are those of the project's curation specification, step 7.
+Source: paper 004 has no refresh; the rules are from the project's curation specification, step 7.
 """
 
 from __future__ import annotations

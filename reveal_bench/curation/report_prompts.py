@@ -1,7 +1,7 @@
 """Prompts about reports and notes, each with the parser of its answer.
 
 Four prompts: (a) report -> its abnormal findings, with side and ICD-10 code; (b) findings -> the label of each, or
-"None"; (c) both in one; (d) a reader's note -> the reader's labels. The tasks are those of paper 004 (REVEAL-CXR),
+"None"; (c) both in one; (d) a reader's note -> the reader's labels. The tasks are from paper 004 (REVEAL-CXR),
 Boxes 1 to 4, the wording is this project's. Answers to (b) and (c) have the structure of its Box 2.
 
 Conventions
@@ -50,7 +50,7 @@ def only_object(text: str) -> dict[str, Any]:
     Raises
     ------
     UnreadableAnswerError
-        If there is none, it is cut off or broken, or there are two that differ.
+        If the answer has no JSON object, a truncated or broken one, or two that differ.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def check_schema(value: Any, schema: Mapping[str, Any], place: str = "the answer
         raise ValueError(f"schemas here use {', '.join(sorted(WORDS))}, got {', '.join(sorted(unknown))}")
     kinds = schema.get("type", ())
     kinds = (kinds,) if isinstance(kinds, str) else kinds
-    if kinds and type(value) not in [TYPES[kind] for kind in kinds]:  # true is no integer
+    if kinds and type(value) not in [TYPES[kind] for kind in kinds]:  # JSON's true is not an integer
         raise UnreadableAnswerError(f"{place} must be {' or '.join(kinds)}, got {_shown(value)}")
     if "enum" in schema and value not in schema["enum"]:
         raise UnreadableAnswerError(f"{place} must be one of {_shown(list(schema['enum']), 1000)}, got {_shown(value)}")

@@ -47,7 +47,7 @@ def read_rows(
 
     Parameters
     ----------
-    columns : required columns; the first is that of the study
+    columns : required columns; the first identifies the study
     sheet : name of an xlsx file's sheet; needed if it has several
 
     Raises

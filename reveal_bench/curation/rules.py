@@ -1,9 +1,9 @@
 """Rules that extract labels from reports: no model, no network, the same answer everywhere.
 
 :data:`TERMS` lists the words that radiologists use for the twelve labels, as data (the lists are our own);
-:mod:`reveal_bench.curation.sentences` decides which sections are read, what is denied and how hedges count. A finding
-that one sentence asserts is present, whatever another one says. Any change to these that changes an answer raises the
-version.
+:mod:`reveal_bench.curation.sentences` decides which sections are read, which findings are denied and how hedges count.
+A finding that one sentence asserts is present, whatever another one says. Any change to these that changes an answer
+raises the version.
 
 Conventions
 -----------
@@ -26,8 +26,8 @@ Decisions on cases that the paper's own examples (paper 004, Box 3 and Table S1)
   calcified nodule is not Lung nodule, a mass outside the lung is not Lung mass;
 * a nodule or mass with a stated size is classified by its size, see :data:`LARGEST_NODULE_CM`.
 
-ICD-10 codes are from the WHO's edition (2019), the nearest one per finding; a nodule, mass or opacity has that of an
-abnormal image of the lung, R91.
+ICD-10 codes are from the WHO's edition (2019), the nearest one per finding; a nodule, mass or opacity has R91, abnormal
+imaging of the lung.
 """
 
 from __future__ import annotations

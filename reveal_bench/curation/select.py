@@ -92,7 +92,7 @@ def choose(
     less_common: Sequence[str] = LESS_COMMON,
     at_least: int = 2,
 ) -> Choice:
-    """Do :func:`select` for rows in any order.
+    """Select as :func:`select` does, for rows in any order.
 
     Returns
     -------

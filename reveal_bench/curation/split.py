@@ -18,7 +18,7 @@ Input of ``reveal-bench build``
 ---------------------------------
 ``labels.csv`` has a row per study with its labels, the number of the three readers who agreed to all of them, its half,
 and its demographics; ``mapping.yaml`` declares what the columns mean (:mod:`reveal_bench.sources.mapping`), and that
-studies without a row are left out, since the images may be those of the whole pool. The table contains the labels of
+studies without a row are left out, since the images may cover the whole pool. The table contains the labels of
 the holdout, so only the maintainer may have access, and only its owner can read the file.
 """
 
@@ -74,7 +74,7 @@ def split(
     version : of the benchmark, such as 1.0.0
     key : the column of `facts` with the study ids
     study_key : meaning of the study ids, from `reveal_bench.sources.mapping.KEY_FACTS`
-    redo : repeat the step even if it was done with other inputs or settings; the draws of both are counted
+    redo : repeat the step even if it was done with other inputs or settings; the draws of both runs are counted
     progress : called with (draws done, all draws)
 
     Raises

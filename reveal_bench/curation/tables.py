@@ -3,7 +3,7 @@
 Conventions
 -----------
 Labels are canonical names in the order of :data:`reveal_bench.findings.REVEAL_LABELS`; the empty tuple means no label,
-and None means unknown. Ids are those of the maintainer's own input and stay in the curation folder: ``reveal-bench
+and None means unknown. Ids come from the maintainer's own input and stay in the curation folder: ``reveal-bench
 build`` makes the pseudonyms of a published dataset later. Source: paper 004 (REVEAL-CXR), sections 2.1 to 2.3.
 """
 
@@ -73,7 +73,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """One reader's answer; `labels` are those that the reader wrote down, None if there are none."""
+    """One reader's answer; `labels` are the labels that the reader wrote down, None if the reader wrote none."""
 
     study_id: str
     reader: str

@@ -140,7 +140,7 @@ def diff_folders(a: Path, b: Path, *, holdouts: tuple[Path, Path] | None = None)
 
     Parameters
     ----------
-    holdouts : the private folders of both, to be compared as well
+    holdouts : the two private folders, to be compared as well
 
     Raises
     ------

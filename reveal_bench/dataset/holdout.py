@@ -210,7 +210,7 @@ def patients_of(folder: Path, splits: Iterable[str] | None = None) -> frozenset[
 
 
 def patients_overwritten(out: Path, holdout: Path | None) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the patients who are private, and who are released, in folders about to be replaced by a holdout's."""
+    """Return the private and the released patients of folders that a holdout is about to replace."""
 
     def patients(folder: Path, split: str) -> frozenset[str]:
         try:

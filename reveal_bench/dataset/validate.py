@@ -181,8 +181,8 @@ def validate_folder(
     progress : called with (name of the check, rows done, rows in all)
     warnings : list that gets facts that are not errors: pictures that occur twice in one split, or that
         are withheld without any hash, and facts for Croissant that only the dataset's makers know
-    reader : reader of tables and hasher of files, such as :class:`reveal_bench.scale.validate.TaskReader`; without
-        influence on what is found
+    reader : reader of tables and hasher of files, such as :class:`reveal_bench.scale.validate.TaskReader`; it does
+        not change the result
 
     Returns
     -------

@@ -402,7 +402,7 @@ def rank(
     Raises
     ------
     ValueError
-        If there is no system, the metric does not apply or has no direction, the splits differ, no finding is defined
+        If no system is given, the metric does not apply or has no direction, the splits differ, no finding is defined
         for all, or there are too few replicates.
     """
     if not systems:

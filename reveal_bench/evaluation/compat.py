@@ -157,7 +157,7 @@ def chexlocalize_tables(
     Raises
     ------
     ValueError
-        If the metric or an image is unknown, there is no image, or there are fewer than 40 replicates.
+        If the metric or an image is unknown, no image is given, or there are fewer than 40 replicates.
     """
     check_interval("chexlocalize", resampling.n_resamples)
     if metric not in rows.values:

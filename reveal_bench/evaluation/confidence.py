@@ -105,7 +105,7 @@ class CalibrationResult:
     answered : at each of :data:`COVERAGES`, for all findings together, then for each
     curves : finding, "all" first -> coverage and risk at every level of sureness
     areas : finding, "all" first -> area under that curve
-    benefits : at each of :data:`THRESHOLDS`, per finding; none unless the cases are those of a whole split
+    benefits : at each of :data:`THRESHOLDS`, per finding; none unless the cases are a whole split
     """
 
     confidences: Confidences
@@ -127,7 +127,7 @@ def judge_confidences(confidences: Confidences, *, n_bins: int = 10, binning: Bi
     Raises
     ------
     ArgumentError
-        If there is no case, or an option is not what it must be.
+        If no case is given, or an option breaks its rule.
     """
     if not len(confidences):
         raise ArgumentError("predictions", "must state a confidence for at least one case", "none")

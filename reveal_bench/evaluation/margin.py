@@ -34,7 +34,7 @@ from reveal_bench.words import p_text
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Verdict of a difference on a margin.
+    """The verdict on a difference, given a margin.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class Margin:
         return f"{sentences[word]}: the 95 % interval of A - B is {low} to {high} ({side} p {p_text(p)})"
 
     def fields(self, verdict: Verdict) -> dict[str, Any]:
-        """Return margin and verdict as the fields that JSON has after those of a difference."""
+        """Return margin and verdict as the JSON fields that follow a difference's own."""
         judged = {"verdict": verdict.word, "p_margin": verdict.p, "sentence": verdict.sentence}
         return {"margin": self.width, "equivalence": self.equivalence} | judged
 

@@ -8,8 +8,8 @@ means these are exactly the contributions; for F1 and kappa they are weighted ps
 is the sum of the differences d of their contributions, and if neither is better, d could equally have the other sign.
 
 * p is the proportion of sign patterns whose absolute sum exceeds the observed one, ties counting half (mid-p, because
-  the differences of hits are few whole numbers). Below 2**12 patterns all are used, otherwise those of one draw, shared
-  by all metrics and findings.
+  the differences of hits are few whole numbers). Below 2**12 patterns all are used, otherwise one sample of them,
+  shared by all metrics and findings.
 * If the systems differ in fewer than :data:`LEAST_DIFFERING` patients, p is NaN, or 1 if they differ in none. A
   difference without an interval has no p, and neither has F1, kappa, precision or recall of a finding that fewer than
   :data:`LEAST_POSITIVE` patients have: false positives then decide, and p is too large.

@@ -8,7 +8,7 @@ images, with 95 % intervals by the jackknife over patients; means are over the i
 Both have a macro over the findings.
 
 If a benchmark asks only for present findings, prediction files contain no masks of absent ones: false positives are
-then counted only on images with the finding, and specificity and negative predictive value are higher than those of a
+then counted only on images with the finding, and specificity and negative predictive value are higher than for a
 system that marks every image.
 
 The published figure heads its columns "specificity (precision)" and "sensitivity (recall)"; their contents are

@@ -34,7 +34,7 @@ class ReferenceRow:
     ----------
     measured_on : "test" or "validation" split of the benchmark, or "sampled" (other studies)
     citation, url, place : the paper, and the position of the scores in it
-    figures : metric -> finding -> fraction; a chance expectation stands under the metric it is the chance of, and the
+    figures : metric -> finding -> fraction; a chance expectation is under the metric that it belongs to, and the
         papers' mIoU (true-positive slice) beside the board's, as `protocol` says
     macro : metric -> (fraction, how it came about)
     """
@@ -93,7 +93,7 @@ class ReferenceValue:
 
 
 def read_reference_rows(benchmark: str = REFERENCE_BENCHMARK) -> list[ReferenceRow]:
-    """Return the rows published for a benchmark, by kind and name; empty if there are none."""
+    """Return the rows published for a benchmark, by kind and name; empty if it has none."""
     folder = bundled("submissions") / "reference" / benchmark
     rows = []
     for path in sorted(folder.glob("*.json")):

@@ -12,7 +12,7 @@ boundary point; a contour's area is the area of the polygon through the centres 
 * The rectangle of least area around the dominant contour has sides w and h: `elongation` is the longer one over the
   shorter one, `irrectangularity` 1 less the contour's area over w h. Both are undefined if a side is 0, as for a line;
   the published code stops there.
-* The dominant contour is the one with most boundary points (published), possibly that of a hole, or the one with the
+* The dominant contour is the one with most boundary points (published), possibly a hole's, or the one with the
   largest perimeter (the paper's text): `elongation_by_perimeter` and `irrectangularity_by_perimeter`.
 
 Regressions are over images x findings with a reference mask that has an instance, pooled over findings. Outcomes are
@@ -29,7 +29,7 @@ Models, each of one outcome, by :mod:`statsmodels`:
 * ``logistic``: of hits, log odds, one feature at a time, clustered by patient; none if the feature separates hits and
   misses
 
-`p_corrected` is p times the number of features, at most 1 (Bonferroni); stars are those of the paper, for 0.05, 0.01
+`p_corrected` is p times the number of features, at most 1 (Bonferroni); stars are as in the paper, for 0.05, 0.01
 and 0.001. Slopes that the cases do not determine are undefined.
 
 Confidence ("model assurance"): ordinary least squares and Spearman's correlation of an outcome with the score, per

@@ -6,7 +6,7 @@ A column of the dataset folder gives the group of a row. Groups consist of patie
 values is in the group "several", one whose rows have none in "missing". So a group and the rest share no patient, and
 their difference has the variance ``se_group**2 + se_rest**2`` of two independent samples, with the jackknife's standard
 errors of each (:mod:`reveal_bench.metrics.jackknife`) and Welch's degrees of freedom. The subtracted macros are over
-the findings that both sides have; that of the group itself is over all its findings.
+the findings that both sides have; the group's own macro is over all its findings.
 
 p holds for all groups of the column together. Patients are randomly assigned to groups of the same sizes, and p is the
 proportion of permutations in which the largest Welch statistic of any group is at least the group's own. The permuted

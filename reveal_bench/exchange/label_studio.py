@@ -276,7 +276,7 @@ def encode_brush(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
 
 
 def decode_brush(data: npt.NDArray[np.uint8], size: tuple[int, int]) -> npt.NDArray[np.bool_]:
-    """The mask (height, width) of a brush.
+    """Return the mask (height, width) of a brush.
 
     Raises
     ------

@@ -8,7 +8,7 @@ counts, shape (n_resamples, n_units), serves every finding, metric and system, s
 come from the same replicates. Units without any defined row are drawn too (papers 000 and 002: all images).
 
 Counts are whole numbers in single precision. Sums of hits are whole numbers too, so single precision adds them up
-without an error while they stay below 2**24, and the replicates equal those of double precision bit for bit; other
+without an error while they stay below 2**24, and the replicates equal double-precision ones bit for bit; other
 numbers (IoU), and larger ones, are added up in double precision.
 
 Source: 1,000 replicates as in papers 000 (section 3.3) and 002 (Results); the unit there is the image, here the patient
@@ -169,7 +169,7 @@ def are_means(metric: str) -> bool:
 
 
 def _divide(sums: FloatArray, rows: FloatArray) -> FloatArray:
-    """Return means, NaN if there is no row."""
+    """Return means, NaN for sums over no rows."""
     means: FloatArray = np.divide(sums, rows, out=np.full(sums.shape, np.nan), where=rows > 0)
     return means
 

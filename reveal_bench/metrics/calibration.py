@@ -62,7 +62,7 @@ def reliability(
     Raises
     ------
     ArgumentError
-        If there is no case, a probability is outside [0, 1], or an option is not what it must be.
+        If there is no case, a probability is outside [0, 1], or an option breaks its rule.
 
     Examples
     --------

@@ -4,9 +4,9 @@ Conventions
 -----------
 Scores are of one finding (:class:`Matched`): images with known presence and position of the finding, marks with
 confidences, lesions, and by rule the lesion that each mark hits (:mod:`reveal_bench.metrics.detection_matching`). A
-replicate weighs images by whole numbers, the draws of their patient, and its score is that of a dataset that contains
-the images so often (for marks on one image with the same score, all copies of one precede those of the next); nothing
-is matched or sorted again. Undefined values are NaN.
+replicate weighs images by whole numbers, the draws of their patient, and its score is the score of a dataset that
+contains each image so often (for marks on one image with the same score, all copies of one precede all copies of the
+next); nothing is matched or sorted again. Undefined values are NaN.
 
 Scores
 ------

@@ -60,7 +60,7 @@ def match_marks(
     Parameters
     ----------
     boxes : float array (n_marks, 4), NaN for a mark that is a point
-    points : float array (n_marks, 2), (x, y): that of the mark, or the centre of its box
+    points : float array (n_marks, 2), (x, y): the mark's own, or the centre of its box
     scores : float array (n_marks,)
     cases : int array (n_marks,)
     lesion_boxes : float array (n_lesions, 4)

@@ -7,8 +7,8 @@ is first resized to the image, in single precision, by bilinear interpolation be
 edges continued (`align_corners=False` of torch); a smaller image is sampled the same way. Then it is scaled from its
 minimum to its maximum onto [0, 1]. A constant map has an empty mask and no point.
 
-Otsu's level is that of 256 levels by truncation of 255 m; pixels above it are in the mask. *Filled*: the authors of
-CheXlocalize drop contours of one pixel and fill every other contour as a polygon. The same result is computed here
+Otsu's level is computed over 256 levels by truncation of 255 m; pixels above it are in the mask. *Filled*: the authors
+of CheXlocalize drop contours of one pixel and fill every other contour as a polygon. The same result is computed here
 without contours: holes are filled and lone pixels vanish. Fixed thresholds keep pixels strictly above, and fill
 nothing.
 
@@ -257,7 +257,7 @@ def otsu_mask(heat_map: npt.ArrayLike, size: tuple[int, int], *, fill: bool, pub
 def otsu_level(counts: Sequence[int] | npt.NDArray[np.integer]) -> int:
     """Return the level that best splits a histogram: largest variance between both parts, the first of equal ones.
 
-    The steps are those of OpenCV's own code, so that rounding decides alike between two levels that split a symmetric
+    The steps follow OpenCV's own code, so that rounding decides alike between two levels that split a symmetric
     histogram equally well; if OpenCV calls Intel's library instead, it may choose the other one.
 
     Examples

@@ -10,7 +10,7 @@ Sources: jackknife, the default of scores, see :mod:`reveal_bench.metrics.jackkn
 the replicates show: their own, and twice as much for the data's. Efron (1982, chapter 5) takes the same for the data's;
 for average precision it is twice as large (docs/statistics.md), because the best of several precisions, which replaces
 each, approaches its true value more slowly than a mean does. If few patients support a score, their spread around the
-replicates' mean is that of Student's t.
+replicates' mean follows Student's t.
 BCa: Efron and Tibshirani, An Introduction to the Bootstrap (1993), equation 14.10, with the jackknife over resampled
 units in equation 14.15; replicates that tie with the value count half, as in `scipy.stats.bootstrap`. chexlocalize:
 `eval.py` of rajpurkarlab/cheXlocalize.
@@ -45,7 +45,7 @@ _SAME = 1e-12  # scores are fractions: replicates this near to one another diffe
 class Resampling:
     """Method of intervals: the resampled unit, the number of draws, and the kind of bounds.
 
-    The available units and intervals depend on the scores: those of a kind of benchmark, or differences.
+    The available units and intervals depend on the scores: a benchmark kind's scores, or differences.
 
     Attributes
     ----------
@@ -287,7 +287,7 @@ def find_intervals(
 
 
 def drop_sparse_intervals(intervals: Intervals, behind: npt.ArrayLike) -> Intervals:
-    """Return the intervals of a macro and its groups, without those of groups with fewer than LEAST_UNITS patients.
+    """Return the intervals of a macro and its groups, except for groups with fewer than LEAST_UNITS patients.
 
     The macro has bounds if one of its groups has.
 

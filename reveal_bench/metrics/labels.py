@@ -139,7 +139,7 @@ def auroc(scores: ArrayLike, references: ArrayLike, *, average: Average | None =
 
     Examples
     --------
-    Of the four pairs of a positive and a negative, three are in order:
+    Three of the four pairs of a positive and a negative are in order:
 
     >>> auroc([[0.1], [0.4], [0.35], [0.8]], [[0], [0], [1], [1]]).tolist()
     [0.75]

@@ -106,7 +106,7 @@ def grid_hit(predictions: Sequence[Sequence[str]], references: PackedMasks, *, g
     """Return 1 if any predicted cell is a hit on the reference mask.
 
     The image is cropped to its central square and divided into n x n cells. A cell is a hit if the mask covers at
-    least half of the cell's area; if the mask covers half of no cell, a hit is any cell that it touches.
+    least half of the cell's area; if the mask does not cover half of any cell, every cell that it touches is a hit.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 def dice(predictions: PackedMasks, references: PackedMasks) -> FloatArray:
-    """Return twice the shared area over the sum of both.
+    """Return twice the shared area over the sum of the two areas.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def surface_distance(
 
 
 def hausdorff_95(predictions: PackedMasks, references: PackedMasks, *, spacing: Spacing = (1.0, 1.0)) -> FloatArray:
-    """Return the 95th percentile of the distances from one boundary to the other, the larger of both directions.
+    """Return the 95th percentile of the distances from one boundary to the other, the larger of the two directions.
 
     Parameters
     ----------

@@ -22,8 +22,8 @@ order  place                                                                choi
 
 "Row 5, column D" and "(D, 5)" mean D5 everywhere; "5D", "D 5" and full-width letters are read in places 1 and 2.
 "Absent" is an answer only if the finding may be absent, and only in places 1 and 2, or after the last cell of the
-prose. Refusal wording counts only if there is no cell. An answer that was cut off counts only if it has places 1 or 2.
-"Text" is bare (:func:`reveal_bench.models.answer_words.bare`).
+prose. Refusal wording counts only if the answer has no cell. An answer that was cut off counts only if it has places 1
+or 2. "Text" is bare (:func:`reveal_bench.models.answer_words.bare`).
 """
 
 from __future__ import annotations

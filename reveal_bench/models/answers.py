@@ -4,7 +4,7 @@ Conventions
 -----------
 Nothing is repaired and nothing guessed: a cell or point outside the image, or a name that is not one of the labels, is
 not an answer. The `note` lists ignored parts. Thinking (``<think>...</think>`` and the like) is never read. Points and
-boxes are returned in pixels of the full image, mapped from those of the image that the model saw. Numbers are read in
+boxes are returned in pixels of the full image, mapped from pixels of the image that the model saw. Numbers are read in
 the requested convention only (:mod:`reveal_bench.models.coordinates`), whatever they look like. An answer to a mirrored
 image is mirrored back.
 

@@ -30,7 +30,7 @@ class CalibrationError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class CoordinateCalibration:
-    """The result of the drawings.
+    """The result of asking about the test drawings.
 
     Attributes
     ----------

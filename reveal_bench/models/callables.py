@@ -20,8 +20,8 @@ A heat map gives a point, so the two exclude each other, and with a threshold al
 :mod:`reveal_bench.metrics.heat_maps`; at Otsu's level, holes are kept. A constant map has an empty mask and no point.
 
 For benchmarks of labels, ``predict(images, None)`` gets all images of a study and returns either ``labels``, a list of
-the present ones, or ``probabilities``, one in [0, 1] for every label, and the same of the two for all studies. Numbers
-may be Python's, numpy's, or anything that numpy can read, such as a tensor of torch in main memory.
+the present ones, or ``probabilities``, one in [0, 1] for every label, and returns the same kind for all studies.
+Numbers may be Python's, numpy's, or anything that numpy can read, such as a tensor of torch in main memory.
 
 The callable runs in this process and uses no network. Its answers are stored in the run folder as they come, so a
 killed run resumes; the work file stays there with the results, and repeating the call asks nothing again.
@@ -85,7 +85,7 @@ class CallableFailure:
 
 @dataclass(frozen=True)
 class CallableRun:
-    """The answers of a callable.
+    """One run of a callable, with its answers.
 
     Attributes
     ----------

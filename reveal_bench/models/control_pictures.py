@@ -79,7 +79,7 @@ def control_pictures(
     Raises
     ------
     ValueError
-        If the control needs references, another patient or a folder, and there is none.
+        If the control needs references, another patient or a folder, and it is missing.
     """
     change = _change_of(folder, split, settings, pictures, held, counterfactuals)
     return lambda question: pictures if change is None else ControlSource(question, pictures, change)

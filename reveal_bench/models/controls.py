@@ -25,7 +25,7 @@ from reveal_bench.models.answer_words import Reply
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """One change.
+    """One change to the question or its images.
 
     Attributes
     ----------

@@ -69,7 +69,7 @@ def check_endpoint(endpoint: str) -> None:
 
 
 def is_sealed(endpoint: str) -> bool:
-    """Return True if a proxy on the way cannot read what is sent: https to another machine."""
+    """Return True if a proxy on the way cannot read the requests: https to another machine."""
     url = urlsplit(endpoint)
     return url.scheme == "https" and url.hostname not in LOOPBACK
 

@@ -68,7 +68,7 @@ def import_logs(paths: Sequence[Path]) -> tuple[RunInfo, list[QuestionOutcome]]:
     Raises
     ------
     ValueError
-        If there is no log, one is damaged or of another task, or they differ in task, model or settings.
+        If no log is given, one is damaged or of another task, or they differ in task, model or settings.
     """
     logs = _opened(paths)
     if not logs:
@@ -224,7 +224,7 @@ def _answered(
 
 
 def _tokens(usage: ModelUsage | None) -> tuple[int | None, int | None, int | None]:
-    """Return the tokens sent, those of them from the provider's cache, and written; inspect counts cached ones apart.
+    """Return the tokens sent, read from the provider's cache, and written; inspect counts cached tokens separately.
 
     Impossible counts, such as more tokens from the cache than were sent, are unknown.
     """

@@ -92,7 +92,7 @@ class Asking:
     settings : how they are asked
     questions : in the order of asking
     facts : their origin, for the log
-    pictures : question -> its images and those of its examples
+    pictures : question -> its images and its examples' images
     shots : question -> its examples
     """
 
@@ -261,7 +261,7 @@ async def ask_question(
     *,
     keep_pictures: bool = False,
 ) -> tuple[TaskState, UnansweredError | None]:
-    """Ask; return the state, and the error if there is no answer, whatever a provider's client raises.
+    """Ask; return the state, and the error if no answer came, whatever a provider's client raises.
 
     Raises
     ------

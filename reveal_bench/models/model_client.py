@@ -325,7 +325,7 @@ class ModelClient:
     def counts(self) -> dict[str, Any]:
         """Return the number, tokens and cost of the completions used so far, whichever run paid for them.
 
-        The counts of an interrupted and resumed run equal those of an undisturbed one; :attr:`spent` has the requests
+        An interrupted and resumed run has the same counts as an undisturbed one; :attr:`spent` has the requests
         of this process. `cost` is exact, as text; it leaves out ``answers_without_usage``.
         """
         used = self._used.values()

@@ -2,13 +2,13 @@
 
 Conventions
 -----------
-The square is that of :class:`reveal_bench.geometry.Grid`, cut to the fraction of a pixel: if the long side exceeds the
-short one by an odd number, half a pixel is cut on either side. It is resized to `side` x `side` pixels (256 in paper
-000, section 3.2). The form "cell" adds a margin with a letter above and below every column and a number on either side
-of every row; the margin covers nothing of the image. A cell line is a dark and a light stripe that meet at the edge of
-the scoring `Grid`, rounded to the nearest pixel: one of them is visible on any image, and yellow is not a colour of
-catheters. Cells of 28 pixels and more show their name in their top left corner, translucent and dark or light depending
-on the image below; in a finer grid names would cover the image, and every fourth line is stronger.
+The square is the one of :class:`reveal_bench.geometry.Grid`, cut to the fraction of a pixel: if the long side exceeds
+the short one by an odd number, half a pixel is cut on either side. It is resized to `side` x `side` pixels (256 in
+paper 000, section 3.2). The form "cell" adds a margin with a letter above and below every column and a number on either
+side of every row; the margin covers nothing of the image. A cell line is a dark and a light stripe that meet at the
+edge of the scoring `Grid`, rounded to the nearest pixel: one of them is visible on any image, and yellow is not a
+colour of catheters. Cells of 28 pixels and more show their name in their top left corner, translucent and dark or light
+depending on the image below; in a finer grid names would cover the image, and every fourth line is stronger.
 
 Coordinates (x, y) of a shown image are in its pixels, from its top left corner, including the margin.
 """

@@ -4,7 +4,7 @@ The columns of ids alone locate every image. An image is then read with its row 
 that this package writes), of which the last few stay in memory; a larger group, as another program may write, is read
 in batches of a few rows and not kept.
 
-Grey values are those of the stored file, converted by Pillow to 8 bits, as in the hash `pixel_sha256` of a row. Files
+Grey values come from the stored file, converted by Pillow to 8 bits, as in the hash `pixel_sha256` of a row. Files
 of 16 bits, which this package never writes, are scaled so that the darkest value is 0 and the brightest 255.
 """
 

@@ -1,4 +1,4 @@
-"""Wording of the prompts: the text around the images of a question, and the messages made of both.
+"""Wording of the prompts: the text around the images of a question, and the messages made of text and images.
 
 Zero-shot, chain-of-thought and few-shot prompts for cells, points and boxes, as compared in paper 000 (section 4,
 appendix); labels of a study as in paper 004; open tasks with boxes as in paper 001. The tasks are theirs, the wording

@@ -219,7 +219,7 @@ def write_run_info(out: Path, run: RunInfo) -> None:
 
 
 def read_run_info(out: Path) -> RunInfo | None:
-    """Return ``run.json`` of a folder, None if there is none; ValueError if :func:`write_outputs` did not write it."""
+    """Return ``run.json`` of a folder, None without the file; ValueError if :func:`write_outputs` did not write it."""
     path = Path(out) / RUN
     try:
         return RunInfo.from_document(json.loads(path.read_bytes()))

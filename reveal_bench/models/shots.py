@@ -9,7 +9,7 @@ An example shows the finding of the question. Candidates are used in the order o
 3. another or unknown view, from `settings.shots_split`;
 4. another or unknown view, from elsewhere.
 
-Tiers 1 and 2 are those of paper 000 (appendix, "Few shot selection"); 3 and 4 are ours, so that lateral images of rare
+Tiers 1 and 2 are from paper 000 (appendix, "Few shot selection"); 3 and 4 are ours, so that lateral images of rare
 findings get examples at all. Each example states its tier, so that a report can exclude ours.
 
 Views are compared as written, except that FRONTAL, the only frontal view in the test splits of CheXlocalize, equals AP

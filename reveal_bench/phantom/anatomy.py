@@ -4,7 +4,7 @@ Units: the long side of the image is 1; (x, y) from the top-left corner. The pat
 image. In the local frame of the thorax, x runs from -1 to 1 over its width and y from 0 (apex of the lungs) to 1
 (costophrenic angles); :meth:`Anatomy.place` maps it to the image.
 
-Proportions are those of textbook adults (heart about 45% of the thorax on PA, more on AP); no patient was measured.
+Proportions are a textbook adult's (heart about 45% of the thorax on PA, more on AP); no patient was measured.
 """
 
 from __future__ import annotations

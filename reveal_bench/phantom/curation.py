@@ -219,7 +219,7 @@ def _facts(study: RevealStudy) -> dict[str, str]:
 
 
 def _header(study: RevealStudy) -> dict[Any, Any]:
-    """Return the header of the first image, from the same random numbers: those of its storage come first."""
+    """Return the header of the first image, from the same random numbers: its storage uses the first ones."""
     image = study.images[0]
     rng = study.rng(31, image.number)
     draw_storage(rng, force={k: v for k, v in RARE.get(study.index, {}).items() if k not in ("syntax", "meta")})

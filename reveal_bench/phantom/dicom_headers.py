@@ -6,7 +6,7 @@ in sequences, private elements of known and of unknown kind. :func:`identifiers`
 find in a dataset.
 
 Acquisition parameters are spelled as in real files. Vendors, models, detectors, distances, kVp, mAs and spacings are
-those of Table S2 of paper 004 (both halves together), with their proportions there. Values of one machine stay
+from Table S2 of paper 004 (both halves together), with their proportions there. Values of one machine stay
 together. Spacings are the published ones, whatever the size of the image. Elements are missing, empty, zero or
 duplicated as often as in the 7,469 headers of :mod:`reveal_bench.phantom.reveal_pixels`; rates that neither source has
 are chosen.
@@ -228,7 +228,7 @@ def _dates_and_numbers(study: RevealStudy, image: RevealImage) -> Attributes:
 
 
 def _hidden() -> Attributes:
-    """Return elements that a list of names would miss: in a sequence, private, and of no stated kind."""
+    """Return elements that a list of names would miss: in a sequence, private, and without a stated kind."""
     return {
         "RequestAttributesSequence": [
             {"ScheduledProcedureStepDescription": _NESTED, "RequestedProcedureID": "LEAK-REQUEST-9"}

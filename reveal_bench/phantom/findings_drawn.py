@@ -1,8 +1,8 @@
 """Findings in a synthetic patient: their contours (the references) and their appearance.
 
-Units and frames are those of :mod:`reveal_bench.phantom.anatomy`. A finding's contours are those that a reader would
-outline; its shapes are added to the image. Opacities stay inside the lungs. As in the released CheXlocalize masks,
-Airspace Opacity covers the opacities with a name of their own, and Enlarged Cardiomediastinum contains the heart.
+Units and frames are as in :mod:`reveal_bench.phantom.anatomy`. A finding's contours are what a reader would outline;
+its shapes are added to the image. Opacities stay inside the lungs. As in the released CheXlocalize masks, Airspace
+Opacity covers the opacities with a name of their own, and Enlarged Cardiomediastinum contains the heart.
 
 Support devices are tubes, lines and pacemakers. By the instructions for the readers of CheXlocalize (paper 002,
 Methods), implanted or invasive devices are outlined, but not ECG leads and stickers: some images have those without a

@@ -3,7 +3,7 @@
 Names, columns, prefixes, id styles and JSON forms are the real ones (research notes on the download, and the README of
 rajpurkarlab/cheXlocalize); everything is synthetic, and ``SYNTHETIC.txt`` says so. With ``traps`` the layout also has
 the difficulties of the real one: a second nesting, interrupted downloads, pickled heat maps, positives that were not
-segmented, missing readers' masks, a label that contradicts its mask. :data:`TRAPS` lists those of images.
+segmented, missing readers' masks, a label that contradicts its mask. :data:`TRAPS` lists the traps in images.
 
 :func:`write_anatomy` writes the anatomy of the images, which distinguishes wrong positions from impossible ones. JSON
 Lines, one image per line: ``{"image_id", "size": [height, width], "regions": {"heart": [[x, y], ...], ...}}``; closed
@@ -89,7 +89,7 @@ def write_chexlocalize(
     out : new or empty folder
     n_images, n_val : images of the test and validation split; None or 0 leaves the split out
     seed : same seed, same bytes
-    long_side : long side of the images in pixels; 2828 is that of the real ones
+    long_side : long side of the images in pixels; 2828 as in the real ones
     traps : also write the difficulties of the real download
     pixels : write the images; without them only annotations and labels, much faster
     progress : called with (images done, all images)
@@ -334,7 +334,7 @@ def write_chexpert_labels(
     Parameters
     ----------
     out : new or empty folder
-    long_side : has no effect, because there are no images
+    long_side : has no effect, because no images are written
     progress : called with (studies done, all studies)
 
     Returns

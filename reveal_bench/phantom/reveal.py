@@ -1,7 +1,7 @@
 """Write the synthetic REVEAL world: DICOM files with realistic headers, labels, votes and reports.
 
 The source's own layout is not public; ``layout="dicom"`` is a plain tree of DICOM files with one table of labels, the
-usual form of such datasets, ``layout="midrc"`` that of the Medical Imaging and Data Resource Center. Everything is
+usual form of such datasets, ``layout="midrc"`` is as in the Medical Imaging and Data Resource Center. Everything is
 synthetic, and ``SYNTHETIC.txt`` says so. ::
 
     labels.csv  mapping.yaml    input of the source: one row per study, and the meaning of its columns
@@ -10,7 +10,7 @@ synthetic, and ``SYNTHETIC.txt`` says so. ::
     votes.csv                   three readers per study on the suggested labels
     truth.jsonl                 the truth: labels, sides, how every image is stored
 
-With ``traps`` some images are stored in rare ways (:data:`RARE`), some studies come with files that are no further
+With ``traps`` some images are stored in rare ways (:data:`RARE`), some studies come with files that are not further
 images (:data:`EXTRA_FILES`), one in seven is in a folder with others, and there are files that are not DICOM.
 
 The layout of MIDRC: ``<case>/<study uid>/<series uid>.zip``, in older releases ``.../<series uid>/<sop uid>.dcm``; a
@@ -420,7 +420,7 @@ def write_reveal(
 
     Returns
     -------
-    dict with the number of studies, images, and files that are no further images
+    dict with the number of studies, images, and files that are not further images
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """The twelve labels of REVEAL-CXR in a synthetic patient: contours, shapes, and the body they change.
 
-:mod:`reveal_bench.phantom.findings_drawn` draws five labels; here are the others. Units and frames are those of
+:mod:`reveal_bench.phantom.findings_drawn` draws five labels; here are the others. Units and frames are as in
 :mod:`reveal_bench.phantom.anatomy`: contours in the image (long side = 1), positions in the local frame of the thorax,
 whose half width of 1 represents about 15 cm, so a nodule of 3 cm has a radius of 0.1.
 

@@ -5,7 +5,7 @@ windows, a look-up table or none of these. In any case, a program that follows t
 inversion of MONOCHROME1) shows the image as rendered, to within one of 256 grey levels; one that skips or repeats a
 step does not.
 
-:data:`SHARES` are those of 7,469 real headers of the NLM / Open-i collection, as counted in the header table of
+:data:`SHARES` are from 7,469 real headers of the NLM / Open-i collection, as counted in the header table of
 torchxrayvision; values that it lacks are chosen, and their comments say so.
 """
 

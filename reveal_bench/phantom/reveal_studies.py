@@ -5,7 +5,7 @@ A study depends only on the seed, the stage and its index, so study k does not d
 Two stages of the same world:
 
 * ``benchmark``: the studies that a finished benchmark releases. 1 to 4 labels per study, with rare ones more frequent,
-  one study per patient. Demographics are those of Table 1 of paper 004 (released half). The weights of the labels are
+  one study per patient. Demographics are from Table 1 of paper 004 (released half). The weights of the labels are
   the prevalences of its Table S3, with the less common findings raised as by its selection; the paper shows the
   prevalence of the benchmark itself only in a figure, so these are chosen, not measured.
 * ``pool``: the studies from which such a benchmark is selected. A third have no label, some have six, every sixth study

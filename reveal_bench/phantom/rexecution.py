@@ -10,9 +10,9 @@ studies without images, has blank and odd view names and times without leading z
 Readers score the answers of imaginary models, with known error rates. Every answer has a true score per criterion,
 drawn from the model's distribution; a reader gives this score, or with the reader's error rate one step more or less
 (at 1 and 5 the step goes inwards). The expected agreement can therefore be computed: :func:`expected_kappa`. Criteria
-are independent of each other, unlike those of real answers.
+are independent of each other, unlike in real answers.
 
-Distributions are near those of paper 001 (Tables 1 to 3): plans are good, execution is not.
+Distributions are near paper 001's (Tables 1 to 3): plans are good, execution is not.
 """
 
 from __future__ import annotations

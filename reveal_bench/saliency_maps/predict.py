@@ -40,7 +40,7 @@ CutMaps = Callable[[Sequence[Job], "MapOptions"], Iterator[Line]]
 
 @dataclass(frozen=True)
 class MapOptions:
-    """How a map becomes a prediction.
+    """Options for turning a map into a prediction.
 
     Attributes
     ----------
@@ -203,7 +203,7 @@ def _plain(options: MapOptions) -> dict[str, Any]:
 
 
 def _done_before(part: Path, record: Mapping[str, Any]) -> int:
-    """Return the number of whole lines of an earlier run with the same options; discard those of another."""
+    """Return the number of whole lines of an earlier run; discard them if it had other options."""
     mark = json.dumps({"record": record}) + "\n"
     if part.is_file():
         with part.open("r+b") as file:  # line by line: with many maps it may exceed memory

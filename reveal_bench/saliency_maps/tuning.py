@@ -61,14 +61,14 @@ class Tuned:
 
     Attributes
     ----------
-    split : that it was tuned on
+    split : the split of the maps
     grid : thresholds that were tried
     thresholds : finding -> the best; findings without a value at any threshold are absent
     curves : finding -> mean of the metric at each threshold, NaN where it is undefined
     intervals : finding -> lower and upper bound of each mean's 95 % interval (n_thresholds, 2), by the jackknife over
         patients; NaN if few patients have the finding
     n_cases : finding -> maps with a reference
-    metric : that was tuned
+    metric : the tuned metric
     """
 
     split: str
@@ -84,7 +84,7 @@ class Tuned:
         return sorted(set(findings) - set(self.thresholds))
 
     def for_all(self, findings: Collection[str]) -> dict[str, float | None]:
-        """Return finding -> the best threshold, None if there is none."""
+        """Return finding -> the best threshold, None for findings without one."""
         return {**dict.fromkeys(self.lacking(findings)), **self.thresholds}
 
     def to_csv(self) -> str:

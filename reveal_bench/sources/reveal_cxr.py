@@ -14,9 +14,9 @@ What becomes what
   must match one to one: a mismatch is a problem of the row, or of the first file of the study.
 * Splits come from the mapping; without them there is one, "test".
 * Files that are not original radiographs, and duplicates, are set aside and listed with the reason.
-* Ids are keyed hashes (:mod:`reveal_bench.sources.ids`), unless the mapping names columns with public ids. Of headers,
-  tables and paths a record contains only view, size, spacing, manufacturer, model, detector type, kVp and mAs, and,
-  where the mapping says so, age (as a band) and sex.
+* Ids are keyed hashes (:mod:`reveal_bench.sources.ids`), unless the mapping names columns with public ids. From
+  headers, tables and paths a record takes only view, size, spacing, manufacturer, model, detector type, kVp and mAs,
+  and, if the mapping says so, age (as a band) and sex.
 """
 
 from __future__ import annotations

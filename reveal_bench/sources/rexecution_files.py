@@ -111,7 +111,7 @@ def read_table(
     ----------
     path : a file with one of :data:`SUFFIXES`
     columns : canonical name -> further names that mean the same
-    required : canonical names without which there are no rows
+    required : canonical names of the columns that rows need
     problems, warnings : lists that get the problems, and the unknown columns
     """
     table = CanonicalTable(path.name)

@@ -198,7 +198,7 @@ def _copy_held(connection: sa.Connection, benchmark: str, old: str, new: str) ->
 
 
 def _ranks(connection: sa.Connection, benchmark: str, version: str) -> dict[str, int]:
-    """Return the ranks on the board of a version, by the rounded primary score; without one there is no rank."""
+    """Return the ranks on a version's board, by the rounded primary score; entries without one have no rank."""
     values: dict[str, float] = {}
     for row in on_board(connection, benchmark, version):
         figure = primary_figure(ReleasedScore.from_json(row.score_released))

@@ -7,11 +7,11 @@ cases, so it reveals at most log2(n + 1) bits; an IoU reveals at most what its r
 a label all reveal the same count. A score that the ladder held back reveals one bit. Labels contain log2 of the number
 of possible arrangements: which n of N studies have the finding. For positional metrics they contain one bit per case,
 whether the position that a good model names is right: teams with two positions for each case need no more information.
-Numbers of cases are those of the count ranges, not exact, and no fewer than a separate score, or overlap, needs to be
-shown. A positional score is counted with its part in the average, which is rounded more finely. The
-averages of hits that include a finding without a separate score, such as grid hits, are counted with its hit rate: a
-file whose cells are those of its points asks about the same positions twice, so that an average reveals their count
-once more, in its own steps.
+Numbers of cases come from the count ranges, not from exact counts, and are at least the number that a separate score,
+or overlap, needs to be shown. A positional score is counted with its part in the average, which is rounded more finely.
+The averages of hits that include a finding without a separate score, such as grid hits, are counted with its hit rate:
+a file whose cells contain its points asks about the same positions twice, so that an average reveals their count once
+more, in its own steps.
 
 Teams that share a person, or whose predictions are near-identical, count as one. A shared person is a member of both or
 sent something for both; administrators link no teams, because they may look after many teams and have no need to ask.
@@ -21,7 +21,7 @@ to gain something, and honest developers learn far less than the ceiling. So the
 not what happened.
 
 Collusion between teams is invisible. So the `colluding` groups with the most bits about a finding are taken as one, and
-the meter compares their bits with those of the labels. On 300 studies five teams whose model has an AUROC of 0.9 gain
+the meter compares their bits with the labels' bits. On 300 studies five teams whose model has an AUROC of 0.9 gain
 some 0.03 of macro F1 when the meter begins to say "watch" (docs/operating.md, "What colluding teams can learn").
 
 For detections only macros are shown. Teams can spend them all on one finding, and leave the rest of their files

@@ -12,7 +12,7 @@ percentiles of bootstrapped ranks would be narrower and are not used: among near
 too often. The members of a tier share a rank and the union of their intervals, so that no order inside a tier is
 claimed.
 
-The test is *unpaired* while a board is open: the spread of a difference is that of two independent systems, and the
+The test is *unpaired* while a board is open: the spread of a difference assumes two independent systems, and the
 limit is Bonferroni's. Values and spreads are rounded for it to steps of :data:`OPEN_STEP`, so that ranks reveal no more
 of a macro than that; the simulated teams of docs/operating.md receive as much. The spread of a *paired* difference
 reveals in how many cases two systems differ, and with both scores known how many of the cases that both name have the
@@ -152,10 +152,10 @@ def rank_document(systems: Mapping[str, Rows], policy: ReleasePolicy, *, paired:
     Returns
     -------
     dict of plain JSON values
-        ``entries`` has, per id, ``rank`` (that of its tier), ``rank_low``, ``rank_high`` and ``tier`` ("A" is best);
-        an id of ``computed_for`` that is not in it has no released primary score and no rank. ``n_patients`` are those
-        of the part, and ``chance`` has, by metric, the expected macro of random answers over the released findings, in
-        whole percent: both follow from the holdout alone.
+        ``entries`` has, per id, ``rank`` (its tier's), ``rank_low``, ``rank_high`` and ``tier`` ("A" is best);
+        an id of ``computed_for`` that is not in it has no released primary score and no rank. ``n_patients`` counts the
+        part's patients, and ``chance`` has, by metric, the expected macro of random answers over the released findings,
+        in whole percent: both follow from the holdout alone.
 
     Raises
     ------

@@ -152,7 +152,7 @@ def append(connection: sa.Connection, signer: Signer, submission: Submission, sc
     Raises
     ------
     LookupError
-        If the database was not migrated: there is no chain to append to.
+        If the database was not migrated and so has no chain to append to.
     RefreshError
         If the version of the score is not known.
     """
@@ -211,7 +211,7 @@ def append_missing(connection: sa.Connection, signers: Mapping[tuple[str, str], 
     Raises
     ------
     LookupError
-        If the database was not migrated: there is no chain to append to.
+        If the database was not migrated and so has no chain to append to.
     """
     _locked_chain(connection)  # before looking: of several workers one signs
     mine = (receipts.c[name] == scores.c[name] for name in ("submission_id", "version", "part"))

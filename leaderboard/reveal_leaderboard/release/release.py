@@ -136,7 +136,7 @@ def primary_figure(score: ReleasedScore) -> ReleasedEstimate | None:
 
 
 def climb(new: ReleasedScore, best: ReleasedScore | None, policy: ReleasePolicy = POLICY) -> bool:
-    """Return True if `new` is shown: its rounded primary macro exceeds that of `best` by more than `ladder_step`.
+    """Return True if `new` is shown: its rounded primary macro exceeds `best`'s by more than `ladder_step`.
 
     A first score is shown. Only released scores are compared, so that a held score reveals no more than its release.
     """
@@ -177,7 +177,7 @@ def _is_in_average_only(estimate: Estimate, policy: ReleasePolicy) -> bool:
 
 
 def _figures(disclosure: Disclosure, policy: ReleasePolicy, *, is_coarse: bool) -> Iterator[ReleasedEstimate]:
-    """Yield rounded scores; those of small cells are coarser if `is_coarse`."""
+    """Yield rounded scores, with coarser steps for small cells if `is_coarse`."""
     rounding = Rounding(policy)
     of_findings = [e for e in disclosure.estimates if e.finding != MACRO] if is_coarse else []
     n_cases = {e.finding: e.n for e in of_findings}

@@ -26,7 +26,7 @@ WIDEST_REACH = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """Rounding by a policy.
+    """The rounding rules of a policy.
 
     Examples
     --------

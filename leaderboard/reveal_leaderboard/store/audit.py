@@ -109,7 +109,7 @@ def opened_to_read(url: str | sa.URL) -> Iterator[sa.Connection]:
     Raises
     ------
     NoBoardError
-        If there is no such file.
+        If the file does not exist.
     ValueError
         If `url` names another database than SQLite or PostgreSQL through psycopg.
     """

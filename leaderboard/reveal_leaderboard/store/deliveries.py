@@ -45,7 +45,7 @@ KIND = sa.case(
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A row of the table of deliveries.
+    """One row of the deliveries table.
 
     Attributes
     ----------

@@ -8,8 +8,8 @@ incident numbers, our own modules, words for kinds and states, and the words pas
 Everything else is replaced by its length. For an exception the type and the places in the code are logged, never a
 variable; its message only if its class declares ``loggable = True``, so that no user's words get into it, since a
 parser's message quotes the file that it parsed. For other libraries' lines only logger, place and level are logged.
-Tracebacks that a library prints become such lines as well: Gradio prints those of its pages' functions, including what
-a visitor sent.
+Tracebacks that a library prints become such lines as well: Gradio prints the tracebacks of its pages' functions,
+including what a visitor sent.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _error(error: BaseException) -> dict[str, Any]:
 def set_up_journal(stream: TextIO, *, known: Iterable[str] = ()) -> None:
     """Write the log of this process to `stream` as a journal, replacing all handlers.
 
-    Our own lines are logged from INFO, those of other libraries from WARNING. A second call replaces the first.
+    Our own lines are logged from INFO, other libraries' lines from WARNING. A second call replaces the first.
     """
     handler = logging.StreamHandler(stream)
     handler.set_name(_HANDLER)

@@ -15,7 +15,7 @@ requested again while it is being made is made once more afterwards. All times a
 
 A worker is alive if it was seen within :data:`ALIVE_SECONDS`. A submission waits behind every older queued one on any
 board served by a worker that serves its own board. The estimate is the median time of the board's last scorings times
-the number of turns to wait; without a living worker or an earlier scoring there is no estimate.
+the number of turns to wait; no estimate is given without a living worker or an earlier scoring.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ FRESH = {
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A row of the table of jobs.
+    """One row of the jobs table.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class Queue:
         lease_seconds: float = LEASE_SECONDS,
         max_attempts: int = MAX_ATTEMPTS,
     ) -> Job | None:
-        """Lease the next job on one of the `served` (benchmark, version) pairs; return None if there is none."""
+        """Lease the next job on one of the `served` (benchmark, version) pairs; return None if the queue has none."""
         while self._set_aside_one(max_attempts):
             pass
         table = jobs.c

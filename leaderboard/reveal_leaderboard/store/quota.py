@@ -227,7 +227,7 @@ _STANDS = (ledger.c.kind == "reserved") & ~_refunded()
 
 
 def _used_since(connection: sa.Connection, ours: sa.ColumnElement[bool], start: float) -> int:
-    """Count the reservations since `start` that were never refunded, and those of scored submissions."""
+    """Count the reservations since `start` that were charged for scored submissions or never refunded."""
     return _sum(connection, ledger.c.amount, ours & (ledger.c.at >= start) & _STANDS)
 
 

@@ -1,8 +1,8 @@
 """The questions of the rubric: which criteria a reader scores, in which words, and the check of the scores.
 
 The board's reading page and the readers' app ask these questions, and files of ratings pass the same check. Source:
-paper 001, section 3.3: six criteria from 1 (poor) to 5 (excellent). The four text criteria are always scored, those of
-pictures exactly where the answer has boxes.
+paper 001, section 3.3: six criteria from 1 (poor) to 5 (excellent). The four text criteria are always scored, the
+picture criteria only if the answer has boxes.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def guard(
     auth : finds the sender of a request, and knows the server's host names
     max_body_bytes : largest request body
     n_proxies : number of trusted proxies in front of the server; only their headers are trusted
-    limits : request limits; by default those of the mode, and none in local mode
+    limits : request limits; by default the mode's own, none in local mode
     shared : counts requests together with other servers; without it, each server counts alone
     functions : see :class:`GradioGate`
     """
@@ -164,7 +164,7 @@ class Front:
     blocked : paths that no file route may serve
     max_upload_bytes : largest request body
     metrics_token : bearer token for ``/metrics``; without one, only this machine may request it
-    limits : request limits; None for those of the mode
+    limits : request limits; None for the mode's own
     galleries : viewers of cases, for benchmarks that have one
     """
 
@@ -289,7 +289,7 @@ def _mount_pages(app: FastAPI, services: Services, front: Front) -> list[int]:
 
 
 def add_gallery(app: FastAPI, galleries: Galleries) -> None:
-    """Serve the viewer of cases, its files and those of the galleries."""
+    """Serve the viewer of cases, its files and the galleries' files."""
 
     @app.get(CASES, include_in_schema=False)
     def page() -> Response:

@@ -200,6 +200,6 @@ def _durations(connection: sa.Connection, now: float) -> Iterator[Metric]:
 
 
 def _quantile(ascending: list[Any], q: float) -> float:
-    """Return the smallest value such that at least the proportion `q` is no greater."""
+    """Return the smallest value such that at least the proportion `q` of all values does not exceed it."""
     rank = next(i for i in range(1, len(ascending) + 1) if i >= q * len(ascending) - 1e-9)
     return float(ascending[rank - 1])

@@ -1,6 +1,6 @@
 """Images of a result: badge, card and figure, each a :class:`reveal_leaderboard.web.vector_image.VectorImage`.
 
-Scales run from 0 to 100 %, for coefficients from -1 to 1, for ratings from 1 to 5. The colours are those of the light
+Scales run from 0 to 100 %, for coefficients from -1 to 1, for ratings from 1 to 5. The colours match the light
 pages, since the background on which an image will be shown is unknown.
 """
 

@@ -1,8 +1,9 @@
 """Rows of the first version in the tables of the second: the data half of migration 0002.
 
-What the first version kept is carried over: its teams, which were texts, become teams of one local user; leases become
-jobs; what was scored is charged, what was refused or failed is refunded; events get their chain. Two texts that differ
-only in capitals would be one team by the new rule, and nobody can tell whether they were: the later one gets a number.
+The first version's data are carried over: its teams, which were texts, become teams of one local user; leases become
+jobs; scored submissions are charged, refused and failed ones are refunded; events get their chain. Two texts that
+differ only in capitals would be one team by the new rule, and nobody can tell whether they were: the later one gets a
+number.
 
 Nothing here may follow later changes of the package: a migration is what it was when it was written.
 """

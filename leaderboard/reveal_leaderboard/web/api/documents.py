@@ -146,7 +146,7 @@ class EventDocument(Document):
 class ScoreDocument(BaseModel):
     """The released part of a score on one version of the benchmark.
 
-    If the ladder holds the new scores back, `is_held` is true and the figures are those of submission `shown_of`.
+    If the ladder holds the new scores back, `is_held` is true and the scores are from submission `shown_of`.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)

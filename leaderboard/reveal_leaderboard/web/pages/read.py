@@ -109,7 +109,7 @@ class ReadHandlers(Handlers):
         *,
         again: str = "",
     ) -> tuple[Any, ...]:
-        """Return all outputs, without an answer for anyone who is not a reader of the board."""
+        """Return all outputs; only readers of the board get an answer to rate."""
         actor = self.services.actor(request)
         if actor is None:
             return _empty(SIGN_IN)

@@ -1,9 +1,9 @@
 """Answers to tasks, their ratings by readers, and the status of a submission that waits for them.
 
-A check that only grows needs no row to be looked at. PostgreSQL is told so in its own words. SQLite cannot change a
-check: making the table anew would mean to drop it, and with it, by its foreign keys, what hangs on it; so the text of
-the table is changed where SQLite keeps it, which is how its documentation changes checks ("Making Other Kinds Of Table
-Schema Changes", the procedure that leaves the content on disk alone).
+A check that only allows more needs no validation of existing rows. PostgreSQL has its own statements for it. SQLite
+cannot change a check, and recreating the table would mean dropping it and, through its foreign keys, the rows that
+refer to it. So the text of the table is changed where SQLite stores it, as its documentation recommends ("Making Other
+Kinds Of Table Schema Changes", the procedure that leaves the content on disk alone).
 """
 
 import sqlalchemy as sa
