@@ -5,11 +5,12 @@ Conventions
 * The *parse child* sees one uploaded file and the public manifest. It returns a lint report and, for a clean file,
   writes the predictions as canonical arrays (:mod:`.arrays`).
 * The *score child* sees canonical arrays and a holdout, never an upload. It writes exact rows into the vault
-  (:func:`.custody.cases_file`) and returns the figures that may be shown. *Rank* children see only rows of the vault.
+  (:func:`.custody.cases_file`) and returns the scores that may be shown. The *rank child* sees exact rows of the vault
+  and nothing else.
 
 A child is forked from a warm *template* (:mod:`.fork_server`), confines itself (:mod:`.sandbox`) and answers once. It
-receives its files open, so it need not open any. Its answer is checked before use, and every way in which it can end is
-one of a few fixed outcomes that depend only on the upload.
+receives its files already open, so it need not open any. Its answer is checked before use. However it ends, the sender
+is shown one of a few fixed outcomes, which depend only on the upload.
 
 >>> with Custody(scratch) as custody:                                              # doctest: +SKIP
 ...     parsed = custody.parse(upload, manifest, name="model.jsonl", canonical=folder / "canonical.npz")

@@ -4,8 +4,8 @@ The lint report has one form from its child to the page: :class:`Lint`, which th
 
 Conventions
 -----------
-Models reject unknown fields, so a compromised child can say no more than a healthy one. Figures must be rounded as the
-policy requires, and belong to findings that it shows.
+Models reject unknown fields, so a compromised child can say no more than a healthy one. Scores must be rounded as the
+policy requires, and belong to findings that the policy shows.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ class Parsed(_StrictModel):
 
     Attributes
     ----------
-    signs : for moderators, of a clean file that asks rather than answers; they depend on no reference
+    signs : sentences for moderators, if a clean file seems to probe the labels rather than to answer; they depend on no
+        reference
     """
 
     report: Lint
@@ -133,12 +134,13 @@ class RankAnswer(_StrictModel):
 
 
 def check_released(score: ReleasedScore, policy: ReleasePolicy) -> ReleasedScore:
-    """Return the score if it follows this policy: rounded accordingly, and only of shown findings.
+    """Return the score if it follows this policy: its numbers are rounded accordingly, and all belong to shown
+    findings.
 
     Raises
     ------
     ValueError
-        If it is not.
+        If it does not follow the policy.
     """
     settings = asdict(policy)
     if dict(score.policy) != json.loads(json.dumps(settings)):

@@ -2,11 +2,11 @@
 
 Conventions
 -----------
-Each kind defines its arrays (:mod:`reveal_bench.kinds.arrays`). A *stamp* is in the file: a digest of the public
+Each kind defines its arrays (:mod:`reveal_bench.kinds.arrays`). The file contains a *stamp*: a digest of the public
 manifest, of the arrays' names and types, and of :data:`FORMAT`. The file can be read with that manifest and format
 only; a file with another stamp must be made again from the upload. The reader trusts nothing.
 
-A manifest goes to a template as JSON with its kind.
+A template receives a manifest as JSON, together with the name of its kind.
 
 The file is .npz in numpy's form, a zip archive of ``name.npy`` members, stored without compression, so that its size
 bounds its memory. The reader requires exact names, dtypes and numbers of axes, and never unpickles.
@@ -46,8 +46,8 @@ def write_canonical(
     Raises
     ------
     ValueError
-        If they are not of this manifest, findings predictions give labels and probabilities in turn, or a rating is of
-        no prediction.
+        If the predictions are not for this manifest, if some predictions of findings give labels and others
+        probabilities, or if a rating belongs to no prediction.
     """
     codec = _codec(manifest)
     shared: Arrays = {
@@ -66,7 +66,7 @@ def read_canonical(file: Path | BinaryIO, manifest: Manifest) -> tuple[Any, ...]
     Raises
     ------
     ValueError
-        If anything is not as it must be, or the file is of another manifest or format.
+        If an array breaks a rule, or the file was written for another manifest or format.
     """
     codec = _codec(manifest)
     with file.open("rb") if isinstance(file, Path) else nullcontext(file) as stream:
@@ -75,7 +75,9 @@ def read_canonical(file: Path | BinaryIO, manifest: Manifest) -> tuple[Any, ...]
 
 
 def read_rated(file: BinaryIO, manifest: Manifest) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Read predictions with their ratings, for boards scored by readers; raises as :func:`read_canonical`."""
+    """Read predictions with their ratings, for boards scored by readers; the errors are those of
+    :func:`read_canonical`.
+    """
     codec = _codec(manifest)
     arrays = read_arrays(file, {**_SHARED, **codec.predictions, **codec.ratings})
     predictions = _predictions(codec, arrays, manifest)
@@ -122,7 +124,7 @@ def write_arrays(file: BinaryIO, arrays: Mapping[str, npt.NDArray[Any]]) -> None
 
 
 def list_arrays(file: BinaryIO) -> list[str]:
-    """Return the names of the arrays in a file; none if it is not an archive."""
+    """Return the names of the arrays in a file; no names if it is not an archive."""
     try:
         with zipfile.ZipFile(file) as archive:
             return [name.removesuffix(".npy") for name in archive.namelist()]
@@ -136,7 +138,8 @@ def read_arrays(file: BinaryIO, fields: Fields) -> dict[str, npt.NDArray[Any]]:
     Raises
     ------
     ValueError
-        If the file is too large, is not an archive of these arrays, or one has another dtype or number of axes.
+        If the file is too large or is not an archive of these arrays, or if an array has another dtype or number of
+        axes.
     """
     size = file.seek(0, io.SEEK_END)
     if size > MOST_BYTES:

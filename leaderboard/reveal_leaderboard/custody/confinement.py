@@ -3,10 +3,10 @@
 Conventions
 -----------
 The web process never needs the holdout, so it gives up the ability to open it before the first request, and the kernel
-enforces that. The readable files are listed by :func:`readable_places`: the interpreter, the installed packages, the
-operating system's own folders and a handful of devices; in ``/proc`` only the process's own entry and facts about the
-machine, so that not even another process's command line can be read. Landlock governs opening and listing, not `stat`:
-a path's existence remains visible. It binds the calling thread and everything it starts from then on, so it must be set
+enforces that. :func:`readable_places` lists what remains readable: the interpreter, the installed packages, the
+operating system's own folders and a handful of devices. In ``/proc`` only the process's own entry and facts about the
+machine are readable, so not even another process's command line is. Landlock governs opening and listing, not `stat`: a
+path's existence remains visible. It binds the calling thread and everything it starts from then on, so it must be set
 while there is one thread.
 
 The children of :mod:`reveal_leaderboard.custody` have a shorter list, :func:`program_places`, and where the kernel can
@@ -57,7 +57,7 @@ class _PathBeneath(ctypes.Structure):
 
 
 def landlock_abi() -> int:
-    """Return the kernel's version of Landlock; 0 if it has none."""
+    """Return the version of Landlock that the kernel supports; 0 if the kernel has no Landlock."""
     if not sys.platform.startswith("linux"):
         return 0
     return max(0, int(_libc().syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)))
@@ -66,8 +66,9 @@ def landlock_abi() -> int:
 def readable_places() -> list[Path]:
     """Return the files that the server may read besides its data and the public benchmarks.
 
-    The import path is *not* on the list as a whole: it may name a checkout, or the current folder, beside which a
-    holdout is. From it, only the installed packages and the two packages of this project are on the list.
+    The list does *not* contain every folder of the import path: one of them may be a checkout, or the current folder,
+    with a holdout beside the code. It contains only the folders of the installed packages and of this project's two
+    packages.
     """
     places = [Path(name) for name in (*SYSTEM, sys.prefix, sys.base_prefix)]
     places += [Path("/proc") / name for name in PROC] + [Path("/dev") / name for name in DEVICES]
@@ -93,7 +94,9 @@ def _distinct(places: Iterable[Path]) -> list[Path]:
 
 
 def count_threads() -> int:
-    """Return the number of this process's threads, by `stat`, which Landlock allows even where listing is refused."""
+    """Return the number of this process's threads. `stat` gives it, which Landlock allows even where listing a folder
+    is refused.
+    """
     return os.stat("/proc/self/task").st_nlink - 2
 
 
@@ -109,7 +112,7 @@ def confine(*, read: Sequence[Path], write: Sequence[Path], files: Sequence[int]
     Parameters
     ----------
     files : file descriptors whose files may be opened again, to read
-    network : False gives up TCP too, and signals to and abstract sockets of other processes, as far as the kernel can
+    network : False also gives up TCP, signals to other processes, and their abstract sockets, as far as the kernel can
 
     Returns
     -------

@@ -3,7 +3,7 @@
 Conventions
 -----------
 Child output is saved durably only after its reply is validated; until then it is in unnamed files that vanish with this
-process. Exact rows are unnamed files *of the vault*.
+process. Exact rows are written to unnamed files *in the vault*.
 
 A process that must not see holdouts never calls :meth:`Custody.score`, so that its score template never starts.
 
@@ -60,8 +60,8 @@ class ParseFailed(Exception):  # noqa: N818 - a normal outcome, not an error of 
 class ScoreFailed(Exception):  # noqa: N818
     """Scoring or ranking ended without a result.
 
-    ``str()`` is always the same. `kind` and `detail` (a traceback, or how the child died) are for the vault alone: they
-    may depend on references.
+    ``str()`` is always the same. Only the vault may receive `kind` and `detail` (a traceback, or how the child died):
+    they may depend on references.
     """
 
     def __init__(self, kind: FailureKind, detail: str = "") -> None:
@@ -92,9 +92,9 @@ class Custody:
 
     Parameters
     ----------
-    scratch : folder for compiled kernels and nameless files; worth keeping between starts
-    parse_limits : of each child that reads an upload
-    bubblewrap : whether to use it; None to use it where it works
+    scratch : folder for compiled kernels and unnamed files; keeping it between starts saves compiling
+    parse_limits : limits of each child that reads an upload
+    bubblewrap : whether to use bubblewrap; None to use it where it works
     """
 
     def __init__(
@@ -129,15 +129,15 @@ class Custody:
         return [service.pid for service in (self._parser, *self._scorers.values()) if service.pid is not None]
 
     def warm_up(self, holdouts: Sequence[Path] = ()) -> None:
-        """Start the templates of the holdouts, or without holdouts the one of uploads, so that no request has to wait.
+        """Start the templates that requests will need, so that no request has to wait for one.
 
-        A worker, which has holdouts, reads an upload only where its arrays will not do: that template starts when it is
-        needed.
+        With `holdouts` these are the score templates, without any it is the parse template. A worker, which has
+        holdouts, rarely parses an upload, because its arrays are stored: its parse template starts when it is needed.
 
         Raises
         ------
         TemplateError
-            If one does not start.
+            If a template does not start.
         """
         for service in [self._scorer(holdout) for holdout in holdouts] or [self._parser]:
             service.start()
@@ -164,7 +164,7 @@ class Custody:
 
         Parameters
         ----------
-        name : to show for the file
+        name : name of the file in the report
         is_of_other_version : True if the file answered another version of the split; questions new in this one are
             then missing, and questions of the other version only are left out
         canonical : path for the predictions of a clean file, replacing an existing file
@@ -172,9 +172,9 @@ class Custody:
         Raises
         ------
         ParseFailed
-            If the child did not end with a report.
+            If the child ended without a report.
         OSError
-            If `path` cannot be opened, or `canonical` not written.
+            If `path` cannot be opened, or `canonical` cannot be written.
         """
         shared, _ = self._known(manifest)
         limits = self._parser.limits
@@ -216,16 +216,16 @@ class Custody:
 
         Parameters
         ----------
-        canonical : written by :meth:`parse`; of answers to tasks, with their ratings, by
-            :func:`~reveal_leaderboard.custody.arrays.write_canonical`
-        vault : holds ``salt``, the key of the reference hash, the fingerprint and the final part; exact rows are kept
-            in :func:`cases_file` of it, under the holdout's version
-        thresholds : of a findings-type benchmark: probability from which a label counts as predicted
+        canonical : file of predictions, written by :meth:`parse`; for answers to tasks, the file with their ratings
+            that :func:`~reveal_leaderboard.custody.arrays.write_canonical` wrote
+        vault : folder with the file ``salt``, the key for the reference hash, the fingerprint and the choice of the
+            final part; the exact rows are stored there as :func:`cases_file`, under the holdout's version
+        thresholds : for a findings-type benchmark, the probability from which a label counts as predicted
 
         Raises
         ------
         ScoreFailed
-            If the child did not end with a result; its `detail` is for the vault alone.
+            If the child ended without a result; only the vault may receive its `detail`.
         """
         try:
             version, salt = read_folder_info(holdout).version, (vault / "salt").read_bytes()
@@ -265,12 +265,12 @@ class Custody:
     ) -> dict[str, Any]:
         """Return :func:`reveal_leaderboard.release.ranking.rank_document` of submissions whose rows are in the vault.
 
-        `paired` once the board is closed.
+        `paired` must be True only once the board is closed.
 
         Raises
         ------
         ScoreFailed
-            If a submission has no rows of that version, or the child did not end with a result.
+            If a submission has no rows for that version, or the child ended without a result.
         """
         service = self._scorer(None)
         limits = replace(service.limits, open_files=service.limits.open_files + len(submissions))
@@ -286,7 +286,9 @@ class Custody:
         return answer.model_dump(by_alias=True)
 
     def _scorer(self, holdout: Path | None) -> TemplateService:
-        """Return the template of a holdout, whose folder bubblewrap needs at the start; None for rows only."""
+        """Return the score template of a holdout, whose folder bubblewrap must know at the start; None means the
+        template that reads rows of the vault only.
+        """
         with self._lock:
             if holdout not in self._scorers:
                 self._scorers[holdout] = TemplateService(

@@ -1,4 +1,4 @@
-"""The client of a template: keeps it alive, inside bubblewrap where possible, and runs children in it.
+"""The client of a template: keeps the template alive, inside bubblewrap where possible, and has it run children.
 
 Conventions
 -----------
@@ -99,7 +99,7 @@ log = logging.getLogger(__name__)
 class TemplateError(RuntimeError):
     """A template does not start or keep running; the message contains the end of its error output.
 
-    It said that before its first request, so that nothing of an upload or a reference can be in it.
+    It wrote that output before its first request, so the output cannot contain anything of an upload or a reference.
     """
 
     loggable = True
@@ -115,12 +115,12 @@ class TemplateService:
     Parameters
     ----------
     module : name of the module whose jobs it runs
-    scratch : folder for nameless files
-    lanes : children at once
-    limits : of each child
-    read : folders that the template's children may be given to open
+    scratch : folder for unnamed files
+    lanes : maximum number of children at once
+    limits : limits of each child
+    read : folders in which children may open files, if their request names them
     paths : more folders to import from
-    wrapped : whether to use bubblewrap; None to use it where it works
+    wrapped : whether to run inside bubblewrap; None to do so where it works
     """
 
     def __init__(
@@ -170,8 +170,8 @@ class TemplateService:
 
         Returns
         -------
-        ended : how it ended
-        answer : what it said; None if that was more than the limit
+        ended : the end of the child
+        answer : the bytes of the child's answer; None if it exceeded the limit
 
         Raises
         ------
@@ -228,7 +228,7 @@ class TemplateService:
         return self._process, self._control
 
     def _drop(self, process: subprocess.Popen[bytes] | None) -> None:
-        """Forget `process` if it is still ours, and make sure that it has ended."""
+        """Forget `process` and make sure that it has ended, unless another process has replaced it already."""
         if process is None or process is not self._process:
             return
         if self._control is not None:
@@ -296,7 +296,7 @@ def _packages() -> list[Path]:
 
 
 def _read_bounded(handle: int, most: int, deadline: float) -> bytes | None:
-    """Read until the other end closes; return None for more than `most` bytes, b"" if time runs out."""
+    """Read until the other end closes; return the bytes, None if they exceed `most`, or b"" if time runs out."""
     data = bytearray()
     poller = select.poll()
     poller.register(handle, select.POLLIN)

@@ -4,7 +4,7 @@ Conventions
 -----------
 The template reads requests and shared documents, which this package writes, and nothing else: no upload, no reference.
 It has one thread, checked before the first fork, so that a fork is a whole process. It ends when the other end of its
-socket closes, which the kernel ensures however its owner ends; its children are killed with it.
+socket closes, which happens however its owner ends, because the kernel closes it. Its children are killed with it.
 
 A child inherits only the files of its own request. It is killed when its time is up, or when nobody waits for it any
 longer.
@@ -155,7 +155,7 @@ class _Template:
 
 
 def _live(job: Job, request: JobRequest, files: list[int], shared: Any, answer: int, template: int) -> None:
-    """Run a child's whole life; never returns."""
+    """Run as the child from the fork to its exit; this function never returns."""
     code = 1
     try:
         signal.set_wakeup_fd(-1)

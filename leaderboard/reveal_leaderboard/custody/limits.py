@@ -15,8 +15,9 @@ from reveal_bench.predictions import Limits
 MIB = 1 << 20
 
 MOST_MASK_RUNS = 50_000
-"""Maximum runs of one mask on a board. A detailed lung outline has about 10,000. A mask of noise has millions, whose
-merging takes seconds if there is a reference and no time otherwise: the duration would give labels away."""
+"""Maximum runs of one mask on a board. A detailed lung outline has about 10,000. A mask of noise has millions: merging
+them takes seconds if there is a reference and no time otherwise, so the duration would reveal labels.
+"""
 
 BOARD_LIMITS = Limits(
     file_bytes=96 * MIB,
@@ -33,8 +34,10 @@ BOARD_LIMITS = Limits(
     polygon_work=1_000_000_000,
     problems=1_000,
 )
-"""A board's limits: files three times as large as CheXlocalize's whole test set needs, and one point per question:
-with several, a lattice of points hits everything (scoring at home accepts several, as for the human benchmark)."""
+"""A board's limits. Files may be three times as large as CheXlocalize's whole test set needs. A question may have one
+point only, because a lattice of points would hit everything. Local scoring accepts several points, as the human
+benchmark does.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +47,10 @@ class JailLimits:
     Attributes
     ----------
     memory : address space beyond that of its template (an idle template holds about 200 MB of it in memory)
-    cpu_seconds, wall_seconds : after either it is killed
-    file_bytes : of each file handed to it to write
-    open_files : file descriptors
-    answer_bytes : of what it says
+    cpu_seconds, wall_seconds : processor time and elapsed time; a child that exceeds either is killed
+    file_bytes : size of each file that it may write
+    open_files : number of file descriptors
+    answer_bytes : size of its answer
     """
 
     memory: int

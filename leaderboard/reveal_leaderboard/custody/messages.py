@@ -3,9 +3,9 @@
 Conventions
 -----------
 A request is one or more packets of some files each; the first byte of a packet says whether it is the last. The files
-are, in order: the pipe of the answer, the pipe of the end, the request as JSON, the shared document (an empty file if
-there is none), then the files that the job works on. Only this package writes the JSON: the one part from a sender is
-the name shown for a file.
+are, in order: the pipe for the answer, the pipe for the exit status, the request as JSON, the shared document (an empty
+file if there is none), then the files that the job works on. Only this package writes the JSON; the only part of it
+that a sender chooses is the name shown for a file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class JobRequest:
     job : key of the job in the template's module
     arguments : plain JSON values
     places : folders and files that the child may open, to read
-    reopened : of the files handed over, how many (from the first) it may open again by ``/proc/self/fd``
+    reopened : number of the request's files, counted from the first, that the child may open again by ``/proc/self/fd``
     shared : digest of the shared document, "" if there is none
     """
 
@@ -60,9 +60,9 @@ class ExitStatus:
     Attributes
     ----------
     code : exit code, or minus the number of the signal
-    timed_out : whether the template killed it for the clock on the wall
-    peak_bytes : most memory it held at once, the template's part included
-    seconds : from fork to end
+    timed_out : whether the template killed it because its elapsed time was over
+    peak_bytes : the most memory that it used at once, including the template's part
+    seconds : time from the fork to the end
     """
 
     code: int

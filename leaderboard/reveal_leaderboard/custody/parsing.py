@@ -1,6 +1,6 @@
 """The jobs of the parse template: lint one upload, and return clean predictions as arrays.
 
-Nothing here knows that references exist. The report is made of the upload and the public manifest alone.
+No function here receives a reference. The report depends only on the upload and the public manifest.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def parse(arguments: dict[str, Any], files: list[int], manifest: Manifest) -> by
 
     Returns
     -------
-    JSON object of report (without the predictions) and signs: :class:`~reveal_leaderboard.custody.answers.Parsed`
+    JSON object with the report (without the predictions) and the signs:
+    :class:`~reveal_leaderboard.custody.answers.Parsed`
     """
     upload = Path(f"/proc/self/fd/{files[0]}")
     is_other = arguments["is_of_other_version"]
@@ -53,7 +54,7 @@ JOBS: dict[str, Job] = {"parse": parse}
 
 
 def warm_up() -> None:
-    """Import and compile everything that linting uses, with files and manifests of its own."""
+    """Import and compile everything that linting uses, with built-in files and manifests."""
     import gzip  # noqa: F401 - imported where it is used, which a child would have to do again
 
     import pyarrow.compute

@@ -2,14 +2,14 @@
 
 Conventions
 -----------
-In this order: own session, so that a signal reaches the whole group; death with the parent; limits of memory, processor
-time, file size and descriptors; Landlock, after which only the program's own files and those named can be opened; and
-seccomp, after which no socket, program or other process can be reached. Parts that a platform lacks are left out and
-named in `Custody.confinement`.
+The steps, in this order: a session of its own, so that a signal reaches the whole group; death together with the
+parent; limits on memory, processor time, file size and descriptors; Landlock, after which only the program's own files
+and the named ones can be opened; seccomp, after which no socket, program or other process can be reached. Parts that a
+platform lacks are left out and named in `Custody.confinement`.
 
-The limit of memory is on address space *beyond* that of the template: a fork starts with its template's, most of which
-is reserved and never used. There is no limit on processes: Linux counts all threads of the same user towards it, and
-seccomp refuses processes anyway.
+The memory limit counts address space *beyond* the template's: a fork starts with a copy of the template's address
+space, most of which is reserved and never used. There is no limit on processes: Linux counts all threads of the same
+user towards it, and seccomp refuses processes anyway.
 
 The seccomp filter is for children that compute: only listed system calls are allowed, everything else is refused. Calls
 not on the list fail with EPERM; nothing is killed. The list contains no way to a socket, another program, another
@@ -217,7 +217,9 @@ def _address_space() -> int:
 
 
 def _probed_address_space() -> int:
-    """Return the same to within a MiB: the lowest limit that still allows one more page."""
+    """Return the bytes of address space in use to within a MiB, found as the lowest limit that still allows one more
+    page.
+    """
     before = resource.getrlimit(resource.RLIMIT_AS)
     low, high = 0, 1 << 47 if before[0] == resource.RLIM_INFINITY else before[0]
     try:

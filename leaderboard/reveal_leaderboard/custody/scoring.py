@@ -1,4 +1,5 @@
-"""The jobs of the score template: canonical arrays against a holdout, and rows of the vault against each other.
+"""The jobs of the score template: score canonical arrays against a holdout, and rank submissions by their rows in the
+vault.
 
 Conventions
 -----------
@@ -6,8 +7,9 @@ A job's answer is rounded and cut by :mod:`reveal_leaderboard.release.release` o
 :mod:`reveal_leaderboard.release.ranking` before it leaves the child. Exact rows go to files of the vault that the
 parent opened. No upload is ever seen here: predictions come through the strict reader of :mod:`.arrays`.
 
-The same work is done for every question, whether or not its finding is present: predictions of questions that the
-manifest does not ask were dropped before, and a mask has at most `MOST_MASK_RUNS` runs.
+The same work is done for every question, whether or not its finding is present, so that durations reveal nothing.
+Predictions for questions that the manifest does not ask were dropped before, and a mask has at most `MOST_MASK_RUNS`
+runs.
 
 Ranks are computed from exact per-case rows in the vault. Numbers are arrays and keep every bit; names are JSON text in
 an array of bytes, and cases index them. A file is named ``<submission id>.<version>.npz`` in the vault, and never
@@ -57,15 +59,16 @@ def read_cases(file: BinaryIO) -> Any:
 
 
 def load_shared(data: bytes) -> None:
-    """Return None: these jobs share only the folders that they open."""
+    """Return None: these jobs need no shared document, since each opens its own folders."""
 
 
 def score(arguments: dict[str, Any], files: list[int], _: Any) -> bytes:
-    """Score the first file, canonical arrays, and write exact rows to the second, those of the final part to the third.
+    """Score the canonical arrays in the first file; write their exact rows to the second file, and those of the final
+    part to the third.
 
     Returns
     -------
-    JSON object of released, final, reference_hash and fingerprint
+    JSON object with the keys released, final, reference_hash and fingerprint
     """
     folder, split = Path(arguments["holdout"]), arguments["split"]
     policy, key = ReleasePolicy.from_json(arguments["policy"]), bytes.fromhex(arguments["key"])
@@ -124,7 +127,7 @@ JOBS: dict[str, Job] = {"score": score, "rank": rank}
 
 
 def warm_up() -> None:
-    """Import and compile everything that scoring uses, with references of its own."""
+    """Import and compile everything that scoring uses, with built-in references."""
     import pyarrow.compute
     import pyarrow.parquet  # noqa: F401
 
