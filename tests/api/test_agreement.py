@@ -1,4 +1,4 @@
-"""``rb.agreement``: every two readers of a table, by hand and by scikit-learn, and what it refuses."""
+"""``rb.agreement``: all pairs of readers, checked by hand and against scikit-learn, and its errors."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from reveal_bench.cli.analyses import AgreementMetric
 Rows = list[dict[str, Any]]
 
 
-def said(reader: str, scores: str) -> Rows:
-    """One case after another; a point is a case that the reader did not rate."""
+def rating_rows(reader: str, scores: str) -> Rows:
+    """Return one row per case; a dot marks a case that the reader did not rate."""
     return [
         {"reader": reader, "case": f"c{i}", "score": score} for i, score in enumerate(scores.split()) if score != "."
     ]
 
 
 def test_two_readers_by_hand() -> None:
-    # Of 20 cases A calls 10, B 5 others: chance 1/2 1/4 + 1/2 3/4 = 1/2, agreement 5/20: kappa -1/2, the lowest that
-    # there can be. Wilson's of 0 in three quarters of the 15 that either calls, on a scale of 3/2; C and A have the
-    # first 11 cases in common, C and B too: fewer than 12
-    a, b = said("A", "yes " * 10 + "no " * 10), said("B", "no " * 10 + "yes " * 5 + "no " * 5)
-    result = rb.agreement([*a, *b, *said("C", "yes " * 11)])
+    # A calls 10 of 20 cases and B calls 5 others. Chance is 1/2 1/4 + 1/2 3/4 = 1/2 and agreement is 5/20, so kappa is
+    # -1/2, its minimum. The interval is Wilson's for 0 in three quarters of the 15 called cases, on a scale of 3/2.
+    # C shares only the first 11 cases with A and with B, fewer than 12.
+    a, b = rating_rows("A", "yes " * 10 + "no " * 10), rating_rows("B", "no " * 10 + "yes " * 5 + "no " * 5)
+    result = rb.agreement([*a, *b, *rating_rows("C", "yes " * 11)])
     first, second, third = result.pairs
     square = norm.ppf(0.975) ** 2
     assert (first.reader_a, first.reader_b, first.n, first.estimate.value) == ("A", "B", 20, -0.5)
     assert (first.estimate.low, first.estimate.high) == pytest.approx((-0.5, -0.5 + 1.5 * square / (11.25 + square)))
-    assert (second.n, second.estimate.value) == (11, 0)  # C says yes of all: agreement 10/11 is that of chance
+    assert (second.n, second.estimate.value) == (11, 0)  # C always says yes, so the agreement of 10/11 equals chance
     assert (third.n, third.estimate.value) == (11, 0)
     assert math.isnan(second.estimate.low)
     assert math.isnan(third.estimate.low)
@@ -70,15 +70,15 @@ def test_findings_and_numbers_equal_scikit_learn(metric: str, weights: str | Non
 
 
 def test_readers_without_a_common_case_have_no_agreement() -> None:
-    result = rb.agreement([*said("A", "1 2 . ."), *said("B", ". . 1 2")])
+    result = rb.agreement([*rating_rows("A", "1 2 . ."), *rating_rows("B", ". . 1 2")])
     (pair,) = result.pairs
     assert pair.n == 0
     assert math.isnan(pair.estimate.value)
     assert result.printed_rows()[0]["value"] == "-"
 
 
-def test_command_and_function_say_the_same(tmp_path: Path) -> None:
-    rows = [*said("A", "low high " * 8), *said("B", "low mid " * 8)]
+def test_command_and_function_agree(tmp_path: Path) -> None:
+    rows = [*rating_rows("A", "low high " * 8), *rating_rows("B", "low mid " * 8)]
     file = tmp_path / "ratings.csv"
     with file.open("w", newline="") as written:
         table = csv.DictWriter(written, ["reader", "case", "score"])
@@ -91,14 +91,14 @@ def test_command_and_function_say_the_same(tmp_path: Path) -> None:
     assert get_args(AgreementMetric) == AGREEMENT_METRICS
 
 
-TWO = [*said("A", "yes no"), *said("B", "no no")]
+TWO = [*rating_rows("A", "yes no"), *rating_rows("B", "no no")]
 
 
 @pytest.mark.parametrize(
     ("rows", "options", "message"),
     [
         ([], {}, "`table` must hold a rating, got none"),
-        (said("A", "1 2"), {}, "`table` must have at least two readers, got A"),
+        (rating_rows("A", "1 2"), {}, "`table` must have at least two readers, got A"),
         ([{"reader": "A", "case": "c"}], {}, "`table` must have the columns reader, case, score, got no score"),
         ([*TWO, TWO[1]], {}, "`table` must hold a rating once, row 5 has one again, got ('A', 'c1', 'all')"),
         ([*TWO, TWO[1] | {"score": ""}], {}, "`table` must have a `score` in row 5, got none"),
@@ -115,7 +115,7 @@ TWO = [*said("A", "yes no"), *said("B", "no no")]
         (TWO, {"columns": {"rater": "R"}}, "`columns` must name reader, case, score, patient, finding, got ['rater']"),
     ],
 )
-def test_what_it_refuses(rows: Rows, options: dict[str, Any], message: str) -> None:
+def test_bad_input_is_refused(rows: Rows, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ArgumentError) as caught:
         rb.agreement(rows, **options)
     assert str(caught.value).startswith(message)

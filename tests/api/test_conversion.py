@@ -1,4 +1,4 @@
-"""What models and scripts write, read as predictions; expected lines are written by hand."""
+"""Output of models and scripts, converted to predictions; expected lines are written by hand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["studies"]
 LABELS = list(card_folders.LABELS)
 
 ONE, TWO = "patient00002_study1_view1_frontal", "patient00005_study1_view2_frontal"
-"""64 x 48 and 64 x 48 pixels, width first: see `random_records`."""
+"""Images of 64 x 48 pixels, width first: see `random_records`."""
 BOX = {"image_id": ONE, "finding": "Edema", "box": [8, 16, 24, 32]}
 SHARES = [8 / 64, 16 / 48, 24 / 64, 32 / 48]
 
@@ -104,11 +104,11 @@ def test_contours_and_masks_of_coco(world: World) -> None:
 
 
 NAMES = {"Edema": "edema", "Mass": "MASS"}
-"""Other spellings of labels."""
+"""Other spellings of the labels."""
 
 
 def chances() -> pd.DataFrame:
-    """A study's probability of the k-th label is k / 100 plus its number / 1000."""
+    """Return the probability k / 100 + study number / 1000 for the k-th label of each study."""
     rows = [
         {"study_id": f"study-{i}", **{x: k / 100 + i / 1000 for k, x in enumerate(LABELS)}} for i in range(N_STUDIES)
     ]
@@ -161,7 +161,7 @@ def test_probabilities(studies: tuple[Path, Path], tmp_path: Path, form: str) ->
     assert rb.lint(result.predictions, studies[0], split="test").ok
 
 
-def test_notes_say_what_was_read_as_what(studies: tuple[Path, Path]) -> None:
+def test_notes_list_each_column_and_its_meaning(studies: tuple[Path, Path]) -> None:
     frame = chances().rename(columns={"study_id": "file", **NAMES}).assign(sex="F")
     frame["file"] = [f"films/{one}.dcm" for one in frame["file"]]
     result = rb.convert(frame, studies[0], split="test")
@@ -242,14 +242,14 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_does_not_fit_is_refused_with_all_of_it(world: World, case: str) -> None:
+def test_unusable_input_is_refused_with_a_full_message(world: World, case: str) -> None:
     source, options, message = WRONG[case]
     with pytest.raises(ArgumentError, match="must") as caught:
         rb.convert(source, world.folder, **options)
     assert message in str(caught.value)
 
 
-def test_the_rows_of_one_reader_are_read(world: World) -> None:
+def test_rows_of_one_reader_are_selected(world: World) -> None:
     image, finding = rb.load(world.folder, split="released").manifest.asked_pairs()[0]
     rows = [
         {"image_id": image, "finding": finding, "bbox": [10 * n, 5, 9, 9], "who": who} for n, who in enumerate("AB")

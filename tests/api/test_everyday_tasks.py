@@ -1,6 +1,6 @@
-"""docs/python.md, "Ten everyday tasks": every line takes as many calls as the table says, and runs.
+"""docs/python.md, "Ten everyday tasks": every line runs and takes as many calls as the table says.
 
-The command of the report alone does not: it does what the call does, and takes as long.
+Only the report command is not run, because it does the same as the call and takes as long.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TASKS = [[cell.strip() for cell in line.split("|")[1:-1]] for line in SECTION.sp
 
 @pytest.fixture(scope="module")
 def desk(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what the table's lines name."""
+    """Return a folder with all files and objects that the table's lines name."""
     desk = tmp_path_factory.mktemp("desk")
     (desk / "data").symlink_to(world.folder)
     asked = read_manifest(world.folder, "released").asked_pairs()
@@ -49,12 +49,12 @@ def desk(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return desk
 
 
-def test_there_are_ten() -> None:
+def test_the_table_has_ten_tasks() -> None:
     assert len(TASKS) == 10
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task[0])
-def test_a_task_takes_the_calls_and_commands_that_the_table_says(
+def test_task_takes_the_calls_and_commands_in_the_table(
     desk: Path, task: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(desk)

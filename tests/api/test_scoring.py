@@ -1,4 +1,4 @@
-"""The verbs in Python: in whatever form predictions come, their figures are those of the file."""
+"""Scoring functions in Python: predictions in every form get the same scores as the file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FEW = {"n_resamples": 40}
 
 @pytest.fixture(scope="module")
 def places(world: World, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A folder of localization, and a file that points at the same pixel of every image asked."""
+    """Return a localization folder and a file that points at the same pixel of every image."""
     lines = [
         {"image_id": row.image_id, "finding": finding, "point": [14, 15 + i % 3]}
         for i, row in enumerate(read_manifest(world.folder, "released").rows.values())
@@ -79,7 +79,7 @@ PLACES: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("form", PLACES)
-def test_places_in_every_form_have_the_scores_of_the_file(places: tuple[Path, Path], form: str) -> None:
+def test_points_in_every_form_score_like_the_file(places: tuple[Path, Path], form: str) -> None:
     folder, path = places
     expected = rb.score(path, folder, **FEW)
     assert expected.table.query("metric == 'point_hit' and finding == 'macro'").value.item() > 0
@@ -102,13 +102,13 @@ STUDIES: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
 
 
 @pytest.mark.parametrize("form", STUDIES)
-def test_labels_in_every_form_have_the_scores_of_the_file(studies: tuple[Path, Path], form: str) -> None:
+def test_labels_in_every_form_score_like_the_file(studies: tuple[Path, Path], form: str) -> None:
     folder, files = studies
     lines = lines_of(files / "half.jsonl")
     result = rb.score(STUDIES[form](lines), folder, split="test", **FEW).table.set_index(["metric", "finding"]).value
     expected = rb.score(files / "half.jsonl", folder, split="test", **FEW).table.set_index(["metric", "finding"]).value
     assert result.loc["f1", LABELS[1]] == expected.loc["f1", LABELS[1]] == 0
-    shared = expected.index.intersection(result.index)  # probabilities have figures of their own
+    shared = expected.index.intersection(result.index)  # probabilities have additional scores
     pd.testing.assert_series_equal(result[shared], expected[shared])
 
 
@@ -138,7 +138,7 @@ def test_masks_as_arrays(world: World) -> None:
     assert (macro.value.item(), macro.n.item()) == (1, 10)
 
 
-def test_verbs_give_what_the_commands_give(places: tuple[Path, Path], tmp_path: Path) -> None:
+def test_functions_and_commands_return_the_same(places: tuple[Path, Path], tmp_path: Path) -> None:
     folder, path = places
     other = tmp_path / "other.jsonl"
     other.write_text(path.read_text().replace("[14, 15]", "[20, 20]"))
@@ -162,8 +162,8 @@ def test_verbs_give_what_the_commands_give(places: tuple[Path, Path], tmp_path: 
         "| metric | finding | A | B | A {-} B | 95 % interval | p |".replace("{-}", "-")
     )
     judged = rb.compare(path, other, folder, margin=0.2, equivalence=True, **options)
-    systems_printed = call("compare", path, other, *words, "--margin", 0.2, "--equivalence").stdout
-    assert json.loads(systems_printed)["comparisons"] == judged.records
+    printed = call("compare", path, other, *words, "--margin", 0.2, "--equivalence").stdout
+    assert json.loads(printed)["comparisons"] == judged.records
     assert judged.verdicts[0] in call("compare", path, other, *words[:-1], "--margin", 0.2, "--equivalence").stdout
     for wrong, rule in (
         ({"margin": 0.1, "relative": True}, "must be of a difference"),
@@ -181,7 +181,7 @@ def test_verbs_give_what_the_commands_give(places: tuple[Path, Path], tmp_path: 
     assert "give one of --json and --format csv" in both.stderr
 
 
-def test_results_show_themselves_in_a_few_lines(places: tuple[Path, Path]) -> None:
+def test_results_have_a_short_representation(places: tuple[Path, Path]) -> None:
     folder, path = places
     bench = rb.load(folder)
     result = rb.score(path, bench, **FEW)
@@ -223,7 +223,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_no_prediction_is_refused_in_our_words(world: World, case: str) -> None:
+def test_input_other_than_predictions_is_refused(world: World, case: str) -> None:
     inputs, message = WRONG[case]
     with pytest.raises(ArgumentError, match="`predictions` must") as caught:
         rb.score(inputs, world.folder)
@@ -232,7 +232,7 @@ def test_what_is_no_prediction_is_refused_in_our_words(world: World, case: str) 
 
 LINTED: dict[str, tuple[Any, str, str]] = {
     "no predictions": ([], "empty-file", "the file holds no predictions"),
-    "a number that is none": ([POINT | {"point": [float("nan"), 2]}], "not-finite", "must be a finite number, got nan"),
+    "not a number": ([POINT | {"point": [float("nan"), 2]}], "not-finite", "must be a finite number, got nan"),
     "an unknown column": (flat([POINT]).assign(extra=1), "unknown-column", "extra"),
     "an index that was written": (flat([POINT]).assign(**{"Unnamed: 0": 0}), "unknown-column", "Unnamed: 0"),
     "text for a number": (flat([POINT]).astype({"x": str}), "column-type", "must hold numbers"),
@@ -244,7 +244,7 @@ LINTED: dict[str, tuple[Any, str, str]] = {
 
 
 @pytest.mark.parametrize("case", LINTED)
-def test_wrong_predictions_are_refused_by_the_rules_of_a_file(world: World, case: str) -> None:
+def test_wrong_predictions_are_refused_by_the_file_rules(world: World, case: str) -> None:
     inputs, rule, message = LINTED[case]
     report = rb.lint(inputs, world.folder, allow_missing=True)
     assert any(problem.rule == rule and message in problem.told(report.format) for problem in report.problems)
@@ -253,7 +253,7 @@ def test_wrong_predictions_are_refused_by_the_rules_of_a_file(world: World, case
     assert any(problem.rule == rule and problem.told(report.format) in str(caught.value) for problem in report.problems)
 
 
-def test_an_id_of_another_split_is_said_to_be_one(places: tuple[Path, Path]) -> None:
+def test_message_names_the_split_of_an_unknown_id(places: tuple[Path, Path]) -> None:
     folder, path = places
     report = rb.lint(path, folder, split="holdout", allow_missing=True)
     messages = {problem.told(report.format) for problem in report.problems if problem.rule == "unknown-image"}
@@ -261,7 +261,7 @@ def test_an_id_of_another_split_is_said_to_be_one(places: tuple[Path, Path]) -> 
     assert all("it is one of split 'released'" in one for one in messages)
 
 
-def test_a_benchmark_that_cannot_be_opened(world: World, tmp_path: Path) -> None:
+def test_unusable_benchmark_is_refused(world: World, tmp_path: Path) -> None:
     for bench, message in (
         (tmp_path / "nowhere", "must be a dataset folder that exists"),
         ("no such name", "must be a dataset folder that exists, got no such name"),
@@ -278,9 +278,7 @@ def test_a_benchmark_that_cannot_be_opened(world: World, tmp_path: Path) -> None
         _ = rb.load(world.folder, "holdout").references
 
 
-def test_what_load_dataset_returned_leads_back_to_its_folder(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_loaded_dataset_leads_back_to_its_folder(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import datasets
 
     monkeypatch.chdir(world.folder.parent)
@@ -303,7 +301,7 @@ def test_what_load_dataset_returned_leads_back_to_its_folder(
         with pytest.raises(ArgumentError, match=f"`bench` {message}"):
             rb.score([], wrong)
     rows = loaded()
-    monkeypatch.chdir(tmp_path)  # a folder of that name that is the same one
+    monkeypatch.chdir(tmp_path)  # here the name is a link to the same folder
     assert rb.load(rows).folder.resolve() == world.folder.resolve()
     (tmp_path / world.folder.name).unlink()
     monkeypatch.chdir(tmp_path / "cache")
@@ -311,7 +309,7 @@ def test_what_load_dataset_returned_leads_back_to_its_folder(
         rb.load(rows)
 
 
-def test_a_report_takes_the_split_of_an_opened_benchmark(
+def test_report_uses_the_split_of_an_opened_benchmark(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from reveal_bench.reports import run_page
@@ -332,7 +330,7 @@ def test_a_metric_has_its_name_and_its_title(places: tuple[Path, Path]) -> None:
         rb.compare(path, path, folder, metric="accuracy", **FEW)
 
 
-def test_public_names_are_there_and_listed() -> None:
+def test_public_names_exist_and_are_listed() -> None:
     assert {"load", "score", "lint", "compare", "rank", "report", "__version__"} <= set(dir(rb))
     for name in dir(rb):
         assert getattr(rb, name) is not None
@@ -350,15 +348,13 @@ def test_public_names_are_there_and_listed() -> None:
         ({"ratings": 5}, "`ratings` must be a table, its path or that of a dataset folder that keeps some, or a list"),
     ],
 )
-def test_a_wrong_option_is_refused_in_our_words(
-    places: tuple[Path, Path], options: dict[str, Any], message: str
-) -> None:
+def test_wrong_option_is_refused(places: tuple[Path, Path], options: dict[str, Any], message: str) -> None:
     folder, path = places
     with pytest.raises(ArgumentError, match=re.escape(message)):
         rb.score(path, folder, **options)
 
 
-def test_numbers_of_numpy_are_whole_numbers(places: tuple[Path, Path]) -> None:
+def test_numpy_integers_are_accepted(places: tuple[Path, Path]) -> None:
     folder, path = places
     result = rb.score(path, folder, n_resamples=np.int64(40), seed=np.int64(0))
     assert result.to_json() == rb.score(path, folder, **FEW).to_json()

@@ -1,4 +1,4 @@
-"""What people give by mistake: each is refused, or warned of, with the rule, what was given and the next step."""
+"""Common mistakes in inputs: an error or a warning names the rule, the value and the next step."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONVERT = "`reveal-bench convert FOLDER --from table"
 
 @pytest.fixture(scope="module")
 def lines(world: World) -> list[dict[str, Any]]:
-    """A point for every question."""
+    """Return one point for every question."""
     asked = rb.load(world.folder).manifest.asked_pairs()
     return [
         {"image_id": image, "finding": finding, "point": [14, 15 + i % 9]} for i, (image, finding) in enumerate(asked)
@@ -106,7 +106,7 @@ PLACES: dict[str, tuple[str, Callable[[list[dict[str, Any]]], bytes], tuple[str,
 
 
 @pytest.mark.parametrize("case", PLACES)
-def test_a_wrong_file_of_places(world: World, lines: list[dict[str, Any]], tmp_path: Path, case: str) -> None:
+def test_wrong_point_file_is_reported(world: World, lines: list[dict[str, Any]], tmp_path: Path, case: str) -> None:
     name, make, message = PLACES[case]
     path = tmp_path / name
     path.write_bytes(make(lines))
@@ -140,17 +140,17 @@ STUDIES: dict[str, tuple[pd.DataFrame, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("case", STUDIES)
-def test_a_wrong_table_of_labels(studies: tuple[Path, Path], tmp_path: Path, case: str) -> None:
+def test_wrong_label_table_is_reported(studies: tuple[Path, Path], tmp_path: Path, case: str) -> None:
     frame, message = STUDIES[case]
     frame.to_csv(tmp_path / "a.csv", index=False)
     report = rb.lint(tmp_path / "a.csv", studies[0])
     assert not report.ok
     assert [part for part in message if part not in report.render()] == []
-    printed = call("lint", tmp_path / "a.csv", studies[0], expect=1).stdout  # the only split, in the command, too
+    printed = call("lint", tmp_path / "a.csv", studies[0], expect=1).stdout  # the only split, also for the command
     assert [part for part in message if part not in printed] == []
 
 
-def test_what_is_not_a_file_of_predictions(world: World, lines: list[dict[str, Any]], tmp_path: Path) -> None:
+def test_other_kinds_of_file_are_refused(world: World, lines: list[dict[str, Any]], tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "run.json").write_text("{}")
     for inputs, message in (

@@ -1,4 +1,4 @@
-"""``reveal-bench phantom``, ``inspect`` and ``build``: their options, their hints, and what they refuse."""
+"""``reveal-bench phantom``, ``inspect`` and ``build``: options, hints and errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def download(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def build(*words: object, expect: int = 0) -> CompletedProcess[str]:
-    """With one worker: others take a second each to start, and their number changes nothing (builders/test_resume)."""
+    """Build with one worker: more take a second each to start and change nothing (builders/test_resume)."""
     return call("build", *words, "--workers", 1, expect=expect)
 
 
@@ -58,7 +58,7 @@ def test_studies_from_dicom_with_a_log_and_a_key(download: Path, tmp_path: Path)
         (("--id-key", "{tmp}/k", "--source", "nih-boxes"), "--id-key is not for nih-boxes"),
     ],
 )
-def test_what_a_build_refuses(download: Path, tmp_path: Path, options: tuple[str, ...], message: str) -> None:
+def test_wrong_build_is_refused(download: Path, tmp_path: Path, options: tuple[str, ...], message: str) -> None:
     formatted = [option.format(tmp=tmp_path, download=download) for option in options]
     done = build(download, "--out", tmp_path / "set", *formatted, expect=1)
     assert message in done.stderr
@@ -67,7 +67,7 @@ def test_what_a_build_refuses(download: Path, tmp_path: Path, options: tuple[str
         assert not (tmp_path / "k").exists()
 
 
-def test_a_broken_file_is_named_and_the_way_on_told(download: Path, tmp_path: Path) -> None:
+def test_broken_file_is_named_with_the_next_step(download: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(download, tmp_path / "download")
     victim = sorted(copy.rglob("*.dcm"))[0]
     victim.write_bytes(victim.read_bytes()[:-200])
@@ -79,7 +79,7 @@ def test_a_broken_file_is_named_and_the_way_on_told(download: Path, tmp_path: Pa
     assert "left out:" in done.stderr
 
 
-def test_a_card_of_ones_own_is_the_one_that_is_published(download: Path, tmp_path: Path) -> None:
+def test_custom_card_is_published(download: Path, tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "dataset_cards" / "own-findings.md").read_text()
     own = tmp_path / "card.md"
     text = text.replace("# {{title}}", "# Films of Ward 5") + "\n```bibtex\n@misc{a,\n  title = {Ours},\n}\n```\n"
@@ -93,13 +93,13 @@ def test_a_card_of_ones_own_is_the_one_that_is_published(download: Path, tmp_pat
     assert validate_folder(tmp_path / "d", load=False) == []
     own.write_text(text)
     assert "must have title, author and year" in build(*words, "--overwrite", "--card", own, expect=1).stderr
-    for wrong in ("## Secrets", "## Privacy\n\n## Secrets"):  # a section that is missing, a blank one
+    for wrong in ("## Secrets", "## Privacy\n\n## Secrets"):  # a missing section, a blank one
         own.write_text(text.replace("## Privacy", wrong))
         refused = build(*words, "--overwrite", "--card", own, expect=1).stderr
         assert "--card must have a title and every section" in refused
         assert "without ## Privacy" in refused.replace("\n", " ")
 
 
-def test_two_processes_build_at_least_unless_one_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_uses_two_processes_unless_one_is_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     assert (cores(None), cores(1), cores(5)) == (2, 1, 5)

@@ -1,4 +1,4 @@
-"""The client against a server that fails in every way a server does."""
+"""The client against a server with every kind of failure."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ ID = "0123456789abcdef"
 METADATA = {"model": {"name": "Pointer"}, "organization": "Example", "kind": "cnn"}
 Answer = tuple[int, dict[str, str], dict[str, Any]]
 BROKEN: Answer = (0, {}, {})
-"""Stands for a connection that is closed without an answer."""
+"""Marker for a connection that is closed without an answer."""
 
 
 @dataclass
 class Script:
-    """A server that gives the answers in turn, the last one again and again, and keeps the requests."""
+    """A server that sends the answers in turn, then repeats the last one, and records the requests."""
 
     answers: list[Answer]
     requests: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
@@ -59,7 +59,7 @@ def script() -> Iterator[Callable[..., Script]]:
                 self.end_headers()
                 self.wfile.write(content)
 
-            do_GET = do_POST = do_DELETE = answer  # noqa: N815 - as the base class calls them
+            do_GET = do_POST = do_DELETE = answer  # noqa: N815 - named by the base class
 
             def log_message(self, *args: object) -> None:
                 pass
@@ -98,7 +98,7 @@ def send(server_script: Script, file: Path, **options: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "failure", [BROKEN, problem(503, "not-ready"), problem(429, "rate")], ids=["broken", "not-ready", "rate"]
 )
-def test_what_passes_is_tried_again_under_the_same_key(
+def test_temporary_failure_is_retried_with_the_same_key(
     script: Callable[..., Script], file: Path, failure: Answer
 ) -> None:
     server_script = script(failure, failure, ok())
@@ -110,7 +110,7 @@ def test_what_passes_is_tried_again_under_the_same_key(
     assert 0.5 <= server_script.waited[0] <= 1 <= server_script.waited[1] <= 2
 
 
-def test_the_servers_pause_is_kept(script: Callable[..., Script]) -> None:
+def test_client_waits_as_long_as_the_server_asks(script: Callable[..., Script]) -> None:
     server_script = script(problem(429, "rate", **{"Retry-After": "17"}), ok())
     server_script.server().submission(ID)
     assert server_script.waited == [17]
@@ -127,7 +127,7 @@ def test_the_servers_pause_is_kept(script: Callable[..., Script]) -> None:
     ],
     ids=["quota", "tomorrow", "lint", "incident", "no problem document"],
 )
-def test_what_will_not_pass_is_told_at_once(script: Callable[..., Script], answer: Answer, status: int) -> None:
+def test_permanent_failure_is_reported_at_once(script: Callable[..., Script], answer: Answer, status: int) -> None:
     server_script = script(answer, ok())
     with pytest.raises(LeaderboardError, match=str(status)) as caught:
         server_script.server().submission(ID)
@@ -135,14 +135,14 @@ def test_what_will_not_pass_is_told_at_once(script: Callable[..., Script], answe
     assert server_script.waited == []
 
 
-def test_trying_ends(script: Callable[..., Script]) -> None:
+def test_retries_are_limited(script: Callable[..., Script]) -> None:
     server_script = script(BROKEN)
     with pytest.raises(ConnectionError, match="no leaderboard answers"):
         server_script.server().submission(ID)
     assert len(server_script.requests) == 6
 
 
-def test_where_nobody_listens_nobody_is_asked_twice() -> None:
+def test_unreachable_server_is_not_retried() -> None:
     waited: list[float] = []
     with pytest.raises(ConnectionError, match=r"no leaderboard answers at http://127\.0\.0\.1:9"):
         Server("http://127.0.0.1:9", sleep=waited.append).submission(ID)
@@ -157,7 +157,7 @@ def test_progress_counts_the_bytes_of_the_file(script: Callable[..., Script], fi
     assert len(seen) > 2
 
 
-def test_what_ended_unscored_is_sent_again_under_a_new_key(script: Callable[..., Script], file: Path) -> None:
+def test_unscored_submission_is_sent_again_with_a_new_key(script: Callable[..., Script], file: Path) -> None:
     for ended in ("withdrawn", "failed", "refused"):
         server_script = script(ok(ended, is_new=False), ok())
         assert send(server_script, file)["status"] == "queued"
@@ -168,7 +168,7 @@ def test_what_ended_unscored_is_sent_again_under_a_new_key(script: Callable[...,
     assert len(server_script.requests) == 1
 
 
-def test_a_key_is_of_all_that_is_said(file: Path) -> None:
+def test_idempotency_key_covers_whole_upload(file: Path) -> None:
     first = Upload(file, "a", METADATA).key()
     assert first == Upload(file, "a", dict(reversed(METADATA.items()))).key()
     others = [Upload(file, "b", METADATA).key(), Upload(file, "a", {}).key(), Upload(file, "a", METADATA, True).key()]
@@ -176,7 +176,7 @@ def test_a_key_is_of_all_that_is_said(file: Path) -> None:
     assert len({first, *others, Upload(file, "a", METADATA).key()}) == 5
 
 
-def test_following_ends_with_the_score(script: Callable[..., Script]) -> None:
+def test_waiting_ends_with_the_score(script: Callable[..., Script]) -> None:
     server_script = script(
         ok(queue_position=2), ok(queue_position=2), BROKEN, ok(queue_position=1), ok("scoring"), ok("scored")
     )
@@ -184,12 +184,12 @@ def test_following_ends_with_the_score(script: Callable[..., Script]) -> None:
     assert states == [("queued", 2), ("queued", 1), ("scoring", None), ("scored", None)]
 
 
-def test_following_has_an_end(script: Callable[..., Script]) -> None:
+def test_waiting_has_a_time_limit(script: Callable[..., Script]) -> None:
     with pytest.raises(TimeoutError, match="is still queued after 0 s"):
         list(script(ok()).server().follow(ID, timeout=0))
 
 
-def test_a_redirect_is_not_followed_with_the_token(script: Callable[..., Script]) -> None:
+def test_redirect_does_not_get_the_token(script: Callable[..., Script]) -> None:
     elsewhere = script(ok())
     server_script = script((302, {"Location": elsewhere.url + "/api/v1/submissions/" + ID}, {"id": ID}))
     with pytest.raises(ValueError, match="not a leaderboard"):
@@ -198,7 +198,7 @@ def test_a_redirect_is_not_followed_with_the_token(script: Callable[..., Script]
 
 
 @pytest.mark.parametrize("url", ["http://board.example.org", "http://192.0.2.7:7860", "http://127.0.0.1.example.org"])
-def test_a_token_does_not_travel_in_the_open(url: str) -> None:
+def test_token_is_not_sent_unencrypted(url: str) -> None:
     with pytest.raises(ValueError, match="https only"):
         Server(url, "t0ken")
     Server(url)
@@ -206,18 +206,18 @@ def test_a_token_does_not_travel_in_the_open(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["", "board.example.org", "ftp://board.example.org", "http://", "http://[bad"])
-def test_an_address_is_one(url: str) -> None:
+def test_malformed_address_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="must be an http:// or https:// address"):
         Server(url)
 
 
 @pytest.mark.parametrize("submission_id", ["", "../me", "ABC", "0" * 33, "a?b"])
-def test_an_id_is_one(submission_id: str) -> None:
+def test_malformed_id_is_refused(submission_id: str) -> None:
     with pytest.raises(ValueError, match="must be up to 32"):
         Server("http://127.0.0.1:9").withdraw(submission_id)
 
 
-def test_a_token_comes_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_is_read_from_file_or_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("REVEAL_TOKEN", raising=False)
     assert read_token() is None
     monkeypatch.setenv("REVEAL_TOKEN", "of-the-environment")
@@ -228,7 +228,7 @@ def test_a_token_comes_from_a_file_or_the_environment(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("content", [b"", b"two words", b"a\nb", b"\xff\xfe", "tök".encode(), b"x" * 201])
-def test_what_is_no_token_is_not_repeated(tmp_path: Path, content: bytes) -> None:
+def test_malformed_token_is_not_echoed(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "token"
     path.write_bytes(content)
     with pytest.raises(ValueError, match="must hold a token") as caught:

@@ -1,4 +1,4 @@
-"""``reveal-bench curate``: every step by command on synthetic reports, done twice, done wrong, and its refresh."""
+"""``reveal-bench curate`` on synthetic reports: every step, repeated steps, mistakes and a refresh."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def curated(pool: Path, folder: Path, *, seed: int = 3) -> list[str]:
-    """Every step up to the split; what each of them prints."""
+    """Run every step up to the split; return the output of each."""
     printed = [call("curate", "extract", folder, "--reports", pool / "reports.csv", "--seed", seed).stdout]
     printed += [call("curate", "sample", folder, "--strata", STRATA, "--fill").stdout]
     printed += [call("curate", "assign", folder, "--readers", pool / "readers.csv").stdout]
@@ -47,7 +47,7 @@ def folder(pool: Path) -> Path:
     return pool.parent / "v1"
 
 
-def test_every_step_says_what_it_did_and_where_it_stands(pool: Path, folder: Path) -> None:
+def test_every_step_reports_its_result_and_progress(pool: Path, folder: Path) -> None:
     printed = curated(pool, folder)  # a second time
     assert all("already done, with the same inputs and settings" in one for one in printed)
     assert f"studies {N}" in printed[0]
@@ -58,7 +58,7 @@ def test_every_step_says_what_it_did_and_where_it_stands(pool: Path, folder: Pat
     assert [state["step"] for state in states][:3] == ["extract", "sample", "assign"]
 
 
-def test_the_same_commands_elsewhere_give_the_same_bytes(pool: Path, folder: Path) -> None:
+def test_same_commands_in_another_folder_write_same_bytes(pool: Path, folder: Path) -> None:
     again = pool.parent / "again"
     curated(pool, again)
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
@@ -67,13 +67,13 @@ def test_the_same_commands_elsewhere_give_the_same_bytes(pool: Path, folder: Pat
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_the_report_is_a_page(folder: Path, tmp_path: Path) -> None:
+def test_report_is_an_html_page(folder: Path, tmp_path: Path) -> None:
     printed = call("curate", "report", folder).stdout
     assert f"open {folder / 'report' / 'index.html'}" in printed
     assert "kappa" in (folder / "report" / "index.html").read_text(encoding="utf-8").lower()
 
 
-def test_a_refresh_by_command(folder: Path, tmp_path: Path) -> None:
+def test_refresh_by_command(folder: Path, tmp_path: Path) -> None:
     first = read_table(folder / "split.parquet", Placed)[0]
     labels = "None" if first.labels != () else "COPD"
     with (tmp_path / "corrections.csv").open("w", newline="", encoding="utf-8") as file:
@@ -110,7 +110,7 @@ def test_a_refresh_by_command(folder: Path, tmp_path: Path) -> None:
         "far too early",
     ],
 )
-def test_what_does_not_go_is_said_in_one_line(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+def test_errors_are_one_line(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
     from reveal_bench.curation.folder import CurationFolder
 
     CurationFolder.create(tmp_path / "new", name="Chest")
@@ -120,10 +120,10 @@ def test_what_does_not_go_is_said_in_one_line(tmp_path: Path, words: tuple[str, 
     assert "Traceback" not in done.stderr
 
 
-def test_a_table_that_is_missing_begins_no_curation(tmp_path: Path) -> None:
+def test_missing_table_starts_no_curation(tmp_path: Path) -> None:
     call("curate", "extract", tmp_path / "new", "--reports", tmp_path / "none.csv", "--seed", "7", expect=2)
     assert not (tmp_path / "new").exists()
 
 
-def test_a_folder_that_is_no_curation(tmp_path: Path) -> None:
+def test_folder_without_a_curation_is_refused(tmp_path: Path) -> None:
     assert "is not a curation folder" in call("curate", "status", tmp_path, expect=1).stderr

@@ -1,4 +1,4 @@
-"""The commands on dataset folders: what they print, and their exit codes."""
+"""Commands on dataset folders: output and exit codes."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Progress of long work off a terminal, and tables on narrow terminals."""
+"""Progress of long work without a terminal, and tables on narrow terminals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_log_gets_a_line_every_few_seconds(capsys: pytest.CaptureFixture[str])
     assert not captured.out
 
 
-def test_a_narrow_terminal_has_differences_whole(
+def test_narrow_terminal_shows_whole_differences(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verdict = Verdict("not equivalent", 0.5, "")
@@ -40,7 +40,7 @@ def test_a_narrow_terminal_has_differences_whole(
     assert " ".join(lines_by_width[200][-1]).startswith("Enlarged Cardiomediastinum 60 50.0 25.0 25.0 -50.0 to 100.0")
 
 
-def test_short_work_is_silent_off_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_short_work_is_silent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with progress("reading") as update:
         update("reading", 1, 2)
         update("reading", 2, 2)

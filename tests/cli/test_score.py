@@ -1,4 +1,4 @@
-"""The command line: every command on real input, its errors, its help and its files."""
+"""The command line: every command on real input, with its errors, help and files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COMMANDS = sorted(c.name or c.callback.__name__ for c in app.registered_commands
 
 
 def run(*words: object, expect: int = 0, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """Run ``reveal-bench`` as its user would."""
+    """Run ``reveal-bench`` as a user would."""
     command = [sys.executable, "-c", "from reveal_bench.cli import main; main()", *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
     assert done.returncode == expect, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -33,13 +33,13 @@ def run(*words: object, expect: int = 0, cwd: Path = ROOT) -> subprocess.Complet
 
 
 def call(*words: object, expect: int = 0, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """The same in this process, which has the imports behind it, and no others: for tests of many commands."""
+    """Run a command in this process, where everything is already imported, for tests of many commands."""
     out, err, code = io.StringIO(), io.StringIO(), 0
     before = signal.getsignal(signal.SIGTERM)
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.chdir(cwd)
         patch.setattr(sys, "argv", ["reveal-bench", *map(str, words)])
-        patch.setattr(build, "cores", lambda workers: workers or 1)  # each more would import all that a command needs
+        patch.setattr(build, "cores", lambda workers: workers or 1)  # each one more imports everything again
         try:
             main()
         except SystemExit as end:
@@ -52,24 +52,24 @@ def call(*words: object, expect: int = 0, cwd: Path = ROOT) -> subprocess.Comple
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help_and_stands_in_the_list(command: str) -> None:
+def test_every_command_has_help_and_is_listed(command: str) -> None:
     text = call(command, "--help").stdout
     assert re.search(r"Usage: .* " + command, text)
     assert f"reveal-bench {command}" in (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("words", [[], ["curate"]])
-def test_the_list_of_commands_says_what_each_is_for_to_the_end(words: list[str]) -> None:
+def test_command_summaries_are_not_cut(words: list[str]) -> None:
     assert "..." not in call(*words, "--help").stdout.partition("Commands:")[2].replace("reveal_bench/...", "")
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/commands.md", "docs/real_data.md", "docs/speed.md"])
-def test_the_first_pages_have_no_gap(page: str) -> None:
+def test_first_help_pages_have_no_gap(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     assert not re.findall(r"(?m)^[A-Z]{6,}$|TODO|TRANSCRIPT|BENCHTABLE", text)
 
 
-def test_commands_of_the_first_versions() -> None:
+def test_commands_of_first_versions_still_work() -> None:
     names = """
         agreement attach baseline build compare confidence convert curves diff draft-ratings export export-lmms
         import-inspect import-lmms import-replies inspect lint metrics misses phantom plan-readers publish rank
@@ -80,7 +80,7 @@ def test_commands_of_the_first_versions() -> None:
 
 
 @pytest.mark.parametrize("command", ["score", "lint", "--help"])
-def test_the_frequent_commands_load_no_table_library(command: str, world: World, tmp_path: Path) -> None:
+def test_frequent_commands_load_no_table_library(command: str, world: World, tmp_path: Path) -> None:
     file = tmp_path / "masks.jsonl"
     annotations = [(r.image_id, a) for r in read_localization(world.folder, "released") for a in r.annotations]
     predictions = [
@@ -142,7 +142,7 @@ def test_a_baseline_is_linted_and_scored(world: World, tmp_path: Path) -> None:
     assert sum(means) / len(means) == pytest.approx(macro["value"])
 
 
-def test_chance_answers_the_holdout_and_its_score_needs_the_private_folder(world: World, tmp_path: Path) -> None:
+def test_chance_on_the_holdout_needs_the_private_folder_to_score(world: World, tmp_path: Path) -> None:
     file = tmp_path / "chance.jsonl"
     call("baseline", "chance", world.folder, "--split", "holdout", "--out", file)
     call("lint", file, world.folder, "--split", "holdout")
@@ -151,7 +151,7 @@ def test_chance_answers_the_holdout_and_its_score_needs_the_private_folder(world
     assert "macro" in call("score", file, world.vault, "--split", "holdout").stdout
 
 
-def test_lint_shows_every_problem_at_once_and_score_refuses_with_the_same(world: World, tmp_path: Path) -> None:
+def test_lint_shows_all_problems_and_score_refuses_with_the_same(world: World, tmp_path: Path) -> None:
     file = tmp_path / "chance.jsonl"
     call("baseline", "chance", world.folder, "--split", "holdout", "--out", file)
     lines = file.read_text().splitlines()
@@ -175,7 +175,7 @@ def test_two_baselines_are_compared_and_ranked(world: World, tmp_path: Path) -> 
     prior, chance = systems / "prior-1.0.jsonl", systems / "guess" / "predictions.jsonl"
     call("baseline", "location-prior", world.folder, "--split", "released", "--out", prior)
     call("baseline", "chance", world.folder, "--split", "released", "--out", chance)
-    (chance.parent / "submission.json").write_text("{}")  # metadata, and what is not a prediction file, is left alone
+    (chance.parent / "submission.json").write_text("{}")  # metadata and other files are ignored
     (systems / "README.md").write_text("notes")
 
     options = ("--metric", "grid_hit", "--resamples", 200, "--seed", 3)
@@ -217,7 +217,7 @@ def test_two_baselines_are_compared_and_ranked(world: World, tmp_path: Path) -> 
     )
 
 
-def test_an_output_is_replaced_whole_or_not_at_all(world: World, tmp_path: Path) -> None:
+def test_output_is_replaced_completely_or_not_at_all(world: World, tmp_path: Path) -> None:
     import resource
 
     def fails_for_want_of_room(words: tuple[object, ...]) -> None:
@@ -238,7 +238,7 @@ def test_an_output_is_replaced_whole_or_not_at_all(world: World, tmp_path: Path)
     assert "/dev/null must be a file or not exist yet" in refused.stderr
 
 
-def test_a_pipe_is_read_like_a_file(world: World, tmp_path: Path) -> None:
+def test_pipe_is_read_like_a_file(world: World, tmp_path: Path) -> None:
     file = tmp_path / "chance.jsonl"
     call("baseline", "chance", world.folder, "--out", file)
     code = "from reveal_bench.cli import main; main()"
@@ -283,7 +283,7 @@ def test_user_mistakes_are_one_message(words: tuple[str, ...], message: str, wor
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_a_leaderboard_that_is_not_there(tmp_path: Path) -> None:
+def test_unreachable_leaderboard(tmp_path: Path) -> None:
     (tmp_path / "submission.json").write_text("{}")
     (tmp_path / "p.jsonl").write_text("{}\n")
     done = call("submit", tmp_path / "p.jsonl", "--benchmark", "b", "--url", "http://127.0.0.1:9", expect=1)
@@ -307,6 +307,6 @@ def test_output_is_quiet_and_plain_when_piped(world: World, tmp_path: Path) -> N
     assert "\x1b" not in done.stdout
 
 
-def test_a_split_to_learn_from_is_named_by_its_own_option(world: World, tmp_path: Path) -> None:
+def test_training_split_has_its_own_option(world: World, tmp_path: Path) -> None:
     words = ["baseline", "location-prior", world.folder, "--fit-split", "nowhere", "--out", tmp_path / "prior.jsonl"]
     assert "--fit-split must be one of the splits of" in call(*words, expect=1).stderr

@@ -1,4 +1,4 @@
-"""The commands that talk to a leaderboard, against the real API over a socket."""
+"""Commands that use a leaderboard, against the real API over a socket."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WriteFile = Callable[..., Path]
 
 @dataclass
 class Live:
-    """A board on a socket, and the command line of its owner."""
+    """A board on a socket and the command line of a submitter."""
 
     world: World
     url: str
@@ -44,7 +44,7 @@ class Live:
 
     @contextmanager
     def worker(self, value: float) -> Iterator[None]:
-        """Scores the next submission that is sent."""
+        """Score the next submission that arrives."""
 
         def work() -> None:
             for _ in range(600):
@@ -66,7 +66,7 @@ def live(board: Board, tmp_path: Path) -> Iterator[Live]:
 
     with api_world(board, tmp_path) as world, socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        listener.listen()  # a command that comes before the server waits for it
+        listener.listen()  # a command that starts before the server waits for it
         server = uvicorn.Server(uvicorn.Config(world.app, log_level="error"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
@@ -91,7 +91,7 @@ def test_submit_waits_and_prints_the_score_with_its_interval(live: Live, write_f
     assert "the same file was sent before" in again.stderr
 
 
-def test_it_says_when_earlier_figures_are_shown(live: Live, write_file: WriteFile) -> None:
+def test_submit_says_when_an_earlier_score_is_shown(live: Live, write_file: WriteFile) -> None:
     with live.worker(0.60):
         live.run("submit", write_file(seed=1), "--benchmark", BENCHMARK)
     earlier = live.world.services.store.list_submissions()[0].id
@@ -101,7 +101,7 @@ def test_it_says_when_earlier_figures_are_shown(live: Live, write_file: WriteFil
     assert f"these are the figures of submission {earlier}" in result.stderr
 
 
-def test_without_waiting_it_tells_the_place_in_the_queue(live: Live, write_file: WriteFile) -> None:
+def test_without_waiting_submit_prints_the_queue_position(live: Live, write_file: WriteFile) -> None:
     result = live.run("submit", write_file(), "--benchmark", BENCHMARK, "--no-wait")
     submission = live.world.services.store.list_submissions()[0].id
     assert result.stdout.strip() == f"submission {submission} is queued (position 1)"
@@ -122,7 +122,7 @@ def test_withdrawing(live: Live, write_file: WriteFile) -> None:
     assert "it is withdrawn" in live.run("status", first).stderr
 
 
-def test_a_refused_file_is_answered_by_its_lines(live: Live, write_file: WriteFile) -> None:
+def test_refused_file_is_answered_with_line_numbers(live: Live, write_file: WriteFile) -> None:
     result = live.run(
         "submit", write_file("bad.jsonl", broken={3: "no json", 5: "nor this"}), "--benchmark", BENCHMARK, expect=1
     )
@@ -132,7 +132,7 @@ def test_a_refused_file_is_answered_by_its_lines(live: Live, write_file: WriteFi
     assert "Nothing was queued or charged" in str(result.exception)
 
 
-def test_a_receipt_is_checked_before_it_is_kept(live: Live, write_file: WriteFile, tmp_path: Path) -> None:
+def test_receipt_is_checked_before_it_is_saved(live: Live, write_file: WriteFile, tmp_path: Path) -> None:
     from reveal_leaderboard.release.receipts import Signer, append
 
     with live.worker(0.47):
@@ -151,7 +151,7 @@ def test_a_receipt_is_checked_before_it_is_kept(live: Live, write_file: WriteFil
     assert json.loads(out.read_text())["receipt"]["submission"] == submission.id
     live.run("receipt", submission.id, "--out", out, expect=2)
     final = live.run("receipt", submission.id, "--final", "--out", tmp_path / "final.json", expect=1)
-    assert "404" in str(final.exception)  # there is no final part here
+    assert "404" in str(final.exception)  # this board has no final part
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_wrong_use_is_exit_code_2(live: Live, tmp_path: Path, words: tuple[str, 
     assert message in " ".join(result.stderr.replace("│", " ").split())
 
 
-def test_no_output_repeats_the_token(live: Live, write_file: WriteFile, tmp_path: Path) -> None:
+def test_token_is_in_no_output(live: Live, write_file: WriteFile, tmp_path: Path) -> None:
     live.token.write_text("rvl_wrong-but-secret\n")
     outputs: list[Any] = [
         live.run("submit", write_file(), "--benchmark", BENCHMARK, expect=1),

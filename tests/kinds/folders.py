@@ -1,4 +1,4 @@
-"""Folders of findings and of tasks whose figures follow by hand, each with the files of two models."""
+"""Folders of findings and of tasks with scores checkable by hand, each with the files of two models."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from tests.dataset.card_folders import LABELS, findings_folder, tasks_folder
 
 N_STUDIES = 6
-"""Study i has Edema; those that 3 divides have the first two of LABELS."""
+"""Number of studies; all have Edema, and every third has the first two of LABELS."""
 
 
 @pytest.fixture(scope="module")
 def studies(tmp_path_factory):
-    """A folder of findings, and two prediction files: one all right, one without the second label."""
+    """Write a findings folder and two prediction files: one correct, one without the second label."""
     root = tmp_path_factory.mktemp("studies")
     folder = findings_folder(root, n=N_STUDIES)
     for name, second in (("right", LABELS[:2]), ("half", LABELS[:1])):
@@ -27,7 +27,7 @@ def studies(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tasks(tmp_path_factory):
-    """A folder of four tasks, answers of models a and b, and the ratings of two readers: a 4 and 5, b 2 and 3."""
+    """Write four tasks, answers of models a and b, and two readers' ratings: a gets 4 and 5, b gets 2 and 3."""
     root = tmp_path_factory.mktemp("tasks")
     folder = tasks_folder(root)
     lines = ["task_id,model,reader,process,execution,synthesis,language,image_content,image_style"]

@@ -1,4 +1,4 @@
-"""Lines that decline to answer: read, refused where they contradict, counted as misses and left out, by hand."""
+"""Lines that abstain: reading, contradictions, and scores by hand, with abstentions as misses and left out."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def value(records: list[dict[str, Any]], metric: str, finding: str = "macro") ->
     return float(number)
 
 
-def test_declined_studies_are_negative_in_the_score_and_left_out_beside_it(studies, tmp_path: Path) -> None:
+def test_declined_studies_count_as_negative_or_are_left_out(studies, tmp_path: Path) -> None:
     # All six studies have the first label, studies 0 and 3 the second
     folder, files = studies
     path = with_declined(files / "right.jsonl", tmp_path / "some.jsonl", "study_id", "study-0", "study-1")
@@ -53,7 +53,7 @@ def test_declined_studies_are_negative_in_the_score_and_left_out_beside_it(studi
     assert (abstained["n"], abstained["coverage"]) == (2, pytest.approx(4 / 6))
     assert result.to_document()["n_missing"] == 0
     assert "coverage 66.7 %, 2 questions declined" in repr(result)
-    # The other forms of Python, and a file in which nobody declines
+    # A mapping in Python, and a file without abstentions
     mapped: dict[str, Any] = {f"study-{i}": {"abstain": True} if i < 2 else ["Edema"] for i in range(5)}
     mapped["study-5"] = {"abstain": False, **dict.fromkeys(LABELS, 0.5)}
     report = rb.lint(mapped, folder, split="test")
@@ -64,7 +64,7 @@ def test_declined_studies_are_negative_in_the_score_and_left_out_beside_it(studi
     assert "abstained" not in whole.to_document()
 
 
-def test_the_command_prints_both_tables(studies, tmp_path: Path) -> None:
+def test_command_prints_both_tables(studies, tmp_path: Path) -> None:
     folder, files = studies
     path = with_declined(files / "right.jsonl", tmp_path / "some.jsonl", "study_id", "study-0")
     printed = call("score", path, folder, "--split", "test", "--resamples", 20).stdout
@@ -75,7 +75,7 @@ def test_the_command_prints_both_tables(studies, tmp_path: Path) -> None:
 def test_a_declined_task_has_the_lowest_score(tasks, tmp_path: Path) -> None:
     folder, files, ratings = tasks
     path = with_declined(files / "a.jsonl", tmp_path / "a.jsonl", "task_id", "task-0")
-    ratings_file = tmp_path / "ratings.csv"  # readers rate what was answered
+    ratings_file = tmp_path / "ratings.csv"  # readers rate only the given answers
     ratings_file.write_text("".join(line for line in ratings.read_text().splitlines(True) if "task-0,a" not in line))
     result = rb.score(path, folder, split="test", ratings=ratings_file, **FEW)
     assert value(result.records, "rubric_mean") == (1 + 3 * 4.5) / 4
@@ -99,14 +99,14 @@ def test_declined_places_are_misses(world: World, tmp_path: Path) -> None:
     assert result.scored.answered.coverage == 1 - 1 / len(asked)
     nothing = rb.lint([*some, lines[0] | {"abstain": False}], world.folder, split="released")
     assert [p.rule for p in nothing.problems if p.severity == "error"] == ["duplicate-pair"]
-    # A finding in another spelling is declined as it would be answered; another finding is named as such
+    # A finding in another spelling is declined; an unknown finding is reported
     declined_all = [{"image_id": image, "finding": name.upper(), "abstain": True} for image, name in asked]
     report = rb.lint(declined_all, world.folder, split="released")
     assert report.ok
     assert set(report.abstained) == set(asked)
     report = rb.lint([*lines, declined | {"finding": "Fracture"}], world.folder, split="released")
     assert [p.rule for p in report.problems if p.severity == "error"] == ["unknown-finding"]
-    # Half of them missing, one declined: coverage and the second table are of what was answered
+    # Half are missing and one is declined: coverage and the second table use only the answers
     part = rb.score([*lines[: len(lines) // 2], *some[-1:]], world.folder, split="released", allow_missing=True, **FEW)
     assert part.answered == []
     last = {"image_id": asked[-1][0], "finding": asked[-1][1], "abstain": True}
@@ -124,7 +124,7 @@ def lint_boxes(tmp_path: Path, *lines: dict[str, Any]) -> LintReport:
 MARK = {"image_id": "i1", "finding": "Nodule", "box": [10, 10, 20, 20], "score": 0.9}
 
 
-def test_a_declined_image_has_no_detection_and_is_left_out_beside(tmp_path: Path) -> None:
+def test_declined_image_has_no_detection_or_is_left_out(tmp_path: Path) -> None:
     records = [image(name, {"Nodule": 1}, drawing("Nodule", (10, 10, 20, 20))) for name in ("i1", "i2")]
     report = lint_boxes(tmp_path, MARK, {"image_id": "i2", "abstain": True})
     assert report.abstained == (("i2", ""),)
@@ -141,14 +141,14 @@ def test_a_declined_image_has_no_detection_and_is_left_out_beside(tmp_path: Path
 @pytest.mark.parametrize(
     ("line", "rule"),
     [
-        ({"image_id": "i1", "abstain": True}, "abstain-and-answer"),  # which MARK answers
+        ({"image_id": "i1", "abstain": True}, "abstain-and-answer"),  # the question that MARK answers
         ({"image_id": "i2", "abstain": True, "score": 0.2}, "abstain-and-answer"),
         ({"image_id": "i3", "abstain": True}, "unknown-image"),
         ({"image_id": "i2", "abstain": 1}, "wrong-type"),
-        ({"image_id": 2, "abstain": True}, "wrong-type"),  # an id is text, here too
+        ({"image_id": 2, "abstain": True}, "wrong-type"),  # an id must be text here also
     ],
 )
-def test_a_line_that_contradicts_itself_is_refused(tmp_path: Path, line: dict[str, Any], rule: str) -> None:
+def test_contradictory_line_is_refused(tmp_path: Path, line: dict[str, Any], rule: str) -> None:
     (problem,) = lint_boxes(tmp_path, MARK, line).problems
     assert (problem.rule, problem.line, problem.field) == (rule, 2, "abstain")
 

@@ -43,7 +43,7 @@ Box = tuple[float, float, float, float]
 
 
 def download(n: int) -> Iterator[dict[str, Any]]:
-    """Entries of ChestX-Det: up to four instances of three findings, drawn as rectangles."""
+    """Write ChestX-Det entries: up to four instances of three findings, drawn as rectangles."""
     rng = np.random.default_rng(7)
     for i in range(n):
         boxes = [[x, y, x + w, y + h] for x, y, w, h in rng.integers(60, 400, (rng.integers(0, 5), 4)).tolist()]
@@ -54,7 +54,7 @@ def download(n: int) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a download, the public folder made of it, and the private one of its holdout."""
+    """Return a folder with a download, its public dataset folder and the private folder of its holdout."""
     root = tmp_path_factory.mktemp("detection")
     (root / "download").mkdir()
     (root / "download" / "ChestX_Det_test.json").write_text(json.dumps(list(download(300))))
@@ -64,7 +64,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def detections(folder: Path, split: str, *, share: float, seed: int = 0) -> list[dict[str, Any]]:
-    """COCO results: that share of the lesions, each a little off, and false alarms that mostly score less."""
+    """Return COCO results: a proportion of the lesions, each slightly off, and mostly lower-scored false alarms."""
     rng = np.random.default_rng(seed)
     lines: list[dict[str, Any]] = []
     for record in KIND.data.read_records(folder, split):
@@ -88,7 +88,7 @@ def files(root: Path) -> tuple[Path, Path]:
     return root / "sharp.json", root / "fair.json"
 
 
-def test_a_folder_asks_for_every_finding_and_loads(root: Path) -> None:
+def test_folder_asks_for_every_finding_and_loads(root: Path) -> None:
     assert "no problems" in call("validate", root / "public").stdout
     rows = datasets.load_dataset(str(root / "public"), "detection", split="released")
     manifest = KIND.questions.read_manifest(root / "public", "released")
@@ -106,8 +106,8 @@ def test_a_folder_asks_for_every_finding_and_loads(root: Path) -> None:
 
 
 @pytest.mark.parametrize("style", ["nih-boxes", "ms-cxr", "vindr-cxr", "rsna-pneumonia", "siim-acr", "padchest-gr"])
-def test_every_other_source_is_asked_too(style: str, twin_of: Callable[[str], Path], tmp_path: Path) -> None:
-    """Its phantom builds, is valid, and its own boxes are found by themselves."""
+def test_every_other_source_scores_its_own_boxes(style: str, twin_of: Callable[[str], Path], tmp_path: Path) -> None:
+    """Its phantom builds, is valid, and its own boxes as predictions are all hits."""
     words = ("--task", "detection", "--images", "withhold", "--keep-going")
     call("build", twin_of(style), "--out", tmp_path / "data", *words)
     assert "no problems" in call("validate", tmp_path / "data", "--no-load").stdout
@@ -156,8 +156,8 @@ def test_two_systems_are_scored_compared_and_ranked(root: Path, files: tuple[Pat
     assert "Brier" in confident
 
 
-def test_columns_of_100_are_no_repetitions_and_wide_cuts_nothing(root: Path, tmp_path: Path) -> None:
-    """Of a detector that finds all, AP 50, CPM and most others are 100 %."""
+def test_columns_of_100_are_kept_and_wide_cuts_nothing(root: Path, tmp_path: Path) -> None:
+    """For a perfect detector AP 50, CPM and most other metrics are 100 %."""
     folder = root / "public"
     perfect = [{"image_id": record.image_id, "category_id": finding, "bbox": box, "score": 0.9}
                for record in KIND.data.read_records(folder, "released") for finding in record.label_status
@@ -171,8 +171,8 @@ def test_columns_of_100_are_no_repetitions_and_wide_cuts_nothing(root: Path, tmp
     assert "…" not in wide
 
 
-def test_scores_do_not_depend_on_how_a_file_is_given(root: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
-    """COCO results, our lines, and a mapping in Python say the same."""
+def test_scores_do_not_depend_on_the_file_format(root: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
+    """COCO results, our lines and a mapping in Python get the same scores."""
     folder = root / "public"
     entries = json.loads(files[0].read_text())
     report = rb.lint(files[0], folder, split="released")
@@ -190,7 +190,7 @@ def test_scores_do_not_depend_on_how_a_file_is_given(root: Path, files: tuple[Pa
 
 
 def test_tables_of_other_programs_keep_every_box(root: Path, files: tuple[Path, Path]) -> None:
-    """Corners, and class names in other letters: each box is a detection."""
+    """Corners and class names in other spellings: each box is a detection."""
     entries = json.loads(files[0].read_text())
     rows = [{"image": one["image_id"], "class": one["category_id"].upper(), "confidence": one["score"],
              "xmin": one["bbox"][0], "ymin": one["bbox"][1], "xmax": one["bbox"][0] + one["bbox"][2],
@@ -218,7 +218,7 @@ def test_tables_of_other_programs_keep_every_box(root: Path, files: tuple[Path, 
         ({"bbox": [1, 1, 9, 9], "score": 0.5, "image_id": "nobody"}, "unknown-image"),
     ],
 )
-def test_an_entry_that_is_wrong_is_named(root: Path, tmp_path: Path, fields: dict[str, Any], rule: str) -> None:
+def test_wrong_entry_is_named(root: Path, tmp_path: Path, fields: dict[str, Any], rule: str) -> None:
     manifest = KIND.questions.read_manifest(root / "public", "released")
     entry = {"image_id": next(iter(manifest.rows)), "category_id": manifest.findings[0], **fields}
     (tmp_path / "wrong.json").write_text(json.dumps([entry]))
@@ -227,7 +227,7 @@ def test_an_entry_that_is_wrong_is_named(root: Path, tmp_path: Path, fields: dic
     assert not report.predictions
 
 
-def test_odd_files_are_warned_of_and_crowds_refused(root: Path, tmp_path: Path) -> None:
+def test_unusual_files_warn_and_crowds_are_refused(root: Path, tmp_path: Path) -> None:
     manifest = KIND.questions.read_manifest(root / "public", "released")
     image, finding = next(iter(manifest.rows)), manifest.findings[0]
     line = json.dumps({"image_id": image, "finding": finding, "box": [1, 1, 9, 9], "score": 0.5}) + "\n"
@@ -256,8 +256,8 @@ def drawing(finding: str, *boxes: Box) -> Annotation:
     return Annotation(finding, "ground_truth", None, (), boxes[0], len(boxes), 100, boxes)
 
 
-def test_what_is_not_known_has_no_part() -> None:
-    """Image a: effusion drawn twice; b: nodule present, but not drawn; c: effusion uncertain; d: nothing."""
+def test_unknown_findings_are_not_scored() -> None:
+    """Image a: two effusion boxes; b: nodule present, no box; c: effusion uncertain; d: no finding."""
     both: dict[str, int | None] = {"Effusion": 0, "Nodule": 0}
     records = [
         image("a", both | {"Effusion": 1}, drawing("Effusion", (0, 0, 10, 10), (50, 50, 10, 10))),
@@ -272,7 +272,7 @@ def test_what_is_not_known_has_no_part() -> None:
     hit = LocalizationPrediction("a", "Effusion", box=(0, 0, 10, 10), score=0.6)
     rows = score_detections([*alarms, hit], records, findings=FINDINGS)
     estimates = rows.estimates(Resampling(10, unit="image", interval="shifted"))
-    assert np.isnan([e.low for e in estimates]).all()  # nothing is known of so few
+    assert np.isnan([e.low for e in estimates]).all()  # too few images for an interval
     figures = {(e.metric, e.finding): (e.value, e.n) for e in estimates}
     assert figures["false_alarms", "Effusion"] == (1, 3)
     assert figures["false_alarms", "Nodule"] == (1, 3)
@@ -280,7 +280,7 @@ def test_what_is_not_known_has_no_part() -> None:
     assert figures["froc_05", "Effusion"] == (0, 2)
     assert figures["froc_1", "Effusion"] == (0.5, 2)
     assert np.isnan(figures["ap_50", "Nodule"][0])
-    assert all(np.isnan([e.low, e.high]).all() for e in estimates)  # of a single image with a lesion, or three
+    assert all(np.isnan([e.low, e.high]).all() for e in estimates)  # one image with a lesion, or three
     assert figures["ap_50", "Effusion"][0] == pytest.approx(51 / 101 / 4)  # precision 1/4 up to recall 1/2
     assert rows.to_table().column("hit_centre").null_count == 2
     none = score_detections([], records, findings=FINDINGS)
@@ -302,7 +302,7 @@ def test_masks_count_by_their_box_and_instances_by_their_contours() -> None:
     figures = {e.metric: e.value for e in rows.estimates(resampling) if e.finding == "Effusion"}
     assert (figures["pq"], figures["sq"], figures["rq"]) == pytest.approx((1 / 1.5, 1, 1 / 1.5))
     smaller = mask.copy()
-    smaller[10:16] = False  # 80 of 200 pixels are left: no match; of 120 there is one
+    smaller[10:16] = False  # 80 of 200 pixels left: no match; 120 left: a match
     for part, expected in ((smaller, 0.0), (mask & ~smaller, 0.6)):
         (rows,) = [score_detections([replace(one, mask=encode_mask(part))], [record], findings=("Effusion",))]
         assert {e.metric: e.value for e in rows.estimates(resampling) if e.finding == "Effusion"}["pq"] == expected
@@ -314,8 +314,8 @@ def test_masks_count_by_their_box_and_instances_by_their_contours() -> None:
     assert "detections are points" in rows.notes[0]
 
 
-def test_what_makes_a_hit_can_be_chosen(root: Path, files: tuple[Path, Path]) -> None:
-    """A lesion like a crescent: its box holds the centre of a box of which a quarter is inside, its mask does not."""
+def test_hit_criterion_can_be_selected(root: Path, files: tuple[Path, Path]) -> None:
+    """A crescent-shaped lesion: its box, unlike its mask, contains the centre of a box with a quarter inside."""
     mask = np.zeros((100, 100), bool)
     mask[10:50, 10:50] = True
     mask[10:40, 10:40] = False
@@ -346,10 +346,8 @@ def test_what_makes_a_hit_can_be_chosen(root: Path, files: tuple[Path, Path]) ->
     assert "--criterion must be 'centre' or 'mask' or 'iou_50' or 'iobb_50' for a benchmark of detection" in refused
 
 
-def test_what_is_near_a_prediction_file_is_refused_with_the_next_step(
-    root: Path, files: tuple[Path, Path], tmp_path: Path
-) -> None:
-    """Numbers of COCO, boxes of torchvision, corners, a split that is not named, a folder of localization."""
+def test_near_miss_files_are_refused_with_the_next_step(root: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
+    """COCO numbers, torchvision boxes, corners, an unnamed split, a localization folder."""
     entries, folder = json.loads(files[0].read_text()), root / "public"
     (tmp_path / "numbered.json").write_text(json.dumps([one | {"image_id": int(one["image_id"])} for one in entries]))
     refused = call("lint", tmp_path / "numbered.json", folder, expect=1).stdout
@@ -395,9 +393,7 @@ def test_what_is_near_a_prediction_file_is_refused_with_the_next_step(
     assert "point_hit" not in metrics
 
 
-def test_figures_name_systems_thresholds_and_what_is_measured(
-    root: Path, files: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_figures_name_systems_thresholds_and_measures(root: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
     words = ("--split", "released", "--resamples", 20, "--beside", files[1], "--out", tmp_path / "curves")
     table = call("curves", files[0], root / "public", *words).stdout
     assert re.search("macro +[0-9.]+", table)
@@ -415,8 +411,8 @@ def test_figures_name_systems_thresholds_and_what_is_measured(
     assert f"AP {100 * ap['value']:.1f}" in drawn["precision_recall"]
 
 
-def test_froc_is_drawn_where_it_is_told_and_no_hit_is_drawn_too() -> None:
-    """Two thresholds, told at straight lines between them: 40 % of the way to 0.8 at 0.4 of 1 false alarm per image."""
+def test_froc_is_interpolated_and_draws_a_system_without_hits() -> None:
+    """Two thresholds with a straight line between them: 40 % of the way to 0.8 at 0.4 false alarms per image."""
     ends = np.array([0.0, 1.0]), np.array([0.0, 0.8])
     nothing = np.zeros(0), np.zeros(0)
     bands = [Band("Mass", rate, Estimate(0.8 * min(rate, 1), 0, 1)) for rate in (0.125, 0.25, 0.5, 1, 2, 4, 8)]
@@ -426,11 +422,11 @@ def test_froc_is_drawn_where_it_is_told_and_no_hit_is_drawn_too() -> None:
     assert panel.get_xlim() == (1 / 8, 8)
     assert np.interp([0.2, 0.4], measured.get_xdata(), measured.get_ydata()) == pytest.approx([16, 32], abs=0.1)
     assert (list(beyond.get_xdata()), list(beyond.get_ydata())) == ([1, 8], [80, 80])
-    assert len(precision.draw(170).axes[1].lines) == 1  # the empty thin one, beside the macro's
+    assert len(precision.draw(170).axes[1].lines) == 1  # only the empty line of the finding
 
 
-def test_figures_begin_where_good_detectors_rise_and_average_over_findings() -> None:
-    """Last false alarms at 1/32 and 1/64 of an image; a perfect curve, and one that ends at a recall of a half."""
+def test_figures_start_where_good_detectors_rise() -> None:
+    """The last false alarms are at 1/32 and 1/64 per image; one curve is perfect, one ends at a recall of 0.5."""
     froc = {"Mass": (np.array([0, 1 / 32]), np.array([0.5, 1])), "Nodule": (np.array([0, 1 / 64]), np.array([0.5, 1]))}
     sensitivities = np.linspace(0.25, 1, 4)
     precision = {"Mass": (sensitivities, np.ones(4)), "Nodule": (sensitivities[:2], np.array([0.5, 0.8]))}
@@ -447,8 +443,8 @@ def test_figures_begin_where_good_detectors_rise_and_average_over_findings() -> 
     assert panel.texts[0].get_text() == f"AP {100 * curves.average_precision[MACRO]:.1f}"
 
 
-def test_coco_references_judge_as_we_do(root: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
-    """Each lesion is an annotation with its own box and contour, so that COCOeval gives our AP of its image files."""
+def test_cocoeval_with_our_references_agrees(root: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
+    """Each lesion is an annotation with its own box and contour, so COCOeval returns our AP for the same images."""
     from pycocotools import coco, cocoeval
 
     folder, lesions = root / "public", KIND.data.read_records(root / "public", "released")
@@ -481,7 +477,7 @@ def test_arrays_give_equal_predictions_and_rows(root: Path, files: tuple[Path, P
     rows = scored(root, files[0])
     again = codec.rows_from(codec.arrays_of_rows(rows))
     resampling = Resampling(20, interval="percentile")
-    assert repr(again.estimates(resampling)) == repr(rows.estimates(resampling))  # NaN equals itself
+    assert repr(again.estimates(resampling)) == repr(rows.estimates(resampling))  # text, so NaN equals NaN
     wrong = {**codec.arrays_of_rows(rows), "mark_score": np.zeros(1)}
     with pytest.raises(ValueError, match="`mark_score` must have shape"):
         codec.rows_from(wrong)
@@ -489,7 +485,7 @@ def test_arrays_give_equal_predictions_and_rows(root: Path, files: tuple[Path, P
         codec.predictions_from({**arrays, "score": np.full(len(predictions), np.nan)}, manifest, Limits())
 
 
-def test_patients_taken_out_leave_the_figures_of_a_smaller_split(root: Path, files: tuple[Path, Path]) -> None:
+def test_removing_patients_scores_like_a_smaller_split(root: Path, files: tuple[Path, Path]) -> None:
     rows = scored(root, files[0])
     some = sorted(rows.patients())[::2]
     part = rows.of_patients(some)
@@ -497,11 +493,11 @@ def test_patients_taken_out_leave_the_figures_of_a_smaller_split(root: Path, fil
     predictions = rb.lint(files[0], root / "public", split="released").predictions
     fresh = score_detections(predictions, records, findings=rows.findings)
     resampling = Resampling(20, interval="percentile")
-    assert repr(part.estimates(resampling)) == repr(fresh.estimates(resampling))  # NaN equals itself
+    assert repr(part.estimates(resampling)) == repr(fresh.estimates(resampling))  # text, so NaN equals NaN
     assert compare(part, fresh, Resampling(20))[0].estimate.value == 0
 
 
-def test_a_board_releases_macros_alone(root: Path, files: tuple[Path, Path]) -> None:
+def test_board_releases_only_macros(root: Path, files: tuple[Path, Path]) -> None:
     disclosure = KIND.release.disclose(scored(root, files[0]), Resampling(50), min_cell=3)
     assert {estimate.finding for estimate in disclosure.estimates} == {"macro"}
     assert {estimate.metric for estimate in disclosure.estimates} == {"ap_50", "cpm"}
@@ -511,7 +507,7 @@ def test_a_board_releases_macros_alone(root: Path, files: tuple[Path, Path]) -> 
 
 
 def test_on_a_board(root: Path, tmp_path: Path) -> None:
-    """Two uploads over the API; confined children lint and score them; the table ranks both."""
+    """Two uploads over the API are linted and scored by confined processes and ranked in the table."""
     board, name = Board(root / "public", root / "private"), "chestx-det-detection"
     with Custody(tmp_path / "custody") as custody, api_world(board, tmp_path, children=custody) as world:
         for model, share, sender in (("fair", 0.3, world.owner), ("sharp", 0.95, world.other)):

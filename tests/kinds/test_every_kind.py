@@ -1,4 +1,4 @@
-"""score, compare and rank of every kind of benchmark, on folders whose figures follow by hand; BCa against deletion."""
+"""score, compare and rank for every kind of benchmark, with scores checked by hand; BCa against deletion."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def figure(document, metric, finding="macro"):
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_a_file_is_checked_within_limits_and_under_its_name(kind, tmp_path) -> None:
+def test_file_is_checked_within_limits_and_under_its_name(kind, tmp_path) -> None:
     manifest, text = kind.predictions.example_upload()
     path = tmp_path / "predictions.jsonl"
     path.write_text(text)
@@ -51,7 +51,7 @@ def test_findings_are_compared_and_ranked(studies) -> None:
     assert "F1" in call("rank", files, folder, *words).stdout
 
 
-def test_tasks_are_scored_compared_and_ranked_by_the_ratings_of_readers(tasks) -> None:
+def test_tasks_are_scored_compared_and_ranked_by_ratings(tasks) -> None:
     folder, files, ratings = tasks
     words = ("--split", "test", "--ratings", ratings, "--resamples", 200)
     scored = json.loads(call("score", files / "a.jsonl", folder, *words, "--strata", "--json").stdout)
@@ -68,7 +68,7 @@ def test_tasks_are_scored_compared_and_ranked_by_the_ratings_of_readers(tasks) -
     assert "must have ratings of 'c-4.1', the name of the file, got those of a, b" in refused
     table = call("score", files / "a.jsonl", folder, *words, "--strata").stdout
     assert "ratings on their scale and percent" in table
-    assert table.count("Scores of 5") == 1  # a column of the criteria, with or without strata
+    assert table.count("Scores of 5") == 1  # a column for the criteria, with or without strata
 
 
 def test_groups_of_patients_are_scored_for_every_kind(world, studies, tasks, tmp_path) -> None:
@@ -108,7 +108,7 @@ def test_every_unit_and_interval_of_a_kind(studies, tasks, interval) -> None:
         assert recipes == {f"b:50|seed:0|unit:{KINDS[kind].unit}{part}"}
 
 
-def test_an_interval_that_a_kind_does_not_have_is_refused(studies) -> None:
+def test_unsupported_interval_is_refused(studies) -> None:
     folder, files = studies
     refused = call(
         "score", files / "right.jsonl", folder, "--split", "test", "--interval", "chexlocalize", expect=1
@@ -116,7 +116,7 @@ def test_an_interval_that_a_kind_does_not_have_is_refused(studies) -> None:
     assert "must be 'jackknife' or 'percentile' or 'bca' for a benchmark of findings, got 'chexlocalize'" in refused
 
 
-def test_a_baseline_of_places_is_refused_where_no_place_is_asked(studies, tmp_path) -> None:
+def test_localization_baseline_is_refused_for_other_kinds(studies, tmp_path) -> None:
     refused = call(
         "baseline", "chance", studies[0], "--split", "test", "--out", tmp_path / "out.jsonl", expect=1
     ).stderr
@@ -124,7 +124,7 @@ def test_a_baseline_of_places_is_refused_where_no_place_is_asked(studies, tmp_pa
 
 
 def bca_by_deletion(value: float, replicates: np.ndarray, left_out: np.ndarray) -> list[float]:
-    """Efron and Tibshirani (1993), equations 14.9 to 14.15."""
+    """Return the BCa bounds of Efron and Tibshirani (1993), equations 14.9 to 14.15."""
     replicates, left_out = replicates[~np.isnan(replicates)], left_out[~np.isnan(left_out)]
     bias = norm.ppf(((replicates < value).mean() + (replicates <= value).mean()) / 2)
     deviations = left_out.mean() - left_out

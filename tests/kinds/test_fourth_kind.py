@@ -1,7 +1,8 @@
-"""A fourth kind, sketched in tests/kinds/toy alone: built, checked, linted, scored, compared, sent to a board, ranked.
+"""A fourth kind, defined only in tests/kinds/toy: built, checked, linted, scored, compared, submitted, ranked.
 
-The two packages are copied, and the copy gets what docs/architecture.md asks of a new kind: its folder in `kinds/`, its
-line in KINDS, its row in BENCHMARKS and its card. Commands, server, worker and confined children then run from there.
+The two packages are copied, and the copy gets the parts that docs/architecture.md lists for a new kind: its folder in
+`kinds/`, its line in KINDS, its row in BENCHMARKS and its card. Commands, server, worker and confined processes then
+run from there.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from tests.leaderboard.conftest import ASKING, METADATA, Board, running, serve, 
 from tests.leaderboard.forked import started
 
 N = 120
-"""Films; every third tube is in a wrong place, and two films are of one patient."""
+"""Number of films; every third tube is in a wrong place, and each patient has two films."""
 UNFINISHED = shutil.ignore_patterns("*.pyc.*", "*.tmp.*")
-"""Copied is what is compiled too, but not what another process is just writing."""
+"""Files not to copy: another process may be writing them. Compiled files are copied."""
 BUILD = """
 from pathlib import Path
 from reveal_bench.benchmarks import BENCHMARKS
@@ -47,7 +48,7 @@ build_folder({"test": films}, benchmark=BENCHMARKS["tubes"], pixels="withhold", 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the copy in `packages`, and what was built with it in `public` and `private`."""
+    """Return a folder with the copy in `packages` and the dataset built with it in `public` and `private`."""
     root = tmp_path_factory.mktemp("fourth")
     packages, kind = root / "packages", root / "packages" / "reveal_bench" / "kinds"
     parts = ("reveal_bench", "leaderboard/reveal_leaderboard", "dataset_cards", "submissions")
@@ -66,12 +67,12 @@ def append(path: Path, text: str) -> None:
 
 
 def command(root: Path, *arguments: str | Path) -> str:
-    """What ``reveal-bench ARGUMENTS`` prints."""
+    """Return the output of ``reveal-bench ARGUMENTS``."""
     return run(root, "-c", "from reveal_bench.cli import main; main()", *arguments)
 
 
 def run(root: Path, *arguments: str | Path) -> str:
-    """What Python prints, run in `root` with the copy of the packages."""
+    """Return the output of Python, run in `root` with the copied packages."""
     environment = {**os.environ, "PYTHONPATH": str(root / "packages")}
     done = subprocess.run(
         [sys.executable, *map(str, arguments)], cwd=root, env=environment, capture_output=True, text=True, check=False
@@ -88,7 +89,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def files(root: Path, registered: None) -> tuple[Path, Path]:
-    """A file that is always right of the split "released", and one that says "right" of most films."""
+    """Write two files for the split "released": always correct, and "right" for most films."""
     return answer_files(root, "released")
 
 
@@ -102,7 +103,7 @@ def answer_files(root: Path, split: str) -> tuple[Path, Path]:
     return paths
 
 
-def test_a_dataset_is_built_and_checked(root: Path) -> None:
+def test_dataset_is_built_and_checked(root: Path) -> None:
     assert "no problems" in command(root, "validate", "public")
     info = json.loads((root / "public" / "manifest" / "benchmark.json").read_text())
     assert {split: entry["references"] for split, entry in info["splits"].items()} == {
@@ -114,7 +115,7 @@ def test_a_dataset_is_built_and_checked(root: Path) -> None:
     assert "| `is_right` | whether the tube is well placed |" in card
 
 
-def test_at_home(root: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_python_functions(root: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
     folder, split = root / "public", "released"
     assert lint_file(files[0], folder, split).ok
     (tmp_path / "wrong.jsonl").write_text('{"film_id": "f000", "is_right": "yes"}\n')
@@ -131,7 +132,7 @@ def test_at_home(root: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
 
 
 def test_by_command(root: Path, files: tuple[Path, Path]) -> None:
-    """The copy finds the fourth kind by the folder's own account of itself, and says what is computed here."""
+    """The copy recognizes the fourth kind from the folder's own description and prints the scores computed here."""
     assert re.search(
         r"Tube +60 +100\.0 +\d\d\.\d +\d\d\.\d +\d+\.\d to ",
         command(root, "compare", *files, "public", "--split", "released"),
@@ -139,7 +140,7 @@ def test_by_command(root: Path, files: tuple[Path, Path]) -> None:
 
 
 def test_on_a_board(root: Path, registered: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two uploads to a server on SQLite; the worker's confined children lint and score them; the table has both."""
+    """Two uploads to a server on SQLite are linted and scored by confined processes and listed in the table."""
     monkeypatch.setenv("PYTHONPATH", str(root / "packages"))
     monkeypatch.chdir(root)  # `python -m` looks here first
     with serve(Board(root / "public", root / "private"), root, start=started) as server:

@@ -1,4 +1,4 @@
-"""Readers' boxes as one reference: by hand, and 500 random cases against a plain version of each rule."""
+"""Fusing readers' boxes into one reference: by hand, and 500 random cases against a plain version of each rule."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def mean(boxes: list[Box]) -> Box:
 
 
 def plainly(readers: Readers, how: str, iou: float) -> list[Box]:
-    """Lesions grow until nothing joins them (union, majority); or each box goes to the nearest mean (wbf)."""
+    """Fuse by growing lesions until no box joins (union, majority) or by adding each box to the nearest mean (wbf)."""
     left = [(reader, box) for reader, boxes in enumerate(readers) for box in boxes]
     lesions: list[list[tuple[int, Box]]] = []
     while left:
@@ -76,7 +76,7 @@ def drawn(reader: str, finding: str, *boxes: Box) -> Annotation:
     return Annotation(finding, "individual", None, (), boxes[0], len(boxes), 100, boxes, reader)
 
 
-def test_what_readers_drew_stays_and_what_is_not_agreed_is_unknown() -> None:
+def test_boxes_are_kept_and_disagreements_are_unknown() -> None:
     status: dict[str, int | None] = {"Effusion": 1, "Nodule": 1, "Mass": None, "Edema": 0}
     box, near, far = (10.0, 10.0, 20.0, 20.0), (12.0, 10.0, 20.0, 20.0), (70.0, 70.0, 9.0, 9.0)
     drawings = (
@@ -96,7 +96,7 @@ def test_what_readers_drew_stays_and_what_is_not_agreed_is_unknown() -> None:
     assert fused.missing == ()
 
 
-def test_a_folder_of_fused_boxes_says_so(tmp_path: Path) -> None:
+def test_folder_records_that_its_boxes_are_fused(tmp_path: Path) -> None:
     call("phantom", tmp_path / "download", "--style", "vindr-cxr", "--images", 12, "--long-side", 96)
     words = ("--task", "detection", "--images", "withhold", "--fuse", "majority", "--keep-going")
     call("build", tmp_path / "download", "--out", tmp_path / "data", *words)

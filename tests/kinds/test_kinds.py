@@ -1,4 +1,4 @@
-"""Studies and tasks come back from a folder as they went in, with and without pixels, with and without a holdout."""
+"""Studies and tasks are read from a folder as they were written, with and without pixels and a holdout."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def in_essence(record: StudyRecord) -> StudyRecord:
 
 
 def load(folder: Path, script: str) -> str:
-    """What a stranger's script prints, who has `datasets` and nothing of ours."""
+    """Return the output of a script that uses `datasets` and none of our code."""
     home = folder.parent / "home"
     environment = {"PATH": os.environ["PATH"], "HF_HUB_OFFLINE": "1", "HF_HOME": str(home), "HOME": str(home)}
     program = f"import sys; sys.modules['reveal_bench'] = None\nfrom datasets import load_dataset\n{script}"
@@ -105,7 +105,7 @@ def load(folder: Path, script: str) -> str:
 
 
 @pytest.mark.parametrize("pixels", ["embed", "withhold"])
-def test_studies_come_back(tmp_path, pictures, pixels):
+def test_studies_are_read_as_written(tmp_path, pictures, pixels):
     records = [study(pictures, 0, n_images=2), study(pictures, 3, labels=(), agreement=None, n_agree_all=None)]
     info = build_folder({"released": records}, tmp_path / "out", FINDINGS, pixels=pixels, synthetic=True)
     assert info.splits["released"] == {
@@ -127,7 +127,7 @@ def test_studies_come_back(tmp_path, pictures, pixels):
     assert printed.strip() == f"['Cardiomegaly', 'COPD'] {[(5, 6)] * 2 if is_here else [None] * 2}"
 
 
-def test_the_holdout_of_studies_has_pictures_and_no_answers(tmp_path, pictures):
+def test_holdout_of_studies_has_images_and_no_answers(tmp_path, pictures):
     records = [study(pictures, i) for i in range(8)]
     public, private = tmp_path / "public", tmp_path / "private"
     build_folder({"test": records}, public, FINDINGS, holdout=private, holdout_split="test", synthetic=True)
@@ -149,7 +149,7 @@ def divided(pictures, n_released=5, n_private=3):
     return {"released": records[:n_released], "holdout": records[n_released:]}
 
 
-def test_halves_that_are_given_stay_as_they_are(tmp_path, pictures):
+def test_given_halves_are_kept(tmp_path, pictures):
     halves = divided(pictures)
     public, private = tmp_path / "public", tmp_path / "private"
     build_folder(halves, public, FINDINGS, holdout=private, holdout_split="holdout", synthetic=True, seed=3)
@@ -163,7 +163,7 @@ def test_halves_that_are_given_stay_as_they_are(tmp_path, pictures):
 
 
 @pytest.mark.parametrize("half", ["released", "holdout"])
-def test_the_order_of_given_halves_tells_nothing(tmp_path, pictures, half):
+def test_order_of_given_halves_reveals_nothing(tmp_path, pictures, half):
     orders = []
     for name, turn in (("a", 1), ("b", -1)):
         halves = {split: records[::turn] for split, records in divided(pictures).items()}
@@ -173,19 +173,19 @@ def test_the_order_of_given_halves_tells_nothing(tmp_path, pictures, half):
     assert orders[0] == orders[1]
 
 
-def test_a_holdout_that_is_given_needs_a_private_folder(tmp_path, pictures):
+def test_given_holdout_needs_a_private_folder(tmp_path, pictures):
     with pytest.raises(ValueError, match="`holdout` must be a folder for the private split 'holdout', got none"):
         build_folder(divided(pictures), tmp_path / "public", FINDINGS)
 
 
-def test_a_patient_of_a_given_holdout_is_nowhere_else(tmp_path, pictures):
+def test_patient_of_a_given_holdout_is_in_no_other_split(tmp_path, pictures):
     halves = divided(pictures)
     halves["released"][0] = replace(halves["released"][0], patient_id=halves["holdout"][1].patient_id)
     with pytest.raises(BuildError, match="must not be in the holdout, too"):
         build_folder(halves, tmp_path / "public", FINDINGS, holdout=tmp_path / "private", holdout_split="holdout")
 
 
-def test_given_halves_of_a_later_version_keep_to_those_before(tmp_path, pictures):
+def test_given_halves_of_a_later_version_must_match_earlier_ones(tmp_path, pictures):
     halves = divided(pictures)
     before = {"previous": tmp_path / "public", "previous_holdout": tmp_path / "private"}
     build_folder(halves, before["previous"], FINDINGS, holdout=before["previous_holdout"], holdout_split="holdout")
@@ -235,7 +235,7 @@ def test_tasks_and_their_ratings_go_to_the_same_half(tmp_path, pictures):
     assert printed.strip() == "3 3 2 ['left', 'Follow-up']"
 
 
-def test_a_rating_of_no_task_is_an_error_unless_the_task_was_left_out(tmp_path, pictures):
+def test_rating_without_a_task_is_an_error_unless_left_out(tmp_path, pictures):
     with pytest.raises(BuildError, match="ratings:task3: `task_id` must be the key of a record, got 'task3'"):
         build_folder({"test": [task(pictures, i) for i in range(3)]}, tmp_path / "a", TASKS, extras=[ratings(4)])
     (pictures / "0.png").unlink()
@@ -264,12 +264,12 @@ def test_a_rating_of_no_task_is_an_error_unless_the_task_was_left_out(tmp_path, 
         ({"images": ()}, "`image` must exist when pixels are embedded, got None"),
     ],
 )
-def test_studies_outside_the_vocabularies(tmp_path, pictures, changes, message):
+def test_studies_outside_the_vocabularies_are_refused(tmp_path, pictures, changes, message):
     with pytest.raises(BuildError, match=message):
         build_folder({"test": [study(pictures, 0, **changes)]}, tmp_path / "out", FINDINGS)
 
 
-def test_a_picture_of_another_size(tmp_path, pictures):
+def test_image_of_another_size_is_refused(tmp_path, pictures):
     wide = study(pictures, 0, images=(replace(image(pictures, 0), width=7),))
     with pytest.raises(BuildError, match="image image0 must have 7 x 6 pixels, got 5 x 6"):
         build_folder({"test": [wide]}, tmp_path / "out", FINDINGS)
@@ -295,18 +295,18 @@ def test_age_bands(years, band):
     assert age_band(years) == band
 
 
-def test_an_impossible_age():
+def test_impossible_age_is_refused():
     with pytest.raises(ValueError, match=r"`years` must lie in \[0, 150\], got -1"):
         age_band(-1)
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_columns_are_known_without_features(name):
+def test_columns_are_recognized_without_features(name):
     benchmark = next(row for row in BENCHMARKS.values() if row.kind == name)
     assert KINDS[name].table.columns(benchmark) == tuple(KINDS[name].table.features(benchmark))
 
 
-def test_prompts_of_the_holdout_are_public_without_pixels_too(tmp_path, pictures):
+def test_holdout_prompts_are_public_also_without_pixels(tmp_path, pictures):
     records = [task(pictures, i) for i in range(6)]
     public = tmp_path / "public"
     build_folder(

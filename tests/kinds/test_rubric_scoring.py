@@ -1,4 +1,4 @@
-"""Ratings of one submission, brought into rows and summed up; expected values by hand or from scikit-learn."""
+"""Ratings of one submission as rows and summaries; expected values by hand or from scikit-learn."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def figures(estimates: list[Estimate]) -> dict[tuple[str, str], Estimate]:
 
 
 def drawn(n_tasks: int = 60, n_readers: int = 2, seed: int = 0) -> tuple[list[TaskRecord], list[Rating]]:
-    """Tasks two to a patient, and readers who are near to one another."""
+    """Return random tasks, two per patient, and ratings of readers who differ little."""
     rng = np.random.default_rng(seed)
     tasks = [task(f"t{i:03d}", f"p{i // 2}", CATEGORIES[i % 3]) for i in range(n_tasks)]
     ratings = []
@@ -49,7 +49,7 @@ def drawn(n_tasks: int = 60, n_readers: int = 2, seed: int = 0) -> tuple[list[Ta
 
 
 def test_one_task_two_readers() -> None:
-    """Means 4, 2.5, 5, 4, 2, none; content min(4, 2.5, 5); overall (4 + 2.5 + 5 + 4) / 4."""
+    """Means are 4, 2.5, 5, 4, 2 and undefined; content is min(4, 2.5, 5); overall is (4 + 2.5 + 5 + 4) / 4."""
     rows = score_ratings([rating("a", [5, 2, 5, 4, 2, None]), rating("a", [3, 3, 5, 4, 2, None], "r2")], [task("a")])
     assert rows.scores[0, :6].tolist() == [2.5, 4, 2.5, 5, 4, 2]
     assert math.isnan(rows.scores[0, 6])
@@ -63,8 +63,8 @@ def test_one_task_two_readers() -> None:
     assert (result["share_of_5", "synthesis"].value, result["share_below_3", "content"].value) == (1.0, 1.0)
 
 
-def test_means_are_those_of_the_papers_tables() -> None:
-    """The same numbers as :func:`rubric_summary`, which follows Tables 1 and 2, on the answers that were rated."""
+def test_means_equal_the_paper_tables() -> None:
+    """Rated answers have the same numbers as in :func:`rubric_summary`, which follows Tables 1 and 2."""
     tasks, ratings = drawn()
     rows = score_ratings(ratings, tasks)
     result = figures(summarize_rubric(rows, Resampling(50)))
@@ -83,7 +83,7 @@ def test_overall_per_category_and_macro() -> None:
     assert result["rubric_mean", BROAD].n == 2
 
 
-def test_two_readers_agree_as_scikit_learn_says() -> None:
+def test_agreement_of_two_readers_equals_scikit_learn() -> None:
     from sklearn.metrics import cohen_kappa_score
 
     tasks, ratings = drawn()
@@ -112,7 +112,7 @@ def test_three_readers_are_pooled_over_their_pairs() -> None:
     assert result["cohen_kappa_quadratic", "process"].n == 180
 
 
-def test_a_task_without_an_answer_scores_one_or_is_left_out() -> None:
+def test_task_without_an_answer_scores_one_or_is_left_out() -> None:
     tasks = [task("a"), task("b")]
     ratings = [rating("a", [5] * 6)]
     lowest = score_ratings(ratings, tasks)
@@ -124,14 +124,14 @@ def test_a_task_without_an_answer_scores_one_or_is_left_out() -> None:
     assert (left_out["rubric_mean", "macro"].value, left_out["rubric_mean", "content"].n_undefined) == (5.0, 1)
 
 
-def test_an_answer_that_nobody_rated_is_undefined() -> None:
+def test_unrated_answer_is_undefined() -> None:
     rows = score_ratings([rating("a", [5] * 6)], [task("a"), task("b")], answered={"a", "b"})
     assert np.isnan(rows.scores[1]).all()
     assert figures(summarize_rubric(rows, Resampling(50)))["rubric_mean", "content"].n_undefined == 1
 
 
-def test_patients_are_drawn_whole() -> None:
-    """All tasks of one patient: every replicate is the data. Taken task by task, the mean of 1 and 5 varies."""
+def test_patients_are_resampled_with_all_their_tasks() -> None:
+    """If all tasks are of one patient, every replicate is the data; by task, the mean of 1 and 5 would vary."""
     tasks = [task("a", "p"), task("b", "p")]
     rows = score_ratings([rating("a", [1] * 6), rating("b", [5] * 6)], tasks)
     by_patient = figures(summarize_rubric(rows, Resampling(200, interval="percentile")))["rubric_mean", "macro"]
@@ -142,7 +142,7 @@ def test_patients_are_drawn_whole() -> None:
     assert by_task.signature == "rubric_mean|b:200|seed:0|unit:task|v:1"
 
 
-def test_intervals_are_those_of_drawing_by_hand() -> None:
+def test_intervals_equal_a_bootstrap_by_hand() -> None:
     tasks, ratings = drawn(12)
     rows = score_ratings(ratings, tasks)
     means = []
@@ -166,7 +166,7 @@ UNDEFINED: dict[str, tuple[list[Rating], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", UNDEFINED)
-def test_what_is_undefined_is_nan(name: str) -> None:
+def test_undefined_metrics_are_nan(name: str) -> None:
     ratings, metrics = UNDEFINED[name]
     result = figures(summarize_rubric(score_ratings(ratings, [task("a"), task("b")]), Resampling(50)))
     for metric in metrics:
@@ -174,7 +174,7 @@ def test_what_is_undefined_is_nan(name: str) -> None:
     assert not math.isnan(result["rubric_mean", "macro"].value)
 
 
-def test_nothing_rated_at_all() -> None:
+def test_no_ratings_at_all() -> None:
     rows = score_ratings([], [task("a")], answered={"a"})
     assert rows.ratings.shape == (1, 0, 6)
     assert all(math.isnan(e.value) for e in summarize_rubric(rows, Resampling(50)))
@@ -201,12 +201,12 @@ def test_bad_ratings_are_refused(name: str) -> None:
         score_ratings(ratings, [task("a"), task("b")], **options)
 
 
-def test_no_task_is_refused() -> None:
+def test_empty_list_of_tasks_is_refused() -> None:
     with pytest.raises(ValueError, match="`tasks` must hold at least one task"):
         score_ratings([], [])
 
 
-def test_two_systems_are_compared_in_the_same_draws() -> None:
+def test_systems_are_compared_in_the_same_replicates() -> None:
     tasks, ratings = drawn()
     rows = score_ratings(ratings, tasks)
     lower = score_ratings([rating(r.task_id, [1] * 6, r.reader) for r in ratings], tasks)
@@ -215,7 +215,7 @@ def test_two_systems_are_compared_in_the_same_draws() -> None:
     compared = {c.finding: c for c in compare(rows, lower, Resampling(100, interval="percentile"))}
     assert list(compared) == ["macro", "content", *CRITERIA]
     assert compared["macro"].estimate.value == pytest.approx(rows.overall.mean() - 1, abs=1e-12)
-    assert compared["macro"].p == pytest.approx(2 / 101, abs=1e-12)  # none of 100 replicates at or below 0
+    assert compared["macro"].p == pytest.approx(2 / 101, abs=1e-12)  # 0 of 100 replicates are at or below 0
 
 
 def test_systems_on_other_tasks_are_refused() -> None:
@@ -231,7 +231,7 @@ def test_systems_on_other_tasks_are_refused() -> None:
         summarize_rubric(rows, Resampling(unit="image"))
 
 
-def test_a_part_of_the_tasks() -> None:
+def test_subset_of_the_tasks() -> None:
     tasks, ratings = drawn(6)
     rows = score_ratings(ratings, tasks)
     kept: RubricRows = rows.take(np.array([True, False] * 3))

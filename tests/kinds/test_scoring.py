@@ -1,4 +1,4 @@
-"""scoring: what counts as a point, what is a miss, what is undefined; intervals against a loop."""
+"""scoring: points, misses and undefined values; intervals against a plain loop."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def values(
         (Prediction("a", "Edema", points=((5, 5),), cell="H8"), "point", 1, 0),  # each metric uses its own kind
     ],
 )
-def test_what_counts_as_a_point_and_as_a_cell(
+def test_points_and_cells_are_derived_from_predictions(
     prediction: Prediction, kind: str, point_hit: float, grid_hit: float
 ) -> None:
     rows = score_localization([prediction], [record("a", {"Edema": square(4, 4, 4)})], findings=FINDINGS)
@@ -101,19 +101,19 @@ def test_what_counts_as_a_point_and_as_a_cell(
         (Prediction("a", "Edema", mask=encode_mask(square(4, 4, 2)), cell="C3"), "cell"),  # its cell is the answer
     ],
 )
-def test_a_cell_that_is_the_points_own_counts_as_the_points(prediction: Prediction, kind: str) -> None:
+def test_cell_of_the_point_counts_as_the_point(prediction: Prediction, kind: str) -> None:
     rows = score_localization([prediction], [record("a", {"Edema": square(4, 4, 4)})], findings=FINDINGS)
     assert rows.cell_kinds == [kind]
 
 
-def test_a_point_outside_the_central_square_hits_a_mask_but_no_cell() -> None:
+def test_point_outside_the_central_square_hits_only_the_mask() -> None:
     wide = record("a", {"Edema": np.ones((16, 32), bool)})
     got = values([Prediction("a", "Edema", points=((2, 2),))], [wide])
     assert (got["point_hit"], got["grid_hit"]) == ([1], [0])
 
 
-def test_chance_is_a_cell_of_the_grid_and_a_point_of_the_image() -> None:
-    """The mean over findings, each the mean over its cases: areas of 16 and 64 in 256 pixels, then of 4."""
+def test_chance_is_a_random_cell_or_point() -> None:
+    """The mean over findings of the mean over cases: areas are 16 and 64 of 256 pixels, then 4."""
     records = [
         record("a", {"Edema": square(4, 4, 4), "Cardiomegaly": square(4, 4, 2)}),
         record("b", {"Edema": square(4, 4, 8)}),
@@ -121,15 +121,17 @@ def test_chance_is_a_cell_of_the_grid_and_a_point_of_the_image() -> None:
     rows = score_localization([Prediction("a", "Edema", cell="C3")], records, findings=FINDINGS)
     expected = {"point_hit": ((16 + 64) / 2 + 4) / 256 / 2, "grid_hit": ((4 + 16) / 2 + 1) / 64 / 2}
     assert rows.chance(["Edema", "Cardiomegaly"]) == pytest.approx(expected, abs=1e-12)
-    assert rows.chance(["Edema", "Consolidation"]) == rows.chance([]) == {}  # nothing is known without cases
+    assert rows.chance(["Edema", "Consolidation"]) == rows.chance([]) == {}  # undefined without cases
     codec = KINDS["localization"].predictions.codec()
     again = codec.rows_from(codec.arrays_of_rows(rows))
     assert (again.values.keys(), again.chance(FINDINGS)) == (rows.values.keys(), rows.chance(FINDINGS))
-    before = codec.rows_from(codec.arrays_of_rows(replace(rows, shares=np.zeros(0))))  # as an earlier program kept them
+    before = codec.rows_from(
+        codec.arrays_of_rows(replace(rows, shares=np.zeros(0)))
+    )  # as an earlier program wrote them
     assert before.chance(FINDINGS) == {"grid_hit": rows.chance(FINDINGS)["grid_hit"]}
 
 
-def test_absent_predictions_are_misses_and_empty_masks_are_undefined_in_the_true_positive_slice() -> None:
+def test_missing_predictions_miss_and_empty_masks_are_undefined() -> None:
     records = [record(name, {"Edema": square(0, 0, 4)}) for name in "abc"]
     predictions = [
         Prediction("a", "Edema", mask=encode_mask(square(0, 0, 4))),
@@ -141,7 +143,7 @@ def test_absent_predictions_are_misses_and_empty_masks_are_undefined_in_the_true
     assert got["mask_iou_all"] == [1, 0, 0]
 
 
-def test_a_metric_that_does_not_apply_is_absent() -> None:
+def test_inapplicable_metric_is_absent() -> None:
     assert set(values([Prediction("a", "Edema", cell="A1")], [record("a", {"Edema": square(0, 0, 4)})])) == {
         "grid_chance",
         "point_hit",
@@ -150,7 +152,7 @@ def test_a_metric_that_does_not_apply_is_absent() -> None:
     assert set(values([], [record("a", {"Edema": square(0, 0, 4)})])) == {"grid_chance"}
 
 
-def test_boxes_are_scored_against_the_tight_box_of_the_reference() -> None:
+def test_boxes_are_scored_against_the_tight_reference_box() -> None:
     records = [record(name, {"Edema": square(4, 4, 4)}) for name in "abc"]
     predictions = [Prediction("a", "Edema", box=(4, 4, 4, 8)), Prediction("b", "Edema", cell="C3")]
     got = values(predictions, records)
@@ -158,7 +160,7 @@ def test_boxes_are_scored_against_the_tight_box_of_the_reference() -> None:
     assert "mask_iou" not in got
 
 
-def test_rows_exist_for_references_that_are_not_empty_and_missing_ones_are_not_asked() -> None:
+def test_rows_exist_for_references_with_pixels() -> None:
     records = [
         record("a", {"Edema": square(0, 0, 4), "Cardiomegaly": np.zeros((16, 16), bool)}),
         record("b", {}, missing=("Edema",)),
@@ -169,17 +171,17 @@ def test_rows_exist_for_references_that_are_not_empty_and_missing_ones_are_not_a
     assert [image for image, _ in rows.all_images] == ["a", "b", "c"]
 
 
-def test_when_all_findings_are_asked_a_mask_without_reference_scores_zero_in_the_full_slice_alone() -> None:
+def test_mask_without_reference_scores_zero_in_the_full_slice() -> None:
     records = [record("a", {"Edema": square(0, 0, 4)}), record("b", {}), record("c", {}, missing=("Edema",))]
     predictions = [Prediction(name, "Edema", mask=encode_mask(square(0, 0, 4))) for name in "abc"]
     got = values(predictions, records, asks="all")
     assert np.array_equal(got["mask_iou"], [1, np.nan], equal_nan=True)
     assert got["mask_iou_all"] == [1, 0]
     assert np.array_equal(got["point_hit"], [1, np.nan], equal_nan=True)
-    assert values(predictions, records)["mask_iou_all"] == [1]  # findings known to be present: no such row
+    assert values(predictions, records)["mask_iou_all"] == [1]  # only present findings are asked: no such row
 
 
-def test_batches_give_what_one_pass_gives(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+def test_batches_score_like_one_pass(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
     predictions, records = study(rng, 30)
     predictions[::2] = [Prediction(p.image_id, p.finding, mask=encode_mask(square(2, 2, 9))) for p in predictions[::2]]
     whole = score_localization(predictions, records, findings=FINDINGS)
@@ -234,7 +236,7 @@ def study(rng: np.random.Generator, n: int) -> tuple[list[Prediction], list[Loca
 def test_intervals_equal_a_plain_loop_over_patients(rng: np.random.Generator) -> None:
     predictions, records = study(rng, 40)
     rows = score_localization(predictions, records, findings=FINDINGS)
-    patients = sorted({r.patient_id for r in records})  # those without any row are drawn too
+    patients = sorted({r.patient_id for r in records})  # patients without rows are resampled also
     macros: list[float] = []
     per_finding: dict[str, list[float]] = {finding: [] for finding in FINDINGS}
     for draw in np.random.default_rng(3).integers(0, len(patients), (100, len(patients))).tolist():
@@ -257,7 +259,7 @@ def test_intervals_equal_a_plain_loop_over_patients(rng: np.random.Generator) ->
     assert got[MACRO].signature == "point_hit|b:100|seed:3|unit:patient|v:1"
 
 
-def test_a_subset_of_findings_has_its_own_macro_and_its_own_intervals_unchanged(rng: np.random.Generator) -> None:
+def test_subset_of_findings_has_its_own_macro_and_same_intervals(rng: np.random.Generator) -> None:
     predictions, records = study(rng, 30)
     rows = score_localization(predictions, records, findings=FINDINGS)
     whole = {e.finding: e for e in summarize(rows, metrics=["point_hit"])}
@@ -281,7 +283,7 @@ def test_images_can_be_the_unit(rng: np.random.Generator) -> None:
             summarize(rows, **options)  # type: ignore[arg-type]
 
 
-def test_strata_of_size_are_by_the_share_of_the_image() -> None:
+def test_size_strata_use_the_proportion_of_the_image() -> None:
     sides = {"a": 1, "b": 3, "c": 5, "d": 8, "e": 16}  # of 256 pixels: .4, 3.5, 9.8, 25, 100 %
     records = [record(name, {"Edema": square(0, 0, side)}) for name, side in sides.items()]
     empty = record("f", {"Cardiomegaly": square(0, 0, 4)})
@@ -301,8 +303,8 @@ def test_strata_of_size_are_by_the_share_of_the_image() -> None:
     assert large.strata()["size: 10 % of the image or more"].all()
 
 
-def test_scores_of_all_images_have_the_auroc_of_scikit_learn(rng: np.random.Generator) -> None:
-    """Patients of two images; Cardiomegaly is always there, one image is not labelled for Edema, one has no score."""
+def test_auroc_of_image_scores_equals_scikit_learn(rng: np.random.Generator) -> None:
+    """Two images per patient; Cardiomegaly is always present, one image has no label for Edema, one no score."""
     records, predictions, scored_cases = [], [], []
     for i in range(60):
         has = i % 3 == 0
@@ -334,6 +336,6 @@ def test_scores_of_all_images_have_the_auroc_of_scikit_learn(rng: np.random.Gene
     few = rows.of_patients({"0", "1", "2"}).estimates(resampling)
     assert next(e.n for e in few if (e.metric, e.finding) == ("auroc", "Edema")) == 5
     disclosure = KINDS["localization"].release.disclose(rows, Resampling(20), min_cell=1)
-    assert "auroc" not in {e.metric for e in disclosure.estimates}  # a board does not tell of absence
+    assert "auroc" not in {e.metric for e in disclosure.estimates}  # a board releases nothing about absence
     present_alone = score_localization(predictions, records, findings=FINDINGS)
     assert "auroc" not in {e.metric for e in present_alone.estimates(resampling)}

@@ -1,4 +1,4 @@
-"""References that are boxes: which pixels they have, what is scored against them, and what is not."""
+"""Box references: their pixels, and the metrics that use or skip them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RIGHT: Box = (10, 2, 4, 6)
 
 
 def boxed(image_id: str, boxes: dict[str, list[Box]], *, missing: tuple[str, ...] = ()) -> LocalizationRecord:
-    """A picture of 16 x 16 pixels whose references are boxes alone."""
+    """Return an image of 16 x 16 pixels with only boxes as references."""
     annotations = tuple(
         Annotation(
             finding,
@@ -44,9 +44,9 @@ def boxed(image_id: str, boxes: dict[str, list[Box]], *, missing: tuple[str, ...
     ("box", "columns", "rows"),
     [
         ((2, 3, 4, 5), range(2, 6), range(3, 8)),
-        ((0.5, 0.0, 1.0, 1.0), range(1), range(1)),  # the centre 0.5 lies in [0.5, 1.5), 1.5 does not
+        ((0.5, 0.0, 1.0, 1.0), range(1), range(1)),  # the centre 0.5 is in [0.5, 1.5), 1.5 is not
         ((0.6, 0.0, 1.0, 1.0), range(1, 2), range(1)),
-        ((0.4, 0.4, 2.2, 0.2), range(3), range(1)),  # 0.5, 1.5 and 2.5 lie in [0.4, 2.6)
+        ((0.4, 0.4, 2.2, 0.2), range(3), range(1)),  # 0.5, 1.5 and 2.5 are in [0.4, 2.6)
         ((0.6, 0.6, 0.8, 0.8), range(0), range(0)),  # between the centres of pixels 0 and 1
         ((-3, -3, 5, 5), range(2), range(2)),
         ((14, 15, 50, 50), range(14, 16), range(15, 16)),
@@ -76,7 +76,7 @@ def test_unions_equal_a_dense_loop(rng: np.random.Generator) -> None:
         rle = encode_mask(dense)
         mixed = pack_regions([rle, boxes, encode_mask(~dense), boxes], [(height, width)] * 4)
         assert [np.array_equal(mixed.dense(i), m) for i, m in enumerate((dense, dense, ~dense, dense))] == [True] * 4
-        # the same runs as a mask has, so every metric sees the same thing
+        # the same runs as in a mask, so every metric gets the same input
         assert mixed.take([0]).ends.tolist() == mixed.take([1]).ends.tolist()
 
 
@@ -103,13 +103,13 @@ def test_bad_boxes_and_sizes_are_refused() -> None:
         (Prediction("a", "Edema", points=((13.5, 7.5),)), 1, 1, None),
         (Prediction("a", "Edema", cell="G4"), 1, 1, None),
         (Prediction("a", "Edema", cell="D2"), 0, 0, None),
-        (Prediction("a", "Edema", box=(2, 2, 12, 6)), 0, 0, 1),  # around both; its centre (8, 5) lies in neither
+        (Prediction("a", "Edema", box=(2, 2, 12, 6)), 0, 0, 1),  # around both; its centre (8, 5) is in neither
         (Prediction("a", "Edema", box=LEFT), 1, 1, 16 / 72),
         (Prediction("a", "Edema", box=(2, 2, 6, 6)), 1, 1, 36 / 72),
         (Prediction("a", "Edema", mask=encode_mask(square(9, 2, 7))), 1, 1, None),  # deepest pixel (12, 5)
     ],
 )
-def test_points_and_cells_hit_the_union_and_a_box_meets_the_box_around_all(
+def test_points_hit_the_union_and_a_box_meets_the_outer_box(
     prediction: LocalizationPrediction, point: int, cell: int, iou: float | None
 ) -> None:
     rows = score_localization([prediction], [boxed("a", {"Edema": [LEFT, RIGHT]})], findings=FINDINGS)
@@ -119,13 +119,13 @@ def test_points_and_cells_hit_the_union_and_a_box_meets_the_box_around_all(
     assert rows.values.get("box_iou", np.array([])).tolist() == ([] if iou is None else [pytest.approx(iou)])
 
 
-def test_box_iou_uses_the_source_s_own_decimals() -> None:
+def test_box_iou_uses_unrounded_source_boxes() -> None:
     record = boxed("a", {"Edema": [(1.25, 1.25, 2.5, 2.5)]})
     rows = score_localization([Prediction("a", "Edema", box=(1.25, 1.25, 2.5, 1.25))], [record], findings=FINDINGS)
     assert rows.values["box_iou"].tolist() == [0.5]
 
 
-def test_a_mask_is_not_compared_with_boxes_and_the_rows_say_so() -> None:
+def test_mask_is_not_compared_with_boxes_and_rows_note_it() -> None:
     record = boxed("a", {"Edema": [LEFT]})
     rows = score_localization(
         [Prediction("a", "Edema", mask=encode_mask(square(2, 2, 4)))], [record], findings=FINDINGS
@@ -138,7 +138,7 @@ def test_a_mask_is_not_compared_with_boxes_and_the_rows_say_so() -> None:
     assert score_localization([Prediction("a", "Edema", cell="B2")], [record], findings=FINDINGS).notes == ()
 
 
-def test_where_some_references_are_masks_a_box_reference_leaves_mask_iou_undefined() -> None:
+def test_box_reference_among_masks_has_undefined_mask_iou() -> None:
     masked = LocalizationRecord(
         "m", "m", "m", "PA", 16, 16, {"Edema": 1, "Cardiomegaly": 0},
         annotations=(Annotation("Edema", "ground_truth", encode_mask(square(2, 2, 4)), area_px=16),),
@@ -151,7 +151,7 @@ def test_where_some_references_are_masks_a_box_reference_leaves_mask_iou_undefin
     assert rows.notes == ()
 
 
-def test_an_absent_prediction_is_a_miss_and_a_missing_reference_no_case() -> None:
+def test_missing_prediction_is_a_miss_missing_reference_no_case() -> None:
     records = [boxed("a", {"Edema": [LEFT]}), boxed("b", {"Edema": [RIGHT]}), boxed("c", {}, missing=("Edema",))]
     rows = score_localization([Prediction("a", "Edema", box=LEFT)], records, findings=FINDINGS)
     assert rows.image_ids == ["a", "b"]
@@ -159,14 +159,14 @@ def test_an_absent_prediction_is_a_miss_and_a_missing_reference_no_case() -> Non
     assert rows.values["point_hit"].tolist() == [1, 0]
 
 
-def test_when_all_findings_are_asked_a_mask_adds_no_case_to_a_set_of_boxes() -> None:
+def test_mask_adds_no_case_to_box_references() -> None:
     records = [boxed("a", {"Edema": [LEFT]}), boxed("b", {})]
     predictions = [Prediction(i, "Edema", mask=encode_mask(square(2, 2, 4))) for i in "ab"]
     rows = score_localization(predictions, records, findings=FINDINGS, asks="all")
     assert rows.image_ids == ["a"]
 
 
-def test_a_reference_without_mask_and_boxes_is_refused() -> None:
+def test_reference_without_mask_and_boxes_is_refused() -> None:
     bare = boxed("a", {"Edema": [LEFT]})
     bare = LocalizationRecord(
         "a", "a", "a", "PA", 16, 16, bare.label_status,
@@ -176,7 +176,7 @@ def test_a_reference_without_mask_and_boxes_is_refused() -> None:
         score_localization([], [bare], findings=FINDINGS)
 
 
-def test_batches_give_what_one_pass_gives(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+def test_batches_score_like_one_pass(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
     records, predictions = [], []
     for i in range(30):
         x, y, width, height = rng.integers(1, 8, 4).tolist()
@@ -187,11 +187,11 @@ def test_batches_give_what_one_pass_gives(monkeypatch: pytest.MonkeyPatch, rng: 
     assert score_localization(predictions, records, findings=FINDINGS).to_table().equals(whole.to_table())
 
 
-def test_the_location_prior_learns_from_boxes_and_answers_with_one() -> None:
+def test_location_prior_learns_from_boxes_and_returns_one() -> None:
     records = [boxed(f"r{k}", {"Edema": [LEFT]}) for k in range(3)] + [boxed("r3", {"Edema": [RIGHT]})]
     priors = fit_location_prior(records, FINDINGS)
     assert priors["Edema"].n == 4
-    # of the boxes around the mean, LEFT alone has a mean IoU of 3/4, the one around both of (3 * 16 + 24) / 72 / 4
+    # candidates near the mean: only LEFT has a mean IoU of 3/4, the box around both (3 * 16 + 24) / 72 / 4
     assert priors["Edema"].box == (2 / 16, 2 / 16, 4 / 16, 4 / 16)
     (prediction,) = location_prior_baseline(manifest(1, size=(32, 64)), priors)
     assert prediction.box == (8, 4, 16, 8)

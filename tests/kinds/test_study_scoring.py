@@ -46,7 +46,7 @@ def studies(rng: np.random.Generator, n: int) -> list[StudyRecord]:
 
 
 def probabilities(rng: np.random.Generator, records: list[StudyRecord]) -> list[Prediction]:
-    """A model that is right more often than not, in two digits so that ties occur."""
+    """Return probabilities of a fair model, with two digits so that ties occur."""
     return [
         Prediction(
             r.study_id, None, {k: float(np.round(0.6 * rng.random() + 0.4 * (k in r.labels), 2)) for k in LABELS}
@@ -82,7 +82,7 @@ def test_thresholds_are_fixed_before_scoring() -> None:
         score_studies([Prediction("s", None, values)], records, labels=LABELS, thresholds={"Edema": 0.5})
 
 
-def test_an_absent_study_is_a_miss_for_each_of_its_labels() -> None:
+def test_missing_study_is_a_miss_for_each_of_its_labels() -> None:
     records = [StudyRecord("a", "a", ("COPD",)), StudyRecord("b", "b", ("COPD",))]
     rows = score_studies([Prediction("a", ("COPD",))], records, labels=LABELS)
     assert rows.has_prediction.tolist() == [True, False]
@@ -95,7 +95,7 @@ def test_an_absent_study_is_a_miss_for_each_of_its_labels() -> None:
     assert absent.predicted.tolist() == [[True] * 12, [False] * 12]
 
 
-def test_strata_share_the_patients_that_are_drawn(rng: np.random.Generator) -> None:
+def test_strata_share_the_resampled_patients(rng: np.random.Generator) -> None:
     from sklearn.metrics import f1_score
 
     records = studies(rng, 60)
@@ -127,7 +127,7 @@ def test_duplicates_and_mixed_kinds_are_refused() -> None:
 
 
 def write_folder(folder: Path, records: list[StudyRecord]) -> None:
-    """A folder of studies without pixels, half of them private, in `vault` beside it."""
+    """Write a folder of studies without pixels; half of them are private, in `vault` next to it."""
     build_folder(
         {"test": records},
         folder,
@@ -189,7 +189,7 @@ def test_the_command_scores_studies(tmp_path: Path, rng: np.random.Generator) ->
     assert "broken.jsonl:4: error: study_id" in call("score", broken, tmp_path / "data", expect=1).stderr
 
 
-def test_an_image_manifest_is_not_one_of_studies(tmp_path: Path) -> None:
+def test_image_manifest_is_refused_for_studies(tmp_path: Path) -> None:
     write_folder(tmp_path / "data", [StudyRecord("s", "p", ()), StudyRecord("t", "q", ())])
     table = pa.table({"image_id": ["i"], "study_id": ["s"]})
     pq.write_table(table, tmp_path / "data" / "manifest" / "released.parquet")

@@ -1,4 +1,4 @@
-"""What is public of a tasks-type split, and the commands on a folder of tasks."""
+"""The public part of a tasks-type split, and the commands on a folder of tasks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> TaskBoard:
     return build_task_board(tmp_path_factory.mktemp("tasks"), n_tasks=8)
 
 
-def test_a_split_asks_the_same_in_public_and_in_private(board: TaskBoard) -> None:
+def test_split_asks_the_same_in_public_and_private_folder(board: TaskBoard) -> None:
     manifest = read_task_manifest(board.folder, "holdout")
     assert (manifest.benchmark, manifest.version, manifest.split) == ("rexecution", "1.0.0", "holdout")
     assert len(manifest.tasks) == 4
@@ -31,11 +31,11 @@ def test_a_split_asks_the_same_in_public_and_in_private(board: TaskBoard) -> Non
     assert read_task_manifest(board.holdout, "holdout") == manifest
 
 
-def test_a_released_split_is_read_from_its_tasks(board: TaskBoard) -> None:
+def test_released_split_is_read_from_its_tasks(board: TaskBoard) -> None:
     assert len(read_task_manifest(board.folder, "released").tasks) == 4
 
 
-def test_a_folder_without_the_inputs_is_refused(board: TaskBoard, tmp_path: Path) -> None:
+def test_folder_without_the_inputs_is_refused(board: TaskBoard, tmp_path: Path) -> None:
     (tmp_path / "manifest").mkdir()
     for name in ("benchmark.json", "holdout.parquet"):
         (tmp_path / "manifest" / name).write_bytes((board.folder / "manifest" / name).read_bytes())
@@ -45,7 +45,7 @@ def test_a_folder_without_the_inputs_is_refused(board: TaskBoard, tmp_path: Path
         read_task_manifest(tmp_path, "test")
 
 
-def test_a_file_of_answers_is_linted_and_not_scored(board: TaskBoard, tmp_path: Path) -> None:
+def test_answer_file_is_linted_and_not_scored(board: TaskBoard, tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
     path.write_text(answers_to_jsonl(answers_to(board.manifest)), encoding="utf-8")
     report = lint_file(path, board.folder, "holdout")
@@ -55,7 +55,7 @@ def test_a_file_of_answers_is_linted_and_not_scored(board: TaskBoard, tmp_path: 
         score_file(path, board.folder, "holdout")
 
 
-def test_the_command_lint_knows_tasks(board: TaskBoard, tmp_path: Path) -> None:
+def test_lint_command_supports_tasks(board: TaskBoard, tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
     lines = answers_to_jsonl(answers_to(board.manifest)).replace("Answer to", "\\u0000 to", 1)
     path.write_text(lines, encoding="utf-8")

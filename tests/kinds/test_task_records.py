@@ -1,4 +1,4 @@
-"""Ratings as arrays, the content score, the rubric: against hand arithmetic and the metrics' own names."""
+"""Ratings as arrays, the content score and the rubric, by hand and against the metrics' own names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reveal_bench.metrics import ordinal
 from reveal_bench.metrics.ordinal import CRITERIA
 
 
-def test_criteria_are_those_of_the_metrics() -> None:
+def test_criteria_equal_those_of_the_metrics() -> None:
     assert task_records.CRITERIA == ordinal.CRITERIA
     assert {entry.criterion for entry in rubric.RUBRIC} == set(ordinal.CRITERIA)
 
@@ -25,7 +25,7 @@ def test_the_rubric_has_five_different_scores_per_criterion() -> None:
 
 
 @pytest.mark.parametrize(("criterion", "score"), [("content", 3), ("process", 0), ("process", 6)])
-def test_an_unknown_meaning_is_refused(criterion: str, score: int) -> None:
+def test_unknown_criterion_or_score_is_refused(criterion: str, score: int) -> None:
     with pytest.raises(ValueError, match="`criterion` must be one of process, execution"):
         rubric.meaning(criterion, score)
 
@@ -51,7 +51,7 @@ RATINGS = [
 NAN = np.nan
 
 
-def test_an_array_has_the_rows_of_the_answers() -> None:
+def test_array_has_one_row_per_answer() -> None:
     answers = rated_answers(RATINGS)
     assert answers == [("t1", "a"), ("t2", "a"), ("t1", "b")]
     first = rating_array(RATINGS, reader="first", answers=answers)
@@ -61,11 +61,11 @@ def test_an_array_has_the_rows_of_the_answers() -> None:
     assert [row.n for row in ordinal.reader_agreement(first, second)] == [1, 1, 1, 1, 0, 0]
 
 
-def test_no_answer_is_no_row() -> None:
+def test_no_answers_are_an_empty_array() -> None:
     assert rating_array(RATINGS, reader="first", answers=[]).shape == (0, len(CRITERIA))
 
 
-def test_an_unknown_reader_is_refused() -> None:
+def test_unknown_reader_is_refused() -> None:
     with pytest.raises(ValueError, match=r"readers of the ratings \(first, second\), got 'third'"):
         rating_array(RATINGS, reader="third", answers=[])
     with pytest.raises(ValueError, match=r"\(none\), got 'third'"):

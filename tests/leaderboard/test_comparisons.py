@@ -1,4 +1,4 @@
-"""Comparisons: a function of two released scores and of nothing else."""
+"""Comparisons: a function of only two released scores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOCALIZATION, FINDINGS = "localization", "findings"
 
 
 @pytest.mark.parametrize("kind", [LOCALIZATION, FINDINGS])
-def test_a_comparison_is_made_of_the_released_figures_alone(kind: str) -> None:
+def test_comparison_uses_only_released_scores(kind: str) -> None:
     a: Any = pointer(0.8, 1) if kind == LOCALIZATION else reader(0.85, 1)
     b: Any = pointer(0.5, 2) if kind == LOCALIZATION else reader(0.6, 2)
     own, other = release(a, POLICY), release(b, POLICY)
@@ -42,15 +42,15 @@ def test_a_comparison_is_made_of_the_released_figures_alone(kind: str) -> None:
         assert row["high"] == pytest.approx(row["value"] + above, abs=0.010001)
         towards_none = below if row["value"] > 0 else above
         p.append(2 * stats.norm.sf(stats.norm.ppf(0.975) * abs(row["value"]) / towards_none))
-    # Holm: the i-th smallest of m stands as long as it and all before are at most 0.05 / (m - i + 1).
-    left, told = sorted(range(len(p)), key=p.__getitem__), set()
+    # Holm: the i-th smallest of m is significant if it and all before are at most 0.05 / (m - i + 1).
+    left, significant = sorted(range(len(p)), key=p.__getitem__), set()
     while left and p[left[0]] <= 0.05 / len(left):
-        told.add(left.pop(0))
-    assert {i for i, row in enumerate(rows) if row["told_apart"]} == told
-    assert told
+        significant.add(left.pop(0))
+    assert {i for i, row in enumerate(rows) if row["told_apart"]} == significant
+    assert significant
 
 
-def test_seen_from_the_other_side_every_sign_is_turned() -> None:
+def test_swapping_the_systems_flips_every_sign() -> None:
     a, b = release(reader(0.85, 1), POLICY), release(reader(0.6, 2), POLICY)
     for one, other in zip(
         compare_released(a, b, FINDINGS)["rows"], compare_released(b, a, FINDINGS)["rows"], strict=True
@@ -60,8 +60,8 @@ def test_seen_from_the_other_side_every_sign_is_turned() -> None:
 
 
 @pytest.mark.parametrize("is_hit", [True, False])
-def test_an_edit_has_the_interval_of_any_other(is_hit: bool) -> None:
-    # Not even whether there is an interval says how many of the cases were scored differently.
+def test_edited_submission_has_an_ordinary_interval(is_hit: bool) -> None:
+    # The presence of an interval must not reveal how many cases were scored differently.
     hits = pointer(0.6, 1).values["point_hit"].copy()
     hits[0], edited = 0.0, hits.copy()
     edited[0] = float(is_hit)
@@ -70,13 +70,13 @@ def test_an_edit_has_the_interval_of_any_other(is_hit: bool) -> None:
     assert all(row["low"] < 0 < row["high"] and not row["told_apart"] for row in rows)
 
 
-def test_equal_systems_are_not_told_apart() -> None:
+def test_equal_systems_do_not_differ_significantly() -> None:
     score = release(reader(0.8, 1), POLICY)
     for row in compare_released(score, score, FINDINGS)["rows"]:
         assert (row["value"], row["told_apart"]) == (0, False)
 
 
-def test_a_figure_without_an_interval_is_compared_without_one() -> None:
+def test_score_without_an_interval_is_compared_without_one() -> None:
     score = release(reader(0.8, 1), POLICY)
     bare = replace(score, figures=tuple(replace(figure, low=None, high=None) for figure in score.figures))
     rows = compare_released(score, bare, FINDINGS)["rows"]
@@ -84,13 +84,13 @@ def test_a_figure_without_an_interval_is_compared_without_one() -> None:
     assert {(row["low"], row["high"], row["told_apart"]) for row in rows} == {(None, None, False)}
 
 
-def test_a_metric_of_one_system_alone_is_not_compared() -> None:
+def test_metric_of_only_one_system_is_not_compared() -> None:
     masks = cases(np.ones(len(PAIRS)), iou=np.full(len(PAIRS), 0.5))
     rows = compare_released(release(masks, POLICY), release(pointer(0.5, 1), POLICY), LOCALIZATION)["rows"]
     assert {row["metric"] for row in rows} == {"point_hit", "grid_hit"}
 
 
-def test_nothing_shown_is_nothing_compared() -> None:
+def test_nothing_released_is_nothing_compared() -> None:
     score = release(pointer(0.5, 1), ReleasePolicy(min_cell=1000))
     document = compare_released(score, score, LOCALIZATION)
     assert (document["rows"], document["note"]) == (

@@ -1,4 +1,4 @@
-"""The exposure meter, on rows as the store writes them."""
+"""The exposure meter, with rows as written by the store."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ KEY = b"0123456789abcdef"
 MANIFEST = StudyManifest(BENCHMARK, VERSION, "holdout", ("Edema", "Mass"), tuple(f"s{i}" for i in range(300)))
 
 
-def shown(*figures: tuple[str, str, str]) -> ReleasedScore:
-    """A score of figures (metric, finding, band), with a macro that is not counted."""
+def make_score(*figures: tuple[str, str, str]) -> ReleasedScore:
+    """Return a score of estimates (metric, finding, count range), with a macro that is not counted."""
     made = [
         ReleasedEstimate(metric, finding, 0.5, 0.4, 0.6, n, "")
         for metric, finding, n in (*figures, ("f1", "macro", "2"))
@@ -34,11 +34,11 @@ def shown(*figures: tuple[str, str, str]) -> ReleasedScore:
     return ReleasedScore(tuple(made), ("Edema", "Mass"), (), "", asdict(ReleasePolicy()))
 
 
-SCORE = shown(("f1", "Edema", "30-59"), ("recall", "Edema", "30-59"), ("f1", "Mass", "120+"))
+SCORE = make_score(("f1", "Edema", "30-59"), ("recall", "Edema", "30-59"), ("f1", "Mass", "120+"))
 
 
 class Rows:
-    """Writes teams, submissions and scores."""
+    """Writer of teams, submissions and scores."""
 
     def __init__(self, connection: sa.Connection) -> None:
         self.connection = connection
@@ -101,13 +101,13 @@ def test_bits_of_answers_by_hand() -> None:
     area = ReleasedEstimate("mask_iou_all", "Edema", 0.5, None, None, "120+", "")
     again = ReleasedEstimate("recall", "Edema", 0.5, None, None, "30-59", "")
     assert answer_bits([few], 668) == pytest.approx(math.log2(11))  # 0.0, 0.1 ... 1.0
-    assert answer_bits([few, again], 668) == pytest.approx(math.log2(60))  # 0 to 59 of them: the same count again
+    assert answer_bits([few, again], 668) == pytest.approx(math.log2(60))  # 0 to 59: one count decides both
     fine = ReleasePolicy(band_resolution=(0.01, 0.01, 0.01))
     assert answer_bits([few], None, fine) == pytest.approx(math.log2(60))
     assert answer_bits([many], 668) == pytest.approx(math.log2(151))  # 51 values, and 100 edges of a macro's 0.01
     assert answer_bits([many, area], 668) == pytest.approx(2 * math.log2(151))
     assert answer_bits([], 668) == 0
-    # The average of grid hits has another 100 edges; of fewer than 50 cases all are averages', in steps of 0.1
+    # The average of grid hits has another 100 edges. With fewer than 50 cases only averages count, in steps of 0.1
     assert answer_bits([many], 668, n_averages=1) == pytest.approx(math.log2(251))
     assert answer_bits([], 668, n_averages=1) == pytest.approx(math.log2(11))
     assert answer_bits([], 668, n_averages=2) == pytest.approx(math.log2(21))
@@ -115,19 +115,19 @@ def test_bits_of_answers_by_hand() -> None:
 
 def test_bits_in_labels_by_hand() -> None:
     few = ReleasedEstimate("f1", "Edema", 0.5, None, None, "30-59", "")
-    assert label_bits([few], 100) == pytest.approx(math.log2(math.comb(100, 30)))  # fewer than of 50, or of 59
+    assert label_bits([few], 100) == pytest.approx(math.log2(math.comb(100, 30)))  # fewer than with 50 or 59
     assert label_bits([few], 668) == pytest.approx(math.log2(math.comb(668, 30)))
     assert label_bits([few], None) == pytest.approx(math.log2(math.comb(60, 30)))
     point = ReleasedEstimate("point_hit", "Edema", 0.5, None, None, "60-119", "")
     box = ReleasedEstimate("box_iou", "Edema", 0.5, None, None, "60-119", "")
-    assert label_bits([point], 668) == 60  # whether a known place is right
+    assert label_bits([point], 668) == 60  # one bit per case: is a known place right
     assert label_bits([point, box], 668) == 75  # overlap needs 2.5 times the 30 cases that a hit rate does
     assert (
         label_bits([ReleasedEstimate("box_iou", "Edema", 0.5, None, None, "30-59", "")], 668) == 30
-    )  # shown by an earlier rule
+    )  # released by an earlier rule
     assert (
         label_bits([ReleasedEstimate("point_hit", "Edema", 0.5, None, None, "30-59", "")], 668) == 50
-    )  # fewer have no figure
+    )  # fewer cases have no score
     assert label_bits([], 668) == 30
 
 
@@ -136,19 +136,19 @@ def of_places(*figures: tuple[str, str, str], **policy: int) -> ReleasedScore:
     return ReleasedScore(tuple(made), ("Edema", "Mass"), (), "", policy)
 
 
-def test_averages_of_hits_count_with_and_without_a_figure_of_the_finding(rows: Rows) -> None:
+def test_average_hits_count_with_and_without_a_finding_score(rows: Rows) -> None:
     macros = [("point_hit", "macro", "2"), ("grid_hit", "macro", "2")]
     rows.score("A", score=of_places(("point_hit", "Edema", "120+"), *macros, place_cell=50))
-    # Edema: 50 + 1 values, and 100 of each average, of 120 cases; Mass: two averages of 10 values and 0, of 30 cases
+    # Edema, 120 cases: 50 + 1 values and 100 of each average. Mass, 30 cases: two averages of 10 values and 0
     edema, mass = math.log2(251) / 120, math.log2(21) / 30
-    found = read(rows)
+    meter = read(rows)
     assert mass > edema
-    assert (found.finding, found.share) == ("Mass", pytest.approx(mass))
+    assert (meter.finding, meter.share) == ("Mass", pytest.approx(mass))
     rows.score("B", score=of_places(("point_hit", "Edema", "120+"), ("point_hit", "macro", "1")))
     assert read(rows).share == pytest.approx((math.log2(21) + math.log2(11)) / 30)
 
 
-def test_a_score_of_before_the_rule_may_show_a_finding_of_30_cases(rows: Rows) -> None:
+def test_score_before_the_rule_may_show_a_finding_of_30_cases(rows: Rows) -> None:
     rows.score("A", score=of_places(("point_hit", "Edema", "30-59"), ("point_hit", "macro", "1"), place_cell=50))
     assert read(rows).finding == "Mass"
     for held, policy in ((50.0, {"place_cell": 50}), (30.0, {})):
@@ -156,18 +156,18 @@ def test_a_score_of_before_the_rule_may_show_a_finding_of_30_cases(rows: Rows) -
             of_places(("point_hit", "Edema", "30-59"), ("point_hit", "macro", "1"), **policy), shown=("Edema",)
         )
         rows.connection.execute(scores.update().values(released=score.to_json()))
-        found = read(rows)
-        assert (found.finding, found.bits_held) == ("Edema", held)
+        meter = read(rows)
+        assert (meter.finding, meter.bits_held) == ("Edema", held)
 
 
 def test_nothing_scored() -> None:
     engine = sa.create_engine("sqlite://")
     tables.create_all(engine)
     with engine.begin() as connection:
-        found = exposure(connection, BENCHMARK, VERSION, load_settings())
-    assert (found.n_scored, found.level, found.finding, found.share) == (0, "low", None, 0)
+        meter = exposure(connection, BENCHMARK, VERSION, load_settings())
+    assert (meter.n_scored, meter.level, meter.finding, meter.share) == (0, "low", None, 0)
     assert (
-        found.sentence == "0 of 150 submissions are used, by 0 teams. Nothing was released. Nothing needs to be done."
+        meter.sentence == "0 of 150 submissions are used, by 0 teams. Nothing was released. Nothing needs to be done."
     )
 
 
@@ -176,36 +176,36 @@ def test_the_most_exposed_finding_and_group(rows: Rows) -> None:
     for _ in range(3):
         rows.score("A")
     rows.score("B")
-    found = read(rows, "[exposure]\ncolluding = 1\n")
-    # F1 and recall of Edema together tell which of 0 to 59 it is; F1 of Mass is one of 101 figures.
+    meter = read(rows, "[exposure]\ncolluding = 1\n")
+    # F1 and recall of Edema together identify a count of 0 to 59; F1 of Mass is one of 101 values.
     edema = 3 * math.log2(60) / math.log2(math.comb(668, 30))
     mass = 3 * math.log2(101) / math.log2(math.comb(668, 120))
     assert edema > mass
-    assert (found.finding, found.group) == ("Edema", Group(("Team A",), 3, 0))
-    assert found.share == pytest.approx(edema)  # not rounded: the page rounds it as the sentence does
-    assert found.by_team == (("Team A", 3), ("Team B", 1))
-    assert found.level == "low"
-    assert "Team A could know 10 % of what the labels of Edema hold" in found.sentence
-    assert found.groups[0].n_shown == 3
+    assert (meter.finding, meter.group) == ("Edema", Group(("Team A",), 3, 0))
+    assert meter.share == pytest.approx(edema)  # not rounded: page and sentence round it alike
+    assert meter.by_team == (("Team A", 3), ("Team B", 1))
+    assert meter.level == "low"
+    assert "Team A could know 10 % of what the labels of Edema hold" in meter.sentence
+    assert meter.groups[0].n_shown == 3
 
 
-def test_a_score_that_was_held_tells_one_bit(rows: Rows) -> None:
+def test_held_score_reveals_one_bit(rows: Rows) -> None:
     rows.version({"n_studies": 668})
     rows.score("A")
     for _ in range(4):
         rows.score("A", held=True)
-    found = read(rows)
-    assert found.group == Group(("Team A",), 1, 4)
-    assert found.bits_out == round(math.log2(60) + 4, 1)
+    meter = read(rows)
+    assert meter.group == Group(("Team A",), 1, 4)
+    assert meter.bits_out == round(math.log2(60) + 4, 1)
 
 
 def test_teams_with_near_identical_predictions_count_as_one(rows: Rows) -> None:
     rows.version({"n_studies": 668})
     for team, seed in (("A", 1), ("A", 2), ("B", 2), ("B", 3), ("C", 3), ("D", 4)):
         rows.score(team, seed=seed)
-    found = read(rows)
-    assert found.groups == (Group(("Team A", "Team B", "Team C"), 5, 0), Group(("Team D",), 1, 0))
-    assert "4 teams together could know" in found.sentence
+    meter = read(rows)
+    assert meter.groups == (Group(("Team A", "Team B", "Team C"), 5, 0), Group(("Team D",), 1, 0))
+    assert "4 teams together could know" in meter.sentence
     alone = read(rows, "[exposure]\ncolluding = 1\n")
     assert "3 teams together could know" in alone.sentence
 
@@ -221,7 +221,7 @@ def test_teams_that_share_a_member_count_as_one(rows: Rows, is_admin: bool, n_gr
     assert len(read(rows).groups) == n_groups
 
 
-def test_teams_for_which_one_person_sent_count_as_one(rows: Rows) -> None:
+def test_teams_with_one_submitter_count_as_one(rows: Rows) -> None:
     for team in "AB":
         rows.score(team)
     person = {"id": "user", "issuer": "i", "subject": "s", "name": "P", "is_admin": False, "created_at": 0.0}
@@ -232,8 +232,8 @@ def test_teams_for_which_one_person_sent_count_as_one(rows: Rows) -> None:
 def test_the_same_predictions_sent_again_are_not_counted(rows: Rows) -> None:
     for team, seed in (("A", 1), ("A", 1), ("B", 1), ("B", 2), ("A", 1)):
         rows.score(team, seed=seed)
-    found = read(rows)
-    assert (found.n_scored, found.by_team) == (3, (("Team B", 2), ("Team A", 1)))
+    meter = read(rows)
+    assert (meter.n_scored, meter.by_team) == (3, (("Team B", 2), ("Team A", 1)))
 
 
 def test_empty_predictions_do_not_make_two_teams_one(rows: Rows) -> None:
@@ -243,14 +243,14 @@ def test_empty_predictions_do_not_make_two_teams_one(rows: Rows) -> None:
     assert len(read(rows).groups) == 2
 
 
-def test_hidden_ones_count_and_other_versions_and_parts_do_not(rows: Rows) -> None:
+def test_hidden_scores_count_but_other_versions_and_parts_do_not(rows: Rows) -> None:
     rows.score("A", hidden=True)
     rows.score("A", version="0.9.0")
     rows.score("A", part="final")
     assert read(rows).n_scored == 1
 
 
-def test_fingerprints_of_another_version_link_nobody(rows: Rows) -> None:
+def test_fingerprints_of_another_version_link_no_teams(rows: Rows) -> None:
     for team in "AB":
         rows.score(team, seed=1)
     rows.connection.execute(fingerprints.update().values(version="0.9.0"))
@@ -270,29 +270,29 @@ def test_levels_by_bits(rows: Rows, close: float, level: str) -> None:
 
 
 @pytest.mark.parametrize(("total", "level"), [(9, "low"), (8, "watch"), (4, "close")])
-def test_levels_by_what_is_used_up(rows: Rows, total: int, level: str) -> None:
+def test_levels_by_used_quota(rows: Rows, total: int, level: str) -> None:
     for team in "ABCD":
         rows.score(team)
-    found = read(rows, f"[exposure]\ncolluding = 1\n[quota]\ntotal = 3\nboard_total = {total}\n")
-    assert (found.n_scored, found.board_total, found.level) == (4, total, level)
+    meter = read(rows, f"[exposure]\ncolluding = 1\n[quota]\ntotal = 3\nboard_total = {total}\n")
+    assert (meter.n_scored, meter.board_total, meter.level) == (4, total, level)
 
 
-def test_the_five_groups_that_were_told_most_are_taken_together(rows: Rows) -> None:
+def test_five_groups_with_most_answers_are_combined(rows: Rows) -> None:
     rows.version({"n_studies": 668})
     for team, n in (("A", 3), ("B", 2), ("C", 2), ("D", 1), ("E", 1), ("F", 1), ("G", 1)):
         for _ in range(n):
             rows.score(team)
-    found = read(rows)
-    assert found.group is not None
-    assert (found.group.teams[:3], len(found.group.teams)) == (("Team A", "Team B", "Team C"), 5)
-    assert (found.group.n_shown, found.group.n_held) == (9, 0)
-    assert found.bits_out == round(9 * math.log2(60), 1)
-    assert "5 teams together could know" in found.sentence
+    meter = read(rows)
+    assert meter.group is not None
+    assert (meter.group.teams[:3], len(meter.group.teams)) == (("Team A", "Team B", "Team C"), 5)
+    assert (meter.group.n_shown, meter.group.n_held) == (9, 0)
+    assert meter.bits_out == round(9 * math.log2(60), 1)
+    assert "5 teams together could know" in meter.sentence
 
 
-def test_five_teams_that_spend_their_quotas_are_noticed_and_one_is_not(rows: Rows) -> None:
-    """On 300 studies; on the smallest holdout there is, of 100, one team's three answers are below "watch", too."""
-    everything = shown(*((metric, "Edema", "30-59") for metric in RELEASED_PER_LABEL))
+def test_five_teams_with_spent_quotas_are_noticed_one_is_not(rows: Rows) -> None:
+    """With 300 studies. On the smallest holdout, of 100, the three answers of one team are also below "watch"."""
+    everything = make_score(*((metric, "Edema", "30-59") for metric in RELEASED_PER_LABEL))
     rows.version({"n_studies": 300})
     for team in "ABCDE":
         for _ in range(load_settings().of("reveal-cxr").quota.on(KINDS["findings"].release.answers_on(300)).total):
@@ -305,11 +305,11 @@ def test_five_teams_that_spend_their_quotas_are_noticed_and_one_is_not(rows: Row
     assert read(rows).level == "watch"
 
 
-def test_macros_of_detections_count_against_the_smallest_finding(rows: Rows) -> None:
-    """Of 300 images 30 have it; of two findings, a macro in steps of .01 is for one as a figure in steps of .02."""
+def test_detection_macros_count_for_the_smallest_finding(rows: Rows) -> None:
+    """30 of 300 images are positive. A macro over two findings in steps of 0.01 equals a score in steps of 0.02."""
     macros = [ReleasedEstimate(metric, "macro", 0.5, 0.4, 0.6, "2", "") for metric in ("ap_50", "cpm")]
     rows.version({"n_images": 300})
     rows.score("a", score=ReleasedScore(tuple(macros), ("Edema", "Mass"), (), "", asdict(ReleasePolicy())))
-    found = read(rows)
-    assert found.share == pytest.approx(2 * math.log2(51) / math.log2(math.comb(300, 30)), abs=1e-3)
-    assert "of what the labels of one finding hold" in found.sentence
+    meter = read(rows)
+    assert meter.share == pytest.approx(2 * math.log2(51) / math.log2(math.comb(300, 30)), abs=1e-3)
+    assert "of what the labels of one finding hold" in meter.sentence

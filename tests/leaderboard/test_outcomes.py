@@ -1,4 +1,4 @@
-"""What a scored submission shows: its own figures, or those of the one that it does not beat; and who is told."""
+"""Released scores of a submission: its own, or those of the best one if it is not better; and notifications."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["world"]
 WHO = "user:user1"
 
 
-def shown(world: World) -> list[str]:
+def visible_ids(world: World) -> list[str]:
     return [submission.id for submission, _ in world.store.board_rows(BENCHMARK, "1.0")]
 
 
 @pytest.mark.parametrize(
     ("values", "own"),
-    [  # by hand, with a step of 0.01: more than the step above the best is shown
+    [  # by hand, with a step of 0.01: a score above the best by more than the step is shown
         ((0.50, 0.52), [True, True]),
         ((0.50, 0.51), [True, False]),
         ((0.50, 0.50), [True, False]),
@@ -34,7 +34,7 @@ def shown(world: World) -> list[str]:
     ],
     ids=["better", "by the step", "equal", "worse between", "five", "nothing shown"],
 )
-def test_the_ladder_holds_back_what_is_not_better_by_the_step(
+def test_ladder_holds_back_scores_not_better_by_the_step(
     world: World, values: tuple[float | None, ...], own: list[bool]
 ) -> None:
     sent = [world.score(value, sha256=f"{n:064x}") for n, value in enumerate(values)]
@@ -47,8 +47,8 @@ def test_the_ladder_holds_back_what_is_not_better_by_the_step(
             continue
         assert (score.shown_of, score.released["figures"][0]["value"]) == best
         assert best[0] in world.store.events_of(submission.id)[-1].why
-        assert world.kinds(submission) == ["reserved", "charged"]  # "not better" is an answer too
-    assert shown(world) == [best[0]]  # one of a model
+        assert world.kinds(submission) == ["reserved", "charged"]  # "not better" is also an answer
+    assert visible_ids(world) == [best[0]]  # one per model
 
 
 def test_withdrawing_does_not_reset_the_ladder(world: World) -> None:
@@ -60,7 +60,7 @@ def test_withdrawing_does_not_reset_the_ladder(world: World) -> None:
 
 
 @pytest.mark.parametrize(("per", "is_held"), [("team", True), ("model", False)])
-def test_the_ladder_is_of_the_team_or_of_the_model(database_url: str, per: str, is_held: bool) -> None:
+def test_ladder_is_per_team_or_per_model(database_url: str, per: str, is_held: bool) -> None:
     world = World(database_url, release=ReleasePolicy(ladder_per=per))  # type: ignore[arg-type]
     world.score(0.5)
     scores = [
@@ -77,13 +77,13 @@ def test_the_same_predictions_cost_nothing_and_show_the_first_score(world: World
     assert (score.shown_of, score.released["figures"][0]["value"]) == (first.id, 0.5)
     assert world.kinds(second) == ["reserved", "refunded"]
     assert world.store.events_of(second.id)[-1].why.startswith(f"the same predictions as submission {first.id}")
-    assert shown(world) == [first.id]
+    assert visible_ids(world) == [first.id]
     assert world.store.flags() == []
 
 
-def test_a_score_of_which_nothing_can_be_shown_costs_nothing(world: World) -> None:
+def test_score_with_nothing_to_release_is_not_charged(world: World) -> None:
     blank = ReleasedScore((), (), ("Edema",), "Nothing can be shown: it is too small.", {})
-    for n, final in enumerate((None, released(0.5))):  # a part kept for the end may show something
+    for n, final in enumerate((None, released(0.5))):  # the final part may have released scores
         sent = world.add(sha256=f"{n:064x}")
         result = replace(outcome(content=f"{n}"), released=blank, final=final)
         assert world.queue.finish_score(world.take_score(), who="worker:w", outcome=result)
@@ -92,26 +92,26 @@ def test_a_score_of_which_nothing_can_be_shown_costs_nothing(world: World) -> No
         assert note == blank.note + ("" if final else " Nothing is charged.")
 
 
-def test_what_an_admin_hid_does_not_come_back_by_another_name(world: World) -> None:
+def test_hidden_predictions_do_not_return_under_another_name(world: World) -> None:
     hidden, other = world.score(0.5, "same"), world.score(0.7, "other", sha256="c" * 64, model_name="Other")
     world.store.hide(hidden.id, who="user:admin", why="copied")
     world.store.withdraw(hidden.id, who=WHO)
     world.score(0.5, "same", sha256="b" * 64, model_name="Renamed")
-    assert shown(world) == [other.id]
+    assert visible_ids(world) == [other.id]
 
 
 @on_both
-def test_the_same_predictions_have_one_place_on_the_board(world: World) -> None:
+def test_same_predictions_have_one_entry_on_the_board(world: World) -> None:
     first = world.score(0.5, "same")
     world.store.withdraw(first.id, who=WHO)
     second = world.score(0.5, "same", model_name="Second")
     with pytest.raises(NotAllowedError, match=f"the same predictions are on the board.*{second.id}"):
         world.store.add_submission(NEW, who=WHO)
-    assert shown(world) == [second.id]
+    assert visible_ids(world) == [second.id]
     world.store.withdraw(second.id, who=WHO)
     world.store.add_submission(NEW, who=WHO)
-    assert shown(world) == [first.id]
-    third = world.score(0.5, "same", model_name="Third")  # the first is back: not the oldest alone is looked at
+    assert visible_ids(world) == [first.id]
+    third = world.score(0.5, "same", model_name="Third")  # the first is back: later submissions are checked also
     assert world.store.score_of(third.id).is_held  # type: ignore[union-attr]
     world.store.withdraw(first.id, who=WHO)
     world.store.hide(second.id, who="user:admin", why="copied")
@@ -127,8 +127,8 @@ def test_look_alikes_are_flagged(world: World) -> None:
         world.add(team_id=team, sha256=f"{n:064x}")
         near = outcome(0.6, f"near {n}", sketch_of="first")
         assert world.queue.finish_score(world.take_score(), who="worker:w", outcome=near)
-    found = {(flag.kind, flag.other_id) for flag in world.store.flags()}
-    assert found == {
+    flags = {(flag.kind, flag.other_id) for flag in world.store.flags()}
+    assert flags == {
         ("duplicate", first.id),
         ("near_duplicate", first.id),
         ("probing", twin.id),
@@ -140,19 +140,19 @@ def test_look_alikes_are_flagged(world: World) -> None:
     assert world.store.clear_flag(duplicate.id, "user:admin")
     assert not world.store.clear_flag(duplicate.id, "user:admin")
     assert len(world.store.flags()) == 4
-    assert world.kinds(twin) == ["reserved", "charged"]  # another team's score is news to this one
+    assert world.kinds(twin) == ["reserved", "charged"]  # another team's score is new to this team
 
 
-def test_the_chosen_one_of_a_model_is_shown(world: World) -> None:
+def test_chosen_submission_of_a_model_is_shown(world: World) -> None:
     first = world.score(0.5)
     second = world.score(0.6, sha256="b" * 64)
     other = world.score(0.7, sha256="c" * 64, model_name="Other")
     held = world.score(0.6, sha256="d" * 64)
-    assert shown(world) == [second.id, other.id]
+    assert visible_ids(world) == [second.id, other.id]
     assert world.store.choose(first.id, who=WHO).is_chosen
-    assert shown(world) == [first.id, other.id]
+    assert visible_ids(world) == [first.id, other.id]
     world.store.withdraw(first.id, who=WHO)
-    assert shown(world) == [second.id, other.id]  # else the newest
+    assert visible_ids(world) == [second.id, other.id]  # otherwise the newest
     for submission, rule in ((first, "not withdrawn"), (held, "figures of another one")):
         with pytest.raises(NotAllowedError, match=rule):
             world.store.choose(submission.id, who=WHO)
@@ -160,21 +160,21 @@ def test_the_chosen_one_of_a_model_is_shown(world: World) -> None:
 
 
 @on_both
-def test_hiding_takes_off_the_board_and_restoring_puts_back(world: World) -> None:
+def test_hiding_and_restoring_an_entry(world: World) -> None:
     submission = world.score()
     hidden = world.store.hide(submission.id, who="user:admin", why="under review")
     assert (hidden.hidden_why, hidden.hidden_at is None, hidden.status) == ("under review", False, "scored")
-    assert shown(world) == []
+    assert visible_ids(world) == []
     restored = world.store.restore(submission.id, who="user:admin", why="all well")
     assert (restored.hidden_why, restored.hidden_at) == (None, None)
-    assert shown(world) == [submission.id]
+    assert visible_ids(world) == [submission.id]
     world.store.restore(submission.id, who="user:admin", why="again")
     assert world.path(submission)[-2:] == ["hidden", "restored"]
     with pytest.raises(ValueError, match="`why` must contain the reason"):
         world.store.hide(submission.id, who="user:admin", why=" ")
 
 
-def test_final_figures_are_shown_once_the_board_is_closed(world: World) -> None:
+def test_final_scores_are_shown_after_closing(world: World) -> None:
     submission = world.add()
     both = replace(outcome(0.5), final=outcome(0.4).released)
     assert world.queue.finish_score(world.take(), who="worker:w", outcome=both)

@@ -1,10 +1,10 @@
-"""Five teams who probe where findings are, and where they are absent: detections against what a board releases.
+"""Five teams probe a board's released detection scores for the presence and absence of findings.
 
-The teams share a model that knows how sure it is, with an AUROC of about 0.85 for what each image shows. Every file
-raises a random half of the detections they are least sure of above all others, and lowers the rest of these below them.
-They are told both macros to 0.005, which is finer than a board shows them. What the answers tell is kept as the best
-linear estimate: of many drafts of the truth, drawn from what they believe, they know what each file would have been
-told. In the end they rank all detections anew, and call a finding absent where they believe it is.
+The teams share a calibrated model with an AUROC of about 0.85 for the findings of each image. Every file raises a
+random half of the least certain detections above all others and lowers the other half below them. The teams get both
+macros to 0.005, finer than on a board. They combine the answers by the best linear estimate: they simulate many
+references from their beliefs and compute the answers to each file for them. Finally they rank all detections again, and
+call a finding absent where they believe so.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from tests.leaderboard.probing import MACRO_STEP, best_calls
 
 POLICY = replace(load_settings().of("chestx-det-detection").release, n_resamples=100)
 TEAMS, FINDINGS, FOCUS, DRAFTS = 5, 6, 24, 1000
-"""`FOCUS` images of each finding are asked about in a file."""
+"""Each file asks about `FOCUS` images per finding."""
 RATES = (1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)
-"""False alarms per image at which CPM takes the sensitivity."""
+"""False alarms per image for the sensitivities in CPM."""
 MOST_GAINED = 0.05
 
 
 @dataclass(frozen=True)
 class World:
-    """A model's one detection on each image and finding: how far it is believed, and whether it hits."""
+    """A model's single detection per image and finding, with the belief in it and its correctness."""
 
     belief: FloatArray
     is_there: BoolArray
@@ -49,7 +49,7 @@ class World:
         return cls(np.clip(belief, 1e-4, 1 - 1e-4), is_there)
 
     def rows(self, score: FloatArray) -> DetectionRows:
-        """The rows of a file."""
+        """Return the rows of a file."""
         image, finding = np.nonzero(self.is_there)
         lesion = np.full(self.is_there.shape, -1, np.int32)
         lesion[image, finding] = np.arange(len(image))
@@ -71,36 +71,36 @@ class World:
         )
 
     def exact(self, score: FloatArray) -> FloatArray:
-        """Both macros, (2,)."""
+        """Return both macros, (2,)."""
         rows, metrics = self.rows(score), KINDS["detection"].release.metrics
         (figures,) = DetectionRows.resample([rows], Resampling(1, unit="image"), metrics=metrics, groups=rows.findings)
         return np.array([figures[metric].values.mean() for metric in metrics])
 
     def f1(self, belief: FloatArray) -> float:
-        """Macro F1 of the findings that would be called present, and so of those called absent."""
+        """Return the macro F1 of presence and absence."""
         pairs = zip(self.is_there.T, belief.T, strict=True)
         return float(np.mean([f1_score(truth, best_calls(one, one.sum())) for truth, one in pairs]))
 
 
 def figures_of_drafts(score: FloatArray, drafts: BoolArray) -> FloatArray:
-    """Both macros of a file for each draft of the truth (n, n_images, findings), (n, 2)."""
-    n_images, told = len(score), np.zeros((len(drafts), 2))
+    """Return both macros of a file, (n, 2), for each simulated reference, (n, n_images, findings)."""
+    n_images, macros = len(score), np.zeros((len(drafts), 2))
     rank = np.arange(1, n_images + 1)
     for order, draft in zip(np.argsort(-score, axis=0, kind="stable").T, np.moveaxis(drafts, 2, 0), strict=True):
         hits = draft[:, order].astype(float)
-        found, n_there = hits.cumsum(axis=1), np.maximum(hits.sum(axis=1), 1)
-        told[:, 0] += (hits * found / rank).sum(axis=1) / n_there
+        n_hits, n_there = hits.cumsum(axis=1), np.maximum(hits.sum(axis=1), 1)
+        macros[:, 0] += (hits * n_hits / rank).sum(axis=1) / n_there
         for rate in RATES:
-            told[:, 1] += np.where(rank - found <= rate * n_images, found, 0).max(axis=1) / n_there / len(RATES)
-    return told / FINDINGS
+            macros[:, 1] += np.where(rank - n_hits <= rate * n_images, n_hits, 0).max(axis=1) / n_there / len(RATES)
+    return macros / FINDINGS
 
 
 def learnt(world: World, n_answers: int, seed: int, *, step: float = MACRO_STEP) -> FloatArray:
-    """What the teams believe after so many answers."""
-    # not the stream that `world` came from: questions that are drawn as the truth was would know it
+    """Return the beliefs of the teams after `n` answers."""
+    # not the random stream of `world`: questions drawn from it would know the truth
     rng, before = np.random.default_rng([seed, 2]), world.belief
     drafts, now = rng.random((DRAFTS, *before.shape)) < before, before
-    asked, told, expected = np.zeros(before.shape, bool), [], []
+    asked, answers, expected = np.zeros(before.shape, bool), [], []
     for _ in range(n_answers):
         score = 0.25 + now / 2
         for finding in range(FINDINGS):
@@ -108,20 +108,20 @@ def learnt(world: World, n_answers: int, seed: int, *, step: float = MACRO_STEP)
             is_raised = rng.random(FOCUS) < 0.5
             score[doubtful, finding] = np.where(is_raised, 0.8, 0) + 0.2 * now[doubtful, finding]
             asked[doubtful, finding] = True
-        told.append(np.round(world.exact(score) / step) * step)
+        answers.append(np.round(world.exact(score) / step) * step)
         expected.append(figures_of_drafts(score, drafts))
         away = np.hstack(expected) - np.hstack(expected).mean(axis=0)
         covariance = away.T @ away / DRAFTS + step**2 / 12 * np.eye(away.shape[1])
-        weights = away @ np.linalg.solve(covariance, np.hstack(told) - np.hstack(expected).mean(axis=0))
+        weights = away @ np.linalg.solve(covariance, np.hstack(answers) - np.hstack(expected).mean(axis=0))
         moved = np.where(asked, np.tensordot(weights, drafts - drafts.mean(axis=0), axes=(0, 0)) / DRAFTS, 0)
         by_chance = np.where(asked, before * (1 - before) * (weights @ weights) / DRAFTS**2, 0).sum()
-        trust = max(0, 1 - by_chance / (moved**2).sum())  # so few drafts move beliefs by chance, too
+        trust = max(0, 1 - by_chance / (moved**2).sum())  # few drafts also change beliefs by chance
         now = np.clip(before + trust * moved, 1e-3, 1 - 1e-3)
     return now
 
 
 def mean_gain(n_images: int, n_answers: int, *, n_draws: int, step: float = MACRO_STEP) -> tuple[float, float]:
-    """What the teams gain in macro AP 50, and in macro F1 of presence and absence."""
+    """Return the teams' gain in macro AP 50 and in macro F1 of presence and absence."""
     gains = []
     for seed in range(n_draws):
         world = World.of(n_images, seed)
@@ -133,15 +133,13 @@ def mean_gain(n_images: int, n_answers: int, *, n_draws: int, step: float = MACR
 
 
 @pytest.mark.parametrize(("n_images", "n_draws"), [(100, 4), (300, 2)])
-def test_five_teams_learn_little_of_presence_and_absence_with_the_answers_that_a_board_gives(
-    n_images: int, n_draws: int
-) -> None:
+def test_five_teams_learn_little_about_presence_from_a_board(n_images: int, n_draws: int) -> None:
     gained = mean_gain(n_images, TEAMS * KINDS["detection"].release.answers_on(n_images), n_draws=n_draws)
     assert max(gained) <= MOST_GAINED, gained
 
 
-def test_more_and_exact_answers_would_teach_them() -> None:
-    """So the test above can fail: thirty exact answers, in one draw; 120 give more than a board may."""
+def test_more_and_exact_answers_would_reveal_presence() -> None:
+    """The test above can fail: thirty exact answers gain in one draw; 120 gain more than a board may allow."""
     world = World.of(100, 1)
     after = learnt(world, 30, 1, step=1e-6)
     likelihood = [np.log(np.where(world.is_there, belief, 1 - belief)).sum() for belief in (world.belief, after)]
@@ -149,13 +147,13 @@ def test_more_and_exact_answers_would_teach_them() -> None:
     assert world.f1(after) > world.f1(world.belief) + MOST_GAINED / 2
 
 
-def test_a_file_is_told_no_more_than_was_taken() -> None:
-    """Nothing of one finding, and both macros no finer than the teams were told them; the drafts' figures are right."""
+def test_board_releases_no_more_than_assumed() -> None:
+    """A board releases no finding and both macros no finer than assumed; scores of simulated references are right."""
     world = World.of(100, 1)
-    shown = release(world.rows(world.belief), POLICY)
-    assert {(figure.metric, figure.finding) for figure in shown.figures} == {("ap_50", "macro"), ("cpm", "macro")}
+    released = release(world.rows(world.belief), POLICY)
+    assert {(figure.metric, figure.finding) for figure in released.figures} == {("ap_50", "macro"), ("cpm", "macro")}
     exact = world.exact(world.belief)
-    for figure, value in zip(shown.figures, exact, strict=True):
+    for figure, value in zip(released.figures, exact, strict=True):
         step = POLICY.resolution
         assert step > MACRO_STEP
         assert figure.value == pytest.approx(round(value / step) * step)

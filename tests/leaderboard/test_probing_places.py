@@ -1,13 +1,13 @@
-"""Five teams who probe where findings are: hit rates and IoU as oracles, against the release policy and the quota.
+"""Five teams probe locations of findings: hit rates and IoU as oracles, against the release policy and the quota.
 
-For every case of a finding the teams have a model's place and another that they believe in less; a file takes for each
-case one of the two, and its figures tell, rounded, how many were right (or the mean IoU). Whatever a board answers is
-put together: the hit rate of every finding with cases enough, overlap where there are more, by masks at places of their
-own, and all averages, that of the grid hit rate, too. What is learnt is kept as a normal distribution of what each
-exchange would gain; a rounded figure cuts it to one step, and what is left is made normal again with the same mean and
-spread. The cases asked about are those whose gain is least certain. Of many ways to exchange half of them, that one is
-sent whose figure is expected nearest to the edge between two rounded ones, where the answer tells most. In the end
-whatever seems better is taken. The ladder is left out: every answer is shown, which is more than a board does.
+For every case of a finding the teams have a model's location and a less likely second one. A file has one of the two
+for each case, and its rounded score reveals the number of correct ones (or the mean IoU). The teams combine all answers
+of a board: hit rates for findings with enough cases, overlap where there are more, through masks at separate locations,
+and all averages, including the grid hit rate. Their knowledge is a normal distribution of the gain of each exchange. A
+rounded score truncates it to one step, and the result is approximated by a normal distribution with the same mean and
+variance. Files exchange half of the cases with the least certain gain. From many such halves the teams send the one
+whose expected score is nearest to a rounding edge, where the answer reveals most. Finally they use the better location
+of each case. The ladder is omitted: every answer is shown, more than on a board.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ WORLDS = {
     "fewest with overlap": (75, 75, 75, 75, 75),
     "many cases": (80, 120, 160),
 }
-"""How many cases each finding has that is shown."""
+"""Number of cases of each released finding."""
 MODELS = ((0.7, 0.45), (0.5, 0.45), (0.7, 0.6), (0.5, 0.3), (0.5, 0.6))
-"""How often a model's place is right, and its second one where the first is wrong."""
+"""Rates at which a model's location is correct, and its second one if the first is wrong."""
 EVEN = (0.4, 0.8)
-"""A model that cannot tell which of its two places is right."""
-LEAST = 1e-8  # variance, so that none becomes negative
+"""A model that does not know which of its two locations is correct."""
+LEAST = 1e-8  # smallest variance, so that none becomes negative
 EXACT = 1e-3
-"""A step that tells the hits of some hundred cases exactly."""
+"""A step that reveals the exact number of hits in about a hundred cases."""
 IOU, IOU_SPREAD = 0.5, 0.2
-"""Overlap of a mask that hits."""
+"""Mean overlap of a mask that hits, and its standard deviation."""
 CELL_SPREAD = 0.1
-"""Variance of whether the cell of a place hits, where it is known whether the place does."""
+"""Variance of a cell hit, given the hit of its location."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """What each case gains by the exchange, which nobody knows, and what the teams believe of it."""
+    """The unknown gain of each case by the exchange, and the belief of the teams."""
 
     first: float
     gains: FloatArray
@@ -67,7 +67,7 @@ class Places:
 
 
 def hits(n: int, rng: np.random.Generator, right: float, second: float, alike: float = 5) -> Places:
-    """Hits of a model that knows how sure it is, and of its second choice; with `alike`, it is about as sure of all."""
+    """Return hits of a calibrated model and of its second choice; with `alike`, its confidence is similar for all."""
     sure = rng.beta(alike * right, alike * (1 - right), n)
     other = (1 - sure) * second
     drawn = rng.random(n)
@@ -78,12 +78,12 @@ def hits(n: int, rng: np.random.Generator, right: float, second: float, alike: f
 
 
 def hits_alike(n: int, rng: np.random.Generator, right: float, second: float) -> Places:
-    """Hits of a model whose sureness has a standard deviation of 0.07."""
+    """Return hits of a model whose confidence has a standard deviation of 0.07."""
     return hits(n, rng, right, second, alike=48)
 
 
 def overlaps(n: int, rng: np.random.Generator, right: float, second: float) -> Places:
-    """IoU of a model's masks, and of the same masks grown, shrunk or moved."""
+    """Return the IoU of a model's masks, and of the same masks grown, shrunk or moved."""
     believed = np.full(n, -0.05)
     spread = np.full(n, 0.15)
     first = np.clip(rng.normal(0.5, 0.2, n), 0, 1)
@@ -95,7 +95,7 @@ Make = Callable[[int, np.random.Generator, float, float], Places]
 
 @dataclass
 class Knowledge:
-    """A normal distribution of all exchanges, then of the sums of the model's own places, one per finding."""
+    """A normal distribution of all gains, then of the model's own sums, one per finding."""
 
     findings: Sequence[Places]
     rng: np.random.Generator
@@ -108,13 +108,13 @@ class Knowledge:
         firsts, doubts = [one.first for one in self.findings], 0.1 * np.array(self.n_cases)
         self.truth = np.concatenate([*(one.gains for one in self.findings), firsts])
         self.spread = np.concatenate([one.spread for one in self.findings])
-        # of the sums little is known before the first answer
+        # the sums are uncertain before the first answer
         guessed = firsts + self.rng.normal(0, doubts)
         self.estimate = np.concatenate([*(one.believed for one in self.findings), guessed])
         self.covariance = np.diag(np.concatenate([self.spread, doubts]) ** 2)
 
     def ask(self, steps: FloatArray) -> FloatArray:
-        """Weights with which a file's exchanges stand in the mean of each finding, (n_findings, n), told to `steps`."""
+        """Return the weights of a file's exchanges in the mean of each finding, (n_findings, n), rounded to `steps`."""
         weights = np.zeros((len(self.findings), len(self.truth)))
         for i, (n, end, step) in enumerate(zip(self.n_cases, self.ends, steps, strict=True)):
             cases, own = np.arange(end - n, end), self.ends[-1] + i
@@ -126,14 +126,14 @@ class Knowledge:
             weights[i, own] = 1
         return weights / np.array(self.n_cases)[:, None]
 
-    def learn(self, weights: FloatArray, told: float, step: float, more: float) -> None:
-        """From a figure rounded to `step` that is `weights` times what is true but for an error of variance `more`."""
+    def learn(self, weights: FloatArray, answer: float, step: float, more: float) -> None:
+        """Update from an answer rounded to `step`: `weights` times the truth, plus an error of variance `more`."""
         shared = self.covariance @ weights
         spread = np.sqrt(max(weights @ shared, 0) + more + LEAST)
         expected = weights @ self.estimate
-        low, high = ((told + side * step / 2 - expected) / spread for side in (-1, 1))
+        low, high = ((answer + side * step / 2 - expected) / spread for side in (-1, 1))
         inside = norm.cdf(high) - norm.cdf(low)
-        if inside < 1e-9:  # further off than they would believe
+        if inside < 1e-9:  # further away than they would believe
             moved, left = (low + high) / 2, 0.0
         else:
             moved = (norm.pdf(low) - norm.pdf(high)) / inside
@@ -148,22 +148,22 @@ class Knowledge:
         macro_step: float,
         scale: FloatArray,
         error: FloatArray,
-        shown: Sequence[int],
+        visible: Sequence[int],
     ) -> None:
         """Figures of the findings `shown` and the average of all; `scale` is what each hit counts, and `error` the
         variance of each figure about what it would be if all counted alike."""
         exact, unit = weights @ (scale * self.truth), scale[-1]
-        for i in shown:
+        for i in visible:
             self.learn(weights[i], round(exact[i] / steps[i]) * steps[i] / unit, steps[i] / unit, error[i])
         self.hear_macro(weights, exact.mean() / unit, macro_step / unit, error)
 
     def hear_macro(self, weights: FloatArray, exact: float, step: float, error: FloatArray) -> None:
-        """An average over findings, rounded."""
+        """Update from a rounded average over findings."""
         more = float(error.sum()) / len(error) ** 2
         self.learn(weights.mean(axis=0), round(exact / step) * step, step, more)
 
     def gained(self) -> float:
-        """Mean over the findings of what is gained per case by what seems better now."""
+        """Return the mean gain per case over the findings, with the locations that now seem better."""
         after = []
         for one, n, end in zip(self.findings, self.n_cases, self.ends, strict=True):
             better = self.estimate[end - n : end] > 0
@@ -174,7 +174,7 @@ class Knowledge:
 def gain(
     cases: Sequence[int], model: tuple[float, float], n_files: int, seed: int, *, make: Make = hits, exact: bool = False
 ) -> float:
-    """What is gained of the macro over findings of so many cases, in one draw."""
+    """Return the gain in the macro over findings of `n_cases` cases, in one draw."""
     rng = np.random.default_rng(seed)
     known = Knowledge([make(n, rng, *model) for n in cases], rng)
     iou = np.clip(rng.normal(IOU, IOU_SPREAD, len(known.spread)), 0.05, 1)
@@ -199,7 +199,7 @@ def gain(
 
 
 def mean_gain(cases: Sequence[int], model: tuple[float, float], each: int, n_draws: int, *, make: Make = hits) -> float:
-    """Of five teams who ask `each` times."""
+    """Return the mean gain of five teams with `each` answers per team."""
     return float(np.mean([gain(cases, model, TEAMS * each, seed, make=make) for seed in range(n_draws)]))
 
 
@@ -220,47 +220,47 @@ def answers_of(cases: Sequence[int]) -> int:
         ("many cases", MODELS[1], overlaps, 16),
     ],
 )
-def test_five_teams_gain_little_with_as_many_answers_as_a_board_gives(
+def test_five_teams_gain_little_from_the_answers_of_a_board(
     world: str, model: tuple[float, float], make: Make, n_draws: int
 ) -> None:
     gained = mean_gain(WORLDS[world], model, answers_of(WORLDS[world]), n_draws, make=make)
     assert 0 < gained <= MOST_GAINED
 
 
-def test_figures_of_few_cases_by_themselves_would_give_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So they are not shown: the same teams, where five findings of 30 cases have their own."""
+def test_scores_for_findings_of_few_cases_would_reveal_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are not released for this reason: the same teams, with scores for each of five findings of 30 cases."""
     monkeypatch.setitem(globals(), "PLACE_CELL", MIN_CELL)
     assert mean_gain(WORLDS["fewest cases"], EVEN, 1, 30, make=hits_alike) > 1.2 * MOST_GAINED
 
 
 @pytest.mark.parametrize("make", [hits, overlaps])
-def test_exact_figures_without_a_quota_would_give_it_all(make: Make) -> None:
-    """So the test above can fail: the same teams on exact figures, as often as they like."""
+def test_exact_scores_without_a_quota_would_reveal_all(make: Make) -> None:
+    """The test above can fail: the same teams with exact scores and no quota."""
     gained = [gain((80, 90), MODELS[0], 100, seed, make=make, exact=True) for seed in range(3)]
     assert np.mean(gained) > {hits: 2, overlaps: 0.5}[make] * MOST_GAINED
 
 
 @pytest.mark.parametrize("n_cases", [30, 49, 50, 59, 75, 119, 120])
-def test_the_meter_warns_when_five_teams_have_spent_their_answers(n_cases: int) -> None:
-    """It says "watch" then, and "close" only after more answers."""
+def test_meter_warns_when_five_teams_have_spent_their_quotas(n_cases: int) -> None:
+    """The meter says "watch" then, and "close" only after more answers."""
     least = {"point_hit": PLACE_CELL, "mask_iou_all": FOR_OVERLAP * MIN_CELL}
     names = [name for name, n in least.items() if n_cases >= n]
     figures = [ReleasedEstimate(name, "x", 0.5, None, None, ROUNDING.band(n_cases), "") for name in names]
     averages = {"point_hit", "grid_hit"}.difference(names)
-    told = answer_bits(figures, None, n_averages=len(averages))
-    share = TEAMS * answers_of([n_cases]) * told / label_bits(figures, None)
+    bits = answer_bits(figures, None, n_averages=len(averages))
+    share = TEAMS * answers_of([n_cases]) * bits / label_bits(figures, None)
     assert SETTINGS.exposure.watch_bits < share < SETTINGS.exposure.close_bits
 
 
-def test_a_file_is_told_no_more_than_was_taken() -> None:
-    """One hit rate of each finding from 50 cases on, overlap from 75 on, and both with the grid hit rate on average."""
+def test_board_releases_no_more_than_assumed() -> None:
+    """A hit rate per finding from 50 cases, overlap from 75, and averages of both and of the grid hit rate."""
     hit = {f"of {n}": hits_of(n // 2, n) for n in WORLDS["usual"]}
     overlap = {finding: [0.5] * len(values) for finding, values in hit.items()}
     rows = make_rows({"point_hit": hit, "grid_hit": hit, "mask_iou_all": overlap, "box_iou": overlap})
-    told = {(figure.metric, figure.finding) for figure in release(rows).figures}
+    released = {(figure.metric, figure.finding) for figure in release(rows).figures}
     own = [finding for finding, values in hit.items() if len(values) >= 50]
     many = [finding for finding, values in hit.items() if len(values) >= 75]
-    assert told == {
+    assert released == {
         *(("point_hit", finding) for finding in (*own, MACRO)),
         *(("mask_iou_all", finding) for finding in (*many, MACRO)),
         ("grid_hit", MACRO),

@@ -1,7 +1,7 @@
-"""Five teams against the release policy, the ladder and the quota, in one process; and against a board without them.
+"""Five teams against the release policy, the ladder and the quota, in one process, and against a board without them.
 
-The labels are drawn at random, and the teams share a model and whatever each of them is told. What they gain is the
-macro F1 of the calls that they could send in the end over that of their model's, a mean over draws of the labels.
+The labels are random, and the teams share a model and all answers. Their gain is the macro F1 of their final calls
+minus the macro F1 of the model, averaged over random labels.
 """
 
 from __future__ import annotations
@@ -47,26 +47,26 @@ WORLDS = {
     "100 studies": (100, 0.90, (10, 30, 35, 40, 50)),
     "61 studies": (61, 0.90, (10, 30, 31)),
 }
-"""Studies, the AUROC of the model, and how many studies have each label; the first one is too rare to be shown."""
+"""Number of studies, AUROC of the model and studies per label; the first label is too rare to release."""
 RARE = 0
 TEAMS = 5
 DRAWS: dict[Strategy, int] = {"focused": 12, "random": 4, "splitting": 4}
-"""Of the labels; the standard error of the gain is some 0.004 with 12."""
+"""Number of random label sets; the standard error of the gain is about 0.004 with 12."""
 SETTINGS = load_settings().of("reveal-cxr")
 MOST_GAINED = 0.05
 
 
 @dataclass(frozen=True)
 class World:
-    """Labels nobody knows, and what the probers' model makes of them."""
+    """Secret labels, and the beliefs of the attackers' model."""
 
     labels: tuple[str, ...]
     present: BoolArray
     beliefs: FloatArray
 
     def f1(self, calls: BoolArray) -> FloatArray:
-        found = (self.present & calls).sum(axis=0)
-        scores: FloatArray = 2 * found / np.maximum(self.present.sum(axis=0) + calls.sum(axis=0), 1)
+        n_hits = (self.present & calls).sum(axis=0)
+        scores: FloatArray = 2 * n_hits / np.maximum(self.present.sum(axis=0) + calls.sum(axis=0), 1)
         return scores
 
 
@@ -82,13 +82,13 @@ def draw(name: str, seed: int) -> World:
 
 @cache
 def nameless(n_studies: int) -> tuple[StudyRecord, ...]:
-    """Studies of which the board says nothing, each of a patient of its own."""
+    """Return studies that the board does not mention, one per patient."""
     return tuple(StudyRecord(f"s{i}", f"p{i}", ()) for i in range(n_studies))
 
 
 @dataclass
 class GuardedBoard:
-    """What the leaderboard shows a team: released figures, its best again while the ladder holds, until the quota."""
+    """A guarded leaderboard: released scores, the best again if the ladder holds a score back, until the quota."""
 
     world: World
     policy: ReleasePolicy
@@ -109,19 +109,19 @@ class GuardedBoard:
         for figure in new.figures:
             if figure.finding != MACRO:
                 answer[figure.metric][figure.finding] = figure.value
-        shown = [self.world.labels.index(label) for label in new.shown]
-        answer["f1"][MACRO] = round(float(self.world.f1(calls)[shown].mean()) / MACRO_STEP) * MACRO_STEP
+        visible = [self.world.labels.index(label) for label in new.shown]
+        answer["f1"][MACRO] = round(float(self.world.f1(calls)[visible].mean()) / MACRO_STEP) * MACRO_STEP
         return answer
 
     def _rows(self, calls: BoolArray) -> StudyRows:
         studies = nameless(len(calls))
-        given = np.ones(len(calls), bool)
-        return StudyRows(self.world.labels, studies, calls, self.world.present, None, given)
+        answered = np.ones(len(calls), bool)
+        return StudyRows(self.world.labels, studies, calls, self.world.present, None, answered)
 
 
 @dataclass
 class OpenBoard:
-    """Exact scores of every label, as often as one asks."""
+    """An unguarded leaderboard: exact scores of every label, without a quota."""
 
     world: World
     asked: list[BoolArray] = field(default_factory=list)
@@ -134,27 +134,27 @@ class OpenBoard:
 def attack_together(
     world: World, strategy: Strategy, *, seed: int, each: int, policy: ReleasePolicy = SETTINGS.release
 ) -> tuple[FloatArray, BoolArray]:
-    """Gain per label of five teams who ask `each` times, and which labels' calls they changed."""
-    policy = replace(policy, n_resamples=2)  # they do not use the intervals, whose widths tell nothing
+    """Return five teams' gain per label with `each` answers per team, and the labels with changed calls."""
+    policy = replace(policy, n_resamples=2)  # the teams do not use the intervals, whose widths reveal nothing
     steps = {x: Rounding(policy).step_of(int(n)) for x, n in zip(world.labels, world.present.sum(axis=0), strict=True)}
     boards = [GuardedBoard(world, policy, each) for _ in range(TEAMS)]
     positives = dict(zip(world.labels, world.present.sum(axis=0).tolist(), strict=True))
     prober = Prober(world.labels, world.beliefs, step=steps, seed=seed, positives=positives)
-    with pytest.MonkeyPatch.context() as patch:  # nor those of labels, which take longer than all else
-        patch.setattr(Rounding, "consistent", lambda _, shown, *__: (shown, shown))
+    with pytest.MonkeyPatch.context() as patch:  # nor the intervals of labels, the slowest part
+        patch.setattr(Rounding, "consistent", lambda _, figure, *__: (figure, figure))
         calls, own = prober.attack([board.ask for board in boards], strategy, each=each), prober.own_calls()
     assert [board.n_scored for board in boards] == [each] * TEAMS
     return world.f1(calls) - world.f1(own), (calls != own).any(axis=0)
 
 
 def mean_gain(name: str, strategy: Strategy, n_draws: int, **options: Any) -> float:
-    """Of macro F1 over the labels that are shown."""
+    """Return the mean gain in macro F1 over the released labels."""
     gains = [attack_together(draw(name, seed), strategy, seed=seed, **options)[0] for seed in range(n_draws)]
     return float(np.mean(gains, axis=0)[RARE + 1 :].mean())
 
 
 def quota_on(name: str) -> int:
-    """Answers that each team has by default."""
+    """Return the default number of answers per team."""
     return SETTINGS.quota.on(KINDS["findings"].release.answers_on(WORLDS[name][0])).total
 
 
@@ -165,23 +165,23 @@ def quota_on(name: str) -> int:
         *itertools.product(["61 studies", "100 studies", "299 studies"], ["focused"]),
     ],
 )
-def test_five_teams_together_gain_next_to_nothing_within_their_quotas(name: str, strategy: Strategy) -> None:
-    """On the smallest holdouts, too, on which they have fewer answers; 61 studies have just two labels to show."""
+def test_five_teams_gain_almost_nothing_within_their_quotas(name: str, strategy: Strategy) -> None:
+    """Also on the smallest holdouts, with fewer answers; 61 studies have only two labels to release."""
     each = quota_on(name)
     attacks = [attack_together(draw(name, seed), strategy, seed=seed, each=each) for seed in range(DRAWS[strategy])]
     gain = np.mean([gain for gain, _ in attacks], axis=0)[RARE + 1 :].mean()
     assert gain <= MOST_GAINED
-    assert not any(changed[RARE] for _, changed in attacks)  # nothing at all is learnt of what is hidden
-    assert any(changed[1:].any() for _, changed in attacks)  # and of the others something is: the attack works
+    assert not any(changed[RARE] for _, changed in attacks)  # hidden labels reveal nothing at all
+    assert any(changed[1:].any() for _, changed in attacks)  # other labels reveal something: the attack works
 
 
-def test_with_ten_answers_each_they_succeed_in_spite_of_the_rest() -> None:
-    """Neither rounding nor the ladder protects without a small quota."""
+def test_five_teams_succeed_with_ten_answers_each() -> None:
+    """Rounding and the ladder do not protect without a small quota."""
     assert mean_gain("300 studies", "focused", 1, each=10) > 2 * MOST_GAINED
 
 
 def answers_until_watch(world: World) -> int:
-    """How many answers five teams have together when the meter says "watch", all of them shown."""
+    """Return the total answers of five teams when the meter says "watch", if all are shown."""
     policy, n_studies = SETTINGS.release, len(world.present)
     rising = []
     for n_cases in world.present.sum(axis=0)[RARE + 1 :].tolist():
@@ -195,7 +195,7 @@ def answers_until_watch(world: World) -> int:
 
 
 @pytest.mark.parametrize("name", ["300 studies", "668 studies"])
-def test_the_meter_warns_before_much_is_gained(name: str) -> None:
+def test_meter_warns_before_a_large_gain(name: str) -> None:
     n_answers = answers_until_watch(draw(name, 0))
     each = math.ceil(n_answers / TEAMS)
     assert each <= quota_on(name), "five teams who spend their quotas are noticed"
@@ -203,8 +203,8 @@ def test_the_meter_warns_before_much_is_gained(name: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_without_the_policy_they_get_what_is_hidden_too(strategy: Strategy) -> None:
-    """The same probers on exact scores, without small cells hidden, without a quota: so the tests above can fail."""
+def test_five_teams_learn_hidden_labels_without_the_policy(strategy: Strategy) -> None:
+    """The tests above can fail: the same attackers with exact scores, no hidden cells and no quota."""
     reached = []
     for seed in range(2):
         world = draw("120 studies", seed)
@@ -215,14 +215,14 @@ def test_without_the_policy_they_get_what_is_hidden_too(strategy: Strategy) -> N
     assert (np.mean(reached, axis=0)[:3] >= 0.9).all(), np.round(reached, 2)
 
 
-def test_a_board_that_answers_nothing_teaches_nothing() -> None:
+def test_board_without_answers_reveals_nothing() -> None:
     world = draw("120 studies", 0)
     prober = Prober(world.labels, world.beliefs)
     for strategy in STRATEGIES:
         assert (prober.attack([lambda calls: None], strategy, each=5) == prober.own_calls()).all()
 
 
-def test_the_model_is_as_good_as_it_should_be() -> None:
+def test_model_has_its_nominal_auroc() -> None:
     worlds = [draw("668 studies", seed) for seed in range(10)]
     aurocs = [roc_auc_score(world.present[:, -1], world.beliefs[:, -1]) for world in worlds]
     assert np.mean(aurocs) == pytest.approx(0.90, abs=0.015)

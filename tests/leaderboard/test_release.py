@@ -1,4 +1,4 @@
-"""What of a score leaves the worker."""
+"""The part of a score that leaves the worker."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from reveal_bench.kinds.scored import effective_size
 from tests.leaderboard.conftest import RARE, Board, guesses
 
 EACH = ReleasePolicy(place_cell=30)
-"""Findings of 30 cases, too, have figures of their own."""
+"""Policy in which findings of 30 cases also have separate scores."""
 
 
 def make_rows(values: Mapping[str, Mapping[str, Sequence[float]]]) -> CaseRows:
-    """Rows of metric -> finding -> values; case i of every finding belongs to patient i."""
+    """Return rows from metric -> finding -> values; case i of every finding belongs to patient i."""
     first = next(iter(values.values()))
     cases = [(finding, i) for finding, numbers in first.items() for i in range(len(numbers))]
     n_patients = max(len(numbers) for numbers in first.values())
@@ -48,7 +48,7 @@ def hits(n_hits: int, n: int) -> list[float]:
 ROWS = make_rows({"point_hit": {"A": hits(13, 40), "B": hits(10, 10), "C": hits(77, 200)}})
 
 
-def test_a_small_finding_is_hidden_and_not_in_the_macro() -> None:
+def test_small_finding_is_hidden_and_not_in_the_macro() -> None:
     score = release(ROWS)
     assert (score.shown, score.hidden) == (("A", "C"), ("B",))
     assert score.figure("point_hit", "B") is None
@@ -59,7 +59,7 @@ def test_a_small_finding_is_hidden_and_not_in_the_macro() -> None:
     assert "B" in score.note
 
 
-def test_figures_are_rounded_and_counts_are_bands() -> None:
+def test_scores_are_rounded_and_counts_are_ranges() -> None:
     score = release(ROWS)
     figure = score.figure("point_hit", "C")
     assert figure.value == 0.38  # 77/200 = 0.385, in steps of 0.02
@@ -71,33 +71,33 @@ def test_figures_are_rounded_and_counts_are_bands() -> None:
     assert figure.low < figure.value < figure.high
 
 
-def test_a_finding_of_few_cases_is_shown_as_coarsely_as_its_interval() -> None:
+def test_finding_of_few_cases_has_a_coarse_score_and_interval() -> None:
     figure = release(make_rows({"point_hit": {"A": hits(13, 40)}}), EACH).figure("point_hit", "A")
     assert (figure.value, figure.n) == (0.4, "30-59")  # 13/40 = 0.325, in steps of 2 x 0.1
-    # A share p is possible within 1.96 (p (1 - p) / 40 + 0.2^2 / 12)^(1/2) of 0.4: 0.228 and 0.590 are (the root is
-    # 0.0879 and 0.0970), 0.227 and 0.591 are not; outwards to steps of 0.05.
+    # A proportion p is possible if within 1.96 (p (1 - p) / 40 + 0.2^2 / 12)^(1/2) of 0.4: 0.228 and 0.590 (roots are
+    # 0.0879 and 0.0970), not 0.227 and 0.591. Bounds are rounded outwards to steps of 0.05.
     assert (figure.low, figure.high) == (0.2, 0.6)
     assert figure.signature == "point_hit|unit:patient|i:shown|v:1"
 
 
 def test_cases_of_one_patient_count_as_one() -> None:
-    """20 patients with two cases each are as 20 cases."""
+    """20 patients with two cases each count as 20 cases."""
     rows = make_rows({"point_hit": {"A": hits(24, 40)}})
     figure = release(replace(rows, patient_ids=[f"p{i // 2}" for i in range(40)]), EACH).figure("point_hit", "A")
-    # p = 0.6 -+ d with d = 1.96 (p (1 - p) / 20 + 0.2^2 / 12)^(1/2): 0.361, where the root is 0.122, and 0.806 (0.106)
+    # p = 0.6 -+ d with d = 1.96 (p (1 - p) / 20 + 0.2^2 / 12)^(1/2): 0.361, with a root of 0.122, and 0.806 (0.106)
     assert (figure.low, figure.high) == (0.35, 0.85)
-    assert release(rows, EACH).figure("point_hit", "A").low == 0.4  # p = 0.411, where the root for 40 is 0.097
+    assert release(rows, EACH).figure("point_hit", "A").low == 0.4  # p = 0.411: the root for 40 is 0.097
     assert effective_size(["a", "b", "c", "c"]) == 16 / 6  # (1 + 1 + 2)^2 / (1 + 1 + 4)
 
 
-def test_the_ends_of_an_interval_tell_no_more_than_the_value() -> None:
-    """All that is shown of 15 to 17 hits of 40 is the same; exact ends would tell some apart."""
-    shown = set()
-    for n_hits in range(15, 18):  # 0.375 to 0.425: all are shown as 0.4
+def test_interval_bounds_reveal_no_more_than_the_value() -> None:
+    """15 to 17 hits in 40 cases have the same released score; exact bounds would distinguish some of them."""
+    released = set()
+    for n_hits in range(15, 18):  # 0.375 to 0.425: all released as 0.4
         rows = make_rows({"point_hit": {"A": hits(n_hits, 40)}})
         figure = release(rows, EACH).figure("point_hit", "A")
-        shown.add((figure.value, figure.low, figure.high))
-    assert len(shown) == 1
+        released.add((figure.value, figure.low, figure.high))
+    assert len(released) == 1
     assert len({math.ceil(20 * (n / 40 + 1.96 * math.sqrt(n / 40 * (1 - n / 40) / 40))) for n in range(15, 18)}) > 1
 
 
@@ -106,18 +106,18 @@ def test_the_ends_of_an_interval_tell_no_more_than_the_value() -> None:
     [([30], 0.1), ([30, 40], 0.05), ([59, 60, 200, 200, 200], 0.02), ([30] * 10, 0.01), ([60, 120], 0.05), ([], 0.01)],
 )
 def test_no_macro_is_finer_than_its_findings(n_cases: list[int], step: float) -> None:
-    """A tenth of a finding moves a macro over L findings by 0.1 / L: the next of 0.01, 0.02, 0.05, 0.1 from there."""
+    """A tenth of a finding changes a macro over L findings by 0.1 / L, rounded up to 0.01, 0.02, 0.05 or 0.1."""
     assert Rounding(ReleasePolicy()).macro_step(n_cases) == step
 
 
-def test_a_macro_over_one_finding_shows_as_much_of_it_as_its_own_figure() -> None:
-    for n_hits in (12, 14):  # 0.27 and 0.31: a macro in steps of 0.1 would tell them apart where the finding does not
+def test_macro_over_one_finding_equals_its_score() -> None:
+    for n_hits in (12, 14):  # 0.27 and 0.31: only a macro in steps of 0.1 would distinguish them
         score = release(make_rows({"point_hit": {"A": hits(n_hits, 45)}}), EACH)
         assert score.figure("point_hit").value == score.figure("point_hit", "A").value
 
 
-def test_a_macro_is_rounded_by_the_findings_that_it_is_over() -> None:
-    """Of five findings one alone has cases enough for an overlap: its macro is it, and shows as much of it."""
+def test_macro_is_rounded_by_its_own_findings() -> None:
+    """Only one of five findings has enough cases for overlap, so the macro equals it and is as coarse."""
     cases = {"A": 80} | dict.fromkeys("BCDE", 30)
     rows = make_rows(
         {"point_hit": {name: hits(n // 2, n) for name, n in cases.items()},
@@ -130,13 +130,13 @@ def test_a_macro_is_rounded_by_the_findings_that_it_is_over() -> None:
 
 
 @pytest.mark.parametrize("n_hits", [0, 1, 5, 9])
-def test_the_hidden_finding_changes_no_released_figure(n_hits: int) -> None:
-    """Differencing: whatever is predicted for the hidden finding, all that is shown stays the same."""
+def test_hidden_finding_changes_no_released_score(n_hits: int) -> None:
+    """Differencing: predictions for the hidden finding change no released score."""
     other = make_rows({"point_hit": {"A": hits(13, 40), "B": hits(n_hits, 10), "C": hits(77, 200)}})
     assert release(other) == release(ROWS)
 
 
-def test_nothing_is_shown_of_a_split_of_small_findings() -> None:
+def test_split_of_small_findings_releases_nothing() -> None:
     score = release(make_rows({"point_hit": {"A": hits(3, 29), "B": hits(1, 5)}}))
     assert score.figures == ()
     assert score.hidden == ("A", "B")
@@ -144,21 +144,21 @@ def test_nothing_is_shown_of_a_split_of_small_findings() -> None:
     assert score.signature == ""
 
 
-def test_no_metric_is_released_whose_cases_the_submission_chooses() -> None:
-    """An empty mask is undefined in `mask_iou`: handing in 74 of them would leave the score of one chosen case."""
+def test_metrics_with_submission_dependent_cases_are_hidden() -> None:
+    """Empty masks are undefined in `mask_iou`, so 74 of them would leave the score of one selected case."""
     one_left = [0.1] + [float("nan")] * 74
     rows = make_rows({"point_hit": {"A": hits(25, 75)}, "mask_iou": {"A": one_left}, "mask_iou_all": {"A": [0.5] * 75}})
     assert {figure.metric for figure in release(rows).figures} == {"point_hit", "mask_iou_all"}
 
 
-def test_an_undefined_metric_has_no_figure() -> None:
+def test_undefined_metric_has_no_score() -> None:
     nan = float("nan")
     rows = make_rows({"point_hit": {"A": hits(25, 75)}, "mask_iou_all": {"A": [nan] * 75}})
     assert {figure.metric for figure in release(rows).figures} == {"point_hit"}
 
 
-def test_a_finding_of_few_marked_places_counts_in_the_average_alone() -> None:
-    """49 cases are too few for a hit rate of its own, 50 are not; see tests/leaderboard/test_probing_places.py."""
+def test_finding_of_few_localizations_counts_only_in_average() -> None:
+    """49 cases are too few for a separate hit rate, 50 are enough; see tests/leaderboard/test_probing_places.py."""
     score = release(make_rows({"point_hit": {"A": hits(30, 50), "B": hits(0, 49)}}))
     assert [(figure.metric, figure.finding) for figure in score.figures] == [("point_hit", "macro"), ("point_hit", "A")]
     assert (score.figure("point_hit").value, score.figure("point_hit", "A").value) == (0.3, 0.6)  # (30/50 + 0/49) / 2
@@ -167,7 +167,7 @@ def test_a_finding_of_few_marked_places_counts_in_the_average_alone() -> None:
 
 
 def test_overlap_needs_more_cases() -> None:
-    """Of 74 cases it is not shown, nor is it in the average; see tests/leaderboard/test_probing_places.py."""
+    """With 74 cases it is neither released nor in the average; see tests/leaderboard/test_probing_places.py."""
     rows = make_rows(
         {"point_hit": {"A": hits(25, 75), "C": hits(5, 74)}, "mask_iou_all": {"A": [0.5] * 75, "C": [0.1] * 74}}
     )
@@ -177,16 +177,16 @@ def test_overlap_needs_more_cases() -> None:
     assert score.note == "All findings are shown. Overlap is shown only for findings with at least 75 cases, not for C."
 
 
-def test_boxes_are_compared_where_masks_are_not() -> None:
+def test_box_iou_is_released_without_mask_iou() -> None:
     boxes = {"point_hit": {"A": hits(25, 75)}, "box_iou": {"A": [0.26] * 75}}
     box = release(make_rows(boxes)).figure("box_iou")
-    assert box.value == 0.3  # one finding in the second band: twice 0.05, in its macro, too
+    assert box.value == 0.3  # one finding in the second count range: twice 0.05, also in its macro
     masks = boxes | {"mask_iou_all": {"A": [0.5] * 75}}
     assert {figure.metric for figure in release(make_rows(masks)).figures} == {"point_hit", "mask_iou_all"}
 
 
-def test_a_mask_without_a_reference_costs_nothing() -> None:
-    """Where all findings are asked, what such masks cost would tell which findings are absent."""
+def test_mask_without_a_reference_costs_nothing() -> None:
+    """If all findings are asked, the cost of such masks would reveal the absent findings."""
     nan = float("nan")
     alone = make_rows({"point_hit": {"A": hits(60, 120)}, "mask_iou_all": {"A": [0.5] * 120}})
     added = make_rows({"point_hit": {"A": hits(60, 120) + [nan] * 9}, "mask_iou_all": {"A": [0.5] * 120 + [0.0] * 9}})
@@ -195,15 +195,15 @@ def test_a_mask_without_a_reference_costs_nothing() -> None:
     assert release(added) == release(alone)
 
 
-def test_nothing_is_added_to_a_small_finding() -> None:
+def test_masks_add_nothing_to_a_small_finding() -> None:
     nan = float("nan")
     rows = make_rows({"point_hit": {"A": hits(9, 20) + [nan] * 40}, "mask_iou_all": {"A": [0.5] * 20 + [0.0] * 40}})
     assert release(rows).figures == ()
     assert release(rows).hidden == ("A",)
 
 
-def test_what_is_hidden_follows_from_the_references_alone() -> None:
-    """A submission without any prediction hides what every other one does."""
+def test_hidden_findings_depend_only_on_references() -> None:
+    """A submission without predictions hides the same findings as any other."""
     chance = {"grid_chance": {"A": [0.1] * 40, "B": [0.1] * 10, "C": [0.1] * 200}}
     pointed = chance | {"point_hit": {"A": hits(13, 40), "B": hits(10, 10), "C": hits(77, 200)}}
     assert release(make_rows(chance)).hidden == release(make_rows(pointed)).hidden == ("B",)
@@ -217,11 +217,11 @@ def scored(n_hits: int, *, metric: str = "point_hit", n: int = 200) -> ReleasedS
     ("new", "is_shown"),
     [(100, False), (101, False), (103, True), (90, False), (200, True)],  # 0.50, 0.505, 0.515 -> 0.52, 0.45, 1.00
 )
-def test_the_ladder_compares_rounded_figures(new: int, is_shown: bool) -> None:
+def test_ladder_compares_rounded_scores(new: int, is_shown: bool) -> None:
     assert climb(scored(new), scored(100)) is is_shown
 
 
-def test_the_ladder_without_a_figure_on_one_side() -> None:
+def test_ladder_without_one_of_the_scores() -> None:
     nothing = release(make_rows({"point_hit": {"A": hits(3, 20)}}))
     assert primary_figure(nothing) is None
     assert climb(scored(1), None)
@@ -232,7 +232,7 @@ def test_the_ladder_without_a_figure_on_one_side() -> None:
     assert cells.metric == "grid_hit"
 
 
-def test_the_ladder_without_a_step_shows_what_is_better() -> None:
+def test_ladder_without_a_step_shows_any_better_score() -> None:
     policy = ReleasePolicy(ladder_step=0.0)
     assert climb(scored(102), scored(100), policy)
     assert not climb(scored(100), scored(100), policy)
@@ -241,7 +241,7 @@ def test_the_ladder_without_a_step_shows_what_is_better() -> None:
 PATIENTS = [f"patient{i:05d}" for i in range(4000)]
 
 
-def test_the_final_part_is_a_share_of_the_patients_and_stays() -> None:
+def test_final_part_is_a_fixed_proportion_of_patients() -> None:
     final = split_final(PATIENTS, b"k" * 32, 0.3)
     assert abs(len(final) - 1200) < 4 * (4000 * 0.3 * 0.7) ** 0.5  # four standard errors
     assert split_final(PATIENTS[::-1][:2000], b"k" * 32, 0.3) == final & set(PATIENTS[2000:])
@@ -251,14 +251,14 @@ def test_the_final_part_is_a_share_of_the_patients_and_stays() -> None:
     assert split_final(PATIENTS, b"k" * 32, 0.0) == frozenset()
 
 
-def test_the_split_refuses_what_makes_no_parts() -> None:
+def test_split_refuses_invalid_proportions() -> None:
     with pytest.raises(ValueError, match=r"`share` must be in \[0, 1\), got 1"):
         split_final(PATIENTS, b"k" * 32, 1)
     with pytest.raises(ValueError, match="`key` must have at least 16 bytes, got 3"):
         split_final(PATIENTS, b"abc", 0.3)
 
 
-def test_a_part_is_scored_as_if_there_were_nobody_else() -> None:
+def test_part_is_scored_without_the_other_patients() -> None:
     rows = make_rows({"point_hit": {"C": hits(90, 120) + hits(0, 80)}})
     part = rows.of_patients({f"p{i}" for i in range(120)})
     assert release(part) == release(make_rows({"point_hit": {"C": hits(90, 120)}}))
@@ -274,7 +274,7 @@ def test_a_released_score_survives_json() -> None:
 @pytest.mark.parametrize(
     ("n", "band"), [(29, "fewer than 30"), (30, "30-59"), (59, "30-59"), (60, "60-119"), (120, "120+"), (900, "120+")]
 )
-def test_bands(n: int, band: str) -> None:
+def test_count_ranges(n: int, band: str) -> None:
     assert Rounding(ReleasePolicy()).band(n) == band
 
 
@@ -285,8 +285,8 @@ def test_rounding(value: float, rounded: float) -> None:
     assert Rounding(ReleasePolicy()).round(float("nan")) is None
 
 
-def test_predictions_for_the_rare_finding_change_nothing_of_a_real_score(board: Board) -> None:
-    """The same through the scorer: every prediction of the hidden finding is moved."""
+def test_predictions_for_hidden_finding_keep_a_real_score(board: Board) -> None:
+    """The same with the scorer: every prediction for the hidden finding is moved."""
     records = board.records
     predictions = guesses(board.manifest)
     moved = [replace(p, points=((0.5, 0.5),), mask=None) if p.finding == RARE else p for p in predictions]
@@ -308,5 +308,5 @@ def test_predictions_for_the_rare_finding_change_nothing_of_a_real_score(board: 
         (float("nan"), 0.52, 0.1, (None, 0.6)),
     ],
 )
-def test_both_ends_of_an_interval_go_outwards(low, high, step, ends) -> None:
+def test_interval_bounds_are_rounded_outwards(low, high, step, ends) -> None:
     assert Rounding(ReleasePolicy()).round_outwards(low, high, step) == ends

@@ -1,4 +1,4 @@
-"""What of readers' ratings is shown, and how systems are placed and compared by them."""
+"""Released scores from readers' ratings, and ranks and comparisons of systems based on them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BROAD, DIAGNOSIS, MEASURE = CATEGORIES
 
 
 def rows(n_tasks: int = 80, *, level: float = 3.0, n_pictures: int = 20, seed: int = 0, n_rare: int = 5) -> RubricRows:
-    """Two readers of every answer; the last `n_rare` tasks are of measurements, the first pictures are scored."""
+    """Return rows of two readers per answer; the last `n_rare` tasks are measurements, the first images are scored."""
     rng = np.random.default_rng(seed)
     tasks = [
         TaskRecord(f"t{i:03d}", f"s{i}", f"p{i:03d}", "?", MEASURE if i >= n_tasks - n_rare else BROAD)
@@ -68,35 +68,35 @@ def test_figures_are_rounded_and_small_cells_hidden() -> None:
     assert ReleasedScore.from_json(score.to_json()) == score
 
 
-def test_the_overall_score_is_that_of_the_text_criteria() -> None:
-    given = rows()
-    figure = release(given, POLICY).figure("rubric_mean")
-    assert figure.value == pytest.approx(round(float(given.scores[:, 1:5].mean()), 2))
+def test_overall_score_is_the_mean_of_text_criteria() -> None:
+    scored = rows()
+    figure = release(scored, POLICY).figure("rubric_mean")
+    assert figure.value == pytest.approx(round(float(scored.scores[:, 1:5].mean()), 2))
     assert figure.n == "4"
-    assert primary_figure(release(given, POLICY)) == figure
+    assert primary_figure(release(scored, POLICY)) == figure
 
 
-def test_a_split_of_few_tasks_shows_nothing() -> None:
+def test_split_of_few_tasks_releases_nothing() -> None:
     score = release(rows(29), POLICY)
     assert (score.figures, score.shown, score.hidden) == ((), (), (*REPORTED, *CATEGORIES))
     assert score.note == "Nothing can be shown: this split has fewer than 30 tasks."
     assert release(rows(30), POLICY).figure("rubric_mean") is not None
 
 
-def test_answers_that_nobody_rated_hide_what_they_are_too_many_for() -> None:
+def test_too_many_unrated_answers_hide_a_score() -> None:
     tasks = [TaskRecord(f"t{i}", "s", f"p{i}", "?", BROAD) for i in range(60)]
-    given = [Rating(f"t{i}", "m", "a", 4, 4, 4, 4) for i in range(29)]
-    score = release(score_ratings(given, tasks, answered={task.task_id for task in tasks}), POLICY)
+    ratings = [Rating(f"t{i}", "m", "a", 4, 4, 4, 4) for i in range(29)]
+    score = release(score_ratings(ratings, tasks, answered={task.task_id for task in tasks}), POLICY)
     assert score.figures == ()
 
 
-def test_a_better_mean_climbs_on_its_own_scale() -> None:
+def test_better_mean_passes_the_ladder_on_its_own_scale() -> None:
     low, high = release(rows(level=2.5), POLICY), release(rows(level=3.5), POLICY)
     assert climb(high, low, POLICY)
     assert not climb(low, high, POLICY)
 
 
-def test_systems_are_placed_by_their_overall_score() -> None:
+def test_systems_are_ranked_by_their_overall_score() -> None:
     systems = {"low": rows(level=2.0), "near": rows(level=3.5, seed=1), "high": rows(level=3.5)}
     document = rank_document(systems, POLICY)
     places = {name: (place["rank"], place["tier"]) for name, place in document["entries"].items()}
@@ -109,11 +109,11 @@ def test_two_systems_are_compared_by_criteria() -> None:
     a, b = rows(level=4.0), rows(level=2.0, seed=1)
     document = compare_released(release(a, POLICY), release(b, POLICY), "tasks")
     assert document["kind"] == "tasks"
-    found = {row["finding"]: row for row in document["rows"]}
-    assert list(found)[:6] == ["macro", "content", "process", "execution", "synthesis", "language"]
+    by_finding = {row["finding"]: row for row in document["rows"]}
+    assert list(by_finding)[:6] == ["macro", "content", "process", "execution", "synthesis", "language"]
     assert {row["metric"] for row in document["rows"]} == {"rubric_mean"}
     assert all(row["told_apart"] for row in document["rows"])
-    assert found["macro"]["value"] == pytest.approx(found["macro"]["a"] - found["macro"]["b"], abs=1e-9)
+    assert by_finding["macro"]["value"] == pytest.approx(by_finding["macro"]["a"] - by_finding["macro"]["b"], abs=1e-9)
     same = compare_released(release(a, POLICY), release(a, POLICY), "tasks")
     assert {(row["value"], row["told_apart"]) for row in same["rows"]} == {(0.0, False)}
 
@@ -124,7 +124,7 @@ def test_kinds_do_not_mix() -> None:
         rank_document({"a": rows(), "b": cases}, POLICY)
 
 
-def test_a_part_of_the_patients() -> None:
+def test_subset_of_the_patients() -> None:
     part = rows().of_patients({"p000", "p003"})
     assert part.task_ids == ("t000", "t003")
 
@@ -151,7 +151,7 @@ def test_the_same_answers_have_the_same_fingerprint() -> None:
     assert KINDS["tasks"].release.signs(same, MANIFEST) == ["Every task has the same answer."]
 
 
-def test_criteria_of_the_tables_are_those_of_the_records() -> None:
+def test_criteria_of_tables_and_records_are_equal() -> None:
     from reveal_leaderboard.store import tables
 
     assert tables.CRITERIA == CRITERIA

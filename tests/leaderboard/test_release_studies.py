@@ -1,4 +1,4 @@
-"""What of a score of labels leaves the worker."""
+"""The part of a label score that leaves the worker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 def make_rows(*, seed: int = 0, probabilities: bool = False, positives: dict[str, int] = POSITIVES) -> StudyRows:
-    """Labels with so many positives of 300 studies, and predictions of a fair model."""
+    """Return labels with these counts of positives in 300 studies, and predictions of a fair model."""
     rng = np.random.default_rng(seed)
     labels = tuple(positives)
     present = np.column_stack([np.arange(N) < n for n in positives.values()])
@@ -37,33 +37,33 @@ def make_rows(*, seed: int = 0, probabilities: bool = False, positives: dict[str
         )
         for i, row in enumerate(present)
     )
-    given = scores if probabilities else None
-    return StudyRows(labels, studies, scores >= 0.5, present, given, np.ones(N, bool))
+    values = scores if probabilities else None
+    return StudyRows(labels, studies, scores >= 0.5, present, values, np.ones(N, bool))
 
 
 ROWS = make_rows()
 
 
 @pytest.mark.parametrize("metric", ["f1", "recall", "cohen_kappa"])
-def test_intervals_of_labels_tell_nothing_beside_the_values(metric: str) -> None:
-    """Any labels of which as many studies are right: same value, same ends; a bootstrap's ends differ."""
-    column, shown, exact = ROWS.labels.index("Edema"), set(), set()
+def test_label_intervals_reveal_no_more_than_values(metric: str) -> None:
+    """Labels with equal numbers of correct studies have equal values and bounds; bootstrap bounds would differ."""
+    column, released, exact = ROWS.labels.index("Edema"), set(), set()
     called = ROWS.predicted[:, column]
     for seed in range(8):
         rng = np.random.default_rng(seed)
         present = ROWS.present.copy()
-        for group in (called, ~called):  # so that patients have other pairs of them
+        for group in (called, ~called):  # so that patients have other pairs of studies
             present[group, column] = rng.permutation(present[group, column])
         rows = replace(ROWS, present=present)
         figure = release(rows, FAST).figure(metric, "Edema")
-        shown.add((figure.value, figure.low, figure.high))
+        released.add((figure.value, figure.low, figure.high))
         estimates = summarize_studies(rows, Resampling(100, interval="percentile"))
         exact |= {(round(e.low, 2), round(e.high, 2)) for e in estimates if (e.metric, e.finding) == (metric, "Edema")}
-    assert len(shown) == 1
+    assert len(released) == 1
     assert len(exact) > 1
 
 
-def test_spreads_of_labels_are_those_of_statsmodels_and_of_drawn_tables() -> None:
+def test_label_variances_equal_statsmodels_and_simulation() -> None:
     """300 studies of 300 patients; 75 have the label, 85 are called, 60 of these are right."""
     cells = np.array([[200, 25], [15, 60]])
     options = {"n": 300, "n_with": 75, "n_called": 85, "by": 1.0}
@@ -76,7 +76,7 @@ def test_spreads_of_labels_are_those_of_statsmodels_and_of_drawn_tables() -> Non
         assert SPREADS[metric](values.mean(keepdims=True), **options) == pytest.approx([values.std()], rel=0.02)
 
 
-def test_chance_is_what_labels_have_that_are_drawn_as_often() -> None:
+def test_chance_equals_random_labels_of_the_same_prevalence() -> None:
     rng = np.random.default_rng(3)
     drawn = np.column_stack([rng.permuted(np.tile(column, (400, 1)), axis=1).ravel() for column in ROWS.present.T])
     present = np.tile(ROWS.present, (400, 1))
@@ -97,7 +97,7 @@ def test_a_label_needs_enough_studies_with_it_and_without_it() -> None:
     assert score.note.endswith("not shown and not in any macro: Nodule, Device.")
 
 
-def test_figures_are_those_of_scikit_learn_rounded() -> None:
+def test_scores_equal_rounded_scikit_learn() -> None:
     score = release(ROWS, FAST)
     for metric, oracle in (("f1", f1_score), ("recall", recall_score), ("cohen_kappa", cohen_kappa_score)):
         values = [oracle(ROWS.present[:, ROWS.labels.index(x)], ROWS.predicted[:, ROWS.labels.index(x)]) for x in SHOWN]
@@ -111,12 +111,12 @@ def test_figures_are_those_of_scikit_learn_rounded() -> None:
     assert [f.n for f in score.figures if f.metric == "f1"] == ["3", "120+", "30-59", "120+"]
 
 
-def test_no_metric_is_released_whose_studies_the_submission_chooses_or_that_holds_hidden_labels() -> None:
+def test_metrics_with_selectable_or_hidden_labels_are_hidden() -> None:
     score = release(make_rows(probabilities=True), FAST)
     assert {figure.metric for figure in score.figures} == {"f1", "recall", "cohen_kappa"}
 
 
-def test_auroc_is_a_macro_over_five_labels_or_more() -> None:
+def test_auroc_is_a_macro_over_at_least_five_labels() -> None:
     rows = make_rows(probabilities=True, positives={name: 60 + 10 * i for i, name in enumerate("ABCDE")})
     score = release(rows, FAST)
     (figure,) = [figure for figure in score.figures if figure.metric == "auroc"]
@@ -136,24 +136,24 @@ def arbitrary(rng: np.random.Generator, kind: str, n: int) -> BoolArray:
 
 @pytest.mark.parametrize("probabilities", [False, True])
 @pytest.mark.parametrize("kind", ["all", "none", "coins", "one"])
-def test_whatever_is_predicted_for_hidden_labels_every_byte_stays_the_same(kind: str, probabilities: bool) -> None:
+def test_predictions_for_hidden_labels_change_no_byte(kind: str, probabilities: bool) -> None:
     rows, rng = make_rows(probabilities=probabilities), np.random.default_rng(7)
     expected = json.dumps(release(rows, FAST).to_json())
     for _ in range(10):
         predicted = rows.predicted.copy()
-        given = None if rows.probabilities is None else rows.probabilities.copy()
+        changed = None if rows.probabilities is None else rows.probabilities.copy()
         for label in ("Nodule", "Device"):
             column = rows.labels.index(label)
             predicted[:, column] = arbitrary(rng, kind, N)
-            if given is not None:
-                given[:, column] = predicted[:, column] * rng.random(N)
-        other = replace(rows, predicted=predicted, probabilities=given)
+            if changed is not None:
+                changed[:, column] = predicted[:, column] * rng.random(N)
+        other = replace(rows, predicted=predicted, probabilities=changed)
         assert not np.array_equal(other.predicted, rows.predicted)
         assert json.dumps(release(other, FAST).to_json()) == expected
 
 
 @pytest.mark.parametrize("kind", ["all", "none", "coins", "one"])
-def test_what_is_shown_never_depends_on_the_predictions(kind: str) -> None:
+def test_released_labels_do_not_depend_on_predictions(kind: str) -> None:
     rng = np.random.default_rng(8)
     predicted = np.column_stack([arbitrary(rng, kind, N) for _ in ROWS.labels])
     score = release(replace(ROWS, predicted=predicted), FAST)
@@ -161,8 +161,8 @@ def test_what_is_shown_never_depends_on_the_predictions(kind: str) -> None:
     assert {f.finding for f in score.figures if f.metric == "f1"} == {"macro", *SHOWN}
 
 
-def test_the_hidden_labels_references_change_nothing_either() -> None:
-    """What is shown is a function of the shown columns alone, so nothing of the others can be worked out from it."""
+def test_references_of_hidden_labels_change_nothing() -> None:
+    """The released score is a function of the released columns only, so it reveals nothing about the others."""
     present = ROWS.present.copy()
     rng = np.random.default_rng(9)
     for label in ("Nodule", "Device"):
@@ -171,14 +171,14 @@ def test_the_hidden_labels_references_change_nothing_either() -> None:
     assert release(replace(ROWS, present=present), FAST) == release(ROWS, FAST)
 
 
-def test_nothing_is_shown_of_a_small_split() -> None:
+def test_small_split_releases_nothing() -> None:
     small = ROWS.take(np.arange(N) < 29)
     score = release(small, FAST)
     assert (score.figures, score.shown) == ((), ())
     assert "Nothing can be shown" in score.note
 
 
-def test_a_part_is_scored_as_if_there_were_nobody_else() -> None:
+def test_part_is_scored_without_the_other_patients() -> None:
     part = ROWS.of_patients({f"p{i}" for i in range(75)})
     assert len(part) == 150
     assert release(part, FAST) == release(ROWS.take(np.arange(N) < 150), FAST)

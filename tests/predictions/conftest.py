@@ -1,6 +1,6 @@
-"""A tiny split and a way to lint text against it.
+"""A tiny split, and a fixture that lints text against it.
 
-Three images: one as large as CheXlocalize's (height 2320, width 2828), one upright (2828 x 2320), one of 96 x 80.
+Three images: one of CheXlocalize's size (height 2320, width 2828), one upright (2828 x 2320), one of 96 x 80.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def manifest() -> ImageManifest:
 
 @pytest.fixture
 def large_manifest() -> ImageManifest:
-    """Forty images of 2320 x 2828, each asked for Edema."""
+    """Return a manifest of forty images of 2320 x 2828 with one question each, Edema."""
     rows = (ManifestRow(f"p{i:02}", f"p{i:02}", "AP", 2828, 2320, ("Edema",)) for i in range(40))
     return ImageManifest("chexlocalize", "1.0", "test", 8, CHEXLOCALIZE_FINDINGS, {row.image_id: row for row in rows})
 
@@ -46,7 +46,7 @@ Lint = Callable[..., LintReport]
 
 @pytest.fixture
 def lint(manifest: ImageManifest, tmp_path: Path) -> Lint:
-    """Lint text, bytes, one object or a list of objects (JSONL) as a file that allows missing pairs."""
+    """Return a function that lints text, bytes, an object or a list of objects (JSONL) and allows missing pairs."""
 
     def run(
         content: Any, *, allow_missing: bool = True, against: ImageManifest = manifest, **options: Any
@@ -55,7 +55,7 @@ def lint(manifest: ImageManifest, tmp_path: Path) -> Lint:
             content = [content]
         if isinstance(content, list):
             content = "".join(json.dumps(line) + "\n" for line in content)
-        path = tmp_path / "predictions"  # no suffix: the content alone must tell
+        path = tmp_path / "predictions"  # no suffix: the format follows from the content only
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         report = lint_predictions(path, against, LintOptions(allow_missing=allow_missing, **options))
         assert {problem.rule for problem in report.problems} <= set(RULES)

@@ -1,4 +1,4 @@
-"""The linter of findings-type files: every rule with a malformed line, and sound files of each form."""
+"""The linter of findings-type files: a malformed line for every rule, and valid files in each form."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_labels_are_read_and_spellings_reported(tmp_path: Path) -> None:
     assert report.statistics["positive_share"]["COPD"] == pytest.approx(1 / 3)
 
 
-def test_probabilities_in_every_form_give_the_same(tmp_path: Path) -> None:
+def test_probabilities_are_equal_in_every_form(tmp_path: Path) -> None:
     values = {study: {**ALL, "COPD": k / 4} for k, study in enumerate(MANIFEST.studies)}
     canonical = lines(*({"study_id": study, "probabilities": p} for study, p in values.items()))
     header = ["study_id", *reversed(REVEAL_LABELS)]
@@ -111,7 +111,7 @@ def test_studies_of_another_version_are_left_out_and_counted(tmp_path: Path) -> 
     assert warning.message == "2 predictions on studies that are not in this version are left out"
 
 
-def test_many_studies_of_another_version_do_not_end_the_reading(tmp_path: Path) -> None:
+def test_many_studies_of_another_version_do_not_stop_parsing(tmp_path: Path) -> None:
     content = lines(*(labels(f"gone{i}") for i in range(5000)), labels("s1"))
     report = lint(tmp_path, content, allow_missing=True, leave_out_unknown=True)
     assert report.ok
@@ -126,6 +126,8 @@ def test_many_studies_of_another_version_do_not_end_the_reading(tmp_path: Path) 
     ],
     ids=["Latin-1", "a spreadsheet"],
 )
-def test_other_tables_are_refused_with_what_to_do(tmp_path: Path, content: bytes, line: int | None, hint: str) -> None:
+def test_other_tables_are_refused_with_the_next_step(
+    tmp_path: Path, content: bytes, line: int | None, hint: str
+) -> None:
     (problem,) = lint(tmp_path, content).problems
     assert (problem.line, problem.hint.endswith(hint)) == (line, True)

@@ -1,4 +1,4 @@
-"""Every accepted format gives the same predictions as its canonical form; detection looks at content only."""
+"""Every accepted format has the same predictions as its canonical form; only content decides the format."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _errors(report):
 
 
 def _content(report):
-    """Predictions without their line."""
+    """Return the predictions without their line numbers."""
     return [(p.image_id, p.finding, p.points, p.cell, p.box, p.mask, p.score) for p in report.predictions]
 
 
@@ -76,7 +76,7 @@ def test_chexlocalize_salient_points(lint):
         ("Edema", ((1.5, 2.0), (3.0, 4.0))),
         ("Airspace Opacity", ((5.0, 6.0),)),
     ]
-    assert (WIDE, "Cardiomegaly") in report.missing_pairs  # an empty list is not a prediction
+    assert (WIDE, "Cardiomegaly") in report.missing_pairs  # an empty list has no prediction
 
 
 def test_chexlocalize_annotations_are_filled_as_released_masks_are(lint):
@@ -101,7 +101,7 @@ def test_chexlocalize_annotations_check_the_image_size(lint):
     ]
 
 
-def test_repeated_image_in_a_document_is_an_error(lint):
+def test_repeated_image_in_a_document_is_refused(lint):
     report = lint(f'{{"{WIDE}": {{"Edema": [[1, 2]]}}, "{WIDE}": {{"Edema": [[3, 4]]}}}}')
     assert _errors(report) == [(None, WIDE, "duplicate-key", f'"{WIDE}"')]
 
@@ -109,7 +109,7 @@ def test_repeated_image_in_a_document_is_an_error(lint):
 # --- COCO results
 
 
-def test_coco_results_merge_several_of_one_pair(lint):
+def test_coco_results_of_one_pair_are_merged(lint):
     """Masks 10..19 x 20..39 and 15..24 x 30..49 (rows x columns): 200 + 200 - 5 * 10 = 350 pixels."""
     first, second = _mask((2320, 2828), (10, 20), (20, 40)), _mask((2320, 2828), (15, 25), (30, 50))
     results = [
@@ -148,7 +148,7 @@ def test_coco_flat_polygons_and_category_numbers(lint):
     assert report.n_errors == 0
     (prediction,) = report.predictions
     assert prediction.mask == rasterize_polygons([[(10, 10), (40, 10), (40, 50)]], (96, 80))
-    for number in (0, 4):  # nothing says whether categories are counted from 0 or from 1
+    for number in (0, 4):  # it is unknown whether categories are counted from 0 or 1
         report = lint(json.dumps([results[0] | {"category_id": number}]))
         assert [p.rule for p in report.problems if p.severity == "error"] == ["category-number"]
         assert "numbers of COCO need `--instances INSTANCES.json`" in report.render()
@@ -185,7 +185,7 @@ def test_coco_dataset_is_refused_with_a_hint(lint):
 # --- encoding, detection
 
 
-def test_byte_order_mark_is_skipped_and_said(lint, prediction):
+def test_byte_order_mark_is_skipped_and_reported(lint, prediction):
     report = lint(b"\xef\xbb\xbf" + json.dumps(prediction).encode())
     assert report.ok
     assert report.problems[0].rule == "byte-order-mark"
@@ -240,7 +240,7 @@ def test_broken_lines_do_not_hide_the_next(lint, prediction, line, rule, part):
     [
         '{"image_id": "a", "image_id": "b"}',
         '{"image_id": "\\"", "finding": "x", "finding": "y"}',
-        # an escaped quotation mark that evens out the count of quotation marks of the dropped key
+        # an escaped quotation mark, so that the number of quotation marks stays even without the key
         '{"finding": "\\u0022\\u0022", "image_id": 1, "image_id": 2}',
         '{"rle": {"size": [1, 2], "size": [3, 4]}}',
         '{"image_id": "a", "image\\u005fid": "b"}',
@@ -250,7 +250,7 @@ def test_duplicate_keys_are_found(lint, line):
     assert "duplicate-key" in {problem.rule for problem in lint(line).problems}
 
 
-def test_escapes_are_no_duplicate_keys(lint):
+def test_escapes_are_not_duplicate_keys(lint):
     mask = _mask((96, 80), (44, 96), (0, 1))  # a first run of 44 = 12 + 32 is written as a backslash and "1"
     assert mask.counts.startswith("\\1")
     line = {"image_id": SMALL, "finding": "Airspace Opacity", "rle": {"size": [96, 80], "counts": mask.counts}}
@@ -261,7 +261,7 @@ def test_escapes_are_no_duplicate_keys(lint):
 
 
 @pytest.mark.parametrize(("name", "linter"), [("localization", lint_predictions), ("detection", lint_detections)])
-def test_examples_of_the_documentation_are_sound_but_for_their_ids(name, linter, manifest):
+def test_documentation_examples_are_valid_except_their_ids(name, linter, manifest):
     path = bundled("submissions") / "examples" / f"{name}.jsonl"
     report = linter(path, manifest)
     assert report.n_entries > 4
@@ -273,7 +273,7 @@ def test_examples_of_the_documentation_are_sound_but_for_their_ids(name, linter,
     ("name", "linter", "n_sound"), [("localization", lint_predictions, 9), ("detection", lint_detections, 8)]
 )
 def test_linter_and_schema_agree_on_single_lines(name, linter, n_sound, manifest, prediction, tmp_path):
-    """Neither accepts a line whose shape the other refuses; ids, image borders and grids only the linter knows."""
+    """Both refuse the same malformed lines; only the linter checks ids, image borders and grids."""
     from jsonschema import Draft202012Validator
 
     schema = json.loads((bundled("submissions") / "schema" / f"{name}.schema.json").read_text())

@@ -1,7 +1,7 @@
-"""Whatever a prediction file holds, the linter ends in a report that can be shown; what is sound comes back as it was.
+"""The linter returns a printable report for any prediction file; valid predictions are read as written.
 
-Properties of every reader on made-up input: no exception, rules that are listed, texts that print and are short,
-predictions only of a file without errors.
+Properties of every parser on random input: no exception, only listed rules, short printable texts, and predictions
+only from files without errors.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ fields = st.fixed_dictionaries(
 
 
 def lint(data: bytes, manifest: ImageManifest | StudyManifest = MANIFEST, **options: Any) -> LintReport:
-    """The report, checked for what every report must be."""
+    """Return the report after checking the properties of every report."""
     path = Path(FOLDER.name) / "file"
     path.write_bytes(data)
     read: Callable[..., LintReport] = lint_findings if isinstance(manifest, StudyManifest) else lint_predictions
@@ -215,7 +215,7 @@ def test_lines_of_findings(lines: list[Any]) -> None:
     lint(b"\n".join(json.dumps(line).encode() for line in lines), STUDIES)
 
 
-# --- what is sound comes back as it was
+# --- valid predictions are read as written
 
 inside_x, inside_y = st.floats(0, WIDTH, exclude_max=True), st.floats(0, HEIGHT, exclude_max=True)
 shares = st.floats(0, 1)
@@ -242,7 +242,7 @@ def predictions(draw: st.DrawFn) -> list[LocalizationPrediction]:
 
 @QUICK
 @given(predictions())
-def test_localization_predictions_come_back(sent: list[LocalizationPrediction]) -> None:
+def test_localization_predictions_are_read_as_written(sent: list[LocalizationPrediction]) -> None:
     report = lint(predictions_to_jsonl(sent).encode())
     assert report.ok, report.render()
     assert list(report.predictions) == sent
@@ -254,7 +254,7 @@ probabilities = st.fixed_dictionaries(dict.fromkeys(LABELS, shares))
 
 @QUICK
 @given(st.lists(st.sampled_from(STUDIES.studies), unique=True, min_size=1), st.booleans(), st.data())
-def test_findings_predictions_come_back(asked: list[str], gives_labels: bool, data: st.DataObject) -> None:
+def test_findings_predictions_are_read_as_written(asked: list[str], gives_labels: bool, data: st.DataObject) -> None:
     sent = [
         FindingsPrediction(study, data.draw(answers), None, line)
         if gives_labels

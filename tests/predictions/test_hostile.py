@@ -1,6 +1,6 @@
-"""Files meant to hang, crash or exhaust a reader: each ends in a plain report.
+"""Files meant to hang, crash or exhaust a parser: each gets an ordinary report.
 
-The inputs are those that were measured to break pycocotools, pyarrow, pandas, polars, json and orjson.
+The inputs were seen to break pycocotools, pyarrow, pandas, polars, json or orjson.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _small_mask(counts, size=(96, 80)):
     return {"image_id": SMALL, "finding": "Airspace Opacity", "rle": {"size": list(size), "counts": counts}}
 
 
-# --- run lengths; single ones that break other readers stand in tests/leaderboard/hostile/masks.py
+# --- run lengths; those that break other parsers are in tests/leaderboard/hostile/masks.py
 
 
 def test_random_run_lengths_are_refused_or_fill_the_image(lint):
@@ -47,11 +47,11 @@ def test_random_run_lengths_are_refused_or_fill_the_image(lint):
         assert decode_mask(Rle((3, 4), rle["counts"])).shape == (3, 4)
 
 
-# --- bombs; more stand in tests/leaderboard/hostile, where each must also be answered with all its rules
+# --- bombs; more are in tests/leaderboard/hostile, which also checks all rules in the answer
 
 
 def _gzip_bomb(expanded_mib):
-    """Members one after another, each 64 MiB of spaces in 64 kB."""
+    """Return gzip members in sequence, each 64 MiB of spaces in 64 kB."""
     return gzip.compress(b" " * (64 * MIB)) * (expanded_mib // 64)
 
 
@@ -87,7 +87,7 @@ def test_limits(lint, limit, content, rule):
 
 
 def test_parquet_dictionary_bomb_is_refused_without_being_expanded(lint):
-    """20,000 rows of one text of 1 MB: 20 GB when written out, and a footer that says 1 MB."""
+    """20,000 rows of the same 1 MB text: 20 GB when expanded, with a footer that claims 1 MB."""
     same = pa.DictionaryArray.from_arrays(pa.array(np.zeros(20_000, np.int32)), pa.array(["0" * 1_000_000]))
     ids = pa.array(["a"] * 20_000)
     bomb = parquet(
@@ -99,13 +99,13 @@ def test_parquet_dictionary_bomb_is_refused_without_being_expanded(lint):
     assert pa.default_memory_pool().max_memory() - before < 200 * MIB
 
 
-def test_parquet_that_holds_too_much_is_refused_by_its_footer(lint):
+def test_too_large_parquet_is_refused_by_its_footer(lint):
     table = pa.table({"image_id": ["a" * 1000] * 1000, "finding": ["b"] * 1000, "cell": ["A1"] * 1000})
     content = parquet(table, use_dictionary=False, compression="zstd")
     assert _rules(lint(content, limits=replace(Limits(), expanded_bytes=100_000))) == ["expanded-size"]
 
 
-# --- what is shown is safe
+# --- reports are safe to print
 
 
 def test_report_of_hostile_text_is_printable(lint):
@@ -148,7 +148,7 @@ def _sound_files():
 
 
 def _damaged(data, rng):
-    """One to four random edits: a byte changed, a stretch cut out, doubled, or replaced by something telling."""
+    """Make one to four random edits: change a byte, or delete, duplicate or replace a section."""
     telling = [b"NaN", b"-1", b"1e999", b"null", b"[]", b"{}", b'"', b"\\", b"\x00", b"\xff", b",", b"\n", b"9" * 30]
     damaged = bytearray(data)
     for _ in range(rng.integers(1, 5)):
@@ -167,7 +167,7 @@ def _damaged(data, rng):
 
 
 @pytest.mark.parametrize("name", list(_sound_files()))
-def test_damaged_files_end_in_a_clean_report(lint, name):
+def test_damaged_files_get_a_clean_report(lint, name):
     sound = _sound_files()[name]
     assert lint(sound).ok, lint(sound).render()
     rng = np.random.default_rng(7)

@@ -1,4 +1,4 @@
-"""Every rule with a malformed file: line, field, rule and value are written by hand from the specification."""
+"""A malformed file for every rule: line, field, rule and value are written by hand from the specification."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EMPTY_WIDE = "PVWX6"  # the empty mask of 2320 x 2828 in CheXlocalize's own file
 
 
 def _line(**changes):
-    """A sound line with changes; a field set to ... is left out."""
+    """Return a valid line with changes; a field set to ... is omitted."""
     fields = {"image_id": WIDE, "finding": "Edema", "point": [10, 20], **changes}
     return {key: value for key, value in fields.items() if value is not ...}
 
@@ -62,13 +62,13 @@ SOUND = [
 
 
 @pytest.mark.parametrize("line", SOUND, ids=json.dumps)
-def test_sound_lines_have_no_error(lint, line):
+def test_valid_lines_have_no_error(lint, line):
     report = lint(line)
     assert report.ok, report.render()
     assert len(report.predictions) == 1
 
 
-# rule, field, value shown, part of the hint, line
+# rule, field, printed value, part of the hint, line
 MALFORMED = [
     # ids and names
     ("unknown-image", "image_id", '"patient1_study1_view1_fronta"', WIDE, _line(image_id=WIDE[:-1])),
@@ -172,7 +172,7 @@ def test_each_rule_names_line_field_value_and_hint(lint, rule, field, value, hin
     assert report.predictions == ()
 
 
-def test_message_reads_as_specified(lint):
+def test_message_is_as_specified(lint):
     report = lint(_without_point(box=[2700, 10, 400, 50]), name="predictions.jsonl")
     assert report.render().splitlines()[0] == (
         "predictions.jsonl:1: error: box: must lie inside the image 2828 x 2320 (width x height), "
@@ -181,7 +181,7 @@ def test_message_reads_as_specified(lint):
 
 
 def test_all_problems_at_once(lint):
-    """One line with seven mistakes and six more lines with one each: thirteen errors, none hides another."""
+    """One line with seven mistakes and six lines with one mistake each: thirteen errors are reported."""
     worst = {
         "image_id": "nobody",
         "finding": "Pneumonia",
@@ -266,12 +266,12 @@ def test_empty_masks_of_pairs_not_asked_are_normal_but_of_asked_pairs_warn(lint)
     empty = {"size": [2320, 2828], "counts": EMPTY_WIDE}
     report = lint([_without_point(finding=name, rle=empty) for name in CHEXLOCALIZE_FINDINGS])
     rules = [(problem.line, problem.rule) for problem in report.problems if problem.rule != "missing-pairs"]
-    # Cardiomegaly and Edema are asked; they stand second and fifth
+    # Cardiomegaly and Edema are asked; they are second and fifth
     assert rules == [(2, "empty-mask"), (5, "empty-mask")]
     assert [prediction.finding for prediction in report.predictions] == ["Cardiomegaly", "Edema"]
 
 
-def test_tolerated_spellings_become_canonical_and_are_reported_once(lint):
+def test_tolerated_spellings_are_normalized_and_reported_once(lint):
     report = lint([_line(image_id=SMALL, finding="Lung Opacity"), _line(finding="EDEMA")])
     warnings = {p.value: p.message for p in report.problems if p.rule == "finding-spelling"}
     assert warnings == {
@@ -281,7 +281,7 @@ def test_tolerated_spellings_become_canonical_and_are_reported_once(lint):
     assert [prediction.finding for prediction in report.predictions] == ["Airspace Opacity", "Edema"]
 
 
-def test_grid_is_the_manifests_unless_given(lint):
+def test_grid_is_from_the_manifest_unless_given(lint):
     fine = _without_point(cell="P16")
     assert _places(lint(fine)) == [("cell", "cell", '"P16"')]
     assert lint(fine, grid=16).ok
@@ -289,7 +289,7 @@ def test_grid_is_the_manifests_unless_given(lint):
         lint(fine, grid=99)
 
 
-def test_predictions_carry_what_was_given(lint):
+def test_predictions_have_all_fields_of_the_line(lint):
     polygon = [[10, 10], [40, 10], [40, 50]]
     report = lint(
         [
@@ -313,7 +313,7 @@ def test_contours_of_a_detection_become_its_mask(tmp_path, manifest):
     assert (prediction.mask, prediction.score) == (rasterize_polygons([polygon], (96, 80)), 0.5)
 
 
-def test_mask_beats_polygons_and_that_is_said(lint):
+def test_mask_overrides_polygons_with_a_warning(lint):
     polygons = [[[1, 1], [9, 1], [9, 9]]]
     report = lint(_rle([2320, 2828], EMPTY_WIDE, polygons=polygons))
     assert "two-masks" in {problem.rule for problem in report.problems}
@@ -330,7 +330,7 @@ def test_blank_lines_count_in_line_numbers(lint, prediction):
 
 
 def test_every_rule_of_the_table_is_used():
-    """The `lint` fixture checks the other direction: a report names no rule that is not in the table."""
+    """The `lint` fixture checks the other direction: reports name only rules of the table."""
     package = Path(predictions_package.__file__).parents[1]
     modules = [
         *(package / "kinds").rglob("*.py"),
@@ -344,7 +344,7 @@ def test_every_rule_of_the_table_is_used():
 # --- the writer
 
 
-def test_what_is_written_reads_back_the_same(lint, manifest, tmp_path):
+def test_written_predictions_are_read_as_written(lint, manifest, tmp_path):
     mask = np.zeros((96, 80), bool)
     mask[10:30, 20:50] = True
     predictions = (
@@ -368,22 +368,22 @@ def test_what_is_written_reads_back_the_same(lint, manifest, tmp_path):
     assert [one.name for one in every if all(getattr(p, one.name) == one.default for p in predictions)] == []
 
 
-def test_nothing_is_read_twice_wrong_when_problems_overflow(lint):
+def test_too_many_problems_report_no_missing_pairs(lint):
     report = lint([_line(point=[-1, 0])] * 20, limits=Limits(problems=5))
     assert [problem.rule for problem in report.problems][-1] == "too-many-problems"
     assert len(report.problems) == 6
-    assert report.missing_pairs == ()  # what was not read is not called missing
+    assert report.missing_pairs == ()  # unread pairs are not reported as missing
 
 
 @pytest.mark.parametrize("content", [b"[]", b'{"patient1_study1_view1_frontal": {}}', b"image_id,finding,cell\n"])
-def test_a_file_without_predictions_is_refused_even_if_missing_pairs_are_allowed(tmp_path, manifest, content):
+def test_file_without_predictions_is_always_refused(tmp_path, manifest, content):
     path = tmp_path / "empty"
     path.write_bytes(content)
     report = lint_predictions(path, manifest, LintOptions(allow_missing=True))
     assert "empty-file" in {problem.rule for problem in report.problems if problem.severity == "error"}
 
 
-def test_a_sliver_of_a_box_whose_centre_is_on_the_border_is_outside(lint):
+def test_thin_box_centred_on_the_border_is_outside(lint):
     report = lint(_line(point=..., box=[2828 - 4.6e-13, 0, 4.6e-13, 1]))
     assert [problem.rule for problem in report.problems if problem.severity == "error"] == ["outside-image"]
 
@@ -394,7 +394,7 @@ def test_contours_without_a_pixel_warn(lint):
     assert "empty-mask" in [problem.rule for problem in report.problems]
 
 
-def test_images_of_another_version_are_left_out_and_counted(lint):
+def test_images_of_another_version_are_skipped_and_counted(lint):
     content = [_line(), _line(image_id="gone"), _line(image_id="gone", finding="Edema")]
     report = lint(content, leave_out_unknown=True)
     assert report.ok

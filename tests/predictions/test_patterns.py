@@ -1,4 +1,4 @@
-"""Patterns of a whole file, and its statistics."""
+"""Warnings about patterns in a whole file, and file statistics."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_exchanged_axes_warn(lint, large_manifest):
     assert all("exchanged" in p.hint for p in report.problems if p.severity == "error")
 
 
-def test_ordinary_coordinates_form_no_pattern(lint, large_manifest):
+def test_ordinary_coordinates_have_no_pattern(lint, large_manifest):
     points = np.random.default_rng(0).uniform((0, 0), (2828, 2320), (40, 2))
     assert _warnings(lint(_many(points), against=large_manifest)) == set()
 
@@ -69,7 +69,7 @@ def test_same_cell_for_more_than_nine_in_ten_warns(lint, large_manifest, n_same,
 
 def test_statistics(lint):
     quarter = np.zeros((96, 80), bool)
-    quarter[:48, :40] = True  # 1920 of 7680 pixels: a share of exactly 0.25
+    quarter[:48, :40] = True  # 1920 of 7680 pixels: exactly 0.25
     mask = encode_mask(quarter)
     report = lint(
         [

@@ -1,4 +1,4 @@
-"""Rendering, JSON and showing of hostile values. Expected texts are written out by hand."""
+"""Reports as text and JSON, and hostile values in them. Expected texts are written by hand."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def test_render_puts_errors_first_then_counts_then_statistics():
     ("file_format", "place"),
     [("csv", "p:17"), ("parquet", "p: row 17"), ("coco-results", "p: entry 17")],
 )
-def test_place_is_named_as_the_format_counts(file_format, place):
+def test_position_is_named_as_the_format_counts(file_format, place):
     problem = replace(REPORT.problems[1], file="p")
     report = replace(REPORT, file="p", format=file_format, problems=(problem,))
     assert report.render().startswith(f"{place}: error: box:")
 
 
-def test_render_counts_what_it_does_not_show():
+def test_render_counts_omitted_problems():
     problem = REPORT.problems[1]
     report = replace(REPORT, problems=(problem,) * 263)
     assert report.render().splitlines()[0].endswith("got [1, 2]  (263 such errors)")
@@ -57,7 +57,7 @@ def test_render_counts_what_it_does_not_show():
     assert lines[51].startswith("predictions.jsonl (jsonl): 2 predictions, 263 errors, 0 warnings")
 
 
-def test_json_has_everything_under_stable_keys():
+def test_json_is_complete_with_stable_keys():
     document = json.loads(REPORT.to_json())
     assert list(document) == [
         "schema", "file", "format", "ok", "n_entries", "n_predictions", "n_errors", "n_warnings", "allow_missing",
@@ -92,12 +92,12 @@ def test_json_has_everything_under_stable_keys():
         ({"size": [1, 2]}, '{"size": [1, 2]}'),
     ],
 )
-def test_shown_values_are_short_and_printable(value, text):
+def test_printed_values_are_short_and_printable(value, text):
     assert show_value(value) == text
     assert len(text) <= 80
 
 
-def test_log_stops_after_its_limit_and_says_so():
+def test_log_stops_at_its_limit_with_a_note():
     log = ProblemLog("p", most=2)
     for line in (1, 2, 3, 4):
         log.error("rule", "must be right", line=line)

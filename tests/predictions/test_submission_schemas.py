@@ -1,4 +1,4 @@
-"""The schemas of `submissions/schema` accept the examples and refuse one bad line per rule."""
+"""The schemas in `submissions/schema` accept the examples and refuse a malformed line for each rule."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def read(name: str) -> list[Any]:
 
 
 def subschemas(schema: object, path: str = "#") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every object inside a schema with its place, the schema itself first."""
+    """Yield every object inside a schema with its path, the schema itself first."""
     if isinstance(schema, dict):
         yield path, schema
     children = schema.items() if isinstance(schema, dict) else enumerate(schema) if isinstance(schema, list) else ()
@@ -58,7 +58,7 @@ def subschemas(schema: object, path: str = "#") -> Iterator[tuple[str, dict[str,
 
 
 def changed(value: dict[str, Any], place: tuple[str | int, ...], new: object) -> dict[str, Any]:
-    """A copy of `value` with `new` at `place`."""
+    """Return a copy of `value` with `new` at `place`."""
     copied = copy.deepcopy(value)
     part: Any = copied
     for key in place[:-1]:

@@ -1,4 +1,4 @@
-"""Tables and compression: CSV, TSV and Parquet give the same predictions as the canonical form."""
+"""Tables and compression: CSV, TSV and Parquet have the same predictions as the canonical form."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_tables_equal_the_canonical_form(lint, name, content):
     assert _content(report) == _content(lint(CANONICAL))
 
 
-def test_the_limit_of_other_readers_of_csv_stays_as_it_is(lint):
+def test_field_limit_of_the_csv_module_is_unchanged(lint):
     before = csv.field_size_limit()
     counts = "1" * (before + 1)
     assert "table-syntax" not in {problem.rule for problem in lint(_csv([{**ROWS[3], "counts": counts}])).problems}
@@ -109,7 +109,7 @@ def test_csv_problems_are_named_by_line_and_column(lint):
         (",".join(f"c{i}" for i in range(1000)), [("", "columns")]),
     ],
 )  # fmt: skip
-def test_headers(lint, header, errors):
+def test_wrong_headers_are_refused(lint, header, errors):
     report = lint(header + "\na,b,c\n")
     assert [(p.field, p.rule) for p in report.problems] == errors
     assert {p.line for p in report.problems} == {1}
@@ -124,7 +124,7 @@ def test_quoted_line_ends_do_not_shift_the_line(lint):
     assert errors == [(2, "image_id", "control-character", '"a\\nb"'), (4, "image_id", "unknown-image", '"c"')]
 
 
-def test_quotation_mark_without_partner(lint):
+def test_unclosed_quotation_mark_is_refused(lint):
     errors = _errors(lint('image_id,finding,cell\n"a,Edema,D5\n'))
     assert [(line, rule) for line, _, rule, _ in errors] == [(2, "table-syntax")]
 

@@ -1,4 +1,4 @@
-"""Files of answers to tasks, and what the linter says of them."""
+"""Files of answers to tasks, and linter reports on them."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def lint(tmp_path: Path) -> Lint:
     return run
 
 
-def told(report: LintReport) -> list[tuple[str, int | None, str]]:
+def problems_of(report: LintReport) -> list[tuple[str, int | None, str]]:
     return [(p.rule, p.line, p.field) for p in report.problems]
 
 
-def test_a_good_file(lint: Lint) -> None:
+def test_valid_file_has_no_problem(lint: Lint) -> None:
     report = lint(GOOD)
     assert report.ok, report.render()
     assert report.problems == ()
@@ -62,7 +62,7 @@ def test_a_good_file(lint: Lint) -> None:
     assert json.loads(report.to_json())["n_predictions"] == 2
 
 
-def test_what_is_written_comes_back(lint: Lint) -> None:
+def test_written_answers_are_read_as_written(lint: Lint) -> None:
     answers = (
         TaskAnswer("t1", 'Quotes " and \\ and ü 肺 🫁\r\nline', (AnswerBox("i2", "l", (0.0, 0.25, 60.0, 49.75)),), 1),
         TaskAnswer("t2", "x", (), 2),
@@ -105,7 +105,7 @@ BROKEN: dict[str, tuple[Any, tuple[str, int | None, str]]] = {
     "before the image": (with_box(box=[-1, 2, 11, 4]), ("outside-image", 1, "boxes[0].box")),
     "image of another task": (with_box(image_id="i3"), ("unknown-image", 1, "boxes[0].image_id")),
     "image is a list": (with_box(image_id=["i1"]), ("unknown-image", 1, "boxes[0].image_id")),
-    "label is none": (with_box(label=None), ("missing-field", 1, "boxes[0].label")),
+    "label is null": (with_box(label=None), ("missing-field", 1, "boxes[0].label")),
     "label is empty": (with_box(label=" "), ("missing-field", 1, "boxes[0].label")),
     "label of two lines": (with_box(label="a\nb"), ("control-character", 1, "boxes[0].label")),
     "label is long": (with_box(label="x" * 201), ("text-length", 1, "boxes[0].label")),
@@ -119,18 +119,18 @@ BROKEN: dict[str, tuple[Any, tuple[str, int | None, str]]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_is_broken_is_named(lint: Lint, name: str) -> None:
+def test_each_rule_names_line_and_field(lint: Lint, name: str) -> None:
     lines, problem = BROKEN[name]
     report = lint(lines)
-    assert problem in told(report), report.render()
+    assert problem in problems_of(report), report.render()
     assert not report.ok
     assert report.predictions == ()
     assert {p.rule for p in report.problems} <= set(RULES)
 
 
-def test_nan_is_named(lint: Lint) -> None:
+def test_nan_is_refused(lint: Lint) -> None:
     report = lint(json.dumps(with_box(box=[1, 2, float("nan"), 4])[0]).encode())
-    assert ("not-finite", 1, "boxes[0].box[2]") in told(report)
+    assert ("not-finite", 1, "boxes[0].box[2]") in problems_of(report)
 
 
 def test_boxes_that_look_like_corners_get_a_hint(lint: Lint) -> None:
@@ -154,7 +154,7 @@ def test_all_problems_at_once(lint: Lint) -> None:
 
 def test_missing_tasks_are_an_error_unless_allowed(lint: Lint) -> None:
     report = lint(GOOD[1:])
-    assert told(report) == [("missing-tasks", None, "")]
+    assert problems_of(report) == [("missing-tasks", None, "")]
     assert "1 of 2 tasks have no answer: t1" in report.problems[0].message
     allowed = lint(GOOD[1:], allow_missing=True)
     assert allowed.ok
@@ -162,9 +162,9 @@ def test_missing_tasks_are_an_error_unless_allowed(lint: Lint) -> None:
     assert "lowest score" in allowed.problems[0].hint
 
 
-def test_a_task_that_asks_for_boxes_and_gets_none_is_a_warning(lint: Lint) -> None:
+def test_task_without_requested_boxes_is_a_warning(lint: Lint) -> None:
     report = lint([{**GOOD[0], "boxes": []}, GOOD[1]])
-    assert (report.ok, told(report)) == (True, [("missing-boxes", None, "boxes")])
+    assert (report.ok, problems_of(report)) == (True, [("missing-boxes", None, "boxes")])
 
 
 def test_the_same_answer_throughout_is_a_warning(tmp_path: Path) -> None:
@@ -172,20 +172,20 @@ def test_the_same_answer_throughout_is_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "same.jsonl"
     path.write_text(answers_to_jsonl(TaskAnswer(task.task_id, "Normal.") for task in tasks), encoding="utf-8")
     report = lint_tasks(path, TaskManifest("b", "1", "s", tasks))
-    assert (report.ok, told(report)) == (True, [("same-answer", None, "answer")])
+    assert (report.ok, problems_of(report)) == (True, [("same-answer", None, "answer")])
     assert report.statistics["same_answer_share"] == 1.0
 
 
-def test_limits_stop_the_reading(lint: Lint) -> None:
-    assert told(lint(GOOD, limits=Limits(entries=1)))[0][0] == "entries"
-    assert told(lint(GOOD, limits=Limits(file_bytes=10)))[0][0] == "file-size"
+def test_limits_stop_parsing(lint: Lint) -> None:
+    assert problems_of(lint(GOOD, limits=Limits(entries=1)))[0][0] == "entries"
+    assert problems_of(lint(GOOD, limits=Limits(file_bytes=10)))[0][0] == "file-size"
     many = [{"task_id": f"x{i}", "answer": "y"} for i in range(20)]
     rules = [p.rule for p in lint(many, limits=Limits(problems=5)).problems]
     assert rules == ["unknown-task"] * 5 + ["too-many-problems"]
 
 
-def test_what_the_schema_takes_the_linter_takes(tmp_path: Path) -> None:
-    """The example that the schema describes, against a manifest that asks just that."""
+def test_linter_accepts_the_example_of_the_schema(tmp_path: Path) -> None:
+    """The example in the schema, against a manifest with exactly its tasks."""
     example = bundled("submissions") / "examples" / "tasks.jsonl"
     rows = [json.loads(line) for line in example.read_text(encoding="utf-8").splitlines()]
     sizes = {box["image_id"]: (100, 100) for row in rows for box in row.get("boxes", ())}
@@ -195,7 +195,7 @@ def test_what_the_schema_takes_the_linter_takes(tmp_path: Path) -> None:
     assert len(report.predictions) == len(rows) == 3
 
 
-def test_limits_are_those_of_the_schema() -> None:
+def test_limits_equal_those_in_the_schema() -> None:
     schema = json.loads((bundled("submissions") / "schema" / "tasks.schema.json").read_text(encoding="utf-8"))
     answer, boxes = schema["properties"]["answer"], schema["properties"]["boxes"]
     label = boxes["items"]["properties"]["label"]

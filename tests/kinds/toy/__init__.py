@@ -1,6 +1,6 @@
-"""A fourth kind of benchmark, all of it in this folder: is a tube in the right place? A row is a radiograph.
+"""A fourth kind of benchmark, complete in this folder: is a tube in the right place? A row is a radiograph.
 
-The folder imports nothing of the tests, so that a copy of the package can have it among its own kinds.
+The folder imports nothing from the tests, so that a copy of the package can include it as a kind.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ TUBES_KIND: Kind[TubeRecord, Answer, TubeManifest, TubeRows, object] = Kind(
 
 @dataclass
 class TubeTally(Tally):
-    """Tubes in the right place."""
+    """Counts of films and of tubes in the right place."""
 
     items: ClassVar[str] = "films"
 
@@ -245,7 +245,7 @@ class TubeTally(Tally):
         self.positives[0] += row["is_right"]
 
     def findings_text(self, findings: Sequence[str]) -> str:
-        """How many tubes are in the right place."""
+        """Return the number of tubes in the right place as text."""
         return f"{self.positives[0]} of {self.n_rows} tubes are in the right place."
 
 

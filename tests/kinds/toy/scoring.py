@@ -1,4 +1,4 @@
-"""Records, manifest, predictions and rows of the toy kind; its one metric is the share of right answers."""
+"""Records, manifest, predictions and rows of the toy kind; its only metric is accuracy."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TubeManifest:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model says of a film."""
+    """A model's answer for a film."""
 
     film_id: str
     is_right: bool
@@ -51,7 +51,7 @@ class Answer:
 
 @dataclass(frozen=True, repr=False)
 class TubeRows(Rows):
-    """Whether each film was answered as it is, in order."""
+    """Correctness of the answer for each film, in order."""
 
     kind: ClassVar[str] = "tubes"
 
@@ -117,7 +117,7 @@ class TubeRows(Rows):
 
 
 def score_tubes(predictions: Sequence[Answer], records: Sequence[TubeRecord]) -> TubeRows:
-    """A film without an answer counts as answered wrongly."""
+    """Score the predictions; a film without an answer counts as wrong."""
     answers = {p.film_id: p.is_right for p in predictions}
     is_correct = np.array([float(answers.get(record.film_id) is record.is_right) for record in records])
     return TubeRows(tuple(r.film_id for r in records), tuple(r.patient_id for r in records), is_correct)

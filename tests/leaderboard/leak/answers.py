@@ -1,4 +1,4 @@
-"""Prediction files for the hospital's boards, and what a submission says of itself."""
+"""Prediction files for the hospital's boards, and submission metadata."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def square(x: int, y: int, side: int = 14) -> Rle:
 
 
 def asked(hospital: Hospital) -> list[tuple[str, str]]:
-    """Every (image, finding) in the order of the records; the board asks for all."""
+    """Return all pairs (image, finding) in the order of the records; the board asks for all."""
     return [(record.image_id, finding) for record in hospital.images for finding in record.label_status]
 
 
@@ -52,26 +52,26 @@ def points(hospital: Hospital, *, skill: float, seed: int) -> bytes:
 
 
 def present(hospital: Hospital) -> BoolArray:
-    """The secret labels, (n_studies, n_labels)."""
+    """Return the secret labels, (n_studies, n_labels)."""
     return np.array([[label in record.labels for label in LABELS] for record in hospital.studies])
 
 
 def probabilities(hospital: Hospital, *, skill: float, seed: int) -> bytes:
-    """Four decimals for every label of every study, higher by `skill` where the label is."""
+    """Return probabilities with four decimals, higher by `skill` where the label is present."""
     rng = np.random.default_rng(seed)
     values = np.clip(rng.normal(0.45 + skill * (present(hospital) - 0.5), 0.2), 0.01, 0.99).round(4)
     return of_values(hospital, values)
 
 
 def of_values(hospital: Hospital, values: npt.NDArray[np.float64]) -> bytes:
-    """A file of probabilities (n_studies, n_labels)."""
+    """Return a file of probabilities (n_studies, n_labels)."""
     rows = zip(hospital.studies, values.tolist(), strict=True)
     predictions = [FindingsPrediction(s.study_id, None, dict(zip(LABELS, row, strict=True))) for s, row in rows]
     return findings_to_jsonl(predictions).encode()
 
 
 def of_calls(hospital: Hospital, calls: BoolArray) -> bytes:
-    """A file of labels: `calls` (n_studies, n_labels)."""
+    """Return a file of labels from `calls` (n_studies, n_labels)."""
     rows = zip(hospital.studies, calls, strict=True)
     predictions = [
         FindingsPrediction(s.study_id, tuple(label for label, is_called in zip(LABELS, row, strict=True) if is_called))
@@ -81,14 +81,14 @@ def of_calls(hospital: Hospital, calls: BoolArray) -> bytes:
 
 
 def with_line(content: bytes, number: int, change: Callable[[str], str]) -> bytes:
-    """`content` with one line, counted from 1, changed."""
+    """Return `content` with one line, counted from 1, changed."""
     lines = content.decode().splitlines()
     lines[number - 1] = change(lines[number - 1])
     return ("\n".join(lines) + "\n").encode()
 
 
 def figures(document: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Metric -> finding -> value of a submission's document."""
+    """Return metric -> finding -> value from a submission's document."""
     values: dict[str, dict[str, float]] = {}
     for figure in (document["score"] or {"figures": []})["figures"]:
         values.setdefault(figure["metric"], {})[figure["finding"]] = figure["value"]

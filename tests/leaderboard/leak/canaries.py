@@ -1,8 +1,8 @@
-"""Finds a secret wherever it was put, and in whatever dress.
+"""Search for secrets in any data and in many encodings.
 
-A secret text is looked for as it is, in capitals, in hexadecimal digits, in base64 at each of its three places in a
-group, percent-encoded, as UTF-16 and as JSON escapes; a secret number as text with nine digits, also in per cent, and
-as the eight bytes of a double. What is packed is unpacked first: gzip, zlib, zip (NumPy's .npz too), Parquet.
+Secret texts are searched for as they are, in capitals, in hexadecimal digits, in base64 at each of the three offsets in
+a group, percent-encoded, as UTF-16 and as JSON escapes; secret numbers as text with nine digits, also in per cent, and
+as the eight bytes of a double. Packed data are unpacked first: gzip, zlib, zip (also NumPy's .npz), Parquet.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 MOST_UNPACKED = 64 << 20
 DECIMALS = re.compile(rb"\.(\d{9})")
-PER_CENT = re.compile(rb"(?<![\d.])(?<!\d:)(\d\d)\.(\d{7})")  # but no seconds after minutes
+PER_CENT = re.compile(rb"(?<![\d.])(?<!\d:)(\d\d)\.(\d{7})")  # but not seconds after minutes
 
 
 @dataclass(frozen=True, order=True)
@@ -40,7 +40,7 @@ class Leak:
 
 
 def dresses(secret: str | bytes) -> dict[str, bytes]:
-    """Name -> bytes of every form of a text, or of raw bytes."""
+    """Return encoding -> bytes for every encoding of a text or of raw bytes."""
     plain = secret.encode() if isinstance(secret, str) else secret
     forms = {"plain": plain, "hex": plain.hex().encode(), "HEX": plain.hex().upper().encode()}
     for shift in range(3):
@@ -71,12 +71,12 @@ def is_telling(value: float) -> bool:
 
 
 class Search:
-    """A search for many secrets at once.
+    """A combined search for many secrets.
 
     Parameters
     ----------
     texts : name -> text or raw bytes
-    numbers : exact figures; those that others may write down too are passed over
+    numbers : exact scores; common numbers are skipped
     """
 
     def __init__(self, texts: Mapping[str, str | bytes], numbers: Iterable[float] = ()) -> None:
@@ -85,16 +85,16 @@ class Search:
         self._decimals = {form: v for v in telling for form in (f"{v:.9f}"[2:].encode(), f"{v:.17f}"[2:11].encode())}
         self._per_cent = {form: v for v in telling for form in _in_per_cent(v)}
         doubles = np.unique(np.array(telling, "<f8").view("<u8"))
-        # 11/64 and its like are mostly zeros, as are pages of a database: they are looked for as decimals alone
+        # 11/64 and similar are mostly zero bytes, like database pages: search for them only as decimals
         self._doubles = doubles[(doubles & np.uint64(0xFFFF_FFFF)) != 0]
         self.n_numbers = len(self._doubles)
 
     def within(self, data: bytes, place: str) -> list[Leak]:
-        """Every secret in `data` or in what it unpacks to."""
+        """Return all secrets in `data` and in its unpacked content."""
         return [leak for layer, content in unpacked(data, place) for leak in self._within(content, layer)]
 
     def texts_within(self, data: bytes, place: str, *, only: Collection[str] = ()) -> Iterator[Leak]:
-        """Return every secret text in `data`, in the named forms only, if any are named."""
+        """Yield every secret text in `data`, only in the forms `only` if there are any."""
         for form, (name, dress) in self._forms.items():
             if only and dress not in only:
                 continue
@@ -120,12 +120,12 @@ class Search:
                 words = np.frombuffer(data, f"{order}u8", offset=shift, count=(len(data) - shift) // 8)
                 exponents = words >> np.uint64(52)
                 likely = np.flatnonzero((exponents >= 0x3F5) & (exponents <= 0x3FE))  # 2**-10 to 1
-                nearest = np.searchsorted(self._doubles[:-1], words[likely])  # they are sorted; np.isin sorts all anew
+                nearest = np.searchsorted(self._doubles[:-1], words[likely])  # already sorted; np.isin would sort again
                 for i in likely[self._doubles[nearest] == words[likely]].tolist():
                     yield shift + 8 * i, struct.unpack_from(f"{order}d", data, shift + 8 * i)[0]
 
     def within_folder(self, folder: Path, *, besides: Iterable[Path] = ()) -> list[Leak]:
-        """Every secret in the names and contents of the files below `folder`, those below `besides` left out."""
+        """Return all secrets in names and contents of files below `folder`, except those below `besides`."""
         left_out = [place.resolve() for place in besides]
         leaks = []
         for path in sorted(folder.rglob("*")):
@@ -147,7 +147,7 @@ def _around(data: bytes, at: int, length: int) -> str:
 
 
 def unpacked(data: bytes, place: str, depth: int = 3) -> Iterator[tuple[str, bytes]]:
-    """(place, bytes) of `data` itself and of all that it holds, down to `depth`."""
+    """Yield (place, bytes) for `data` itself and for everything packed in it, down to `depth`."""
     yield place, data
     if depth == 0:
         return

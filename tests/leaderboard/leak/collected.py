@@ -30,7 +30,7 @@ NOTHING = bytes(CHUNK + OVERLAP)
 
 @dataclass
 class Collected:
-    """A finished run with the leaks found in it, by place."""
+    """A finished run with its leaks by place."""
 
     run: Run
     search: Search
@@ -38,7 +38,7 @@ class Collected:
 
     @classmethod
     def of(cls, run: Run) -> Collected:
-        """Run, and search every place in time: files while they are there, memory while the server lives."""
+        """Run, and search every place in time: files before they are removed, memory while the server runs."""
         while_at_work: list[Leak] = []
         root = run.board.root
         run.go(lambda: while_at_work.extend(_search(run).within_folder(root, besides=made_at_home(run))))
@@ -54,7 +54,7 @@ class Collected:
         return collected
 
     def in_answers(self) -> list[Leak]:
-        """Every secret in a header or body that the server sent."""
+        """Return all secrets in headers and bodies sent by the server."""
         leaks = []
         for body, asked in {answer.body: answer.asked for answer in self.run.board.wire.answers}.items():
             leaks += self.search.within(body, asked)
@@ -62,15 +62,15 @@ class Collected:
         return leaks + self.search.within(b"\n".join(sorted(heads)), "headers")
 
     def in_memory(self, pid: int) -> list[Leak]:
-        """Every secret text in what the process holds in memory."""
+        """Return all secret texts in the memory of the process."""
         dresses = ("plain", "UTF-16")
         return [leak for place, part in memory_of(pid) for leak in self.search.texts_within(part, place, only=dresses)]
 
 
 def made_at_home(run: Run) -> list[Path]:
-    """Stored arrays that are, to the last bit, what an upload gives by the public manifest alone.
+    """Return stored arrays identical to those computed from an upload and only the public manifest.
 
-    They hold numbers of their senders, which may happen to be exact figures.
+    They contain the senders' own numbers, which may equal exact scores by chance.
     """
     folders = run.board.hospital.publics
     manifests = [read_published(folder, "holdout").manifest for folder in folders]
@@ -103,7 +103,7 @@ def dump_of(path: Path) -> bytes:
 
 
 def memory_of(pid: int) -> Iterator[tuple[str, bytes]]:
-    """(place, bytes) of everything that a process may write to in its memory, files that it maps left out."""
+    """Yield (place, bytes) for all writable memory of a process, except mapped files."""
     with Path(f"/proc/{pid}/maps").open() as maps, Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
         for line in maps:
             fields = line.split()
@@ -114,7 +114,7 @@ def memory_of(pid: int) -> Iterator[tuple[str, bytes]]:
                 try:
                     memory.seek(at)
                     part = memory.read(min(CHUNK + OVERLAP, stop - at))
-                except OSError:  # reserved, or gone since
+                except OSError:  # reserved, or already unmapped
                     break
                 if part != NOTHING[: len(part)]:
                     yield f"memory at {at:x}", part

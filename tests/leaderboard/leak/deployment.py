@@ -1,4 +1,4 @@
-"""The hospital's leaderboard as it would run: server and worker as processes, all that they write below one folder."""
+"""The hospital's leaderboard as in production: server and worker processes that write below one folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENDS = ("scored", "refused", "failed", "withdrawn")
 
 @dataclass
 class Deployment:
-    """A running server over a hospital's public folders; `root` holds its data, logs and whatever else is written."""
+    """A running server for a hospital's public folders; `root` contains its data, logs and all other files."""
 
     hospital: Hospital
     root: Path
@@ -35,7 +35,7 @@ class Deployment:
 
     @contextmanager
     def worker(self, *options: str) -> Iterator[Process]:
-        """A worker for all holdouts, its temporary files below `root`."""
+        """Run a worker for all holdouts, with its temporary files below `root`."""
         arguments: list[str | Path] = ["worker", "--data", self.data, "--settings", self.root / "settings.toml"]
         arguments += ["--vault", self.hospital.vault, *options]
         for name, folder in self.hospital.holdouts:
@@ -46,7 +46,7 @@ class Deployment:
             yield process
 
     def submit(self, content: bytes, benchmark: str, metadata: Any, *, name: str = "mine.jsonl", **fields: str) -> str:
-        """Send a clean file; its submission's id."""
+        """Send a valid file and return the submission id."""
         answer = self.wire.send((name, content), benchmark, metadata, **fields)
         assert answer.status_code == 202, answer.text
         submission_id: str = answer.json()["id"]
@@ -57,7 +57,7 @@ class Deployment:
         return document
 
     def wait(self, *submission_ids: str) -> list[dict[str, Any]]:
-        """Wait until each has come to its end."""
+        """Wait until each submission has a final status."""
         return [wait_until(lambda one=one: self._ended(one), pause=ASKING) for one in submission_ids]  # type: ignore[misc]
 
     def _ended(self, submission_id: str) -> dict[str, Any] | None:
@@ -65,7 +65,7 @@ class Deployment:
         return document if document["status"] in ENDS else None
 
     def wait_ranked(self, benchmark: str) -> dict[str, Any]:
-        """The board, once every entry has its place."""
+        """Return the board once every entry has a rank."""
 
         def ranked() -> dict[str, Any] | None:
             board = self.wire.get(f"/api/v1/leaderboard?benchmark={benchmark}").json()
@@ -75,16 +75,16 @@ class Deployment:
         return board
 
     def compare(self, a: str, b: str) -> dict[str, Any]:
-        """The comparison of two submissions."""
+        """Return the comparison of two submissions."""
         answer = self.wire.get(f"/api/v1/compare?a={a}&b={b}")
         assert answer.status_code == 200, answer.text
         comparison: dict[str, Any] = answer.json()
         return comparison
 
     def command(self, *words: str | Path) -> str:
-        """``reveal-leaderboard WORDS --data DATA``; what it prints, which is kept in a file, too.
+        """Run ``reveal-leaderboard WORDS --data DATA``; return its output, which is also saved in a file.
 
-        It has no process of its own, each of which imports for a second.
+        It runs in this process, because imports in a new one take a second.
         """
         done = CliRunner().invoke(app, [*map(str, words), "--data", str(self.data)])
         with (self.root / "commands.log").open("a") as log:
@@ -93,13 +93,13 @@ class Deployment:
         return done.stdout
 
     def admin(self, *words: str | Path) -> str:
-        """``reveal-leaderboard admin WORDS``."""
+        """Run ``reveal-leaderboard admin WORDS`` and return its output."""
         return self.command("admin", *words)
 
 
 @contextmanager
 def environment(**changes: str) -> Iterator[None]:
-    """Environment variables that hold until the end."""
+    """Set environment variables until the context ends."""
     before = {name: os.environ.get(name) for name in changes}
     os.environ.update(changes)
     try:
@@ -113,7 +113,7 @@ def environment(**changes: str) -> Iterator[None]:
 
 @contextmanager
 def deployed(hospital: Hospital, root: Path, settings: str, *options: str, **variables: str) -> Iterator[Deployment]:
-    """The server on a free port, with `settings` in its TOML file and `variables` in its environment."""
+    """Start the server on a free port, with `settings` in its TOML file and `variables` in its environment."""
     (root / "settings.toml").write_text(settings)
     port, log = free_port(), root / "server.log"
     places = ["--data", root / "data", "--settings", root / "settings.toml", "--port", str(port)]

@@ -1,10 +1,10 @@
-"""A hospital with something to hide: two benchmarks whose private side is full of canaries.
+"""A hospital with secrets: two benchmarks with canaries in all private data.
 
-Wherever a holdout, its vault or the folders they lie in hold text, the text is or has in it a *marker* that stands
-nowhere else: ids of patients, what a device wrote into a header, names of readers, hashes of files, numbers with eight
-odd decimals, even the outlines, each of which has the same bar code at its right edge. Image and study ids are public;
-they stand in the manifest. The localization benchmark asks for every finding of every image, so that its labels are
-secret, too. It has a second version, in which some labels are others.
+All text in a holdout, in its vault and in their folders is or contains a *marker* that occurs nowhere else: ids of
+patients, device data in headers, names of readers, hashes of files, numbers with eight odd decimals and even the
+outlines, which share a bar code at the right edge. Image and study ids are public because the manifest contains them.
+The localization benchmark asks for every finding of every image, so its labels are secret also. In its second version
+some labels differ.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ MARKERS = _markers(
     "folder of vaults", "file in a holdout", "text in a damaged file",
 )  # fmt: skip
 HASH = "".join(random.Random(4).choice("0123456789abcdef") for _ in range(20))
-"""How every secret hash begins."""
+"""Common start of all secret hashes."""
 
 
 @dataclass(frozen=True)
 class Hospital:
-    """Its folders, all below `root`; `common` is the share of the studies that have any label but the first."""
+    """The folders, all below `root`; `common` is the prevalence of every label except the first."""
 
     root: Path
     n_images: int = 160
@@ -73,7 +73,7 @@ class Hospital:
 
     @property
     def holdouts(self) -> list[tuple[str, Path]]:
-        """Return all (benchmark, folder) pairs, as given to a worker."""
+        """All pairs (benchmark, folder), as in the settings of a worker."""
         return [(IMAGES, self.holdout(IMAGES, version)) for version in self.versions] + [
             (STUDIES, self.holdout(STUDIES))
         ]
@@ -120,7 +120,7 @@ class Hospital:
         )
 
     def damage(self, name: str, version: str = FIRST) -> None:
-        """Make the references unreadable, by bytes with a canary in them."""
+        """Overwrite the references with unreadable bytes that contain a canary."""
         shard = self._shard(name, version)
         shutil.copy(shard, self.root / "undamaged")
         shard.write_bytes(b"PAR1" + MARKERS["text in a damaged file"].encode() * 9 + b"PAR1")
@@ -135,7 +135,7 @@ class Hospital:
 
 
 def make_images(n: int, *, changed: int = 0) -> list[LocalizationRecord]:
-    """Images of 120 patients at most; of the first `changed` ones every label is the other way round."""
+    """Return images of at most 120 patients; the first `changed` images have all labels inverted."""
     rng = np.random.default_rng(5)
     records = []
     for i in range(n):
@@ -169,7 +169,7 @@ def make_images(n: int, *, changed: int = 0) -> list[LocalizationRecord]:
 
 
 def _blob(x: int, y: int) -> Any:
-    """A disc of radius 12 and, at the right edge, the bar code."""
+    """Return a disc of radius 12 with the bar code at the right edge."""
     rows, columns = np.mgrid[: SIZE[0], : SIZE[1]]
     mask = (columns - x - 12) ** 2 + (rows - y - 10) ** 2 < 144
     mask[:, -6:] = BARS
@@ -177,7 +177,7 @@ def _blob(x: int, y: int) -> Any:
 
 
 def bar_code() -> str:
-    """The end of the run-length text of every outline."""
+    """Return the common end of the run-length text of all outlines."""
     texts = [encode_mask(_blob(x, y)).counts for x, y in ((4, 4), (19, 9), (12, 17))]
     shared = 0
     while len({text[-shared - 1 :] for text in texts}) == 1:
@@ -186,7 +186,7 @@ def bar_code() -> str:
 
 
 def make_studies(n: int, common: float) -> list[StudyRecord]:
-    """Studies of one image, two to a patient; the first label is rare."""
+    """Return studies of one image, two per patient; the first label is rare."""
     rng = np.random.default_rng(6)
     records = []
     for i in range(n):

@@ -1,4 +1,4 @@
-"""Runs hostile code in a child's place and tells what it could open; copied to where a confined server may read it."""
+"""Run hostile code in a confined process and report the files it could open; copied to a folder the server may read."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ LIMITS = JailLimits(memory=256 << 20, cpu_seconds=5, wall_seconds=30.0, file_byt
 
 
 def opened(files: Mapping[str, str], scratch: Path, modules: Path, *, places: Sequence[str] = ()) -> dict[str, str]:
-    """Name -> "done" or the error, for every file, in children whose request names `places`.
+    """Return name -> "done" or the error for every file, in confined processes whose request names `places`.
 
     Parameters
     ----------
-    modules : folder with ``hostile.py``, the code that tries
+    modules : folder with ``hostile.py``, the code that opens the files
     """
     jail = TemplateService("hostile", scratch, lanes=1, limits=LIMITS, paths=[modules], wrapped=False)
     results = {}

@@ -1,4 +1,4 @@
-"""All that must not come out of a hospital's board: its canaries, the vault's keys, and every exact figure."""
+"""The secrets of a hospital's board: its canaries, the vault's keys and all exact scores."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def secret_texts(hospital: Hospital) -> dict[str, str | bytes]:
 
 
 def exact_figures(hospital: Hospital) -> list[float]:
-    """Unrounded: every metric of every finding, shown or not, with its interval; differences; single cases."""
+    """Return all unrounded scores: metrics of all findings with intervals, differences and single cases."""
     figures: list[float] = []
     for path in sorted(hospital.vault.glob("*.npz")):
         figures += _figures_of(path)
     return figures
 
 
-@cache  # the search is made twice, and no file of the vault ever changes
+@cache  # the search runs twice, and files of the vault never change
 def _estimates(path: Path) -> tuple[list[Estimate], npt.NDArray[np.float64]]:
-    """Figures of one submission, and the values of single cases."""
+    """Return the scores of one submission and the values of single cases."""
     with path.open("rb") as file:
         rows = read_cases(file)
     if isinstance(rows, CaseRows):
@@ -45,7 +45,7 @@ def _estimates(path: Path) -> tuple[list[Estimate], npt.NDArray[np.float64]]:
     assert isinstance(rows, StudyRows)
     return summarize_studies(rows, Resampling(interval="percentile")), np.empty(
         0
-    )  # decisions, and probabilities that the sender gave
+    )  # decisions, and probabilities from the sender
 
 
 def _figures_of(path: Path) -> list[float]:

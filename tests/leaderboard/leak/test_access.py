@@ -1,6 +1,6 @@
 """Access rights: every route of the API x {anyone, its team, another team, an operator}, none left out.
 
-The submission asked about waits in the queue: only its team and the operators know of it.
+The requested submission waits in the queue, so only its team and the operators can see it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tests.leaderboard.conftest import BENCHMARK, Board
 WHO = ("anybody", "owner", "other", "operator")
 ID = "/api/v1/submissions/{submission_id}"
 SEEN_BY_ITS_TEAM = (404, 200, 404, 200)
-CHANGED_BY_ITS_TEAM = (401, 409, 404, 403)  # 409: it waits, so it cannot be chosen; operators hide instead
+CHANGED_BY_ITS_TEAM = (401, 409, 404, 403)  # 409: a waiting submission cannot be chosen; operators hide instead
 ALL, SIGNED_IN = (200, 200, 200, 200), (401, 200, 200, 200)
 NOT_WITH_A_TOKEN = (401, 403, 403, 403)
 ROUTES: dict[tuple[str, str], tuple[int, int, int, int]] = {
     ("GET", "/api/v1/benchmarks"): ALL,
     ("GET", "/api/v1/benchmarks/{name}/manifest"): ALL,
     ("GET", "/api/v1/leaderboard"): ALL,
-    ("GET", "/api/v1/compare"): (404, 409, 404, 409),  # the two are the same one
+    ("GET", "/api/v1/compare"): (404, 409, 404, 409),  # both are the same submission
     ("POST", "/api/v1/submissions"): (401, 400, 400, 400),  # the body is empty
     ("GET", ID): SEEN_BY_ITS_TEAM,
     ("GET", f"{ID}/events"): SEEN_BY_ITS_TEAM,
@@ -67,14 +67,16 @@ def status(world: World, who: str, method: str, route: str, submission_id: str) 
 
 
 @pytest.mark.parametrize("route", list(ROUTES), ids=[" ".join(route) for route in ROUTES])
-def test_who_may_do_what(world: World, write_file: Callable[..., Path], route: tuple[str, str]) -> None:
+def test_each_role_gets_the_expected_status(
+    world: World, write_file: Callable[..., Path], route: tuple[str, str]
+) -> None:
     submission_id = sent(
         world, write_file(seed=list(ROUTES).index(route), masks=False)
-    )  # one of its own for each route
+    )  # a separate submission for each route
     assert {who: status(world, who, *route, submission_id) for who in WHO} == dict(zip(WHO, ROUTES[route], strict=True))
 
 
-def test_no_route_is_left_out(world: World) -> None:
+def test_table_covers_every_route(world: World) -> None:
     described = world.app.openapi()["paths"]
     routes = {(method.upper(), path) for path, methods in described.items() for method in methods}
     assert routes == set(ROUTES)

@@ -70,17 +70,17 @@ HIDDEN: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("how", list(HIDDEN))
-def test_is_found(how: str) -> None:
+def test_secret_is_detected(how: str) -> None:
     data, secret = HIDDEN[how]
     assert [leak for leak in SEARCH.within(data, "here") if leak.secret.startswith(secret)]
 
 
 @pytest.mark.parametrize("data", [b"", b"0.46", b"0.4649", b"qvzkwjxhpatien", b"PAR1 no table PAR1", b"\x78 no zlib"])
-def test_what_tells_nothing_is_passed_over(data: bytes) -> None:
+def test_common_numbers_are_skipped(data: bytes) -> None:
     assert SEARCH.within(data, "here") == []
 
 
-def test_names_of_files_are_searched_and_places_left_out(tmp_path: Path) -> None:
+def test_file_names_are_searched_except_in_excluded_folders(tmp_path: Path) -> None:
     for folder in ("shown", "private"):
         (tmp_path / folder / f"of-{SECRET}").mkdir(parents=True)
         (tmp_path / folder / f"of-{SECRET}" / "a.txt").write_text("46.4912281")
@@ -95,5 +95,5 @@ def test_names_of_files_are_searched_and_places_left_out(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("value", "expected"), [(FIGURE, True), (1 / 3, False), (7 / 12, False), (0.98, False), (0.0, False)]
 )
-def test_a_common_fraction_is_no_secret(value: float, expected: bool) -> None:
+def test_common_fraction_is_not_secret(value: float, expected: bool) -> None:
     assert is_telling(value) == expected

@@ -1,7 +1,7 @@
-"""Children can open only the files in their request, whether their parent is the server or the worker.
+"""Confined processes of server and worker can open only the files in their request.
 
-Hostile code runs in the place of the linter, in a template that a server starts (which Landlock holds already) and in
-one that a worker starts (which may open everything); and in the place of the scorer, which is handed one holdout.
+Hostile code replaces the linter in a fork server started by the server (already restricted by Landlock) and in one
+started by a worker (which may open everything). It also replaces the scorer, which gets one holdout.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SECRETS = ("holdout", "holdout of another board", "vault", "database", "another 
 
 @dataclass(frozen=True)
 class Machine:
-    """A data folder, a public folder, two holdouts and a vault, with a file of every kind."""
+    """A data folder, a public folder, two holdouts and a vault, with files of every kind."""
 
     root: Path
 
@@ -85,7 +85,7 @@ print(json.dumps([state, opened(files, root / "data", root / "data" / "modules")
 """
 
 
-def test_a_child_of_the_server_opens_nothing(machine: Machine) -> None:
+def test_confined_process_of_the_server_opens_nothing(machine: Machine) -> None:
     arguments = [str(machine.root), json.dumps(machine.texts)]
     command = [sys.executable, "-c", LIKE_THE_SERVER, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -95,13 +95,11 @@ def test_a_child_of_the_server_opens_nothing(machine: Machine) -> None:
     assert results == dict.fromkeys(SECRETS, "PermissionError")
 
 
-def test_a_child_of_the_worker_that_lints_opens_nothing(machine: Machine, tmp_path: Path) -> None:
+def test_confined_linter_of_the_worker_opens_nothing(machine: Machine, tmp_path: Path) -> None:
     assert opened(machine.texts, tmp_path, machine.modules) == dict.fromkeys(SECRETS, "PermissionError")
 
 
-def test_a_child_of_the_worker_that_scores_opens_the_one_holdout_that_it_was_named(
-    machine: Machine, tmp_path: Path
-) -> None:
+def test_confined_scorer_opens_only_its_holdout(machine: Machine, tmp_path: Path) -> None:
     named = str(machine.files["holdout"].parents[1])
     results = opened(machine.texts, tmp_path, machine.modules, places=[named])
     assert results == dict.fromkeys(SECRETS, "PermissionError") | {"holdout": "done"}

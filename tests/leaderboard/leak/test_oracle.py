@@ -1,11 +1,11 @@
 """The real board's disclosure of labels over HTTP: none before a score is released, little through scores.
 
-Answers to uploads do not depend on what is right: equal bytes, the same work. The board of images asks for every
-finding of every image, so half of its questions have no reference. A file that asks about a question with one, and a
-file that asks about a question without, must not be told apart by anything but a released figure.
+Answers to uploads do not depend on the reference: equal bytes, the same work. The board of images asks for every
+finding of every image, so half of its questions have no reference. Files that change a question with a reference and
+files that change one without must differ in nothing except a released score.
 
-Five organizations share a model (AUROC 0.90 on every label) and whatever each of them is told. What they gain is the F1
-of the calls that they could send in the end over that of their model alone.
+Five organizations share a model (AUROC 0.90 on every label) and all answers. Their gain is the F1 of their final calls
+minus the F1 of the model alone.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tests.leaderboard.probing import Answer, BudgetSpentError, FloatArray, Prob
 from tests.leaderboard.test_probing_simulation import GuardedBoard, World
 
 pytestmark = pytest.mark.processes
-QUOTA = 3  # one more than so small a holdout bears by itself
+QUOTA = 3  # one more than the default for such a small holdout
 SETTINGS = f"[quota]\ntotal = {QUOTA}\nper_day = {QUOTA}\n[benchmarks.{IMAGES}.quota]\ntotal = 100\nper_day = 100\n"
 MOST_GAINED = 0.05
 FEWEST = 30
@@ -62,20 +62,20 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
 
 @pytest.fixture(scope="module")
 def working(board: Deployment) -> Iterator[Deployment]:
-    """The same with a worker, for the tests that wait for scores; they come last."""
+    """The same board with a worker, for the tests that wait for scores; they run last."""
     with board.worker():
         yield board
 
 
 def question(hospital: Hospital, *, is_positive: bool) -> tuple[int, str, str]:
-    """(line, image, finding) of a question whose finding is there, or is not; of images with equally long names."""
+    """Return (line, image, finding) of a question with a present or absent finding; image names have one length."""
     line = 0
     for record in hospital.images:
         for finding, status in record.label_status.items():
             line += 1
             if finding == "Edema" and bool(status) == is_positive:
                 return line, record.image_id, finding
-    raise AssertionError("there is no such question")
+    raise AssertionError("no such question")
 
 
 CHANGES: dict[str, dict[str, Any]] = {
@@ -83,15 +83,15 @@ CHANGES: dict[str, dict[str, Any]] = {
     "a point outside": {"point": [9999, 1]},
     "a mask of another size": {"rle": {"size": [9, 9], "counts": "i1"}},
     "a mask that breaks off": {"rle": {"size": [48, 64], "counts": "o"}},
-    "a finding of no benchmark": {"finding": "Scoliosis"},
+    "an unknown finding": {"finding": "Scoliosis"},
     "an empty mask": {"rle": {"size": [48, 64], "counts": "PP3"}},
     "a score out of range": {"score": 2},
-    "a cell that is none": {"cell": "Z99"},
+    "an invalid cell": {"cell": "Z99"},
 }
 
 
 def ask(board: Deployment, change: dict[str, Any], *, is_positive: bool) -> httpx.Response:
-    """Send a file with one line changed, and answer as bytes in which that line's place and image are blanked."""
+    """Send a file with one changed line; return the answer with the line number and image blanked."""
     line, image, _ = question(board.hospital, is_positive=is_positive)
     content = points(board.hospital, skill=0.0, seed=3)
     changed = with_line(content, line, lambda text: json.dumps({**json.loads(text), **change}))
@@ -105,7 +105,7 @@ def ask(board: Deployment, change: dict[str, Any], *, is_positive: bool) -> http
 
 
 @pytest.mark.parametrize("change", list(CHANGES))
-def test_a_question_with_a_reference_is_answered_as_one_without(board: Deployment, change: str) -> None:
+def test_answer_does_not_depend_on_a_reference(board: Deployment, change: str) -> None:
     answers = [ask(board, CHANGES[change], is_positive=is_positive) for is_positive in (True, False)]
     bodies = [answer.content.replace(b"Model True", b"M").replace(b"Model False", b"M") for answer in answers]
     assert answers[0].status_code == answers[1].status_code
@@ -117,7 +117,7 @@ def test_a_question_with_a_reference_is_answered_as_one_without(board: Deploymen
     assert lengths[0] == lengths[1]
 
 
-def test_an_image_of_the_holdout_is_not_told_from_one_that_is_not_there(board: Deployment) -> None:
+def test_unlisted_and_nonexistent_images_get_the_same_answer(board: Deployment) -> None:
     """The manifest is public: an id outside it is unknown, whether it is the hospital's or invented."""
     known = {record.image_id for record in board.hospital.images}
     released = next(f"image-{i:04d}" for i in range(40) if f"image-{i:04d}" not in known)
@@ -127,12 +127,12 @@ def test_an_image_of_the_holdout_is_not_told_from_one_that_is_not_there(board: D
         changed = with_line(content, 1, lambda text, name=name: re.sub(r"image-\d{4}", name, text))  # type: ignore[misc]
         answer = board.wire.send(("mine.jsonl", changed), IMAGES, metadata("Asker"))
         assert answer.status_code == 422
-        bodies.append(re.sub(rb"image-\d{4}", b"IMAGE", answer.content))  # the hint names one of the manifest
+        bodies.append(re.sub(rb"image-\d{4}", b"IMAGE", answer.content))  # the hint names an image of the manifest
     assert bodies[0] == bodies[1]
 
 
 def labels_file(board: Deployment, *, is_right: bool) -> bytes:
-    """Every study called for one label: rightly where it has any, or for one that it does not have."""
+    """Return a file with one label per study: a present one if `is_right`, otherwise an absent one."""
     lines = []
     for study, truth in zip(board.hospital.studies, present(board.hospital), strict=True):
         chosen = next((i for i in range(len(LABELS)) if bool(truth[i]) == is_right), 0)
@@ -140,7 +140,7 @@ def labels_file(board: Deployment, *, is_right: bool) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def test_a_right_file_and_a_wrong_one_are_answered_alike_until_they_are_scored(board: Deployment) -> None:
+def test_right_and_wrong_files_get_equal_answers_before_scoring(board: Deployment) -> None:
     """Reports are compared without their statistics, which count a file's contents by label."""
     ids, answers = [], []
     for team, is_right in (("Right", True), ("Wrong", False)):
@@ -159,11 +159,11 @@ def test_a_right_file_and_a_wrong_one_are_answered_alike_until_they_are_scored(b
         assert re.sub(rb"[0-9a-f]{64}", b"", bodies[0]) == re.sub(rb"[0-9a-f]{64}", b"", bodies[1]), path
 
 
-# The same work
+# Equal work
 
 
 def unpacked_masks(monkeypatch: pytest.MonkeyPatch, hospital: Hospital, asked: list[tuple[str, str]]) -> Counter[str]:
-    """How often scoring unpacks each mask of a file that has one detailed mask for each question asked."""
+    """Return how often scoring unpacks each mask of a file with one detailed mask per question."""
     unpacked: Counter[str] = Counter()
 
     def count(masks: Sequence[Rle], *more: Any) -> Any:
@@ -178,10 +178,8 @@ def unpacked_masks(monkeypatch: pytest.MonkeyPatch, hospital: Hospital, asked: l
     return Counter({detailed.counts: unpacked[detailed.counts]})
 
 
-def test_every_mask_is_unpacked_whether_or_not_there_is_a_reference(
-    board: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A scorer that passed over masks without a reference would tell by its time which those are."""
+def test_every_mask_is_unpacked_with_or_without_reference(board: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scorer that skipped masks without a reference would reveal them by its run time."""
     images = board.hospital.images
     for finding in CHEXLOCALIZE_FINDINGS[1:4]:
         positive = [(r.image_id, finding) for r in images if r.label_status[finding]][:5]
@@ -193,11 +191,11 @@ def test_every_mask_is_unpacked_whether_or_not_there_is_a_reference(
         assert list(work[0].values()) == [n]
 
 
-# With a worker: a failure tells nothing, and scores tell little
+# With a worker: a failure reveals nothing, and scores reveal little
 
 
-def test_a_failure_says_the_same_of_a_right_file_and_a_wrong_one(working: Deployment) -> None:
-    """With the holdout damaged both fail in the same words; mended, both are scored."""
+def test_failure_message_is_the_same_for_right_and_wrong_files(working: Deployment) -> None:
+    """With a damaged holdout both fail with the same message; after the repair both are scored."""
 
     def ends(model: str) -> list[dict[str, Any]]:
         answers = [
@@ -220,7 +218,7 @@ def test_a_failure_says_the_same_of_a_right_file_and_a_wrong_one(working: Deploy
 
 
 def of_labels(answer: Answer | None) -> Answer | None:
-    """The figures of labels: a board rounds its macro, of which the simulated one tells more than any board."""
+    """Return the label scores without the macro, which a real board rounds more than the simulated one."""
     if answer is None:
         return None
     labels = {metric: {x: value for x, value in values.items() if x != MACRO} for metric, values in answer.items()}
@@ -286,7 +284,7 @@ class Attack:
 
 @pytest.fixture(scope="module")
 def attack(working: Deployment) -> Attack:
-    """Five organizations, one after the other, that share their answers."""
+    """Run the attack of five organizations in turn, which share all answers."""
     truth = present(working.hospital)
     attackers = [Attacker(working, f"Prober {number}") for number in range(5)]
     policy = ReleasePolicy()
@@ -302,26 +300,24 @@ def hidden_labels(board: Deployment) -> BoolArray:
     return is_hidden
 
 
-def test_five_teams_together_gain_little_on_shown_labels_and_nothing_on_hidden_ones(
-    working: Deployment, attack: Attack
-) -> None:
-    """By the figures of labels, in one draw of these, whose gain has a standard error of some 0.015.
+def test_five_teams_gain_little_and_nothing_on_hidden_labels(working: Deployment, attack: Attack) -> None:
+    """One draw of the labels, using label scores; its gain has a standard error of about 0.015.
 
-    What is promised is a bound of the mean over draws: nobody can choose the draw, and of one draw it would judge luck.
-    With macros told to 0.005, too, this draw gives 0.051 where the mean of 24 is 0.044. So the mean, with macros, is
-    bounded where many draws can be had (`test_probing_simulation`); that this is the board simulated there is the next
-    test.
+    The bound applies to the mean over draws, because nobody can choose the draw, and a single draw would judge luck.
+    With macros to 0.005 also, this draw gains 0.051, while the mean of 24 draws is 0.044. Therefore the mean with
+    macros is bounded by `test_probing_simulation`, where many draws are cheap. The next test shows that its simulated
+    board equals this one.
     """
     hidden = hidden_labels(working)
     assert 0 < hidden.sum() < len(LABELS) / 2
     assert attack.gain[~hidden].mean() <= MOST_GAINED, attack.gain.round(3)
     assert not attack.changed[hidden].any()
-    assert attack.changed[~hidden].any()  # the attack did learn something
+    assert attack.changed[~hidden].any()  # the attack learns something
     model = roc_auc_score(present(working.hospital)[:, 1], beliefs(present(working.hospital), 0)[:, 1])
     assert model == pytest.approx(0.90, abs=0.05)
 
 
-def test_the_board_answers_each_as_the_simulated_one(working: Deployment, attack: Attack) -> None:
+def test_board_answers_like_the_simulated_one(working: Deployment, attack: Attack) -> None:
     truth = present(working.hospital)
     for attacker in attack.attackers:
         simulated = GuardedBoard(World(LABELS, truth, np.empty(0)), replace(ReleasePolicy(), n_resamples=10), QUOTA)
@@ -330,7 +326,7 @@ def test_the_board_answers_each_as_the_simulated_one(working: Deployment, attack
         assert sum(answer is not None for _, answer in attacker.answers) > 1
 
 
-def test_the_board_answers_each_three_times_and_shows_no_hidden_label(working: Deployment, attack: Attack) -> None:
+def test_board_answers_three_times_without_hidden_labels(working: Deployment, attack: Attack) -> None:
     hidden = {label for label, is_hidden in zip(LABELS, hidden_labels(working), strict=True) if is_hidden}
     for attacker in attack.attackers:
         assert len(attacker.answers) == attacker.charged == QUOTA
@@ -338,8 +334,8 @@ def test_the_board_answers_each_three_times_and_shows_no_hidden_label(working: D
         assert shown_labels == {"macro", *LABELS} - hidden
 
 
-def test_nothing_gives_a_fourth_answer(working: Deployment, attack: Attack) -> None:
-    """Withdrawing, another name, a version, the same file again: refused, or the answer that was there before."""
+def test_no_way_to_get_a_fourth_answer(working: Deployment, attack: Attack) -> None:
+    """Withdrawal, another name or version, the same file again: refused, or the earlier answer."""
     attacker = attack.attackers[0]
     new = of_calls(working.hospital, ~present(working.hospital))
     n_before = len(working.wire.get("/api/v1/me/submissions?limit=200").json()["submissions"])
@@ -359,7 +355,7 @@ def test_nothing_gives_a_fourth_answer(working: Deployment, attack: Attack) -> N
     assert len(working.wire.get("/api/v1/me/submissions?limit=200").json()["submissions"]) == n_before
 
 
-def test_receipts_and_comparisons_repeat_the_figures_that_are_shown(working: Deployment, attack: Attack) -> None:
+def test_receipts_and_comparisons_repeat_released_scores(working: Deployment, attack: Attack) -> None:
     own = [(one, scores) for one, scores in attack.attackers[1].answers if scores]
     other = next((one, scores) for one, scores in attack.attackers[2].answers if scores)
     for one, scores in own:
@@ -380,12 +376,12 @@ def test_receipts_and_comparisons_repeat_the_figures_that_are_shown(working: Dep
 
 
 def jittered(board: Deployment, calls: BoolArray) -> bytes:
-    """Probabilities that differ from 0.5 in the tenth decimal only, as the calls are."""
+    """Return probabilities that differ from 0.5 only in the tenth decimal, in the direction of the calls."""
     return of_values(board.hospital, np.where(calls, 0.5 + 1e-10, 0.5 - 1e-10))
 
 
-def test_equal_but_for_the_tenth_decimal_is_charged(working: Deployment) -> None:
-    """Else a withdrawn submission would answer any number of questions: the calls turn on that decimal."""
+def test_change_in_the_tenth_decimal_is_charged(working: Deployment) -> None:
+    """Otherwise a withdrawn submission could answer any number of questions, because that decimal decides the calls."""
     truth, attacker = present(working.hospital), Attacker(working, "Trembling hand")
     scores_shown = []
     for number, calls in enumerate((truth, ~truth)):
@@ -394,7 +390,7 @@ def test_equal_but_for_the_tenth_decimal_is_charged(working: Deployment) -> None
         scores_shown.append(figures(document)["f1"]["macro"])
         assert working.wire.client.delete(f"/api/v1/submissions/{document['id']}").status_code == 200
     assert attacker.charged == 2
-    assert scores_shown == [1.0, 1.0]  # the second is held back by the ladder: not better than the first
+    assert scores_shown == [1.0, 1.0]  # the ladder holds the second back: not better than the first
 
 
 def test_other_thresholds_are_charged(working: Deployment) -> None:
@@ -407,8 +403,8 @@ def test_other_thresholds_are_charged(working: Deployment) -> None:
     assert attacker.charged == 3
 
 
-def test_absent_studies_are_charged_where_a_threshold_of_zero_calls_the_rest(working: Deployment) -> None:
-    """With a threshold of 0 a probability of 0 calls the label, and a study that is left out does not."""
+def test_missing_studies_are_charged_with_a_threshold_of_zero(working: Deployment) -> None:
+    """With a threshold of 0 a probability of 0 calls the label, while a missing study does not."""
     studies = [study.study_id for study in working.hospital.studies]
     attacker = Attacker(working, "Zero Laboratory")
     for number, chosen in enumerate((studies[::2], studies[1::2])):
@@ -422,7 +418,7 @@ def test_absent_studies_are_charged_where_a_threshold_of_zero_calls_the_rest(wor
     assert attacker.charged == 2
 
 
-def test_the_very_same_answers_are_free_and_show_the_same(working: Deployment) -> None:
+def test_identical_answers_are_free_and_score_the_same(working: Deployment) -> None:
     attacker, content = Attacker(working, "Honest Laboratory"), of_calls(working.hospital, present(working.hospital))
     documents = []
     for number in range(2):

@@ -1,4 +1,4 @@
-"""Nothing of a holdout comes out, whatever is done: in answers, files, logs, the database or the server's memory."""
+"""No action leaks a holdout into answers, files, logs, the database or the server's memory."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def collected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collected]:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_no_secret_is_found(collected: Collected, place: str) -> None:
+def test_no_secret_is_leaked(collected: Collected, place: str) -> None:
     assert collected.leaks[place] == []
 
 
 # The search is effective: everything happened, the canaries exist, and planted ones are found
 
 
-def test_every_submission_came_to_its_end(collected: Collected) -> None:
+def test_every_submission_has_its_final_status(collected: Collected) -> None:
     ends = {name: document["status"] for name, document in collected.run.documents.items()}
     scored = ("images A", "images B", "studies A", "studies B", "held", "hidden", "withdrawn late")
     withdrawn = {"withdrawn early": "withdrawn"}
@@ -55,7 +55,7 @@ def test_every_submission_came_to_its_end(collected: Collected) -> None:
     assert collected.run.documents["held"]["score"]["shown_of"] == collected.run.ids["images A"]
 
 
-def test_the_webhook_was_told_of_what_everybody_may_see_and_no_figure(collected: Collected) -> None:
+def test_webhook_gets_public_events_without_scores(collected: Collected) -> None:
     messages = collected.run.receiver.messages
     counts = Counter((message["type"], message["data"].get("model")) for message in messages)
     scored = {"Pointer", "Finder", "Reader", "Consultant", "Regret"}
@@ -68,7 +68,7 @@ def test_the_webhook_was_told_of_what_everybody_may_see_and_no_figure(collected:
     }  # fmt: skip
 
 
-def test_all_stored_arrays_are_what_the_uploads_give_at_home(collected: Collected) -> None:
+def test_stored_arrays_equal_those_computed_from_uploads(collected: Collected) -> None:
     with closing(sqlite3.connect(collected.run.board.data / "leaderboard.sqlite")) as connection:
         query = "SELECT DISTINCT canonical FROM submissions WHERE canonical IS NOT NULL"
         named = {name for (name,) in connection.execute(query)}
@@ -76,20 +76,20 @@ def test_all_stored_arrays_are_what_the_uploads_give_at_home(collected: Collecte
     assert named <= {path.name for path in made_at_home(collected.run)}
 
 
-def test_answers_of_every_kind_came(collected: Collected) -> None:
+def test_every_kind_of_answer_occurred(collected: Collected) -> None:
     statuses = {answer.status for answer in collected.run.board.wire.answers}
-    assert {200, 201, 202, 400, 401, 403, 404, 405, 413, 422, 500} - statuses <= {401}  # nobody signs in here
+    assert {200, 201, 202, 400, 401, 403, 404, 405, 413, 422, 500} - statuses <= {401}  # this board has no sign-in
     kinds = {"text/html", "text/event-stream", "text/css", "text/csv", "application/json", "text/plain"}
     assert kinds | {"application/problem+json", "application/vnd.apache.parquet"} <= collected.run.board.wire.kinds
 
 
-def test_no_answer_names_a_place_on_the_servers_disk(collected: Collected) -> None:
+def test_no_answer_names_a_path_of_the_server(collected: Collected) -> None:
     place = str(collected.run.board.root).encode()
     leaking = [answer.asked for answer in collected.run.board.wire.answers if place in answer.body + answer.headers]
     assert leaking == []
 
 
-def test_every_handler_of_every_page_was_called(collected: Collected) -> None:
+def test_every_page_handler_was_called(collected: Collected) -> None:
     failed = {name for name, done in collected.run.called.items() if not done["success"]}
     config = collected.run.board.wire.get("/config").json()
     handlers = [handler for handler in config["dependencies"] if handler["backend_fn"]]
@@ -105,25 +105,25 @@ def test_the_board_was_refreshed_and_shows_the_best_first(collected: Collected) 
     assert collected.run.ids["hidden"] not in ids
 
 
-def test_the_holdouts_hold_the_canaries(collected: Collected) -> None:
-    """A search for missing canaries would find nothing, too."""
+def test_holdouts_contain_the_canaries(collected: Collected) -> None:
+    """A search for missing canaries would also find nothing."""
     hospital = collected.run.board.hospital
     search = Search(secret_texts(hospital))
     secrets = {leak.secret for leak in search.within_folder(hospital.root, besides=[hospital.root / "public"])}
     in_names = {leak.secret for leak in search.within(str(hospital.holdout(IMAGES)).encode(), "path")}
     in_names |= {leak.secret for leak in search.within(str(hospital.vault).encode(), "path")}
-    assert secrets | in_names >= set(secret_texts(hospital)) - {"text in a damaged file"}  # that was repaired
+    assert secrets | in_names >= set(secret_texts(hospital)) - {"text in a damaged file"}  # repaired before
     assert in_names == {"folder of holdouts", "folder of vaults"}
     first, second = hospital.images, read_localization(hospital.holdout(IMAGES, SECOND), "holdout")
     assert [record.image_id for record in first] == [record.image_id for record in second]
     assert [record.labels for record in first] != [record.labels for record in second]
 
 
-def test_exact_figures_were_looked_for(collected: Collected) -> None:
+def test_search_includes_exact_scores(collected: Collected) -> None:
     assert collected.search.n_numbers > 1000
 
 
-def test_the_incident_knows_what_its_answer_does_not_say(collected: Collected) -> None:
+def test_incident_has_the_cause_missing_in_the_answer(collected: Collected) -> None:
     number = collected.run.documents["failed"]["incident"]
     hospital = collected.run.board.hospital
     details = (hospital.vault / f"{number}.txt").read_text()
@@ -147,7 +147,7 @@ def plant(collected: Collected, place: str, secret: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["answers", "files in the end", "database"])
-def test_a_planted_canary_is_found(collected: Collected, place: str) -> None:
+def test_planted_canary_is_detected(collected: Collected, place: str) -> None:
     secret = MARKERS["patient"]
     plant(collected, place, secret)
     data = collected.run.board.data
@@ -159,16 +159,16 @@ def test_a_planted_canary_is_found(collected: Collected, place: str) -> None:
     assert {leak.secret for leak in leaks[place]()} == {"patient"}
 
 
-def test_the_memory_of_the_server_can_be_searched(collected: Collected) -> None:
-    """Facts that the server must know are found there: the name of a board."""
+def test_server_memory_can_be_searched(collected: Collected) -> None:
+    """A text that the server must know is in its memory: the name of a board."""
     search = Search({"board": STUDIES})
     assert Collected(collected.run, search).in_memory(collected.run.board.server.pid)
 
 
-# Figures are rounded everywhere
+# All scores are rounded
 
 
-def test_every_figure_that_is_shown_is_rounded(collected: Collected) -> None:
+def test_every_released_score_is_rounded(collected: Collected) -> None:
     figures: list[float] = []
     for answer in collected.run.board.wire.answers:
         if b"application/json" in answer.headers and b"/api/v1/" in answer.asked.encode():
@@ -178,7 +178,7 @@ def test_every_figure_that_is_shown_is_rounded(collected: Collected) -> None:
 
 
 def _figures(document: Any) -> Iterator[float]:
-    """Values, ends of intervals and differences, anywhere in a document but in reports of the linter."""
+    """Yield values, interval bounds and differences anywhere in a document, except in linter reports."""
     if isinstance(document, list):
         for inner in document:
             yield from _figures(inner)

@@ -1,8 +1,8 @@
-"""One long run of a board in which everything happens that can happen, with all that came of it kept.
+"""One long run of a board with every kind of event, and all its results.
 
-Good submissions and bad ones; scored, held back by the ladder, refused, failed with an incident, withdrawn before and
-after, hidden, chosen, sent again; comparisons, receipts, exports; a refresh to a new version; every page with every
-handler of it; every kind of error; health, metrics and description; an audit and a backup.
+Valid and invalid submissions: scored, held back by the ladder, refused, failed with an incident, withdrawn before and
+after scoring, hidden, chosen, sent again. Also comparisons, receipts, exports; a refresh to a new version; all pages
+with all their handlers; every kind of error; health, metrics and API description; an audit and a backup.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Run:
 
     Attributes
     ----------
-    ids, documents : submissions by what was done with them
-    receiver : of what the worker tells webhooks
-    called : handlers of pages
-    made : (hash of an upload, version of the manifest it is read by) -> hash of its arrays, None if it is unsound
+    ids, documents : submissions by the action on them
+    receiver : receiver of the worker's webhook messages
+    called : handlers called on each page
+    made : (hash of an upload, version of its manifest) -> hash of its arrays, None if it is invalid
     """
 
     board: Deployment
@@ -47,7 +47,7 @@ class Run:
     made: dict[tuple[str, str], str | None] = field(default_factory=dict)
 
     def go(self, look: Callable[[], None]) -> None:
-        """All of it, in the order of a board's life; `look` is called when all is scored and the worker still runs."""
+        """Run all events in the order of a board's life; call `look` after scoring while the worker still runs."""
         self.send_before_there_is_a_worker()
         self.board.hospital.damage(STUDIES)
         with self.board.worker():
@@ -85,7 +85,7 @@ class Run:
             return connection.execute("SELECT count(*) FROM webhooks").fetchone() == (1,)
 
     def _take_back_the_leave(self, submission_id: str) -> None:
-        """Let a queued file be read again, and fail: answers are missing that may no longer be."""
+        """Make a queued file fail when it is parsed again, because missing answers are no longer allowed."""
         with sqlite3.connect(self.board.data / "leaderboard.sqlite") as connection:
             change = "UPDATE submissions SET allow_missing = 0, canonical = NULL WHERE id = ?"
             assert connection.execute(change, (submission_id,)).rowcount == 1
@@ -157,7 +157,7 @@ class Run:
         assert wire.client.post("/api/v1/me/tokens", json=token).status_code == 201
 
     def visit_every_page(self) -> None:
-        """Open every page as browsers do, and call every handler that it has."""
+        """Open every page as a browser does and call all its handlers."""
         a, b = self.ids["images A"], self.ids["images B"]
         queries = [f"/{page}?id={one}" for page in ("entry", "submission") for one in self.ids.values()]
         queries += [f"/entry?id={a}&version={FIRST}", f"/compare?a={a}&b={b}", "/entry?id=0", "/compare?a=0&b=1"]
@@ -172,7 +172,7 @@ class Run:
             self.called |= {f"{page} {name}": done for name, done in visitor.call_all().items()}
 
     def make_every_error(self) -> None:
-        """Bad files, bad requests, and addresses where nothing is."""
+        """Send invalid files and requests, and request unknown addresses."""
         wire, hospital = self.board.wire, self.board.hospital
         good = points(hospital, skill=0.2, seed=8)
         for change in (
@@ -207,7 +207,7 @@ class Run:
         assert wire.client.post("/logout", headers={"origin": "https://evil.example"}).status_code == 403
 
     def break_the_server(self) -> None:
-        """An error of the server's own: the folder of uploads is not a folder any more."""
+        """Cause an internal error: replace the folder of uploads by a file."""
         blobs = self.board.data / "blobs"
         blobs.rename(self.board.root / "uploads")
         blobs.write_text("")

@@ -1,8 +1,7 @@
-"""All that comes over the wire, kept: plain requests, and what a browser does on the Gradio pages.
+"""A client that records all answers: plain requests, and the requests of a browser on the Gradio pages.
 
-A :class:`Visitor` of a page does what its script does: it reads the page's description, calls handlers by
-``queue/join`` with the values that the components hold, follows the events of ``queue/data``, and puts what they answer
-into the components.
+A :class:`Visitor` of a page acts like its script: it reads the page's description, calls handlers by ``queue/join``
+with the values of the components, follows the events of ``queue/data``, and writes the results into the components.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Answer:
 
 @dataclass
 class Wire:
-    """A client that keeps every answer."""
+    """A client that records every answer."""
 
     url: str
     answers: list[Answer] = field(default_factory=list)
@@ -56,13 +55,13 @@ class Wire:
 
     @property
     def kinds(self) -> set[str]:
-        """Types of what came: "text/html", "application/json" ..."""
+        """Content types of the answers: "text/html", "application/json" ..."""
         headers = (re.search(rb"content-type: ([\w/.+-]+)", answer.headers) for answer in self.answers)
         return {match[1].decode() for match in headers if match}
 
 
 class Visitor:
-    """Somebody with the page `path` open, such as ``/entry?id=1``."""
+    """A user with the page `path` open, such as ``/entry?id=1``."""
 
     def __init__(self, wire: Wire, path: str, session: str) -> None:
         self._wire, self._session = wire, session
@@ -76,18 +75,18 @@ class Visitor:
         self.values = {c["id"]: c["props"].get("value") for c in self.config["components"]}
 
     def open(self) -> list[str]:
-        """Do what the browser does at first; the names of the handlers called."""
+        """Make the first calls of a browser; return the names of the called handlers."""
         at_load = [d for d in self._handlers() if any(event == "load" for _, event in d["targets"])]
         return [self._call(handler)["name"] for handler in at_load]
 
     def put(self, kind: str, value: Any) -> None:
-        """Put `value` into the first component of a kind on this page, as if it were typed there."""
+        """Set the first component of a kind on this page to `value`, as if typed."""
         inputs = {component for handler in self._handlers() for component in handler["inputs"]}
         of_kind = [c["id"] for c in self.config["components"] if c["type"] == kind and c["id"] in inputs]
         self.values[of_kind[0]] = value
 
     def call_all(self) -> dict[str, dict[str, Any]]:
-        """Call every handler of the page once, with what its components hold."""
+        """Call every handler of the page once with the current values of the components."""
         return {handler["api_name"]: self._call(handler) for handler in self._handlers()}
 
     def _handlers(self) -> list[dict[str, Any]]:
@@ -110,6 +109,6 @@ class Visitor:
         return {"name": handler["api_name"], "success": done["success"], "output": done["output"]}
 
     def upload(self, name: str, content: bytes) -> dict[str, Any]:
-        """Hand a file to the page; what its file component holds then."""
+        """Upload a file to the page; return the new value of its file component."""
         answer = self._wire.client.post("/gradio_api/upload", files={"files": (name, content)})
         return {"path": answer.json()[0], "orig_name": name, "size": len(content), "meta": {"_type": "gradio.FileData"}}
