@@ -63,9 +63,9 @@ class CountsTest:
     Attributes
     ----------
     test : "chi-square", "fisher", "fisher, simulated", or "none" with fewer than two nonempty rows or columns
-    p_value, chi_square_p_value : of `test`, and of chi-square regardless of expected counts
-    statistic, degrees_of_freedom : of chi-square
-    smallest_expected : count
+    p_value, chi_square_p_value : p of `test`, and p of chi-square regardless of expected counts
+    statistic, degrees_of_freedom : values of the chi-square test
+    smallest_expected : smallest expected count
     n_simulated : number of tables for "fisher, simulated", otherwise 0
     """
 

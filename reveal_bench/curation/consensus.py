@@ -339,7 +339,7 @@ def measure_agreement(
     Parameters
     ----------
     rows : every sampled study; studies are resampled
-    votes, revisions : of those studies
+    votes, revisions : votes and revisions on those studies
     merge_mostly : compare readers on two categories instead of three
 
     Raises

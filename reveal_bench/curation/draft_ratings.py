@@ -178,7 +178,7 @@ def draft_ratings(
 
     Parameters
     ----------
-    tasks : with their reference answers, if any
+    tasks : the tasks, with their reference answers, if any
     answers : model, as the ratings name it -> its answers to these tasks
     ratings : readers' ratings of at least one of the answers
 

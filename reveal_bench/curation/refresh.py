@@ -81,8 +81,8 @@ def refresh(
 
     Parameters
     ----------
-    folder : of the new version; no other step except a report may be done in it
-    before : of the previous version, split or refreshed
+    folder : folder of the new version; no other step except a report may be done in it
+    before : folder of the previous version, split or refreshed
     corrections : table with the columns study, labels (separated by ";", "None" for none) and why
     additions : a curation whose selection is added
     facts : table with the demographics of the added studies, as for the split; only with `additions`. Only columns that

@@ -159,7 +159,7 @@ class ReportEngine(Protocol):
 
         Parameters
         ----------
-        reports : with different study ids
+        reports : reports with different study ids
         scratch : a folder that survives an interruption; it is removed when the step is done
         progress : called with (done, total)
         """

@@ -378,7 +378,7 @@ def _denial(trigger: re.Match[str], sentence: str, span: Span) -> Denial | None:
 
 
 def clauses(sentence: str) -> list[Span]:
-    """(start, end) of the clauses of a normalised sentence, see the module's conventions."""
+    """Return (start, end) of the clauses of a normalised sentence, see the module's conventions."""
     spans: list[Span] = []
     start = 0
     for ending in _ENDING.finditer(sentence):

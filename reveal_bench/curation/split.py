@@ -71,7 +71,7 @@ def split(
     facts : table of acquisition and demographics, one row per study; None compares labels only
     columns : columns of `facts` to compare, all by default; age_band, sex, race and patient_class are also published
     best_of : number of draws, at least 1
-    version : of the benchmark, such as 1.0.0
+    version : version of the benchmark, such as 1.0.0
     key : the column of `facts` with the study ids
     study_key : meaning of the study ids, from `reveal_bench.sources.mapping.KEY_FACTS`
     redo : repeat the step even if it was done with other inputs or settings; the draws of both runs are counted
@@ -239,7 +239,7 @@ def draw_best(
     ----------
     selected : studies in any order
     columns : the columns to compare, in the order of `selected`
-    rngs : at least one
+    rngs : random generators, at least one
     progress : called with (draws done, all draws)
     """
 

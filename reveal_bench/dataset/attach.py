@@ -306,7 +306,7 @@ class _Job:
         return DatasetDict(made)
 
     def write(self, folder: DatasetFolder, out: Path) -> None:
-        """The dataset folder `out`, with pictures."""
+        """Write the dataset folder `out`, with pictures."""
         info, kind = folder.info, folder.kind
         asks: Any = info.asks
         writer = FolderWriter(
@@ -418,7 +418,7 @@ def _rows_of(folder: DatasetFolder, config: str, split: str) -> Iterator[Row]:
 
 
 def _side_tables(folder: DatasetFolder) -> Iterator[tuple[str, str, Features]]:
-    """(config, split, Features) of every table but the main one, the inputs, the manifest and the preview."""
+    """Yield (config, split, Features) of every table but the main one, the inputs, the manifest and the preview."""
     import pyarrow.parquet as pq
     from datasets import Features
 

@@ -118,7 +118,7 @@ class Workplace:
 
 @contextmanager
 def workplace(target: Path, mode: int = 0o777) -> Iterator[Workplace]:
-    """The locked working folder of `target`; it stays if the block fails and has parts, and is removed otherwise.
+    """Yield the locked working folder of `target`; it stays if the block fails and has parts, and is removed otherwise.
 
     Raises
     ------
@@ -204,7 +204,7 @@ class BuildLog:
     ----------
     left_out : problems of the records left out
     resumed : records that were there from before
-    balance : how alike the halves are, of a build with a holdout
+    balance : similarity of the halves, in a build with a holdout
     """
 
     left_out: list[Problem] = field(default_factory=list)
@@ -465,7 +465,7 @@ class _Assembly:
         self._place_of: dict[str, tuple[FolderWriter, str]] = {}
 
     def write(self, spool: Spool, split: str) -> None:
-        """A split with public references."""
+        """Write a split with public references."""
         self._write_rows(spool.rows(), self.writer, split)
         self._write_side(spool, split)
 
@@ -544,7 +544,7 @@ class _Assembly:
         writer.close_split(split, split_writer)
 
     def _write_side(self, spool: Spool, split: str) -> None:
-        """The side table of the rows that are public under `split`."""
+        """Write the side table of the rows that are public under `split`."""
         if self.kind.table.side_config is None:
             return
         features, shards = self.kind.table.side_features(self.writer.benchmark), None

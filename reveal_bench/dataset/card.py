@@ -57,7 +57,7 @@ class Config:
     Attributes
     ----------
     splits : dict from split to (rows, bytes)
-    features : of its rows
+    features : features of its rows
     default : whether `load_dataset` takes it when no config is named
     """
 
@@ -194,7 +194,7 @@ def render_card(
     Parameters
     ----------
     tallies : dict from split with public references to its counts
-    features : of the main config
+    features : features of the main config
     embedded : whether pictures are in the folder
     n_holdout : rows of the private holdout, or None without one
 

@@ -67,7 +67,7 @@ class FolderDiff:
 
     Attributes
     ----------
-    findings : those that were taken out of the vocabulary, and those that came into it
+    findings : findings removed from the vocabulary, and findings added to it
     columns : (config, column, type or None, type or None) of every column that came, went or has another type
     rows : (config, split) -> number of rows in both, where it differs or the split is in one of them alone
     added, removed : split -> keys
@@ -177,7 +177,7 @@ Digests = dict[str, tuple[str, dict[str, bytes]]]
 
 
 def _main_rows(folders: Sequence[DatasetFolder]) -> Iterator[tuple[str, str, Row]]:
-    """(split, key, row without pictures) of every row with references."""
+    """Yield (split, key, row without pictures) of every row with references."""
     for folder in folders:
         kind = folder.kind
         for table in tables_of(folder):
@@ -200,7 +200,7 @@ def _full_rows(folders: Sequence[DatasetFolder], keys: set[str]) -> dict[str, Ro
 
 
 def _held(folder: DatasetFolder) -> set[str]:
-    """Keys that the public manifest of a private split names."""
+    """Return the keys that the public manifest of a private split names."""
     tables = [table for table in tables_of(folder) if table.config == MANIFEST and table.split in folder.private_splits]
     key = folder.kind.key
     return {row[key] for table in tables for batch in read_table(table, [key]) for row in batch}
@@ -307,7 +307,7 @@ def _pixels(row: Row) -> list[str | None]:
 
 
 def _pixel_changes(old: Sequence[str | None], new: Sequence[str | None]) -> tuple[bool, bool]:
-    """(whether a picture has other pixels, came or went; whether one has a hash in one version alone)."""
+    """Return (whether a picture has other pixels, came or went; whether one has a hash in one version alone)."""
     if len(old) != len(new):
         return True, False
     pairs = [(a, b) for a, b in zip(old, new, strict=True) if a != b]

@@ -31,7 +31,7 @@ class FindingDrawing:
 
     Attributes
     ----------
-    number : of the finding on this picture, from 1
+    number : number of the finding on this picture, from 1
     is_reference : ground truth, drawn filled
     """
 

@@ -141,7 +141,7 @@ class Division:
 
         Parameters
         ----------
-        patients : of every row
+        patients : patient of every row
         columns : columns to balance the halves by, of the same rows
         n_released : rows at the beginning that are not; of records that come divided
 

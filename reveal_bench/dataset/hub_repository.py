@@ -256,7 +256,7 @@ class Repository:
     def commit(
         self, additions: Iterable[CommitOperationAdd], removals: Iterable[str], *, parent: str | None, message: str
     ) -> str:
-        """One commit on `main` above `parent`; returns its id.
+        """Make one commit on `main` above `parent`; return its id.
 
         Raises
         ------

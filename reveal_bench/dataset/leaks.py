@@ -326,7 +326,7 @@ def _find_reference_leaks(row: Row, key: str | None, secrets: _Secrets) -> Itera
 
 
 def _ids_of(row: Row) -> Iterator[Told]:
-    """(column, what it is an id of, id)."""
+    """Yield (column, what it is an id of, id)."""
     for column, name in IDS.items():
         value = row.get(column)
         for text in value if isinstance(value, list) else [value]:

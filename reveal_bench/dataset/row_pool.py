@@ -260,7 +260,7 @@ class Spool:
 
     Attributes
     ----------
-    problems : of the records that could not be made into rows
+    problems : problems of the records that could not be made into rows
     n_resumed : records whose rows were there already
     keys : keys of the rows, in order
     """

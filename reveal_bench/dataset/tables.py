@@ -46,7 +46,7 @@ class DatasetFolder:
 
     Attributes
     ----------
-    kind_name, kind : of KINDS
+    kind_name, kind : key and value in KINDS
     benchmark : row of BENCHMARKS with the vocabulary of this folder
     is_private : whether it is the private folder of a holdout: no split's references are public
     """
@@ -262,7 +262,7 @@ def metadata_texts(path: Path) -> Iterator[str]:
 
 
 def _metadata(path: Path) -> Iterator[tuple[str, str, str]]:
-    """(column, or "" for the file; key; value)."""
+    """Yield (column, or "" for the file; key; value)."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

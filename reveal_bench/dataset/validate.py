@@ -364,7 +364,7 @@ class _Check:
                 self.problems.append(Problem(table.name, name, column, "must be in one split", repr(before)))
 
     def _split(self, split: str, tables: list[TableFile], manifest: dict[str, Row], n_rows: int) -> None:
-        """Rows with references against the rules, the manifest and the sizes that `benchmark.json` states."""
+        """Check rows with references against the rules, the manifest and the sizes that `benchmark.json` states."""
         kind, findings = self.folder.kind, self.folder.benchmark.findings
         tally, keys = kind.table.tally(), self.keys.setdefault(split, set())
         n_unread = 0
@@ -435,7 +435,7 @@ class _Check:
             self.problems += [Problem(table.name, None, "split", rule, repr(split)) for table in tables]
 
     def _side(self, config: str, split: str, tables: list[TableFile], n_rows: int) -> None:
-        """Rows of the other configs."""
+        """Check rows of the other configs."""
         n_done = 0
         seen: set[tuple[str, ...]] = set()
         for table in tables:

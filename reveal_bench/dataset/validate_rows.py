@@ -125,8 +125,8 @@ class PictureFacts:
     Attributes
     ----------
     path : name of the file, as the row has it
-    n_bytes, sha256 : of the bytes
-    n_besides : of them, those that are metadata
+    n_bytes, sha256 : number and SHA-256 of the bytes
+    n_besides : number of bytes of metadata
     size, pixels : as :func:`picture_hash` gives them
     error : why it is not a picture; then the last three say nothing
     """
@@ -258,7 +258,7 @@ def is_name_of(path: str, image_id: str) -> bool:
 
 
 def picture_hash(data: bytes) -> tuple[tuple[int, int], str]:
-    """(width, height), and sha256 of the 8-bit grey values row by row.
+    """Return (width, height), and sha256 of the 8-bit grey values row by row.
 
     Raises
     ------

@@ -80,7 +80,7 @@ class Margin:
 
         Parameters
         ----------
-        ends : of its 95 % interval
+        ends : bounds of its 95 % interval
         p : two-sided, for no difference
         tails : one-sided p that the difference is minus the margin or less, and that it is the margin or more
         """

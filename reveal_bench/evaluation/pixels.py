@@ -41,7 +41,7 @@ from reveal_bench.metrics.pixelwise import shared_areas
 
 TP, FP, FN, TN = range(4)
 STATISTICS = {"precision": (TP, FP), "recall": (TP, FN), "specificity": (TN, FP), "npv": (TN, FN)}
-"""Name -> pixels that are right, and those that are wrong, of which it is the share of the right ones."""
+"""Name -> right and wrong pixels; the statistic is the proportion of right ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class PixelStatistic:
     Attributes
     ----------
     finding : or "macro", the unweighted mean over findings
-    statistic : of :data:`STATISTICS`
+    statistic : one of :data:`STATISTICS`
     pooled : over the pixels of all images
     mean : over images
     n : images where the statistic is defined; of a macro, findings

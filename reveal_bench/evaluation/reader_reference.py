@@ -46,11 +46,11 @@ class AgainstReference:
     Attributes
     ----------
     reference : such as "reader A", "at least one", "others than A"
-    metric : whose macro it is
+    metric : metric of the macro
     n : cases (studies or images) that have the reference
-    estimate : of the system
+    estimate : the system's estimate
     reader : name of the reader scored on the same cases, or None
-    reader_value, difference, p : of that reader, and system less reader; NaN else
+    reader_value, difference, p : that reader's value, and system less reader with its p; NaN without a reader
     """
 
     reference: str
@@ -120,8 +120,8 @@ def score_against_readers(
 
     Parameters
     ----------
-    readings : of :meth:`Readers.readings <reveal_bench.kinds.parts.Readers.readings>`
-    predictions, records, manifest, options : as the system was scored with
+    readings : result of :meth:`Readers.readings <reveal_bench.kinds.parts.Readers.readings>`
+    predictions, records, manifest, options : what the system was scored with
     metric : whose macro is given
 
     Raises
@@ -187,7 +187,7 @@ def readings_of(
 
     Parameters
     ----------
-    readings : of :meth:`Readers.readings <reveal_bench.kinds.parts.Readers.readings>`
+    readings : result of :meth:`Readers.readings <reveal_bench.kinds.parts.Readers.readings>`
     scored : the system
     records : references
     system : its name, which no reader may have

@@ -83,7 +83,7 @@ def published_decreases(
     Parameters
     ----------
     model, human : scored on the same split
-    form : of :data:`~reveal_bench.evaluation.compat.COMPAT`
+    form : one of :data:`~reveal_bench.evaluation.compat.COMPAT`
     metrics : of `form`; those that both systems have by default
 
     Raises

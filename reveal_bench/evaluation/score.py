@@ -228,7 +228,7 @@ def resolve_options(
     Parameters
     ----------
     folder, split : dataset folder and the split whose references it holds
-    ratings : what readers gave the answers (tasks), and needed there
+    ratings : readers' ratings of the answers; required for tasks
 
     Raises
     ------
@@ -261,11 +261,11 @@ def score_report(
 
     Parameters
     ----------
-    report : of predictions for the split
+    report : lint report of predictions for the split
     folder, split : dataset folder and the split whose references it holds
-    options : of :func:`resolve_options`
-    path : the file that the report is of, if it is of one
-    ratings : what readers gave the answers (tasks), and needed there
+    options : result of :func:`resolve_options`
+    path : the linted file, if there was one
+    ratings : readers' ratings of the answers; required for tasks
 
     Raises
     ------

@@ -172,7 +172,7 @@ class Slope:
 
     Attributes
     ----------
-    outcome, feature, model : of :data:`MODELS`
+    outcome, feature, model : the model is one of :data:`MODELS`
     estimate : slope; of logistic models the log of an odds ratio
     p, p_corrected, stars : see the module
     inflation : variance inflation factor, of multiple regression alone
@@ -255,8 +255,8 @@ def regress(
     Parameters
     ----------
     outcomes, features : name -> float array (n_cases,), NaN if undefined; outcomes of 0 and 1 are hits
-    findings, patients : of the cases
-    scale : of the features, over all cases
+    findings, patients : the finding and patient of each case
+    scale : scaling of the features, over all cases
 
     Raises
     ------
@@ -365,8 +365,8 @@ def assurances(
     ----------
     outcomes : name -> float array (n_cases,), NaN if undefined
     scores : float array (n_cases,), NaN without one
-    findings : of the cases
-    scale : of the scores, per finding: "raw" or "minmax"
+    findings : the finding of each case
+    scale : scaling of the scores, per finding: "raw" or "minmax"
     """
     of_finding = np.array(findings)
     names = [name for name in order if not np.isnan(scores[of_finding == name]).all()]

@@ -73,5 +73,5 @@ class Form(Protocol):
 
 
 def form_named(name: str) -> Form:
-    """The module of a form in :data:`FORMS`."""
+    """Return the module of a form in :data:`FORMS`."""
     return cast(Form, import_module(f"{__name__}.{name.replace('-', '_')}"))

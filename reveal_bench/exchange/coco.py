@@ -80,7 +80,7 @@ def _image(film: AnnotatedImage, number: int, pictures: Mapping[str, str]) -> di
 
 
 def _rows(drawing: Drawing) -> Iterator[dict[str, Any]]:
-    """The annotations of a drawing: one of its mask, or one per box, or one of its points alone."""
+    """Yield the annotations of a drawing: one of its mask, or one per box, or one of its points alone."""
     more: dict[str, Any] = {"iscrowd": 0, "reader": drawing.reader}
     if drawing.score is not None:
         more["score"] = drawing.score
@@ -107,7 +107,7 @@ def _rows(drawing: Drawing) -> Iterator[dict[str, Any]]:
 
 
 def _instances(drawing: Drawing) -> Iterator[dict[str, Any]]:
-    """The annotations of a drawing whose boxes are judged one by one: each with its contour, or with its mask."""
+    """Yield the annotations of a drawing whose boxes are judged one by one: each with its contour, or with its mask."""
     has_contours = len(drawing.polygons) == len(drawing.boxes)
     for i, box in enumerate(drawing.boxes):
         alone = replace(

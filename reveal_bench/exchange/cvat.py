@@ -158,7 +158,7 @@ def _attributes(element: ET.Element) -> dict[str, str]:
 
 
 def _drawing(element: ET.Element, film: AnnotatedImage, known: Annotations) -> tuple[Drawing, float | None]:
-    """A shape, and the value of a tag that is a label of its study."""
+    """Return a shape, and the value of a tag that is a label of its study."""
     attributes = _attributes(element)
     finding = known.finding_of(element.get("label"))
     score = finite(attributes["score"], "score") if attributes.get("score") else None

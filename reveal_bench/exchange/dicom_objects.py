@@ -46,7 +46,7 @@ class Identifiers:
         self._of = f"{annotations.benchmark} {annotations.version} {annotations.split}"
 
     def uid(self, *of: str) -> str:
-        """An identifier under 2.25, the root for UUIDs."""
+        """Return an identifier under 2.25, the root for UUIDs."""
         return f"2.25.{uuid5(_NAMESPACE, chr(0).join((self._of, *of))).int}"
 
     def films(self, annotations: Annotations) -> dict[str, AnnotatedImage]:
@@ -55,14 +55,14 @@ class Identifiers:
 
 
 def code_of(finding: str, names: tuple[str, ...]) -> CodedConcept:
-    """A finding of the benchmark as a code."""
+    """Return the code of a finding of the benchmark."""
     from highdicom.sr import CodedConcept
 
     return CodedConcept(value=f"F{names.index(finding) + 1}", scheme_designator=SCHEME, meaning=finding)
 
 
 def finding_of_code(code: Any, known: Annotations, label: str | None = None) -> str:
-    """The finding that a code (or the label of a segment) means."""
+    """Return the finding that a code (or the label of a segment) means."""
     texts = [str(text) for text in (label, getattr(code, "CodeMeaning", None)) if text]
     for text in texts[:-1]:
         if text.replace("_", " ").casefold() in {name.casefold() for name in known.names}:
@@ -71,7 +71,7 @@ def finding_of_code(code: Any, known: Annotations, label: str | None = None) -> 
 
 
 def person(reader: str) -> str:
-    """A reader as a DICOM person name of one component."""
+    """Return a reader as a DICOM person name of one component."""
     return f"{reader[:60]}^"
 
 
@@ -84,7 +84,7 @@ def in_order(drawings: Iterable[Drawing], known: Annotations) -> tuple[Drawing, 
 def source_images(
     annotations: Annotations, out: Path, folder: str, pictures: Mapping[str, str]
 ) -> Iterator[tuple[AnnotatedImage, Dataset]]:
-    """Every image as a secondary capture; a picture in `folder` is replaced by its secondary capture there."""
+    """Yield every image as a secondary capture; a picture in `folder` is replaced by its secondary capture there."""
     ids = Identifiers(annotations)
     for film in annotations.films.values():
         picture = out / folder / pictures[film.image_id]
@@ -143,7 +143,7 @@ def write_object(dataset: Dataset, path: Path) -> None:
 
 
 def object_files(path: Path, folder: str) -> list[Path]:
-    """The file `path`, or those below `path`/`folder`, or below `path`.
+    """Return the file `path`, or those below `path`/`folder`, or below `path`.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def object_files(path: Path, folder: str) -> list[Path]:
 
 
 def read_object(path: Path, modality: str) -> Dataset | None:
-    """A DICOM file of this modality; None for one of another.
+    """Return a DICOM file of this modality; None for one of another.
 
     Raises
     ------

@@ -133,7 +133,7 @@ def read(path: Path, known: Annotations) -> Annotations:
 
 
 def _drawings(dataset: Dataset, file: Path, films: Mapping[str, AnnotatedImage], known: Annotations) -> list[Drawing]:
-    """One per segment that has a frame."""
+    """Return one drawing per segment that has a frame."""
     from pydicom.pixels.utils import iter_pixels
 
     if dataset.SegmentationType != "BINARY":
@@ -194,7 +194,7 @@ def _shared_or_own(dataset: Dataset, groups: Dataset, name: str) -> Any:
 def _film(
     dataset: Dataset, groups: Dataset, file: Path, films: Mapping[str, AnnotatedImage], known: Annotations
 ) -> AnnotatedImage:
-    """The image of a frame: the one that it was derived from, or the only one that the file refers to."""
+    """Return the image of a frame: the one that it was derived from, or the only one that the file refers to."""
     derived = groups.get("DerivationImageSequence") or []
     uids = [str(source.ReferencedSOPInstanceUID) for one in derived for source in one.get("SourceImageSequence", [])]
     if not uids:

@@ -227,7 +227,7 @@ def _reader(report: Any) -> str:
 
 
 def _region(group: Any, film: AnnotatedImage, reader: str, known: Annotations) -> tuple[Drawing, str]:
-    """The drawing of a group, and the number that this package gave it."""
+    """Return the drawing of a group, and the number that this package gave it."""
     words = str(group.tracking_identifier or "").split()
     is_ours = len(words) >= 2 and words[0].isdigit() and words[1] in (POINT, BOX, CONTOUR)
     region = group.roi

@@ -54,9 +54,9 @@ class Evaluation:
     Attributes
     ----------
     at : when the result was made, seconds since 1970
-    organization, url : who ran the evaluation, and the address of that organization, such as the leaderboard's
+    organization, url : the organization that ran the evaluation, and its address, such as the leaderboard's
     dataset : repository of the benchmark on the Hugging Face Hub, "organization/name"
-    developer : who made the model, where its name is not "developer/name"
+    developer : developer of the model, if its name is not "developer/name"
     deployment, availability : whether the evaluator ran the model itself, and whether its weights are open
     """
 
@@ -146,7 +146,7 @@ def every_eval_ever(
 
 
 def _uuid(document: Mapping[str, Any]) -> str:
-    """A UUID made of a record without its moments; in the form of version 4, as the registry demands."""
+    """Return a UUID made of a record without its moments; in the form of version 4, as the registry demands."""
     moments = ("evaluation_id", "retrieved_timestamp", "evaluation_timestamp")
     content = {name: value for name, value in document.items() if name not in moments}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).digest()
@@ -334,7 +334,7 @@ def _check_public(result: Result, folder: Path) -> None:
 
 
 def _case(question: tuple[str, str], asked: str, answers: Sequence[str], score: float) -> Json:
-    """The fields of a case besides its record's ids."""
+    """Return the fields of a case besides its record's ids."""
     key, finding = question
     content = {"raw": f"{asked} {finding}, {key}", "reference": []}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))  # the registry's own recipe

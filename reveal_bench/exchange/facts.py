@@ -139,15 +139,15 @@ class Result:
 
     Attributes
     ----------
-    benchmark, version, split : the data that was scored on
-    part : "public" or "final" of a receipt, else None
-    model, team : as stated by who submitted; of a score document as the caller says, or None
-    time : when it was scored, ISO 8601 in UTC
-    file_sha256, references_sha256 : of the prediction file, of the references
-    n_predictions, n_missing : of a score document
+    benchmark, version, split : the scored data
+    part : "public" or "final" for a receipt, else None
+    model, team : as the submitter stated; for a score document as the caller says, or None
+    time : time of scoring, ISO 8601 in UTC
+    file_sha256, references_sha256 : SHA-256 of the prediction file and of the references
+    n_predictions, n_missing : counts in a score document
     allow_missing : whether questions without an answer counted as misses, instead of refusing the file
-    receipt : of a receipt, else None
-    shown_of : the submission whose figures these are, where it is another than the receipt's own
+    receipt : the receipt, if the facts come from one, else None
+    shown_of : the submission with these scores, if it is not the receipt's own
     """
 
     benchmark: str
@@ -189,10 +189,10 @@ class Result:
         return f"scores shown: submission {self.shown_of}, which this one did not surpass"
 
     def shown(self, figure: Figure) -> tuple[str, ...]:
-        """Value and ends of the interval, if there is one, as people read them.
+        """Return the value and the bounds of its interval, if any, as people read them.
 
-        A receipt's have the decimals that were released, all as many as the longest ("0.70 to 0.86"); a score
-        document have three.
+        A receipt's numbers have the released decimals, all as many as the longest ("0.70 to 0.86"); a score document's
+        have three.
         """
         numbers = (figure.value, *(() if figure.low is None or figure.high is None else (figure.low, figure.high)))
         unit = DECIMALS
@@ -201,12 +201,12 @@ class Result:
         return tuple(format(number.quantize(unit), "f") for number in numbers)
 
     def interval(self, figure: Figure) -> tuple[str, str] | None:
-        """Both ends of the figure's interval as people read them."""
+        """Return both ends of the figure's interval as people read them."""
         _, *ends = self.shown(figure)
         return (ends[0], ends[1]) if ends else None
 
     def headline(self, metric: str | None = None, finding: str = MACRO) -> Figure:
-        """The figure of `metric`, a name or a title, by default of the metric that ranks.
+        """Return the figure of `metric`, a name or a title, by default of the metric that ranks.
 
         Raises
         ------
@@ -260,7 +260,7 @@ def read_result(path: Path, *, model: str | None = None, trusted_key: str | None
 
 
 def of_receipt(document: Mapping[str, Any], trusted_key: str | None = None) -> Result:
-    """The facts of a receipt file, after its signature was checked.
+    """Return the facts of a receipt file, after its signature was checked.
 
     Raises
     ------
@@ -285,7 +285,7 @@ def of_receipt(document: Mapping[str, Any], trusted_key: str | None = None) -> R
 
 
 def of_score(document: Mapping[str, Any], model: str | None = None) -> Result:
-    """The facts of a document of ``reveal-bench score --json``.
+    """Return the facts of a document of ``reveal-bench score --json``.
 
     Raises
     ------

@@ -72,7 +72,7 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
 
 
 def _parts(drawing: Drawing, film: AnnotatedImage, group: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The kind of list and the label of each mask, box, set of points, and of a cell without any of these."""
+    """Yield the kind of list and the label of each mask, box, set of points, and of a cell without any of these."""
     more: dict[str, Any] = {"label": drawing.finding, "reader": drawing.reader, "group": group, "tags": []}
     if drawing.score is not None:
         more["confidence"] = drawing.score
@@ -215,7 +215,7 @@ def read(path: Path, known: Annotations) -> Annotations:
 
 
 def _labels_of(sample: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """(field, kind of list, label) of every label of a sample."""
+    """Yield (field, kind of list, label) of every label of a sample."""
     for name, value in sample.items():
         kind = value.get("_cls") if isinstance(value, dict) else None
         if isinstance(kind, str) and kind in LISTS:

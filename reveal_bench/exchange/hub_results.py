@@ -32,7 +32,7 @@ def eval_results(
     Parameters
     ----------
     dataset : repository of the benchmark, "organization/name"
-    metric : of the figure; by default the metric that ranks
+    metric : metric of the score; by default the metric that ranks
     revision : commit of the dataset, 40 hexadecimal digits
     url : address where the result is shown, such as the entry's page on the leaderboard
 

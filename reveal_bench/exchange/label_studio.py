@@ -120,7 +120,7 @@ def _choices(study: StudyLabels) -> dict[str, Any]:
 
 
 def _config(annotations: Annotations) -> str:
-    """The labelling setup: one control per kind of region."""
+    """Return the labelling setup: one control per kind of region."""
     lines = ["<View>"]
     if annotations.studies:
         lines += [
@@ -167,7 +167,7 @@ def read(path: Path, known: Annotations) -> Annotations:
 
 
 def _regions_of(task: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(who, region) of everything that is not cancelled."""
+    """Yield (reader, region) of all annotations and predictions that are not cancelled."""
     for part, author in (("annotations", "completed_by"), ("predictions", "model_version")):
         for one in listed(task.get(part), part):
             if mapped(one, f"one of {part}").get("was_cancelled"):
@@ -255,7 +255,7 @@ def _mask(value: dict[str, Any], region: dict[str, Any], film: AnnotatedImage) -
 
 
 def encode_brush(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
-    """A mask as Label Studio's brush: every pixel four times, as runs of 0 and 255.
+    """Return a mask as Label Studio's brush: every pixel four times, as runs of 0 and 255.
 
     Bits: 32 for the number of words, 5 for the bits of a word less one, four times 4 for the bits of a length less one;
     then per run 1 (a run follows, not single words), 2 for which of the four lengths, the length less one, the word.

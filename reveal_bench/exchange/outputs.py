@@ -89,7 +89,7 @@ class OutputLines:
 
 
 def coco_names(document: Mapping[str, Any]) -> tuple[dict[int, str], dict[int, str]]:
-    """(categories, images) of a COCO dataset file such as ``instances.json``: number -> name.
+    """Return (categories, images) of a COCO dataset file such as ``instances.json``: number -> name.
 
     Raises
     ------
@@ -210,7 +210,7 @@ class _Reader:
             raise ArgumentError("columns", f"must say which column is `{ours}`", ", ".join(map(str, names[:20])))
 
     def _long(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """One finding a row: places, or probabilities, which are put together by id."""
+        """Return lines from rows of one finding each: places, or probabilities, which are joined by id."""
         key = self._kind.key
         places: dict[tuple[Any, ...], tuple[float, dict[str, Any]]] = {}
         chances: dict[str, dict[str, Any]] = {}
@@ -242,7 +242,7 @@ class _Reader:
         return lines + [line for one, answer in chances.items() for line in self._kind.predictions.entries(one, answer)]
 
     def _place(self, row: Mapping[str, Any], one: str, number: int) -> dict[str, Any]:
-        """The fields of a row that say where the finding is."""
+        """Return the fields of a row that say where the finding is."""
         place = {name: row[name] for name in _PLACES if row.get(name) is not None and name != "box"}
         box = row.get("box", [row[f"box.{i}"] for i in range(4)] if "box.0" in row else None)
         if box is not None:
@@ -279,7 +279,7 @@ class _Reader:
         return [a - c / 2, b - d / 2, c, d] if self._box_form == "cxcywh" else [a, b, c, d]
 
     def _wide(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """A column per finding, or the fields of an answer that has none."""
+        """Return lines from rows with a column per finding, or with the fields of an answer without findings."""
         key, lines, seen = self._kind.key, [], set()
         names = [name for name in dict.fromkeys(name for row in rows for name in row) if name != key]
         findings = {name: canonical_finding(name, self._findings) for name in names}
@@ -389,7 +389,7 @@ class _Reader:
 
 
 def _plain_name(value: Any) -> Any:
-    """A name or number as it is, anything else, which cannot be looked up, as text that is nobody's name."""
+    """Return a name or number as it is, anything else, which cannot be looked up, as text that matches no name."""
     if hasattr(value, "item") and getattr(value, "size", 1) == 1:
         value = value.item()
     return value if isinstance(value, str | int | float) or value is None else repr(value)
@@ -402,7 +402,7 @@ def _is_count(values: Sequence[Any]) -> bool:
 
 
 def _number(value: Any) -> Any:
-    """The number that a text writes, a number of another library as Python's, anything else as it is."""
+    """Return the number that a text writes, a number of another library as Python's, anything else as it is."""
     if isinstance(value, str):
         from reveal_bench.predictions.tables import parse_number
 

@@ -17,7 +17,7 @@ def latex_table(result: Result, metric: str | None = None) -> str:
 
     Parameters
     ----------
-    metric : of the figure; by default the metric that ranks
+    metric : metric of the figure; by default the metric that ranks
 
     Raises
     ------
@@ -41,7 +41,7 @@ def latex_table(result: Result, metric: str | None = None) -> str:
 
 
 def markdown_table(result: Result, metric: str | None = None) -> str:
-    """A table of one row; otherwise as :func:`latex_table`."""
+    """Return a table of one row; otherwise as :func:`latex_table`."""
     figure = result.headline(metric)
     ends = result.interval(figure)
     score = with_interval(result.shown(figure)[0], "" if ends is None else " to ".join(ends))
@@ -56,7 +56,7 @@ def markdown_table(result: Result, metric: str | None = None) -> str:
 
 
 def _code(text: str) -> str:
-    """A text of ours in code; a back quote would end it."""
+    """Return one of our texts as code; a back quote would end it."""
     return f"`{one_line(text).replace('`', '?')}`"
 
 

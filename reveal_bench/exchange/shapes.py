@@ -22,7 +22,7 @@ DECIMALS = 9
 
 
 def read_bytes(path: Path, name: str) -> bytes:
-    """The file `path`, or the file `name` in the folder `path`, decompressed.
+    """Return the file `path`, or the file `name` in the folder `path`, decompressed.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def finite(value: object, what: str) -> float:
 
 
 def whole(value: object, what: str) -> int:
-    """A whole number as the file gives it, also as text; raises as :func:`finite`."""
+    """Return a whole number as the file gives it, also as text; raises as :func:`finite`."""
     number = finite(value, what)
     if number != int(number):
         raise ArgumentError("file", f"must have whole numbers as {what}", _short(value))
@@ -92,7 +92,7 @@ def mapped(value: object, what: str) -> dict[str, Any]:
 
 
 def listed(value: object, what: str) -> list[Any]:
-    """A list of a JSON document, which may be left out or null; raises as :func:`mapped`."""
+    """Return a list of a JSON document, which may be left out or null; raises as :func:`mapped`."""
     if value is None:
         return []
     if not isinstance(value, list):
@@ -131,7 +131,7 @@ def _short(value: object) -> str:
 
 
 def pixels(value: float) -> float:
-    """A coordinate that was in other units: as near to what it was before as :data:`DECIMALS` digits tell.
+    """Return a coordinate that was in other units: as near to what it was before as :data:`DECIMALS` digits tell.
 
     Raises
     ------
@@ -173,7 +173,7 @@ def mask_of_runs(runs: Sequence[int], box: tuple[int, int, int, int], film: Anno
 
 
 def joined(a: Drawing | None, b: Drawing) -> Drawing:
-    """Two parts of one drawing, such as its mask and its points, or the first that is read of it.
+    """Join two parts of one drawing, such as its mask and its points; `a` is None for the first part.
 
     Raises
     ------
@@ -201,7 +201,7 @@ def joined(a: Drawing | None, b: Drawing) -> Drawing:
 
 
 def mask_in_box(rle: Rle) -> tuple[tuple[int, int, int, int], npt.NDArray[np.bool_]] | None:
-    """The tight box (left, top, width, height) of a mask and its part of it; None for an empty mask."""
+    """Return the tight box (left, top, width, height) of a mask and its part of it; None for an empty mask."""
     packed = pack_masks([rle])
     if not packed.areas[0]:
         return None

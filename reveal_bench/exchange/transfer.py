@@ -156,7 +156,7 @@ def _exchange(kind: AnyKind) -> AnnotationExchange[Any, Any, Any]:
 
 
 def _annotations(kind: AnyKind, folder: Path, split: str, predictions: Path | None) -> tuple[Annotations, list[Any]]:
-    """The annotations, and records whose pictures may be written."""
+    """Return the annotations, and records whose pictures may be written."""
     info, manifest = read_folder_info(folder), kind.questions.read_manifest(folder, split)
     if predictions is None:
         if info.splits[split].get("references") != "public":
@@ -181,7 +181,7 @@ def _bare_records(kind: AnyKind, folder: Path, split: str) -> list[Any]:
 
 
 def _pictures(kind: AnyKind, folder: Path, split: str, records: list[Any]) -> Iterator[tuple[str, bytes]]:
-    """(image_id, file) of every picture that the folder holds, in the order in which they are read fastest."""
+    """Yield (image_id, file) of every picture that the folder holds, in the order in which they are read fastest."""
     cases = {kind.data.key_of(record): kind.display.case(record) for record in records}
     films = {key: [film.image_id for film in case.films] for key, case in cases.items()}
     stored = StoredPictures(kind, split_shards(folder, kind.config, split), set(films))

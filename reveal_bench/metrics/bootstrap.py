@@ -227,8 +227,8 @@ def replicates_of(
 
     Parameters
     ----------
-    statistics : of float32 counts (n_replicates, n_units): name -> one value or row of values per replicate, which no
-        other replicate has a part in
+    statistics : functions of float32 counts (n_replicates, n_units): name -> one value or row of values per replicate,
+        each computed from its replicate alone
 
     Examples
     --------
@@ -256,7 +256,7 @@ def leave_one_out(statistic: Callable[[Counts], FloatArray], n_units: int) -> Fl
 
     Parameters
     ----------
-    statistic : of float32 counts (n_replicates, n_units), one value or row of values per replicate
+    statistic : function of float32 counts (n_replicates, n_units): one value or row of values per replicate
     """
     blocks = []
     for start in range(0, n_units, _UNITS_AT_ONCE):
@@ -506,7 +506,7 @@ def estimate_cases(
     findings : a name per case; one finding "all" by default
     patients : a name per case; every case its own patient by default
     all_patients : every patient of the split, when some have no case
-    resampling : of patients; interval "jackknife", "percentile", "bca" or "chexlocalize"
+    resampling : resampling of patients; interval "jackknife", "percentile", "bca" or "chexlocalize"
 
     Raises
     ------

@@ -99,7 +99,7 @@ def detection_figures(matched: Matched, metrics: Sequence[str], counts: Weights)
 
     Parameters
     ----------
-    metrics : of :data:`RANKED`, and ``rsna_precision``, ``lesion_sensitivity``, ``false_alarms``
+    metrics : any of :data:`RANKED`, and ``rsna_precision``, ``lesion_sensitivity``, ``false_alarms``
     counts : float32 array (n_resamples, n_units), how often each unit is drawn
 
     Returns
@@ -138,7 +138,7 @@ def detection_figure(
     ----------
     predictions : per image, (box, score) of each mark; boxes are [x, y, width, height] in pixels, and are its mask too
     references : per image, the box of each lesion
-    metric : of METRICS, family "lesions"
+    metric : a metric of METRICS, family "lesions"
     threshold : score from which a mark counts, for figures at a threshold
 
     Returns

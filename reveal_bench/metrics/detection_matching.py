@@ -122,7 +122,7 @@ def match_masks(
     ----------
     overlaps : float array (n_pairs,), IoU of pairs of one case
     marks, lesions : int arrays (n_pairs,), which mark and lesion
-    scores, cases : of the marks
+    scores, cases : score and case of each mark
     n_lesions : int
 
     Returns

@@ -102,7 +102,7 @@ def read_masks(name: str, values: Sequence[Any]) -> list[dict[str, Any]]:
 
     Parameters
     ----------
-    name : of the argument, for messages
+    name : name of the argument, for messages
     values : COCO run-length dicts (`counts` as str or bytes), :class:`~reveal_bench.masks.Rle`, or arrays (H, W)
 
     Raises

@@ -50,7 +50,7 @@ class Resampling:
     Attributes
     ----------
     n_resamples : replicates, at least 1
-    seed : of their one draw, at least 0
+    seed : seed of their single draw, at least 0
     unit : resampled unit: "patient", or a kind's own: "image", "study" or "task"
     interval : see :func:`find_intervals`
 

@@ -125,7 +125,7 @@ def evidence_of_groups(
     is_share : whether each group is a mean of rows that are 0 or 1, or F1
     bounds : ends of the scale
     lowest : the least that each group can be, as :class:`Evidence` has it
-    is_mean : whether the first column is the mean of the groups, and not otherwise derived from macros
+    is_mean : True if the first column is the groups' mean, not otherwise derived from macros
     of_means, of_overlap : as :class:`Evidence` has them
     """
     averaged = np.flatnonzero(n_units) if averaged is None else averaged

@@ -89,7 +89,7 @@ def surface_distance(
 
     Parameters
     ----------
-    tolerance : in pixels, or in mm with a spacing
+    tolerance : distance in pixels, or in mm with a spacing
     spacing : mm between rows and between columns
 
     Returns

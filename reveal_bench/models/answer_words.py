@@ -206,7 +206,7 @@ class Reply:
     labels : spelt and ordered as in the benchmark; empty for "none", None without an answer
     detections : boxes with scores, in pixels of the full image
     text : the answer to an open task without thinking, otherwise None
-    boxes : of an open task, in pixels of the full images
+    boxes : boxes of an open task, in pixels of the full images
     note : deviations from the requested format, and parts that were ignored; "" without any
     """
 

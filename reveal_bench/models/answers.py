@@ -416,7 +416,7 @@ def read_reply(text: str, question: Question, settings: AskSettings, *, stop_rea
     ----------
     text : the model's text, including thinking; only the last 200,000 characters are read
     question : the question
-    settings : of the question; the grid, the form and the size of the image
+    settings : the question's settings: the grid, the form and the size of the image
     stop_reason : why the model stopped, from its API; "max_tokens", "length" and the like if it was cut off
 
     Examples

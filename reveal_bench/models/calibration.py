@@ -135,7 +135,7 @@ def calibrate(texts: Sequence[str], settings: AskSettings) -> CoordinateCalibrat
     Parameters
     ----------
     texts : one answer per drawing, in order
-    settings : of the questions about the drawings
+    settings : settings of the questions about the drawings
 
     Raises
     ------

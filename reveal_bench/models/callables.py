@@ -89,7 +89,7 @@ class CallableRun:
 
     Attributes
     ----------
-    predictions : of the answered questions, in the order of the manifest
+    predictions : predictions of the answered questions, in the order of the manifest
     no_answer : ids of the questions answered with None
     failures : only with ``on_error="miss"``
     info, exchanges : as in a run folder
@@ -136,12 +136,12 @@ def run_callable(
     predict : see above; with `batch_size` it gets lists, ``predict(images, findings)``, and returns a list
     folder, split : dataset folder and one of its splits, also of a private holdout, because no reference is read
     batch_size : maximum questions per call; None for one call per question, with an image and a finding, not lists
-    threshold : of heat maps that also give masks: a number in (0, 1), or "otsu"
+    threshold : cutoff for heat maps that also give masks: a number in (0, 1), or "otsu"
     grid : cells per side of the grid for `cell`; by default the folder's
     limit : ask only this many questions, the first ones
     on_error : if the callable raises or its answer is invalid: raise, or count the question as a miss and continue; a
         failed batch is then asked again one by one
-    name, system, parameters, organization : of the model, for the run folder; by default the name of `predict`
+    name, system, parameters, organization : facts of the model, for the run folder; by default the name of `predict`
     out : run folder to write. Answers are stored there as they come: after a kill, the same call asks only the rest.
         Only the type of the callable's errors is stored, because messages may contain paths
     pictures : source of the images; by default the folder itself
@@ -409,9 +409,9 @@ class PlaceReader:
 
     Parameters
     ----------
-    manifest : of the split
+    manifest : manifest of the split
     grid : cells per side
-    threshold : of heat maps, or None if they give only points
+    threshold : cutoff for heat maps, or None if they give only points
     """
 
     def __init__(self, manifest: ImageManifest, grid: int, threshold: Threshold) -> None:

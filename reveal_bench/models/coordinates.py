@@ -33,7 +33,7 @@ class Convention:
     words : its wording in a prompt
     full : the number for the full width of the image, and for its height; None for pixels
     long_side : for pixels, the long side of their image; None for the image as it was sent
-    decimals : of the numbers in examples
+    decimals : number of decimals in examples
     y_first : whether y comes before x
     """
 

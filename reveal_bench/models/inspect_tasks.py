@@ -90,7 +90,7 @@ class Asking:
     Attributes
     ----------
     settings : how they are asked
-    questions : in the order of asking
+    questions : the questions, in the order of asking
     facts : their origin, for the log
     pictures : question -> its images and its examples' images
     shots : question -> its examples
@@ -163,7 +163,7 @@ class Asking:
         ----------
         epoch : number of inspect's first epoch
         facts : added to the log
-        keep_pictures : in the log
+        keep_pictures : keep the pictures in the log
         """
         versions = {"settings": self.settings.document(), "reveal_bench": __version__}
         samples = [self._sample(question, epoch) for question in (self.questions if questions is None else questions)]

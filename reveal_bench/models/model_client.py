@@ -265,7 +265,7 @@ class ModelClient:
     endpoint : base URL of an OpenAI-compatible API, such as ``http://localhost:8000/v1``
     cache : folder of the completions; ``cache/answers`` of the curation folder
     max_connections : concurrent requests
-    prices : for the cost; without prices, the cost is None
+    prices : prices for the cost; without prices, the cost is None
 
     Raises
     ------

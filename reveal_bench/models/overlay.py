@@ -44,7 +44,7 @@ class SquareView:
     Parameters
     ----------
     size : (height, width) of the image, in pixels
-    side : of the shown square, in pixels
+    side : side of the shown square, in pixels
     margin : pixels between the edge of the shown image and the square; 0 without a grid
 
     Raises

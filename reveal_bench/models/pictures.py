@@ -57,7 +57,7 @@ class FolderPictures:
     Parameters
     ----------
     folder : dataset folder, public or private
-    splits : to search, all by default
+    splits : splits to search, all by default
 
     Raises
     ------

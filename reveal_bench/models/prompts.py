@@ -188,9 +188,9 @@ def compose(
 
     Parameters
     ----------
-    question : of the form of `settings`
+    question : a question of the form in `settings`
     settings : style, grid and size of the images
-    pictures : of the question and of the examples
+    pictures : the question's pictures, and the examples'
     shots : examples of a few-shot prompt, in the order of the prompt
 
     Raises

@@ -92,20 +92,20 @@ class AskSettings:
 
     Parameters
     ----------
-    form : of the answers; one of the forms of the benchmark's kind
-    style : of the prompt
+    form : form of the answers; one of the forms of the benchmark's kind
+    style : style of the prompt
     grid : cells per side
     side : pixels of the square image, or of the long side of a whole one
     shots : number of examples of a few-shot prompt; 0 in the other styles
     shots_split : preferred split of the examples, if it has enough of them
-    seed : of the choice of examples
+    seed : seed of the choice of examples
     detail : resolution requested from an API: "auto", "low" or "high"; thin lines need "high"
     coordinates, corners : the convention for positions, see :mod:`reveal_bench.models.coordinates`; the first may be
         "auto" only where a model is calibrated
     views : images of a study in the prompt: "all"; or "one", the PA, otherwise the AP, and with it one of the previous
         study if the question has one (as paper 001 asked a model that accepts one image)
     control : a change that tests whether the model looks, one of :data:`reveal_bench.models.controls.CONTROLS`
-    prompt_version : of :mod:`reveal_bench.models.prompts`
+    prompt_version : version of :mod:`reveal_bench.models.prompts`
 
     Raises
     ------

@@ -67,7 +67,7 @@ class RunInfo:
     n_questions, n_asked : questions of the split, and the number of those asked, see `limit`
     model : name to publish
     grid : cells per side of the grid for cells in the answers
-    settings : of the prompts; None if the model is not a language model, or another harness asked
+    settings : settings of the prompts; None if the model is not a language model, or another harness asked
     parameters : sent to the model, such as temperature and max_tokens
     harness : name -> version of the programs that asked
     dataset : digest of the split's data, see :func:`reveal_bench.models.questions.describe_split`
@@ -385,15 +385,15 @@ class QuestionOutcome:
     ----------
     question : id of the question
     unit : id of the image, study or task
-    status : of :data:`reveal_bench.models.answer_words.STATUSES`; only "answered" makes a prediction
-    finding : of a localization, otherwise None
-    epoch : from 1
+    status : one of :data:`reveal_bench.models.answer_words.STATUSES`; only "answered" makes a prediction
+    finding : finding of a localization, otherwise None
+    epoch : number of the epoch, from 1
     text : the model's text, None without a reply
     note : why the text could not be parsed, or how it was parsed
     cell, point, box, detections, mask, labels, probabilities, answer, boxes : the parsed answer; the last two of open
         tasks
     score, error : the model's confidence, if any; the reason for a missing reply
-    sent_temperature : as sent to the model, None if none was sent
+    sent_temperature : temperature sent to the model, None if none was sent
     tokens_in, tokens_cached, tokens_out : None if the reply has no counts; `tokens_cached` is part of `tokens_in`
     shots : examples in the prompt
     """

@@ -155,10 +155,10 @@ def run_model(
     out : the run folder; if it contains a run of the same model and settings, its remaining questions are asked
     epochs : number of times that every question is asked
     limit : ask only this many questions, the first ones; may be raised later
-    prices : of tokens, for the cost
+    prices : prices of tokens, for the cost
     ask_again : ask failed questions again
     organization : the submitter, for ``submission.json``
-    counterfactuals : of a phantom: its images without each finding, for the control "without-finding"
+    counterfactuals : a phantom's images without each finding, for the control "without-finding"
     progress : called as in :data:`reveal_bench.models.run_monitor.Progress`, from another thread than the caller's but
         never concurrently
 
@@ -214,7 +214,7 @@ def run_controls(
     ----------
     out : the folder of the run, whose settings are used
     controls : names of :data:`reveal_bench.models.controls.CONTROLS`
-    options : of :func:`run_model`
+    options : options of :func:`run_model`
 
     Returns
     -------

@@ -348,7 +348,7 @@ class Expected:
     Attributes
     ----------
     share_agreed : proportion of studies with at least two readers who agree to the labels
-    kappa : of a reader with the majority, "agree all" against the rest; the majority includes the reader's own vote
+    kappa : a reader's kappa with the majority, "agree all" against the rest; the majority includes the reader's vote
     ac1 : Gwet's AC1 among a study's readers, "agree all" against the rest
     share_with_list : proportion of studies with at least two known lists of labels
     label_kappas, label_ac1 : label -> the same for "the label is in the list", in studies with at least two lists;
@@ -375,7 +375,7 @@ def expected_agreement(
     Parameters
     ----------
     studies : (suggested labels, true labels) of each study
-    n_readers : of each study
+    n_readers : readers of each study
     lists : how lists become known
     ties : treatment of a label in half of a study's known lists: "left_out", as in
         :func:`reveal_bench.metrics.agreement.reader_against_majority`, or "absent" from the majority list

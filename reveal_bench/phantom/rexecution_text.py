@@ -51,9 +51,9 @@ class Topic:
     Attributes
     ----------
     findings : subject of the topic; the reference answer mentions all of them
-    prompts, indications : to choose from
+    prompts, indications : texts to choose from
     verdicts : the answer's last sentence if none, or some, of `findings` was drawn
-    tags : those that do not follow from the rest
+    tags : tags that do not follow from the rest
     temporal : whether it compares with an earlier study; `findings[0]` is compared
     """
 

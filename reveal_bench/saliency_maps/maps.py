@@ -79,8 +79,8 @@ def find_maps(
     Parameters
     ----------
     root : folder, or a list of files
-    image_ids, findings : of the split
-    names : of the findings of arrays (n, h, w), in their order
+    image_ids, findings : images and findings of the split
+    names : findings of arrays (n, h, w), in the arrays' order
 
     Raises
     ------
@@ -118,7 +118,7 @@ def given_maps(maps: Mapping[Pair, Any], image_ids: Collection[str], findings: S
     Parameters
     ----------
     maps : (image, finding) -> a file, an array as a file may hold, or such an array and the probability
-    image_ids, findings : of the split; pairs of other images are left out
+    image_ids, findings : images and findings of the split; pairs of other images are left out
 
     Raises
     ------

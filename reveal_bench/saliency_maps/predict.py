@@ -141,10 +141,10 @@ def predict_maps(
     Parameters
     ----------
     folders : their maps; all must have the same pairs
-    manifest : what the split asks
+    manifest : questions of the split
     out : JSONL; beside it ``<out>.options.json``, and while it is written ``<out>.part``
     tuned : option -> the split and metric that it was tuned on, recorded only
-    n_processes : that read and cut maps
+    n_processes : number of processes that read and cut maps
     progress : called with ("maps", done, in all)
     cut_maps : replaces the processes, such as :class:`reveal_bench.scale.maps.TaskMaps`; the output is the same
 

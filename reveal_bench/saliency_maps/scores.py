@@ -51,9 +51,9 @@ def score_maps(
 
     Parameters
     ----------
-    tolerance : of the pointing game, in pixels or mm
+    tolerance : tolerance of the pointing game, in pixels or mm
     in_mm : True if it is in mm, by the spacing of each image
-    n_processes : that read maps
+    n_processes : number of processes that read maps
     progress : called with ("maps", done, in all)
 
     Raises

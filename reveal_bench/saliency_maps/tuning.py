@@ -52,7 +52,7 @@ _OF_MASKS: dict[str, Callable[[PackedMasks, PackedMasks, Spacing], FloatArray]] 
     ),
 }
 TUNING_METRICS = (*_OF_AREAS, *_OF_MASKS)
-"""Metrics of METRICS by which thresholds can be tuned: of areas, and of boundaries, for which masks must be made."""
+"""Metrics of METRICS that can tune thresholds: area metrics, and boundary metrics, which need masks."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def curve_of_map(
     heat_map : array (h, w)
     reference : one mask of the size of the image
     grid : increasing thresholds
-    metric : of :data:`TUNING_METRICS`
+    metric : one of :data:`TUNING_METRICS`
     spacing : mm between rows and between columns, for distances in mm instead of pixels
 
     Examples
@@ -203,7 +203,7 @@ def mean_curves(
     Parameters
     ----------
     cases : finding -> its maps
-    records : of the split, all of whose patients are resampled
+    records : records of the split, all of whose patients are resampled
 
     Returns
     -------

@@ -65,8 +65,8 @@ class BoxSource(Generic[Parsed]):
 
     Attributes
     ----------
-    name : of the source
-    needs : what the message says that `root` must hold
+    name : name of the source
+    needs : contents that `root` must hold, in the words of the message
     published : counts that the source publishes
     find : returns the files of a download by role; an empty dict if `root` is not a download
     parse : returns the contents of the files, and notes problems

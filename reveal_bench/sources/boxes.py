@@ -127,7 +127,7 @@ def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
 
 
 def find_files(root: Path, patterns: Mapping[str, Sequence[str]]) -> dict[str, Path]:
-    """:func:`find_file` by role; a role whose patterns nothing fits is left out."""
+    """Return the result of :func:`find_file` by role, without roles that no file fits."""
     paths = {role: find_file(root, *names) for role, names in patterns.items()}
     return {role: path for role, path in paths.items() if path is not None}
 
@@ -422,7 +422,7 @@ def dicom_headers(pictures: Mapping[str, PictureFile], faults: Faults, *, worker
 
     Parameters
     ----------
-    pictures : by image id
+    pictures : pictures by image id
     workers : processes that read; with more than one the calling script needs the ``__main__`` guard of
         `multiprocessing`
     """

@@ -171,7 +171,7 @@ def _differences(studies: dict[str, dict[str, int | None]], parsed: SplitFiles) 
 
 
 def _one_size(sizes: list[tuple[str, dict[str, Size]]], problems: list[Problem]) -> dict[str, Size]:
-    """(height, width) per image, the same in every file."""
+    """Return (height, width) per image, the same in every file."""
     first: dict[str, tuple[Size, str]] = {}
     for file, image_sizes in sizes:
         for image_id, size in image_sizes.items():

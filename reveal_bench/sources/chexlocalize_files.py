@@ -419,7 +419,7 @@ def parse_points(path: Path, problems: list[Problem]) -> dict[str, dict[str, lis
 
 
 def _entries(path: Path, problems: list[Problem]) -> Iterator[tuple[str, str | None, Any]]:
-    """(image id, canonical finding or None for img_size, value) of a file keyed by image and finding."""
+    """Yield (image id, canonical finding or None for img_size, value) of a file keyed by image and finding."""
     repeated: list[str] = []
     content = read_json(path, dict, problems.append, repeated=repeated)
     problems += [Problem(path.name, key, "key", "must not be repeated", repr(key)) for key in repeated]

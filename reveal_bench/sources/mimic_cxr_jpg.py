@@ -262,7 +262,7 @@ def table_rows(path: Path, required: tuple[str, ...], problems: list[Problem]) -
 
 @contextmanager
 def _text(path: Path, problems: list[Problem]) -> Iterator[TextIO]:
-    """A text file, packed or not, whatever its name says; what cannot be read is a problem."""
+    """Yield a text file, packed or not, whatever its name says; an unreadable file is a problem."""
     try:
         with path.open("rb") as raw:
             packed = raw.read(2) == b"\x1f\x8b"

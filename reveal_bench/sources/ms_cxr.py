@@ -199,7 +199,7 @@ def _whole(text: str) -> int | None:
 
 
 def _compare(table: list[PhraseBox], coco: list[PhraseBox], faults: Faults) -> None:
-    """Every box of the one must be in the other, cut to whole pixels."""
+    """Check that every box of the one is in the other, cut to whole pixels."""
 
     def keys(rows: list[PhraseBox]) -> Counter[tuple[Any, ...]]:
         return Counter((row.image_id, row.finding, row.phrase, *(int(value) for value in row.box)) for row in rows)

@@ -177,7 +177,7 @@ def _check_upright(data: bytes) -> None:
 
 
 def picture_size(path: Path) -> tuple[int, int]:
-    """(height, width) from the header, without decoding.
+    """Return (height, width) from the header, without decoding.
 
     Raises
     ------
@@ -209,7 +209,7 @@ def _file_bytes(picture: PictureFile) -> bytes:
 
 
 def _decode(data: bytes, path: Path) -> tuple[tuple[int, int], str]:
-    """(height, width) and the hash of the pixels of a picture, decoded to its end."""
+    """Return (height, width) and the hash of the pixels of a picture, decoded to its end."""
     from PIL import Image
 
     try:

@@ -85,7 +85,7 @@ class MaskError(ValueError):
 
 
 def decode_relative(text: str, *, side: int = NIH_SIDE) -> PackedMasks:
-    """One mask of `side` x `side` pixels from the challenge's pairs of a gap and a length.
+    """Return one mask of `side` x `side` pixels from the challenge's pairs of a gap and a length.
 
     Raises
     ------

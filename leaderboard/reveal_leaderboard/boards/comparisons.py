@@ -39,7 +39,7 @@ def compare_released(
 
     Parameters
     ----------
-    a, b : of one version of one benchmark
+    a, b : two scores on one version of a benchmark
     kind : key of KINDS; of tasks the mean scores are compared, not how far readers agreed
     ids : their submission ids
 

@@ -64,10 +64,10 @@ class BoardEntry:
 
     Attributes
     ----------
-    rank, tier : of its tier, 1 and "A" for the best; None without a rank
+    rank, tier : its tier's rank and letter, 1 and "A" for the best; None without a rank
     rank_low, rank_high : bounds of its rank, see :mod:`reveal_leaderboard.release.ranking`
     is_new : scored since the ranks were computed, and not ranked yet
-    version : of the benchmark
+    version : version of the benchmark
     date : UTC day on which it was sent
     """
 
@@ -352,7 +352,7 @@ class WithdrawnEntry:
 
     Attributes
     ----------
-    versions : of the benchmark on which its own figures were public, the oldest first
+    versions : versions of the benchmark on which its own scores were public, the oldest first
     frozen_on : the versions among them whose frozen board still lists it
     sent_at, withdrawn_at : seconds since 1970
     """

@@ -139,7 +139,7 @@ def answer_bits(
 
     Parameters
     ----------
-    figures : of one finding and one score
+    figures : figures of one finding and one score
     n_cases : most cases it can have, if the count range is open; None if that is not known
     policy : rounding of the scores
     n_averages : averages of hits that include the finding, which has no separate score in them
@@ -179,9 +179,9 @@ def label_bits(figures: Sequence[ReleasedEstimate], n_cases: int | None, policy:
 
     Parameters
     ----------
-    figures : of one finding; none of one that counts in averages alone
+    figures : figures of one finding; empty if the finding counts in averages alone
     n_cases : studies of the split, for labels of studies; None if that is not known
-    policy : by which they were shown: positional scores and overlap need enough cases
+    policy : the policy by which they were shown: positional scores and overlap need enough cases
     """
     if not figures:
         return policy.min_cell * CASE_BITS

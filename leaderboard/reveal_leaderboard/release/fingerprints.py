@@ -60,10 +60,10 @@ def fingerprint(
 
     Parameters
     ----------
-    predictions : of the linter
-    manifest : what they answer
+    predictions : predictions from the linter
+    manifest : the questions that they answer
     key : secret of the installation, at least 16 bytes
-    thresholds : from which probabilities of labels count as calls: one number, or one per label (0.5 for the others)
+    thresholds : least probabilities of labels that count as calls: one number, or one per label (0.5 for the others)
 
     Raises
     ------

@@ -52,7 +52,7 @@ class ScoredOutcome:
     ----------
     final : scores of the part that is kept for announced rounds, if the benchmark has one
     reference_hash : salted hash of the references, 64 hexadecimal digits
-    fingerprint : of the canonical predictions
+    fingerprint : fingerprint of the canonical predictions
     signs : sentences for moderators about the file, which depend on no reference
     """
 

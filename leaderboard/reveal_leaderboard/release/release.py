@@ -114,7 +114,7 @@ def release(rows: Rows, policy: ReleasePolicy = POLICY) -> ReleasedScore:
 
     Parameters
     ----------
-    rows : of one submission on all cases of a holdout, of any kind of benchmark
+    rows : one submission's rows on all cases of a holdout, of any kind of benchmark
     policy : ReleasePolicy
     """
     kind = KINDS[rows.kind]

@@ -45,7 +45,7 @@ class NewSubmission:
     Attributes
     ----------
     canonical : SHA-256 of its predictions as arrays; None if they are not stored
-    stamp : of these arrays
+    stamp : stamp of these arrays
     signs : the linter's findings in the file, for moderators
     """
 

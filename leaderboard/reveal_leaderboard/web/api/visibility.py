@@ -127,7 +127,7 @@ def matches_tag(tag: str, header: str | None) -> bool:
 def with_score(
     services: Services, submission: Submission, version: str | None = None, *, is_own: bool = False
 ) -> Visible:
-    """A submission with its score, and whether everybody may see it."""
+    """Return a submission with its score, and whether everybody may see it."""
     score = services.store.score_of(submission.id, version)
     return Visible(submission, score, is_public(submission, score), is_own)
 
