@@ -4,19 +4,19 @@ Conventions
 -----------
 Bits are base-2 logarithms. A score that counts (hits, correct calls) has one possible value more than its finding has
 cases, so it reveals at most log2(n + 1) bits; an IoU reveals at most what its rounding leaves. F1, recall and kappa of
-a label all reveal the same count. A score that the ladder held back reveals one bit. Labels contain log2 of the number
-of possible arrangements: which n of N studies have the finding. For positional metrics they contain one bit per case,
-whether the position that a good model names is right: teams with two positions for each case need no more information.
-Numbers of cases come from the count ranges, not from exact counts, and are at least the number that a separate score,
-or overlap, needs to be shown. A positional score is counted with its part in the average, which is rounded more finely.
-The averages of hits that include a finding without a separate score, such as grid hits, are counted with its hit rate:
-a file whose cells contain its points asks about the same positions twice, so that an average reveals their count once
-more, in its own steps.
+a label all reveal the same count. A score that the ladder held back reveals one bit. The labels of a finding contain
+log2 of the number of their possible arrangements: which n of N studies have the finding. For positional metrics they
+contain one bit per case: whether the position that a good model names is right. Teams that have two candidate positions
+for each case need no more information. Numbers of cases come from the count ranges, not from exact counts, and are at
+least the number that a separate score, or overlap, needs to be shown. A positional score is counted with its part in
+the average, which is rounded more finely. The averages of hits that include a finding without a separate score, such as
+grid hits, are counted with its hit rate: a file whose cells contain its points asks about the same positions twice, so
+that an average reveals their count once more, in its own steps.
 
 Teams that share a person, or whose predictions are near-identical, count as one. A shared person is a member of both or
 sent something for both; administrators link no teams, because they may look after many teams and have no need to ask.
 The same predictions sent again by a team reveal nothing new and are not counted. All of this is a ceiling. Below a
-share of 1 no one can know all labels of a finding from these scores alone; but a team with a good model needs far less
+share of 1 no one can know all labels of a finding from these scores alone. But a team with a good model needs far less
 to gain something, and honest developers learn far less than the ceiling. So the meter tells a maintainer when to look,
 not what happened.
 
@@ -24,14 +24,15 @@ Collusion between teams is invisible. So the `colluding` groups with the most bi
 the meter compares their bits with the labels' bits. On 300 studies five teams whose model has an AUROC of 0.9 gain
 some 0.03 of macro F1 when the meter begins to say "watch" (docs/operating.md, "What colluding teams can learn").
 
-For detections only macros are shown. Teams can spend them all on one finding, and leave the rest of their files
-unchanged: a macro over K findings, in steps of r, then reveals as much about that finding as a separate score in steps
-of K r. That is counted, against the labels of the smallest finding that may be shown. In simulations, five answers
-raise the AP of one finding of six by 0.03 on 300 images, and the meter says "watch" from there.
+For detections only macros are shown. Teams can use every submission to probe one finding, and leave the rest of their
+files unchanged: a macro over K findings, in steps of r, then reveals as much about that finding as a separate score in
+steps of K r. These bits are counted, and compared with the labels of the smallest finding that may be shown. In
+simulations, five answers raise the AP of one finding of six by 0.03 on 300 images, and the meter says "watch" from
+there.
 
-Not counted are: intervals of scores that count, which are computed from the released values; comparisons, for the same
-reason; other macros with their intervals, which follow from the scores except for their rounding; AUROC, one number
-over five labels or more; and ranks, which compare the spreads of single systems while a board is open
+Not counted are: intervals of counting scores, and comparisons, because both are computed from the released values;
+other macros with their intervals, which follow from the scores except for their rounding; AUROC, one number over five
+labels or more; and ranks, which on an open board depend only on each system's own scores and spreads
 (:mod:`reveal_leaderboard.release.ranking`). The simulation behind the thresholds includes them: its teams receive every
 macro to 0.005.
 """
@@ -67,7 +68,7 @@ HELD_BITS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Teams that may be one, by name, with their scores: shown, and held back by the ladder."""
+    """Teams that may be one, by name, and how many of their scores were shown or held back by the ladder."""
 
     teams: tuple[str, ...]
     n_shown: int
@@ -85,11 +86,11 @@ class Exposure:
     board_total : int, number of submissions after which the benchmark closes
     by_team : (name, scored submissions), most first
     groups : tuple of Group, most first
-    finding : the most exposed one, with the teams that could have learned it together as `group`; None if nothing is
+    finding, group : the most exposed finding, and the teams that could have learned it together; None if nothing is
         shown
-    bits_out, bits_held, share : bits released to the group about it, bits in its labels, and their ratio
+    bits_out, bits_held, share : bits released to the group about this finding, bits in its labels, and their ratio
     level : {"low", "watch", "close"}
-    sentence : the same for people
+    sentence : the level and these numbers in words
     """
 
     n_scored: int
@@ -139,10 +140,10 @@ def answer_bits(
 
     Parameters
     ----------
-    figures : figures of one finding and one score
-    n_cases : most cases it can have, if the count range is open; None if that is not known
+    figures : the figures of one finding in one score
+    n_cases : the most cases that the finding can have, if its count range is open; None if unknown
     policy : rounding of the scores
-    n_averages : averages of hits that include the finding, which has no separate score in them
+    n_averages : number of averages of hits that include the finding without a separate score for it
 
     Examples
     --------
@@ -175,13 +176,14 @@ def answer_bits(
 
 
 def label_bits(figures: Sequence[ReleasedEstimate], n_cases: int | None, policy: ReleasePolicy = POLICY) -> float:
-    """Return the fewest bits in the labels of one finding, by the count range of its scores and by the released ones.
+    """Return the fewest bits that the labels of one finding can contain, given its released scores and their count
+    range.
 
     Parameters
     ----------
-    figures : figures of one finding; empty if the finding counts in averages alone
-    n_cases : studies of the split, for labels of studies; None if that is not known
-    policy : the policy by which they were shown: positional scores and overlap need enough cases
+    figures : the figures of the finding; empty if it counts only in averages
+    n_cases : number of studies of the split, for labels of studies; None if unknown
+    policy : the policy by which they were shown, since positional scores and overlap require enough cases
     """
     if not figures:
         return policy.min_cell * CASE_BITS
@@ -197,7 +199,7 @@ def label_bits(figures: Sequence[ReleasedEstimate], n_cases: int | None, policy:
 
 
 def _log2_choose(n: int, k: int) -> float:
-    """Return log2 of the number of ways to choose k of n; 0 if there is none."""
+    """Return log2 of the number of ways to choose k of n; 0 if that is impossible."""
     return math.log2(math.comb(n, k)) if 0 <= k <= n else 0.0
 
 
@@ -288,8 +290,8 @@ def _measure(
 
 
 def _together(finding: str, measured: Sequence[tuple[float, float, Group]], colluding: int) -> _Learnt:
-    """Return the joint knowledge of the groups with most bits about a finding: share, bits out, bits held, finding,
-    groups.
+    """Return (share, bits out, bits held, finding, group) for the `colluding` groups with the most bits about a
+    finding, taken together.
     """
     most = sorted(measured, key=lambda entry: -entry[0])[:colluding]
     out, held = sum(entry[0] for entry in most), min(entry[1] for entry in most)
@@ -357,7 +359,7 @@ def _group_teams(rows: Sequence[_Shown], near: float, persons: Iterable[tuple[st
 
 
 def _agreement(sketches: npt.NDArray[np.int64], sketch: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Return :func:`reveal_leaderboard.release.fingerprints.similarity` of many."""
+    """Return :func:`reveal_leaderboard.release.fingerprints.similarity` of each of `sketches` to `sketch`."""
     jaccard = (sketches == sketch).mean(axis=1)
     agreement: npt.NDArray[np.float64] = 2 * jaccard / (1 + jaccard)
     return agreement

@@ -3,11 +3,12 @@
 Conventions
 -----------
 `content` is a keyed hash of the scored answers, to the last bit: the same answers have the same content whatever the
-file's format, order, line ends or confidences. Nothing is rounded, and thresholds are included: equal content is
-answered again at no cost, so everything that could change a single decision must change it. `sketch` is a MinHash of
-the answers as a set of items (id, finding, answer): positions in 16ths of the image, probabilities in tenths. An answer
-that a model gives to nearly every case, "absent" or a probability below 0.1, is not an item, because two models of rare
-findings would always look alike. Each kind's `marks` module defines its answers and items.
+file's format, order, line ends or confidences. Nothing is rounded, and thresholds are included: a submission with equal
+content gets its scores again at no cost, so `content` must change with everything that could change a single decision.
+`sketch` is a MinHash of the answers as a set of items (id, finding, answer): positions in 16ths of the image,
+probabilities in tenths. An answer that a model gives to nearly every case, "absent" or a probability below 0.1, is not
+an item, because two models of rare findings would always look alike. Each kind's `marks` module defines its answers and
+items.
 
 Both are keyed, so that a stolen database does not reveal predictions by trial. No reference is used here.
 
@@ -42,7 +43,7 @@ class Fingerprint:
     Attributes
     ----------
     content : 64 hexadecimal digits
-    sketch : 128 whole numbers below 2**32; none for predictions without an item
+    sketch : 128 whole numbers below 2**32; empty for predictions without an item
     """
 
     content: str
@@ -60,10 +61,10 @@ def fingerprint(
 
     Parameters
     ----------
-    predictions : predictions from the linter
+    predictions : predictions that passed the linter
     manifest : the questions that they answer
     key : secret of the installation, at least 16 bytes
-    thresholds : least probabilities of labels that count as calls: one number, or one per label (0.5 for the others)
+    thresholds : probability from which a label counts as called: one number, or one per label (0.5 for other labels)
 
     Raises
     ------

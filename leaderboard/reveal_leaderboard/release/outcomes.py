@@ -4,10 +4,11 @@ Conventions
 -----------
 The field `shown_of` of a score row names the submission whose scores it shows. It is another submission
 
-* if the ladder held it back: it is not better than its team's best by the step. It says "not better than that one",
-  which is an answer, so it is charged;
-* if its team sent the same predictions before: it revealed nothing new, so it is refunded. If they were withdrawn
-  since, and none of them was hidden by an admin, it takes their place and shows its own scores.
+* if the ladder held it back: it is not better than its team's best by the step. Being told "not better" is an answer
+  too, so the submission is charged;
+* if its team sent the same predictions before: the submission reveals nothing new, so it is refunded. If the earlier
+  submissions were withdrawn since, and an admin hid none of them, the new one takes their place and shows its own
+  scores.
 
 A score without any released part, because the holdout is too small, is refunded too. That follows from the references
 alone, so it reveals nothing.
@@ -50,7 +51,7 @@ class ScoredOutcome:
 
     Attributes
     ----------
-    final : scores of the part that is kept for announced rounds, if the benchmark has one
+    final : scores of the part that is reserved for announced rounds, if the benchmark has one
     reference_hash : salted hash of the references, 64 hexadecimal digits
     fingerprint : fingerprint of the canonical predictions
     signs : sentences for moderators about the file, which depend on no reference
@@ -124,7 +125,7 @@ def _score(
 def _decide(
     connection: sa.Connection, submission: Submission, own: Score, outcome: ScoredOutcome, policy: ReleasePolicy
 ) -> tuple[Score, ScoringVerdict]:
-    """Return whose scores a submission shows when it is scored for the first time."""
+    """Decide whose scores a submission shows when it is scored for the first time, and whether it is charged."""
     twins = twins_of(connection, submission, own.version, outcome.fingerprint.content)
     if twins:
         holder = holder_of(twins)

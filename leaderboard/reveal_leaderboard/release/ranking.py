@@ -15,14 +15,14 @@ claimed.
 The test is *unpaired* while a board is open: the spread of a difference assumes two independent systems, and the
 limit is Bonferroni's. Values and spreads are rounded for it to steps of :data:`OPEN_STEP`, so that ranks reveal no more
 of a macro than that; the simulated teams of docs/operating.md receive as much. The spread of a *paired* difference
-reveals in how many cases two systems differ, and with both scores known how many of the cases that both name have the
-finding: another answer for every pair, 45 for a team with ten entries. So ranks follow from the scores of each system
-alone. Once a board is closed, and no answer is of use any more, its ranks are computed *paired*: a difference then
-exceeds its bootstrap spread by more than the largest such excess of any pair does in 95 % of the replicates. Ratings by
-readers are not held-out labels; they are always paired. Paired systems that differ in fewer than
+would reveal in how many cases two systems differ and, with both scores known, how many of the cases that both name have
+the finding: one more answer for every pair, 45 for a team with ten entries. So ranks follow from the scores of each
+system alone. Once a board is closed, and answers are useless, its ranks are computed *paired*: a difference is then
+significant if it exceeds its bootstrap spread by more than the largest such excess of any pair does in 95 % of the
+replicates. Ratings by readers are not held-out labels; they are always paired. Paired systems that differ in fewer than
 :data:`FEWEST_DIFFERING` cases do not differ significantly.
 
-Only rows whose own scores are released may be passed in: not those that the ladder holds back.
+Callers may pass only the rows of submissions that show their own scores, and of none that the ladder holds back.
 
 Source: joint rank intervals from all pairs as in Al Mohamad, Goeman and van Zwet (2022, Biometrics 78) and Mogstad,
 Romano, Shaikh and Wilhelm (2024, Review of Economic Studies 91); percentile ranks fail at ties: Hall and Miller (2009,
@@ -64,11 +64,11 @@ def significantly_different(
 
     Parameters
     ----------
-    values : (n_systems,), the macros
-    macros : (n_systems, n_resamples), the same in replicates of the patients
+    values : (n_systems,), the macro of each system
+    macros : (n_systems, n_resamples), its macro in each replicate of the patients
     is_tested : (n_systems, n_systems), pairs to test; the others do not differ
     n_patients : number of resampled patients
-    paired : whether the spread of a difference is its own, or computed as for two independent systems
+    paired : True to use the bootstrap spread of each difference, False to compute it as for two independent systems
     """
     differs = np.zeros(is_tested.shape, bool)
     i, j = np.nonzero(np.triu(is_tested, 1))
@@ -87,7 +87,9 @@ def significantly_different(
 
 
 def _paired_spreads(macros: FloatArray, i: IntArray, j: IntArray, differences: FloatArray) -> tuple[FloatArray, float]:
-    """Return the spread of each difference of pairs (i, j), and the 95 % quantile of their largest excess."""
+    """Return (spreads, limit): the bootstrap spread of the difference of each pair (i, j), and the 95 % quantile of the
+    largest excess, in spreads, of any pair in a replicate.
+    """
     spreads, largest = np.empty(len(i)), np.zeros(macros.shape[1])
     step = max(1, _PRODUCTS // macros.shape[1])
     for part in (slice(start, start + step) for start in range(0, len(i), step)):
@@ -205,7 +207,7 @@ def rank_document(systems: Mapping[str, Rows], policy: ReleasePolicy, *, paired:
 
 
 def _chance(systems: Sequence[Rows], findings: Sequence[str]) -> dict[str, int]:
-    """Return the chance level, in percent, of every metric for which some system's rows give it."""
+    """Return metric -> chance level in percent, for the metrics whose chance level some system's rows contain."""
     levels: dict[str, float] = {}
     for rows in systems:
         levels = rows.chance(findings) | levels
@@ -228,8 +230,9 @@ def _resample(systems: Sequence[Rows], metric: str, findings: Sequence[str], pol
 
 
 def _differing(systems: Sequence[Rows], metric: str, findings: Sequence[str]) -> IntArray:
-    """Return the number of cases of `findings` in which each two systems differ, (n_systems, n_systems): by their
-    answers to studies, or their scores on images.
+    """Return, for each two systems, the number of cases of `findings` in which they differ, (n_systems, n_systems).
+
+    They differ by their answers to studies, or by their scores on images.
     """
     table = type(systems[0]).answers(systems, metric, findings)
     return np.stack([(table != own).sum(axis=1) for own in table])

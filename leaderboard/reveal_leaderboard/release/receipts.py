@@ -5,14 +5,16 @@ Conventions
 The content and the verification of receipts are defined in :mod:`reveal_bench.evaluation.receipts`. The private key is
 in the worker's vault and is loaded for every signature, so that a rotation takes effect at once; the web process never
 sees it, and needs only the receipts themselves, each of which contains its public key. Rotating creates a new key, has
-old and new sign the change, and forgets the old one; every later receipt contains the statements.
+the old and the new key sign a statement of the change, and forgets the old key; every later receipt contains these
+statements.
 
 The table `chains` has the number of receipts and the last hash. Its row is locked until the transaction ends.
 
-Final scores are withheld until a round ends, which a web process or an operator declares and neither can sign. So their
-receipt is signed with them and withheld with them: a reader must first be allowed to see the score
-(:meth:`reveal_leaderboard.store.store.Store.score_of`). Its hash is in the next receipt at once. That reveals nothing,
-because 32 random bytes are hashed with the scores: see `blind` in :mod:`reveal_bench.evaluation.receipts`.
+Final scores are withheld until a round ends. A web process or an operator ends it, and neither can sign. So the receipt
+of a final score is signed when the score is written, and withheld with it: whoever reads the receipt must be allowed to
+see the score (:meth:`reveal_leaderboard.store.store.Store.score_of`). The receipt's hash is in the next receipt at
+once. The hash reveals nothing, because 32 random bytes are hashed with the scores: see `blind` in
+:mod:`reveal_bench.evaluation.receipts`.
 """
 
 from __future__ import annotations
@@ -154,7 +156,7 @@ def append(connection: sa.Connection, signer: Signer, submission: Submission, sc
     LookupError
         If the database was not migrated and so has no chain to append to.
     RefreshError
-        If the version of the score is not known.
+        If the version of the score is unknown.
     """
     chain = _locked_chain(connection)
     key = signer._load()
@@ -184,8 +186,8 @@ def append(connection: sa.Connection, signer: Signer, submission: Submission, sc
 
 
 def with_other_keys(connection: sa.Connection, signers: Mapping[tuple[str, str], Signer]) -> list[tuple[str, str]]:
-    """Return the (benchmark, version) of `signers` whose last receipt was signed with a key that theirs did not
-    succeed.
+    """Return the (benchmark, version) pairs of `signers` whose last receipt was signed with another key: neither the
+    signer's key nor one of its predecessors.
     """
     others = []
     for (benchmark, version), signer in signers.items():
@@ -202,11 +204,11 @@ def append_missing(connection: sa.Connection, signers: Mapping[tuple[str, str], 
 
     Parameters
     ----------
-    signers : (benchmark, version) -> the key that signs for it; of other versions nothing is signed
+    signers : (benchmark, version) -> the key that signs for it; scores of other versions are not signed
 
     Returns
     -------
-    how many were signed; 0 if it was done before, by this worker or by another
+    number of signed scores; 0 if this or another worker has signed them before
 
     Raises
     ------
@@ -288,7 +290,9 @@ def _new_key() -> _Key:
 
 
 def _create_once(path: Path, data: bytes) -> None:
-    """Write `path` unless another process was first; whole or not at all, readable by its owner only."""
+    """Write `path` unless another process was first. The file is written whole or not at all, readable by its owner
+    only.
+    """
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)  # closing it lets go

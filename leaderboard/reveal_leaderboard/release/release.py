@@ -4,26 +4,26 @@ Conventions
 -----------
 Holdouts are small, and an exact score on ten cases reveals the cases within some tens of submissions. So
 
-* a finding with fewer than `min_cell` cases is hidden; for whole studies this holds for those with it and for those
-  without it. The hidden findings follow from the references alone, never from a submission;
-* the only totals are macros, and these are over the shown findings. So no total contains a hidden finding, and there is
-  nothing to subtract from: hidden columns are removed before anything is computed;
-* a finding has separate positional scores from `place_cell` cases on; with fewer it counts in averages;
+* a finding with fewer than `min_cell` cases is hidden; for whole studies, both those with it and those without it must
+  be at least so many. Which findings are hidden follows from the references alone, never from a submission;
+* the only totals are macros over the shown findings. Hidden columns are removed before anything is computed, so no
+  total contains a hidden finding, and no subtraction reveals one;
+* a finding has separate positional scores if it has `place_cell` cases or more; with fewer it counts in averages only;
 * only metrics that do not let a submission isolate a case are released; each kind of benchmark names them
-  (`Release.metrics` of :mod:`reveal_bench.kinds.parts`). Strata are too small;
-* values are rounded, more coarsely with fewer cases, as their intervals support; macros so that no finding is finer in
-  one than by itself. Counts of cases are given as ranges;
+  (`Release.metrics` of :mod:`reveal_bench.kinds.parts`). Strata are not released, because they are too small;
+* values are rounded, more coarsely the fewer the cases, since their intervals are wider; macros are rounded so that
+  they show no finding more finely than its own score does. Counts of cases are given as ranges;
 * the interval of a score that counts right answers is computed from the rounded value, the number of cases and the
-  number of calls (:mod:`reveal_bench.kinds.scored`), so that it reveals nothing more. That of a macro or an overlap is
-  the rounded value and two rounded distances.
+  number of calls (:mod:`reveal_bench.kinds.scored`), so that it reveals nothing more. The interval of a macro or an
+  overlap is computed from the rounded value and two rounded distances.
 
-Only ranks (:mod:`reveal_leaderboard.release.ranking`) leave the worker besides. The policy's settings are stored with
-the score. A *counting query* remains: how many of the cases I name have it? Rounding hides little of that (one case of
-30 moves a score by 0.03); the budget limits the number of answers. The gain of five teams who combine their answers was
-simulated for several budgets and roundings: docs/operating.md, "What colluding teams can learn".
+Besides these scores, only ranks (:mod:`reveal_leaderboard.release.ranking`) leave the worker. The policy's settings are
+stored with the score. A *counting query* remains: how many of the cases I name have it? Rounding hides little of that
+(one case of 30 moves a score by 0.03); the budget limits the number of answers. The gain of five teams who combine
+their answers was simulated for several budgets and roundings: docs/operating.md, "What colluding teams can learn".
 
-Ratings are readers' judgements of answers, not held-out labels, so asking again reveals nothing; yet a score of few
-answers means little. So small cells are hidden too, but all scores are rounded to `resolution` alike.
+Ratings are readers' judgements of answers, not held-out labels, so asking again reveals nothing. But a score of few
+answers means little, so small cells are hidden here too; all scores are rounded to `resolution`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from reveal_leaderboard.settings import ReleasePolicy
 
 POLICY = ReleasePolicy()
 SHOWN_RECIPE = "{metric}|unit:patient|i:shown|v:{version}"
-"""Signature of a figure whose interval is made of its shown value."""
+"""Signature of a figure whose interval is computed from its shown value."""
 
 
 Short = Annotated[str, Field(max_length=200)]
@@ -73,14 +73,14 @@ class ReleasedEstimate:
 
 @dataclass(frozen=True)
 class ReleasedScore:
-    """The released part of a score: in the answer of a score child, in the database, on pages and in the API.
+    """The released part of a score, the same in the answer of a score child, in the database, on pages and in the API.
 
     Attributes
     ----------
     figures : macros and findings, by metric
     shown, hidden : findings, in the order of the vocabulary
     note : the hidden findings and the reason, for people
-    policy : its settings
+    policy : the settings of the release policy
     """
 
     figures: Annotated[tuple[ReleasedEstimate, ...], Field(max_length=1000)]
@@ -114,8 +114,8 @@ def release(rows: Rows, policy: ReleasePolicy = POLICY) -> ReleasedScore:
 
     Parameters
     ----------
-    rows : one submission's rows on all cases of a holdout, of any kind of benchmark
-    policy : ReleasePolicy
+    rows : rows of one submission on all cases of a holdout, of any kind of benchmark
+    policy : release policy
     """
     kind = KINDS[rows.kind]
     disclosure = kind.release.disclose(rows, Resampling(policy.n_resamples, policy.seed), min_cell=policy.min_cell)
@@ -129,7 +129,9 @@ def release(rows: Rows, policy: ReleasePolicy = POLICY) -> ReleasedScore:
 
 
 def primary_figure(score: ReleasedScore) -> ReleasedEstimate | None:
-    """Return the macro used for ranking and the ladder: of the kind's primary metric, or of its fallback metrics."""
+    """Return the macro used for ranking and the ladder: that of the kind's primary metric or, if it is missing, of a
+    fallback metric.
+    """
     ranking = (metric for kind in KINDS.values() for metric in (kind.release.primary, *kind.release.fallback_metrics))
     figures = (score.figure(metric) for metric in ranking)
     return next((figure for figure in figures if figure is not None), None)
@@ -138,7 +140,8 @@ def primary_figure(score: ReleasedScore) -> ReleasedEstimate | None:
 def climb(new: ReleasedScore, best: ReleasedScore | None, policy: ReleasePolicy = POLICY) -> bool:
     """Return True if `new` is shown: its rounded primary macro exceeds `best`'s by more than `ladder_step`.
 
-    A first score is shown. Only released scores are compared, so that a held score reveals no more than its release.
+    A first score is always shown. Only released scores are compared, so that holding a score back reveals no more than
+    releasing it.
     """
     before = None if best is None else primary_figure(best)
     now = primary_figure(new)

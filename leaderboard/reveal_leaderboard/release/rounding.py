@@ -37,7 +37,7 @@ class Rounding:
     policy: ReleasePolicy
 
     def round(self, value: float, step: float | None = None) -> float | None:
-        """Return the nearest multiple of `step`, by default of `resolution`; None for NaN."""
+        """Return `value` rounded to a multiple of `step`, by default of `resolution`; None for NaN."""
         step = self.policy.resolution if step is None else step
         return None if math.isnan(value) else _multiple(round(value / step), step)
 
@@ -54,8 +54,9 @@ class Rounding:
         """Return the bounds of an interval around a score over cases that the model chooses; None if undefined.
 
         Each bound is a whole number of steps from the *rounded* value, at most `WIDEST_REACH` each, and far enough to
-        include the bound of the exact interval. A bound rounded by itself would reveal the position of the exact value
-        within its step; a distance reveals only the length for so many cases, which hardly depends on the hits.
+        include the bound of the exact interval. A bound rounded on its own would reveal where the exact value is within
+        its step. A distance reveals only the interval's length, which depends on the number of cases and hardly on the
+        hits.
 
         Parameters
         ----------
@@ -74,8 +75,8 @@ class Rounding:
     ) -> tuple[float | None, float | None]:
         """Return the bounds of an interval that adds nothing to the rounded value: the range of possible true values.
 
-        Possible are all values within 1.96 of their standard errors of the rounded value, as in Wilson's score interval
-        (1927, J. Am. Stat. Assoc. 22), with rounding as a separate error, whose variance is ``step**2 / 12``.
+        A true value is possible if the rounded value is within 1.96 of its standard errors, as in Wilson's score
+        interval (1927, J. Am. Stat. Assoc. 22), with rounding as a separate error, whose variance is ``step**2 / 12``.
 
         Parameters
         ----------
@@ -97,15 +98,16 @@ class Rounding:
         return self.round_outwards(float(possible[0]), float(possible[-1]), min(step, WIDEST_REACH))
 
     def step_of(self, n_cases: int, *, positional: bool = False) -> float:
-        """Return the step of the scores of a finding with `n_cases`, also of positional ones."""
+        """Return the rounding step for scores of a finding with `n_cases`, positional scores included."""
         n_reached = sum(start <= n_cases for start in self.policy.bands)
         step = self.policy.band_resolution[max(n_reached, 1) - 1] * (self.policy.place_factor if positional else 1)
         return max(self.policy.resolution, round(step, 6))
 
     def macro_step(self, n_cases: Sequence[int], *, positional: bool = False) -> float:
-        """Return the step of a macro over findings of so many cases: no finding is finer in it than on its own.
+        """Return the step of a macro over findings with these numbers of cases, so that it shows no finding more finely
+        than the finding's own score does.
 
-        For positional metrics that holds with `place_factor` 1. A macro over one finding has the step of that finding.
+        For positional metrics that is so with `place_factor` 1. A macro over one finding has the step of that finding.
         """
         if len(n_cases) == 1:
             return self.step_of(n_cases[0], positional=positional)
