@@ -3,9 +3,9 @@
 Conventions
 -----------
 A web process knows only the *public folder* of a benchmark, which contains the questions of the scored split
-(``manifest/<split>.parquet``) and may contain its inputs (``holdout_inputs``). Nothing else of that split may be in it:
-a server that could open a reference could reveal one. So a folder is searched before it is served, by the same rule by
-which a build leaves references out.
+(``manifest/<split>.parquet``) and may contain its inputs (``holdout_inputs``). Nothing else of that split may be in it,
+because a server that could open a reference could reveal it. So a folder is searched before it is served, by the rule
+by which a build leaves references out.
 
 A server has the public folders of every version that it may show. The database (table `boards`) names the version that
 a board shows and that submissions go to, so that all servers switch at the same moment; see
@@ -53,9 +53,10 @@ class Catalogue:
         self.names = tuple(dict.fromkeys(name for name, _ in self._known))
 
     def check_policy(self) -> None:
-        """Refuse a board whose version is missing or can show nothing; warn if a board's budget is too large for its
-        holdout (see "What colluding teams can learn" in the operator's guide), and if further versions could show
-        nothing.
+        """Refuse a board whose version is missing or could never show a score.
+
+        A budget that is too large for the board's holdout (see "What colluding teams can learn" in the operator's
+        guide) is logged as a warning, and so is another version that could never show a score.
 
         Raises
         ------
@@ -123,7 +124,7 @@ class Published:
     ----------
     folder : the public dataset folder
     info : contents of its ``benchmark.json``
-    manifest : of the scored split, parsed by its kind
+    manifest : manifest of the scored split, parsed by the benchmark's kind
     kind : key of KINDS
     """
 
@@ -164,8 +165,9 @@ class Published:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Vocabulary, in the order of tables: the labels of a findings-type benchmark; the criteria of the rubric and
-        the categories of tasks of a tasks-type one."""
+        """Vocabulary, in the order of tables: the benchmark's findings or labels; for a tasks-type benchmark, the
+        criteria of the rubric and the categories of tasks.
+        """
         return KINDS[self.kind].questions.scope(self.manifest)[0]
 
     @property
@@ -180,11 +182,13 @@ class Published:
 
     @property
     def scored_by(self) -> str:
-        """Scorer: "program" or "readers"."""
+        """The scorer: "program" or "readers"."""
         return KINDS[self.kind].scoring.scored_by
 
     def too_small_for(self, min_cell: int) -> str:
-        """Return why a board can never show a score, and the remedy; empty if the manifest gives no reason."""
+        """Return why this version's board could never show a score, with the remedy; empty if the manifest is large
+        enough.
+        """
         kind = KINDS[self.kind]
         (n, what), least = kind.release.largest_cell(self.manifest), kind.release.least_items(min_cell)
         if n >= least:
@@ -205,7 +209,7 @@ class Published:
 
     @property
     def synthetic(self) -> bool:
-        """True if the benchmark's data are synthetic."""
+        """True if the data are synthetic."""
         return self.info.synthetic
 
     def facts(self) -> dict[str, Any]:
@@ -229,7 +233,7 @@ def read_published(folder: Path, split: str) -> Published:
     Raises
     ------
     ValueError
-        If the folder is not a dataset folder, lacks the split, is of an unknown benchmark, or contains any of the
+        If the folder is not a dataset folder, lacks the split, belongs to an unknown benchmark, or contains any of the
         split's references.
     """
     folder = Path(folder)
@@ -246,7 +250,7 @@ def read_published_boards(folders: Iterable[tuple[Path, str]]) -> dict[BoardKey,
     Raises
     ------
     ValueError
-        As :func:`read_published`, or if two folders are of the same version of one benchmark.
+        If :func:`read_published` refuses a folder, or if two folders contain the same version of a benchmark.
     """
     boards: dict[BoardKey, Published] = {}
     for folder, split in folders:
@@ -266,7 +270,9 @@ def _kind(folder: Path, info: FolderInfo) -> str:
 
 
 def _check_no_references(folder: Path, split: str) -> None:
-    """Refuse a folder with a file of `split` other than its manifest and inputs, or with references in one of these."""
+    """Refuse a folder with any file of `split` except its manifest and inputs, and a manifest or inputs with
+    references.
+    """
     rule = f"the references of split {split!r}, which a leaderboard's server must not see"
     for path in sorted(folder.rglob("*")):
         if path.name != split and not path.name.startswith((f"{split}-", f"{split}.")):
@@ -280,7 +286,9 @@ def _check_no_references(folder: Path, split: str) -> None:
 
 
 def _forbidden_columns(folder: Path, shard: Path) -> list[str]:
-    """Return the columns of a file, without images, whose contents no manifest and no input may have."""
+    """Return the columns of a file with values that neither a manifest nor inputs may contain; columns of images are
+    not checked.
+    """
     import pyarrow.parquet as pq
 
     from reveal_bench.dataset.tables import input_rule, open_folder

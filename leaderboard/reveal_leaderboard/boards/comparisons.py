@@ -3,10 +3,10 @@
 Conventions
 -----------
 A comparison is a function of two released scores, so it reveals nothing that the board does not already show, costs no
-budget, and is computed on request. Its intervals take the two systems as independent: each bound is as far from the
-difference as the two released intervals allow together. Two systems on the same cases mostly vary together, so these
-intervals are wider than those of the paired differences that `reveal-bench compare` prints for owners of the
-references. :mod:`reveal_leaderboard.release.ranking` explains why a board shows none of those.
+budget, and is computed on request. Its intervals treat the two systems as independent: each bound is as far from the
+difference as the two released intervals together allow. Scores of two systems on the same cases mostly vary together,
+so these intervals are wider than those of the paired differences that `reveal-bench compare` prints for owners of the
+references. :mod:`reveal_leaderboard.release.ranking` explains why a board shows no paired differences.
 
 Source: intervals of differences from the intervals of both parts: Zou and Donner (2008, Statistics in Medicine 27).
 """
@@ -66,7 +66,7 @@ def compare_released(
 
 
 def _compared(a: ReleasedScore, b: ReleasedScore, kind: str) -> Iterator[tuple[ReleasedEstimate, ReleasedEstimate]]:
-    """Yield the pairs of estimates that both scores release, by metrics with a better direction."""
+    """Yield the pairs of estimates that both scores release, if their metric is compared and has a better direction."""
     of = KINDS[kind]
     compared = of.release.metrics if of.scoring.can_be_probed else (of.release.primary,)
     for own in a.figures:
@@ -76,7 +76,7 @@ def _compared(a: ReleasedScore, b: ReleasedScore, kind: str) -> Iterator[tuple[R
 
 
 def _difference(own: ReleasedEstimate, other: ReleasedEstimate) -> tuple[dict[str, float | None], float | None]:
-    """Return value, low and high of a difference, and its p; without both intervals the value alone."""
+    """Return (value, low, high, p) of a difference; only the value unless both estimates have intervals."""
     value = round(own.value - other.value, 6) + 0.0  # no -0.0
     if own.interval is None or other.interval is None:
         return {"value": value, "low": None, "high": None}, None

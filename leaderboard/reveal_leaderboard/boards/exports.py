@@ -3,12 +3,12 @@
 Conventions
 -----------
 CSV and Parquet have one row per score, with the columns of :data:`COLUMNS`; JSON has one object per entry. Scores are
-fractions as released, times are UTC. All three have the same content; they contain published rows only if these were
-measured on the data that the board's holdout is a part of.
+fractions as released, times are UTC. All three formats have the same content. They contain published rows only if these
+were measured on the dataset from which the board's holdout was taken.
 
-A text in a CSV cell never begins like a formula, wherever a spreadsheet program may split it: an apostrophe precedes
-``= + - @ |`` and their wide forms, tabs and line ends, at the start of a cell and after a separator in it. Numbers are
-plain. JSON and Parquet are for programs and keep every text unchanged.
+A text in a CSV cell never begins like a formula, wherever a spreadsheet program may split it: at the start of a cell
+and after a separator in it, an apostrophe is put before ``= + - @ |``, their full-width forms, tabs and line ends.
+Numbers are plain. JSON and Parquet are for programs and keep every text unchanged.
 
 JSON, schema 2
 --------------
@@ -63,7 +63,7 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "is_reference": ("bool", "whether a paper published the row: it is not ranked"),
     "source": ("string", '"submission", or the paper and the place in it'),
 }
-"""Column -> Arrow type and meaning, in order. An empty cell is unknown or does not apply."""
+"""Column -> Arrow type and meaning, in order. An empty cell means that the value is unknown or does not apply."""
 
 _START = r"[=+\-@|\uff1d\uff0b\uff0d\uff20\uff5c]"
 _AT_START = re.compile(rf"\s*{_START}|[\t\r\n]")
@@ -127,9 +127,9 @@ def to_parquet(board: Standings) -> bytes:
     Returns
     -------
     bytes
-        The columns of :data:`COLUMNS`; their meanings are in the fields' metadata. The schema's metadata has, under
-        ``reveal_leaderboard``, JSON with schema, benchmark, version, split, synthetic, is_frozen, primary, ranked_at,
-        exported_at (null: nothing in the file depends on the time), and signatures: metric -> recipes.
+        The file, with the columns of :data:`COLUMNS`; their meanings are in the fields' metadata. The schema's metadata
+        has, under ``reveal_leaderboard``, JSON with schema, benchmark, version, split, synthetic, is_frozen, primary,
+        ranked_at, exported_at (null: nothing in the file depends on the time), and signatures: metric -> recipes.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -190,7 +190,7 @@ def _rows(board: Standings) -> Iterator[dict[str, Any]]:
 
 
 def _cell(value: object) -> object:
-    """Return a CSV cell: None empty, booleans in lower case, texts made harmless, numbers unchanged."""
+    """Return a value as a CSV cell: None is empty, booleans are lower case, and texts are made :func:`harmless`."""
     if isinstance(value, bool):
         return str(value).lower()
     return harmless(value) if isinstance(value, str) else value

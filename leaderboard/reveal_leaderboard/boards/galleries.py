@@ -1,4 +1,4 @@
-"""Galleries of cases on a board: of released cases only, checked before the server starts.
+"""Galleries of released cases on a board, checked before the server starts.
 
 The operator prepares a gallery (``reveal-leaderboard gallery``) and names it to the server; no image appears by itself.
 The server opens galleries and never the references of a holdout: the public manifests show that a gallery contains none
@@ -28,7 +28,8 @@ def open_galleries(folders: Iterable[Path], published: Sequence[Published]) -> G
     Raises
     ------
     ValueError
-        If one is not a gallery, of a benchmark that is not served, there twice, or shows a case that is held out.
+        If a folder is not a gallery or its benchmark is not served, if a benchmark has two galleries, or if one shows a
+        held-out case.
     """
     galleries = [Gallery.of_folder(folder) for folder in folders]
     served = {one.name for one in published}
@@ -46,7 +47,7 @@ def check_gallery(gallery: Gallery, manifests: Iterable[Path]) -> None:
     Raises
     ------
     ValueError
-        With the first of the ids.
+        If the gallery shows such a case; the message names its id.
     """
     for manifest in manifests:
         held_out = sorted(gallery.ids & _manifest_ids(manifest))
@@ -75,7 +76,7 @@ def prepare_board_gallery(
     Raises
     ------
     ValueError
-        If the folder is of another benchmark, or a case of the split is held out in another.
+        If the folder belongs to another benchmark, or if another split holds out one of the cases.
     """
     info = read_folder_info(dataset)
     if info.benchmark != benchmark:

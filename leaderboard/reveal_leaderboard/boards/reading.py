@@ -2,12 +2,13 @@
 
 Conventions
 -----------
-``queued -> scoring -> reading -> queued -> scoring -> scored``: a worker takes the answers out of the file, then they
-wait for readers; with the last rating the submission is queued once more, and a worker releases its means. The reserved
-budget stays reserved meanwhile, and is charged when the means are released.
+``queued -> scoring -> reading -> queued -> scoring -> scored``: a worker takes the answers out of the file, and they
+wait for readers. With the last rating the submission is queued once more, and a worker releases its mean ratings. The
+budget stays reserved until then, and is charged when the means are released.
 
-Readers are blinded: they see a task and an answer, in an order of their own, and nothing of the submission. No reader
-rates answers of a team of their own; only in local mode, with one person, this one rates them all.
+Readers are blinded: they see a task and an answer, but nothing else about the submission. Each reader gets the answers
+in a different order. No reader rates answers of their own teams, except in local mode, where one person rates all
+answers.
 
 The setting `reading.readers_per_answer` is the number of readers per answer. Two readers who get the same last answer
 at once may both rate it: all ratings count. A reader may change a rating until the submission is complete. Clock and
@@ -51,7 +52,9 @@ READERS = "readers"
 
 @dataclass(frozen=True, slots=True)
 class ReadingProgress:
-    """A reader's progress on one benchmark: answers rated, answers left for this reader, all waiting answers."""
+    """A reader's progress on one benchmark: answers rated, answers left for this reader, and waiting answers of the
+    whole board.
+    """
 
     rated: int
     left: int
@@ -68,7 +71,7 @@ class Imported:
 
 
 def may_read(actor: Actor | None, policy: ReadingPolicy) -> bool:
-    """Return True if `actor` may score answers: admins, and the readers of the team in the settings."""
+    """Return True if `actor` may score answers: as an admin, or as a reader of the team named in the settings."""
     if actor is None or not actor.may("submit"):
         return False
     wanted = team_key(policy.team)
@@ -80,8 +83,8 @@ def may_read(actor: Actor | None, policy: ReadingPolicy) -> bool:
 def next_answer(connection: sa.Connection, actor: Actor, benchmark: str, policy: ReadingPolicy) -> StoredAnswer | None:
     """Return the next answer for `actor`; None if nothing is left.
 
-    Answers with ratings come first, so that submissions are completed; equal ones are in an order of the reader's own
-    that is the same every time.
+    Answers with the most ratings come first, so that submissions are completed. Answers with equally many ratings come
+    in an order that differs between readers and is the same at every call.
 
     Raises
     ------
@@ -107,7 +110,7 @@ def last_rated(connection: sa.Connection, actor: Actor, benchmark: str, policy: 
 
 
 def readable(connection: sa.Connection, actor: Actor, answer_id: str, policy: ReadingPolicy) -> StoredAnswer | None:
-    """Return the answer with this id, if it waits for readers and is from another team than the actor's own.
+    """Return the answer with this id if it waits for readers and no team of the actor sent it; else None.
 
     Raises
     ------
@@ -139,12 +142,12 @@ def progress(connection: sa.Connection, actor: Actor, benchmark: str, policy: Re
 
 
 def rate(connection: sa.Connection, actor: Actor, answer_id: str, scores: Scores, settings: Settings) -> bool:
-    """Save the scores of `actor`; return True if the submission is now complete, and queued.
+    """Save the scores of `actor`; return True if the submission is now complete and therefore queued.
 
     Raises
     ------
     NotPermittedError
-        If the actor may not read, or is of the team that sent the answer.
+        If the actor may not read, or belongs to the team that sent the answer.
     NotAllowedError
         If the answer is unknown, or its submission is no longer rated.
     RatingError
@@ -167,12 +170,12 @@ def import_ratings(connection: sa.Connection, path: Path, settings: Settings, *,
 
     Parameters
     ----------
-    path : CSV, see :mod:`reveal_leaderboard.store.ratings`; :func:`answers_csv` gives the ids of answers
+    path : CSV file, see :mod:`reveal_leaderboard.store.ratings`; the ids of answers are those of :func:`answers_csv`
 
     Raises
     ------
     RatingError
-        With the line, if an answer is unknown or no longer read, or scores break a rule.
+        If an answer is unknown or no longer waits for readers, or if scores break a rule; the message names the line.
     """
     lines = read_ratings_file(path)
     known = {line.answer_id: find_answer(connection, line.answer_id) for line in lines}
@@ -197,7 +200,7 @@ def import_ratings(connection: sa.Connection, path: Path, settings: Settings, *,
 
 
 def answers_csv(connection: sa.Connection, benchmark: str) -> str:
-    """Return the waiting answers, blinded, for readers who work elsewhere: CSV in the order of random ids.
+    """Return the waiting answers as CSV in the order of their random ids, blinded, for readers who work elsewhere.
 
     Columns: answer_id, task_id, answer, boxes (JSON); the tasks are in the dataset. Texts that a spreadsheet would take
     for a formula get an apostrophe before them.
@@ -233,13 +236,13 @@ def _own_teams(actor: Actor) -> set[str]:
 
 
 def _is_read(benchmark: str) -> tuple[sa.ColumnElement[bool], ...]:
-    """Return the filter for submissions whose answers wait for readers, without hidden ones."""
+    """Return the conditions for submissions whose answers wait for readers; hidden submissions are excluded."""
     of_board = submissions.c.benchmark == benchmark
     return of_board, submissions.c.status == "reading", submissions.c.hidden_at.is_(None)
 
 
 def _rated_by(connection: sa.Connection, reader: str, benchmark: str) -> Sequence[str]:
-    """Return the answers that a reader rated in unfinished submissions, the last first."""
+    """Return the ids of the answers that a reader rated in unfinished submissions, the last rated first."""
     query = (
         sa.select(ratings.c.answer_id)
         .join(answers, answers.c.id == ratings.c.answer_id)
@@ -251,7 +254,7 @@ def _rated_by(connection: sa.Connection, reader: str, benchmark: str) -> Sequenc
 
 
 def _left(connection: sa.Connection, actor: Actor, benchmark: str, policy: ReadingPolicy) -> dict[str, int]:
-    """Return the answers that `actor` may still rate, with their numbers of readers."""
+    """Return answer id -> number of its ratings, for the answers that `actor` may still rate."""
     _permit(actor, policy)
     others = submissions.c.team_id.not_in(sorted(_own_teams(actor)))
     counts = count_ratings(connection, *_is_read(benchmark), others)
@@ -272,7 +275,7 @@ def _write(
 
 
 def _end_if_complete(connection: sa.Connection, submission: Submission, policy: ReadingPolicy, *, who: str) -> bool:
-    """Queue a submission with all its ratings, and record their digest."""
+    """Queue a submission if it has all its ratings, and record their digest; return whether it has."""
     if not is_complete(connection, submission.id, policy):
         return False
     scores = ratings_of(connection, submission.id)

@@ -5,11 +5,12 @@ Conventions
 A board shows one version of its benchmark at a time, and submissions go to that one. A refresh has three steps:
 :func:`reveal_leaderboard.store.boards.register_version` registers the next version, :func:`start_refresh` has the
 stored submissions scored again against it, and :func:`switch_version` shows it, all at once, when no such job is left.
-Until then no user sees a score against it; from then on the old version is frozen: its scores stay in place, with a
-note on the change.
+Until then no user sees a score against the next version. From then on the old version is frozen: its scores stay in
+place, with a note on the change.
 
-A submission that the ladder held back on the old version shows the scores of the same other submission on the new one:
-scoring it by itself would release the held scores. Every function runs in its caller's transaction.
+A submission that the ladder held back shows the scores of another submission. On the new version it shows that
+submission's new scores: scores of its own would release what the ladder held back. Every function runs in its caller's
+transaction.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from reveal_leaderboard.store.tables import boards, jobs, scores, submissions, v
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of scoring stored submissions again: all, done, failed, left."""
+    """Progress of scoring the stored submissions again, as numbers of submissions."""
 
     total: int
     done: int
@@ -40,8 +41,8 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class RankChange:
-    """Rank of a submission before and after, by its rounded primary score, ties sharing the better rank; None:
-    unranked.
+    """Rank of a submission before and after a switch, by its rounded primary score; ties share the better rank, and
+    None means unranked.
     """
 
     submission_id: str
@@ -65,18 +66,20 @@ class RankChanges:
 
 
 def start_refresh(connection: sa.Connection, benchmark: str, version: str, *, who: str) -> int:
-    """Queue every submission that the board scored itself for scoring against `version`, unless that is done.
+    """Queue all submissions that show their own scores for scoring against `version`, except those already scored
+    against it.
 
     Returns
     -------
-    how many jobs were put; it may be called again, for submissions that were scored since or could not be
+    number of queued jobs. The function may be called again, for submissions that were scored on the old version since,
+    or whose job failed.
 
     Raises
     ------
     LookupError
         If there is no such board.
     RefreshError
-        If the version is not known, or is or was on the board already.
+        If the version is unknown, or is or was on the board already.
     """
     current = board_row(connection, benchmark, lock=True)
     _waiting_version(connection, benchmark, version)
@@ -90,7 +93,7 @@ def start_refresh(connection: sa.Connection, benchmark: str, version: str, *, wh
 
 
 def progress(connection: sa.Connection, benchmark: str, version: str) -> Progress:
-    """Return the progress of scoring against `version`."""
+    """Return the progress of scoring stored submissions against `version`."""
     query = (
         sa.select(jobs.c.status, sa.func.count())
         .where(jobs.c.kind == "rescore", jobs.c.benchmark == benchmark, jobs.c.version == version)
@@ -107,18 +110,19 @@ def switch_version(connection: sa.Connection, benchmark: str, version: str, *, w
 
     Returns
     -------
-    how the ranks moved; also kept, for everybody, as `rank_changes` in the facts of the version
+    the rank changes; they are also stored, publicly, as `rank_changes` in the facts of the version
 
     Notes
     -----
-    A closed board whose new version has final figures is paused by this: they are for the end of the next round.
+    If the board is closed and the new version has final figures, the board is paused: these figures are for the end of
+    the next round.
 
     Raises
     ------
     LookupError
         If the board is unknown.
     RefreshError
-        If the version is unknown, is or was on the board, or if jobs are left to score.
+        If the version is unknown, or is or was on the board, or if submissions are still to be scored.
     """
     current = board_row(connection, benchmark, lock=True)
     facts = _waiting_version(connection, benchmark, version).facts
@@ -153,7 +157,9 @@ def _waiting_version(connection: sa.Connection, benchmark: str, version: str) ->
 
 
 def _own_scores(connection: sa.Connection, benchmark: str, version: str) -> list[sa.Row[Any]]:
-    """Return the public scores against a version that the ladder allowed, oldest first."""
+    """Return the public scores against a version, oldest first, without those of submissions that show another one's
+    scores.
+    """
     query = (
         sa.select(scores)
         .join(submissions, submissions.c.id == scores.c.submission_id)

@@ -3,17 +3,17 @@
 Conventions
 -----------
 The board consists of released scores (rounded, small cells hidden), of the rank document that a worker computed
-(:mod:`reveal_leaderboard.release.ranking`) and of published rows. A rank is a range, shared by the tier: the members of
-a tier are listed by their released score, then by arrival, and this order claims nothing. A submission scored since the
-ranks were computed is *new*: it follows the ranked ones, without a rank. One without a released primary score comes
-last.
+(:mod:`reveal_leaderboard.release.ranking`) and of published rows. A rank is a range that all members of a tier share.
+They are listed by their released score, then by arrival, and this order has no meaning. A submission scored since the
+ranks were computed is *new*: it is listed after the ranked ones, without a rank. A submission without a released
+primary score comes last.
 
-A board is of one version. That of an earlier version is *frozen*: it stays as it was when the next one was shown,
-except for entries that an admin hid since.
+A board belongs to one version. The board of an earlier version is *frozen*: it stays as it was when the next one was
+shown, except for entries that an admin hid since.
 
-A paper may cite an entry that its team withdrew later: its address gives its team and the time of its withdrawal, never
-its scores. Entries that an admin hid, or that only their team ever saw, leave nothing behind: for all other users they
-never existed.
+A paper may cite an entry that its team withdraws later. Then the entry's address still shows its team and the time of
+its withdrawal, but never its scores. Entries that an admin hid, or that only their team ever saw, leave nothing behind:
+for all other users they never existed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class BoardVersion:
 
     @property
     def is_current(self) -> bool:
-        """True if submissions go to it."""
+        """True if submissions go to this version."""
         return self.frozen_at is None
 
 
@@ -110,12 +110,13 @@ class Standings:
     entries : in order: ranked, new, without a primary score
     references : published rows, never ranked
     synthetic : whether the benchmark's data are synthetic
-    comparable : whether the reference rows were measured on the data that this split is a part of
+    comparable : whether the reference rows were measured on the dataset from which this split was taken
     history : versions that are or were on the board, newest first
     ranked_at : UTC time at which the ranks were computed, None if they were not yet
     notes : notes on the board, for people
     n_items : held-out images, studies or tasks; None for a version whose folder did not state them
-    n_patients : their patients, if the ranks are of all items; None also if each item counts as a patient of its own
+    n_patients : number of patients of these items; None if the ranks do not use all items, or if each item counts as a
+        patient of its own
     chance : metric -> the expected macro of random answers, to 0.01
     """
 
@@ -180,13 +181,13 @@ def standings(store: Store, published: Published, version: str | None = None) ->
 
     Parameters
     ----------
-    published : the public side of any version of it
-    version : that of `published` by default
+    published : the public side of any version of the benchmark
+    version : version to show; the version of `published` by default
 
     Raises
     ------
     UnknownVersionError
-        If the board does not and did not show this version; a version that is only being scored is not shown.
+        If the board has never shown this version; a version that is still being scored has not been shown.
     """
     name, version = published.name, version or published.version
     with store.read() as connection:
@@ -224,7 +225,7 @@ def standings(store: Store, published: Published, version: str | None = None) ->
 
 
 def _rank_document(connection: sa.Connection, benchmark: str, version: str) -> tuple[Mapping[str, Any], float | None]:
-    """Return the rank document and its time; an empty one if there is none yet."""
+    """Return (rank document, time of its computation); an empty document and None if there is none yet."""
     of_board = {"kind": "rank", "benchmark": benchmark, "version": version, "subject": "board"}
     query = sa.select(results.c.document, results.c.computed_at).filter_by(**of_board)
     row = connection.execute(query).one_or_none()
@@ -279,7 +280,7 @@ def _hidden(entries: Iterable[BoardEntry], findings: Iterable[str]) -> tuple[str
 
 
 def _min_cell(entries: Iterable[BoardEntry], store: Store, benchmark: str) -> int:
-    """Return the setting at the time of release; without any score, the current one."""
+    """Return the largest `min_cell` with which the entries were released; without entries, the current setting."""
     numbers = [int(entry.score.policy["min_cell"]) for entry in entries if "min_cell" in entry.score.policy]
     return max(numbers) if numbers else store.settings.of(benchmark).release.min_cell
 
@@ -290,7 +291,9 @@ def _board_version(row: VersionRow) -> BoardVersion:
 
 
 def _n_patients(board: Standings, document: Mapping[str, Any]) -> int | None:
-    """Return the number of patients of the items; None if it equals the number of items, as without patient ids."""
+    """Return the number of patients of the items; None if it equals the number of items (as without patient ids), is
+    unknown, or excludes a final part.
+    """
     n = document.get("n_patients", 0)
     has_final_part = any(entry.score.policy.get("final_share") for entry in board.entries)
     return None if not n or has_final_part or (board.n_items is not None and n >= board.n_items) else int(n)
@@ -315,7 +318,7 @@ def filtered(board: Standings, *, search: str = "", kind: str = "", organization
     Parameters
     ----------
     search : words that must all occur in model, version, organization or prompt style, in any case
-    kind, organization : to be met exactly; empty asks for nothing
+    kind, organization : exact values; an empty one matches all entries
     """
     words = search.casefold().split()
 
@@ -328,7 +331,8 @@ def filtered(board: Standings, *, search: str = "", kind: str = "", organization
 
 
 def sorted_by(board: Standings, metric: str, finding: str = MACRO, *, worst_first: bool = False) -> Standings:
-    """Return the board with its entries by one score, best first; entries without it are last either way.
+    """Return the board with its entries sorted by one score, best first by default; entries without the score come last
+    in either order.
 
     Raises
     ------
@@ -381,7 +385,7 @@ def is_public(submission: Submission, score: Score | None) -> bool:
 
 
 def read_withdrawn(store: Store, submission: Submission) -> WithdrawnEntry | None:
-    """Return the public remains of a withdrawn submission; None unless it was public, and if an admin hid it."""
+    """Return what remains public of a withdrawn submission; None if it was never public, or if an admin hid it."""
     at = submission.withdrawn_at
     if at is None or submission.hidden_at is not None or submission.status != "scored":
         return None

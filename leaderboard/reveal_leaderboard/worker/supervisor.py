@@ -24,7 +24,9 @@ log = logging.getLogger(__name__)
 
 
 def own_command(*words: object) -> list[str]:
-    """Return the command line of this program with other words; ``-P`` ignores modules in the working folder."""
+    """Return the command line that runs this program with other arguments; ``-P`` ignores modules in the working
+    folder.
+    """
     return [sys.executable, "-P", "-m", "reveal_leaderboard", *map(str, words)]
 
 
@@ -62,7 +64,7 @@ class Supervisor:
         return {one.name: one.process.pid for one in self._kept if one.process and one.process.poll() is None}
 
     def run(self) -> None:
-        """Start everything, restart what dies, and stop it when told to."""
+        """Start every command, restart those that die, and stop all once :attr:`stopping` is set."""
         try:
             while not self.stopping.is_set() and not all(one.is_done for one in self._kept):
                 for one in self._kept:

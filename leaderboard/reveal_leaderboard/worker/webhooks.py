@@ -5,16 +5,17 @@ Conventions
 Messages have the form of the Standard Webhooks specification 1.0: JSON with `type`, `timestamp` (of the event) and
 `data`; headers ``webhook-id``, the same at every attempt, ``webhook-timestamp`` of the attempt, and
 ``webhook-signature``, for each key ``v1,`` and the HMAC-SHA256 over id, timestamp and body. A message contains only
-what is public when it is sent: for an entry that is public, or was until its team withdrew it, its address, team and
-model; for any other only that something happened to one. Never a figure, a reason or a person.
+what is public when it is sent. If an entry is public, or was until its team withdrew it, the message has its address,
+team and model; for any other entry, the message says only that something happened to an entry. No message contains a
+figure, a reason or a person.
 
 Each webhook has a thread, so that a hanging receiver delays neither scoring nor the other webhooks. An attempt ends
 after :data:`SECONDS` whatever the receiver does. Only the status of the answer is read; redirects are not followed. The
 host's name is looked up once per attempt, its addresses are checked, and the connection goes to a checked address.
 Proxies of the environment are not used.
 
-The process with the keys in its environment sends: a worker, or ``reveal-leaderboard webhooks deliver`` if workers have
-no network.
+The process that has the keys in its environment sends the messages: a worker, or ``reveal-leaderboard webhooks
+deliver`` if workers have no network.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ class Sender:
 
     Parameters
     ----------
-    keys : signing keys of its messages, one signature each
-    server : address of the board, such as "https://board.example.org"; empty: entries are named by their path only
+    keys : signing keys; each adds a signature to every message
+    server : address of the board, such as "https://board.example.org"; if empty, entries are named by their path only
     """
 
     store: Store
@@ -141,7 +142,7 @@ def open_senders(store: Store, environ: Mapping[str, str]) -> list[Sender]:
 
 @contextmanager
 def delivering(senders: Sequence[Sender], *, to_the_end: bool = False) -> Iterator[None]:
-    """Run senders while the block runs; with `to_the_end`, send due messages at its end, too."""
+    """Run senders while the block runs; with `to_the_end`, also send the messages that are due when it ends."""
     stopping = threading.Event()
     threads = [
         threading.Thread(target=sender.run, args=(stopping,), name=f"webhook {sender.name}", daemon=True)
@@ -170,7 +171,7 @@ def _body(store: Store, delivery: Delivery, server: str) -> bytes:
 
 
 def _told(store: Store, event_id: int, kind: str, server: str) -> tuple[float, dict[str, Any]]:
-    """Return an event's time and its facts that are public now."""
+    """Return (time of an event, its facts that are public now)."""
     with store.read() as connection:
         event = connection.execute(sa.select(events.c.at, events.c.subject).where(events.c.id == event_id)).one()
         submission_id = event.subject.partition(":")[2]
@@ -209,7 +210,7 @@ async def _post(webhook: Webhook, headers: Mapping[str, str], body: bytes) -> in
 
 
 async def _address(host: str, port: int, *, is_private: bool) -> str:
-    """Return an address of `host`; all its addresses must be allowed."""
+    """Return an address of `host`; all of the host's addresses must be allowed."""
     infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = [str(socket_address[0]) for *_, socket_address in infos]
     if not is_private and not all(map(_is_public_address, addresses)):

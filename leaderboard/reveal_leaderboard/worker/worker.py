@@ -4,10 +4,9 @@ Conventions
 -----------
 The worker itself touches neither an upload's bytes nor a reference: it hands predictions and references to the score
 child (:mod:`reveal_leaderboard.custody`), and writes released figures to the database. The predictions were stored when
-the file was sent. The file goes to the parse child again only to be scored by another version, or if its predictions
-are missing, damaged or in an older format. Validation ends before a reference is opened; from then on no public message
-depends on what went wrong: an exception becomes one fixed sentence and an incident number, and its details go to the
-vault.
+the file was sent. The file is parsed again only to be scored against another version, or if its predictions are
+missing, damaged or in an older format. Validation ends before a reference is opened. From then on no public message
+depends on the error: an exception becomes one fixed sentence and an incident number, and its details go to the vault.
 
 Scoring is deterministic, so a submission whose worker was killed is simply scored again under a new lease.
 
@@ -66,7 +65,9 @@ class Vault:
         return number
 
     def make_salt(self) -> None:
-        """A secret created once, so that the public hash of the references cannot confirm guesses at them."""
+        """Create the vault's secret salt unless it exists; without the salt, the public hash of the references cannot
+        confirm guesses at them.
+        """
         path = self.folder / "salt"
         if not path.exists():
             write_durably(path, secrets.token_bytes(32))
@@ -89,7 +90,7 @@ class Holdout:
 
 
 Holdouts = dict[tuple[str, str], Holdout]
-"""By (benchmark, version)."""
+"""(benchmark, version) -> holdout."""
 
 
 def open_holdouts(folders: Iterable[tuple[str, Path]], *, shared: Iterable[Path], vault: Path | None) -> Holdouts:
@@ -97,7 +98,7 @@ def open_holdouts(folders: Iterable[tuple[str, Path]], *, shared: Iterable[Path]
 
     Parameters
     ----------
-    folders : (benchmark, folder) of every version that is scored
+    folders : (benchmark, folder) pairs, one for every version that is scored
     shared : folders that the server reads and writes
     vault : folder for exact figures; None for `vault` beside each holdout
 
@@ -282,7 +283,7 @@ class Worker:
         return self.queue.finish_score(job, who=self._who, outcome=outcome, sign=self._sign)
 
     def _score_ratings(self, job: Job, holdout: Holdout, submission: Submission, manifest: Manifest) -> bool:
-        """Pass answers to tasks to readers or, once these are done, release their ratings."""
+        """Pass answers to tasks to readers or, once all are rated, score the submission by their ratings."""
         if job.kind == "rescore":
             raise RefusedError("Another version has other tasks: they must be answered and scored again.")
         with self.store.read() as connection:
@@ -304,12 +305,13 @@ class Worker:
     def _predictions(
         self, submission: Submission, holdout: Holdout, *, is_of_other_version: bool = False
     ) -> Iterator[tuple[Path, Sequence[str], Lint | None]]:
-        """Yield predictions as arrays, their signs, and the lint report if the file had to be parsed again.
+        """Yield (file of the predictions as arrays, their signs, lint report); the report is None if the file need not
+        be parsed again.
 
         Raises
         ------
         RefusedError
-            If the file is parsed again and does not pass.
+            If the file is parsed again and does not pass the linter, or answers none of the version's questions.
         """
         with contextlib.ExitStack() as stack:
             is_kept = submission.stamp == self.custody.stamp(holdout.manifest(submission.split))
@@ -365,7 +367,7 @@ class Worker:
 
 
 def _sweep(vault: Path) -> None:
-    """Remove half-written files of killed workers; recent files may be in use by another worker."""
+    """Remove half-written files of killed workers; recent ones stay, because another worker may be writing them."""
     for path in vault.glob(".writing-*"):
         with contextlib.suppress(FileNotFoundError):
             if path.stat().st_mtime < time.time() - HALF_WRITTEN_SECONDS:
@@ -408,7 +410,9 @@ def _with_coverage(outcome: ScoredOutcome, report: Lint) -> ScoredOutcome:
 
 
 def _thresholds(metadata: Mapping[str, Any]) -> float | dict[str, float]:
-    """Return the probabilities at which a label counts, as fixed by the submission; 0.5 by default."""
+    """Return the probability from which a label counts as predicted, or one for each label, as the submission states;
+    0.5 by default.
+    """
     stated = metadata.get("thresholds", 0.5)
     return dict(stated) if isinstance(stated, Mapping) else float(stated)
 
