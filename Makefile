@@ -10,7 +10,7 @@ COMPILE = $(BIN)/uv pip compile $(UPGRADE) --quiet --python-version 3.11 --gener
 	--custom-compile-command 'make constraints' --no-emit-package reveal-bench --no-emit-package reveal-leaderboard
 SOURCES := pyproject.toml .ci/hatch_build.py $(wildcard reveal_bench/masks/_kernels*.[ch]) leaderboard/pyproject.toml .ci/constraints.txt
 PYTEST_ARGS ?=
-# Processes of tests: one more than cores, since tests of servers and workers wait for those.
+# Test processes: one more than cores, because tests of servers and workers mostly wait.
 LANES ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 LMMS := .venv-lmms
 LMMS_TORCH ?= torch
@@ -26,7 +26,7 @@ OLDEST_TESTS := tests/test_demo.py tests/test_evaluate_modules.py tests/test_ker
 
 .PHONY: dev demo test soak load lint docs bench wheels constraints test-oldest clean
 
-# .venv with everything that tests and linters need.
+# .venv with all packages for tests and linters.
 dev: $(VENV)/.installed-dev
 
 demo: $(VENV)/.installed
@@ -72,7 +72,7 @@ wheels: $(WHEELS)/.installed $(VENV)/.installed-dev
 	$(WHEELS)/bin/python .ci/try_wheels.py
 
 # Exact versions with the hashes of all their files, for every platform and Python, and the oldest versions that are allowed;
-# UPGRADE=--upgrade takes the newest ones of what no pyproject.toml names.
+# UPGRADE=--upgrade takes the newest versions of packages that no pyproject.toml names.
 constraints: $(BIN)/uv
 	printf '%s\n' '--editable .[dev,dicom,docs]' '--editable ./leaderboard[postgresql,s3]' \
 	| $(COMPILE) --universal --group wheels --output-file .ci/constraints.txt -
@@ -94,28 +94,27 @@ $(OLDEST)/.installed: $(BIN)/uv $(SOURCES) .ci/oldest.txt
 	$(INSTALL_PINNED) .ci/oldest.txt --python $(OLDEST) --requirement .ci/oldest.txt --editable '.[$(OLDEST_EXTRAS)]' --editable './leaderboard[postgresql,s3]'
 	touch $@
 
-# torchvision of PyPI does not load beside a torch for processors alone, and keeps lmms-eval from starting.
+# PyPI's torchvision does not load beside a CPU-only torch, and then lmms-eval does not start.
 $(LMMS)/.installed:
 	$(PYTHON) -m venv $(LMMS)
 	$(LMMS)/bin/python -m pip install --quiet --disable-pip-version-check "$(LMMS_TORCH)" lmms-eval==0.7.3
 	$(LMMS)/bin/python -c "import transformers.pipelines" || $(LMMS)/bin/python -m pip uninstall --yes torchvision timm
 	touch $@
 
-# cffconvert (Apache-2.0) wants jsonschema below 4, so it has an environment of its own.
+# cffconvert (Apache-2.0) needs jsonschema below 4, so it has an environment of its own.
 $(CFF)/.installed:
 	$(PYTHON) -m venv $(CFF)
 	$(CFF)/bin/python -m pip install --quiet --disable-pip-version-check cffconvert==2.0.0
 	touch $@
 
-# MONAI and panoptica, against which detection is held, torch and OpenCV for heat maps; MONAI wants no more than torch for
-# what is used of it.
+# MONAI and panoptica as peers of detection, torch and OpenCV for heat maps. The parts of MONAI used here need only torch.
 $(PEERS)/.installed:
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check "$(LMMS_TORCH)" scipy panoptica==2.1.7 opencv-python-headless==5.0.0.93
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps monai==1.6.1
 	touch $@
 
-# The tools whose forms `convert` writes, with a stand-in for FiftyOne's database; and the checker of DICOM files.
+# The tools whose formats `convert` writes, with a substitute for FiftyOne's database, and the checker of DICOM files.
 $(EXCHANGE)/.installed:
 	$(PYTHON) -m venv $(EXCHANGE)
 	$(EXCHANGE)/bin/python -m pip install --quiet --disable-pip-version-check fiftyone==1.22.1 mongomock==4.3.0 label-studio-sdk==2.1.2 datumaro==1.13.12
@@ -150,7 +149,7 @@ $(VENV)/.postgresql: $(VENV)/.installed-dev
 	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || .ci/install-postgresql
 	touch $@
 
-# The sandbox that wraps the leaderboard's children where it can be had.
+# The sandbox around the leaderboard's child processes, if it can be installed.
 $(VENV)/.bubblewrap: $(VENV)/.installed-dev
 	@command -v bwrap >/dev/null || .ci/install-bubblewrap
 	touch $@

@@ -1,6 +1,6 @@
-"""Compiles ``reveal_bench/masks/_kernels.c`` and its parts ``_kernels_*.h`` into the wheel, as ``libkernels.so``.
+"""Compile ``reveal_bench/masks/_kernels.c`` and its parts ``_kernels_*.h`` into the wheel, as ``libkernels.so``.
 
-The compiler is ``CC``, or ``cc``; on a machine without one (``CC=none``), that of the package ziglang, which is then
+The compiler is ``CC``, or ``cc``; on a machine without one (``CC=none``), ziglang, whose package is then
 fetched for the build. An editable installation gets the library beside its source. Two environment variables change
 this:
 
@@ -39,7 +39,7 @@ TARGETS = {
 
 
 class CompiledKernels(BuildHookInterface):  # type: ignore[type-arg]
-    """Adds the compiled library to a wheel."""
+    """Add the compiled library to a wheel."""
 
     def dependencies(self) -> list[str]:
         """Return what the build needs on this machine."""
@@ -59,7 +59,7 @@ class CompiledKernels(BuildHookInterface):  # type: ignore[type-arg]
         build_data["force_include"][str(self._folder / LIBRARY.name)] = LIBRARY.as_posix()
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Remove the folder in which it was compiled."""
+        """Remove the folder of the compilation."""
         shutil.rmtree(getattr(self, "_folder", ""), ignore_errors=True)
 
 
@@ -77,13 +77,13 @@ def target() -> str:
 
 
 def platform_tag() -> str:
-    """Return the tag of the platform compiled for; for this machine one that promises nothing about others."""
+    """Return the tag of the platform compiled for; for this machine, a tag that promises nothing about others."""
     own = (tag for tag in platform_tags() if not tag.startswith(("manylinux", "musllinux")))
     return os.environ.get("REVEAL_PLATFORM") or next(own)
 
 
 def own_compiler() -> list[str]:
-    """Return the command of this machine's C compiler; empty if there is none."""
+    """Return the command of this machine's C compiler; empty without one."""
     words = shlex.split(os.environ.get("CC", "cc"))
     return words if words and shutil.which(words[0]) else []
 

@@ -1,8 +1,8 @@
-"""Pages of the site that lie outside docs/, and links that lead there.
+"""Add pages from outside docs/ to the site, and turn the links to them.
 
 The README, the changelog, CONTRIBUTING, SECURITY and the guides of submissions/ and leaderboard/ become pages. A link
 from any page to one of them, or from them into docs/, is turned to its page; a link to other files of the repository
-becomes plain text, for the site does not hold them. A link to a file that does not exist stops the build.
+becomes plain text, because the site does not contain it. A link to a file that does not exist stops the build.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Files, *, config: Any) -> Files:
-    """Add the pages, the pictures that they show, and the style of the site."""
+    """Add the pages, their images, and the style of the site."""
     files.append(File.generated(config, "site.css", abs_src_path=str(ROOT / ".ci" / "site.css")))
     for name, page in PAGES.items():
         text = (ROOT / name).read_text(encoding="utf-8")
@@ -63,7 +63,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: Any, files: Files) ->
 
 
 def _outside_code(pattern: re.Pattern[str], turned: Any, text: str) -> str:
-    """Replace but for blocks of code."""
+    """Replace matches of a pattern outside code blocks."""
     parts = re.split(r"(?ms)(^```.*?^```$)", text)
     return "".join(part if part.startswith("```") else pattern.sub(turned, part) for part in parts)
 

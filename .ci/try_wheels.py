@@ -1,4 +1,4 @@
-"""Runs what .ci/wheels.py wrote to dist/, as far as this machine can: the second half of `make wheels`.
+"""Run the files that .ci/wheels.py wrote to dist/, as far as this machine can: the second half of `make wheels`.
 
 - tests/test_kernels.py runs against the library of each wheel, under an emulator if needed, and holds it against numpy.
 - The wheel of this machine and the source distribution (compiled by CC, compiled by ziglang, and without a compiled
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def try_library(tag: str, runner: str, folder: Path) -> None:
-    """Hold the library of a wheel against numpy, in a process of its platform."""
+    """Compare the library of a wheel with numpy, in a process of its platform."""
     (wheel,) = DIST.glob(f"reveal_bench-*-{tag}.whl")
     with zipfile.ZipFile(wheel) as archive:
         library = archive.extract(LIBRARY.as_posix(), folder / tag)
@@ -93,7 +93,7 @@ def try_installations(folder: Path) -> None:
 
 
 def commands_before_the_example() -> list[str]:
-    """Return the README's commands that make its data, and those that write the two prediction files."""
+    """Return the README's commands that make its data, and the commands that write the two prediction files."""
     (block,) = re.findall(r"```sh\n(reveal-bench phantom .*?)```", readme(), re.DOTALL)
     chance = "reveal-bench baseline {} data/chexlocalize --split released --out {}"
     return [
@@ -104,7 +104,7 @@ def commands_before_the_example() -> list[str]:
 
 
 def run_example(folder: Path, environment: dict[str, str]) -> str:
-    """Return what the README's first example prints, and all of its scores."""
+    """Return the output of the README's first example, and all of its scores."""
     example = re.findall(r"```python\n(.*?)```", readme(), re.DOTALL)[0]
     return run("python", "-c", f"{example}\nprint(result)", environment=environment, folder=folder)
 

@@ -1,4 +1,4 @@
-"""Writes what may be uploaded to a package index to dist/, and checks it: `make wheels`.
+"""Write the files for a package index to dist/, and check them: `make wheels`.
 
 That is the source distribution, a wheel for each platform of ``hatch_build.TARGETS``, compiled from the source
 distribution, and the wheel of reveal-leaderboard. All are built twice, the second time from a copy of the committed
@@ -35,11 +35,11 @@ NEEDED = {
 ARCHITECTURES = {"x86_64": "X86_64", "amd64": "X86_64", "aarch64": "ARM64", "arm64": "ARM64"}
 """End of a platform tag -> lief's name of the architecture."""
 OWN_NAMES = {"__mh_dylib_header", "___dso_handle"}
-"""What every library for macOS exports."""
+"""Symbols that every library for macOS exports."""
 
 
 def main() -> None:
-    """Build, compare, check."""
+    """Build, compare and check all files."""
     with tempfile.TemporaryDirectory() as folder:
         first, second, elsewhere = (Path(folder, name) for name in ("first", "second", "elsewhere"))
         build(ROOT, first)
@@ -77,7 +77,7 @@ def build(checkout: Path, out: Path, umask: int = 0o022) -> None:
 
 
 def copy_committed_files(folder: Path) -> None:
-    """Copy them with today's times, readable by their owner alone."""
+    """Copy the files with today's times, readable by their owner only."""
     listed = subprocess.run(["git", "ls-files", "-z"], check=True, cwd=ROOT, capture_output=True, text=True).stdout
     for name in listed.rstrip("\0").split("\0"):
         copy = folder / name
@@ -100,7 +100,7 @@ def check_tag(wheel: Path, tag: str) -> None:
 
 
 def check_library(content: bytes, tag: str) -> None:
-    """Check symbols, needed libraries, architecture, and the oldest system that is served."""
+    """Check symbols, needed libraries, architecture, and the oldest supported system."""
     lief.logging.disable()
     library = lief.parse(content)
     kind = tag.split("_")[0]
@@ -130,7 +130,7 @@ def arguments_of_loops() -> dict[str, str]:
 
 
 def run(*command: str, environment: dict[str, str] | None = None, folder: Path = ROOT, umask: int = -1) -> str:
-    """Return what a command prints; stop with it if the command fails."""
+    """Return the output of a command; print it and stop if the command fails."""
     more = os.environ | (environment or {})
     program = shutil.which(command[0], path=more["PATH"]) or command[0]
     done = subprocess.run([program, *command[1:]], capture_output=True, text=True, cwd=folder, env=more, umask=umask)

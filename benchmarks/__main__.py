@@ -1,6 +1,6 @@
 """``make bench``: measure everything, print the ratios, write ``benchmarks/results.json``.
 
-``python benchmarks ragged growth`` measures these alone and puts their rows in the place of those that are there.
+``python benchmarks ragged growth`` measures only these and replaces their rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import localization  # noqa: E402
 import peers  # noqa: E402
 import ragged  # noqa: E402
 import reading  # noqa: E402
-from goals import shown  # noqa: E402
+from goals import format_row  # noqa: E402
 
 import leaderboard  # noqa: E402
 
@@ -66,7 +66,7 @@ def main() -> None:
         results = {row["work"]: row for row in known}
     for benchmark in chosen:
         for row in benchmark.measure():
-            print(shown(row), flush=True)
+            print(format_row(row), flush=True)
             results[row["work"]] = row
     versions = {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
     document = {"results": list(results.values()), "versions": versions}

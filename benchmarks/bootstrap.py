@@ -5,11 +5,10 @@ Size B: 668 images x 10 findings, a quarter of the cells defined, 1,000 and 10,0
 * published: the loop of CheXlocalize's code: `iloc` of a table that has an id column, then a mean per finding
 * lean: `iloc` of a purely numeric table, one mean over all columns
 
-Ours is everything from the per-case rows to Estimates with intervals, with its own draw each time; those of the
-jackknife, the default, ask of the replicates only which are undefined. Peer and ours are
-measured in turn in this one process; a ratio is the median of five rounds, each of CPU seconds (three rounds with
-10,000 replicates). The peers' ratio is for one metric, whatever ours computes. Replicates are compared with those of a
-resampled table first.
+Ours is everything from the per-case rows to Estimates with intervals, with its own draw each time. Jackknife intervals,
+the default, use the replicates only to find the undefined ones. Peer and ours are measured in turn in this one process;
+a ratio is the median of five rounds, each of CPU seconds (three rounds with 10,000 replicates). The peers' ratio is for
+one metric, however many ours computes. First, our replicates are compared with the means of a resampled table.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def lean(table: pd.DataFrame, n_resamples: int) -> pd.DataFrame:
 
 
 def case_rows(**values: np.ndarray) -> CaseRows:
-    """Rows of (image, finding) tables that are defined in the same cells."""
+    """Return rows of (image, finding) tables that are defined in the same cells."""
     image, finding = np.nonzero(~np.isnan(next(iter(values.values()))))
     ids = [f"patient{i:05d}_study1_view1_frontal" for i in range(N_IMAGES)]
     return CaseRows(
@@ -61,7 +60,7 @@ def case_rows(**values: np.ndarray) -> CaseRows:
 
 
 def check(table: np.ndarray) -> None:
-    """Our replicates are the means of resampled tables."""
+    """Check that our replicates are the means of resampled tables."""
     draws = np.random.default_rng(0).integers(0, N_IMAGES, (50, N_IMAGES))
     groups, units = np.tile(np.arange(N_FINDINGS), N_IMAGES), np.repeat(np.arange(N_IMAGES), N_FINDINGS)
     counts = resampling_counts(N_IMAGES, Resampling(50))

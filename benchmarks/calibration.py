@@ -1,11 +1,11 @@
-"""How often intervals cover and tests err: ``python benchmarks/calibration.py`` writes docs/statistics.md's table.
+"""Simulate coverage and error rates: ``python benchmarks/calibration.py`` writes docs/statistics.md's table.
 
 A cell is a world with a number of patients. In each of its 6,000 trials six systems of equal skill are drawn: intervals
-are those of the first, p compares the first two, tiers are those of all six. Hits, IoU and labels come from normal
-variables that share a part within a patient, and a part between systems; what is true is the figure of the same world
-with 200,000 patients. A macro is to cover the mean of what is true of the findings that are defined in its trial.
+are for the first, p compares the first two, and tiers use all six. Hits, IoU and labels come from normal variables that
+share a part within a patient, and a part between systems; the true value is the score in the same world with 200,000
+patients. A macro should cover the mean true value of the findings that are defined in its trial.
 
-All figures are the package's own (`bootstrap_means`, `label_sums`, `find_intervals`, `compare_resampled`,
+All scores come from the package (`bootstrap_means`, `label_sums`, `find_intervals`, `compare_resampled`,
 `step_down_p`). Trials of a batch are the groups of one call; they share how many images each patient has, and the draw.
 """
 
@@ -57,7 +57,7 @@ LEAST_PRINTED = 200
 
 @dataclass(frozen=True)
 class World:
-    """A simulated world.
+    """Parameters of a simulated population of patients and systems.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ WORLDS = (
 
 @dataclass(frozen=True)
 class Drawn:
-    """Studies of a batch: unit of each (n_studies,), and per system what it says, (n_studies, n_columns)."""
+    """Studies of a batch: the unit of each (n_studies,), and each system's results, (n_studies, n_columns)."""
 
     units: Array
     present: Array
@@ -96,7 +96,7 @@ class Drawn:
 
 
 def draw(world: World, n_patients: int, n_trials: int, rng: np.random.Generator, n_systems: int = N_SYSTEMS) -> Drawn:
-    """Columns are trial x finding."""
+    """Draw a batch of studies; columns are trial x finding."""
     n_images = rng.integers(world.least_images, 4, n_patients)
     units = np.repeat(np.arange(n_patients), n_images)
     shape = (n_trials, len(world.prevalence))
@@ -123,19 +123,20 @@ def draw(world: World, n_patients: int, n_trials: int, rng: np.random.Generator,
 
 
 def _uniform(normal: Array) -> Array:
-    """The normal distribution function, by a table."""
+    """Return the normal distribution function, by a table."""
     grid = np.linspace(-6, 6, 4001)
     return np.interp(normal, grid, [NormalDist().cdf(x) for x in grid])
 
 
 def figures_of(drawn: Drawn, system: int, counts: Array) -> dict[str, tuple[Figures, Array, Array | None]]:
-    """Metric -> figures of every column, the units behind each, and the least that each kappa can be."""
+    """Return metric -> scores of every column, the supporting units of each, and the lowest possible kappa of each."""
     n_units, n_columns = counts.shape[1], drawn.present.shape[1]
     measured: dict[str, tuple[Figures, Array, Array | None]] = {}
     for name, values in (("point_hit", drawn.hits[system]), ("mask_iou", drawn.ious[system])):
         units, groups = np.repeat(drawn.units, n_columns), np.tile(np.arange(n_columns), len(drawn.units))
-        kept = ~np.isnan(values.ravel())
-        means = bootstrap_means(values.ravel()[kept], groups[kept], units[kept], n_groups=n_columns, counts=counts)
+        is_defined = ~np.isnan(values.ravel())
+        values, groups, units = values.ravel()[is_defined], groups[is_defined], units[is_defined]
+        means = bootstrap_means(values, groups, units, n_groups=n_columns, counts=counts)
         figures = Figures(means.values, means.replicates, means.n, means.left_out(), means.rows)
         measured[name] = figures, (means.rows > 0).sum(axis=0), None
     sums = label_sums(drawn.calls[system], drawn.present, units=drawn.units, n_units=n_units)
@@ -155,7 +156,7 @@ def figures_of(drawn: Drawn, system: int, counts: Array) -> dict[str, tuple[Figu
 
 
 def of_trial(figures: Figures, columns: slice) -> Figures:
-    """The columns of one trial."""
+    """Return the columns of one trial."""
     assert figures.without is not None
     assert figures.weights is not None
     return Figures(
@@ -169,7 +170,7 @@ def of_trial(figures: Figures, columns: slice) -> Figures:
 
 
 def evidence_for(metric: str, figures: Figures, behind: Array, lowest: Array | None) -> Evidence:
-    """As :func:`reveal_bench.kinds.localization.scoring.summarize` and `estimate_labels` have it."""
+    """Return the evidence as :func:`reveal_bench.kinds.localization.scoring.summarize` and `estimate_labels` do."""
     left_out = figures.left_out()
     assert left_out is not None
     defined = np.flatnonzero(~np.isnan(figures.values))
@@ -197,7 +198,7 @@ def truths(world: World, rng: np.random.Generator) -> dict[str, Array]:
 
 
 def measure(world: World, n_patients: int, n_trials: int) -> dict[str, Any]:
-    """All rates of one cell."""
+    """Return all rates of one cell."""
     start = time.process_time()
     rng = np.random.default_rng([WORLDS.index(world), n_patients])
     true = truths(world, rng)
@@ -225,7 +226,7 @@ def measure(world: World, n_patients: int, n_trials: int) -> dict[str, Any]:
 
 
 def measure_intervals(world: World, n_patients: int, n_trials: int) -> list[dict[str, Any]]:
-    """The new intervals alone, of a system in trials of their own: rates of every figure, in the order of `measure`."""
+    """Return the new intervals' rates for one system in separate trials, in the order of `measure`."""
     rng = np.random.default_rng([WORLDS.index(world), n_patients, INTERVAL_SEED])
     true = truths(world, rng)
     one, k = np.ones((1, n_patients), np.float32), len(world.prevalence)
@@ -240,35 +241,35 @@ def measure_intervals(world: World, n_patients: int, n_trials: int) -> list[dict
 
 
 def measure_tiers(world: World, n_patients: int, n_trials: int, metric: str) -> float:
-    """Share of trials of their own in which tiers tell any of six equal systems apart."""
+    """Return the proportion of separate trials in which tiers separate any of six equal systems."""
     rng = np.random.default_rng([WORLDS.index(world), n_patients, 2])
     one, k = np.ones((1, n_patients), np.float32), len(world.prevalence)
     signs = draw_signs(n_patients, Resampling(N_RESAMPLES))
-    apart = []
+    separations = []
     for _ in range(n_trials // BATCH):
         drawn = draw(world, n_patients, BATCH, rng)
         systems = [figures_of(drawn, i, one)[metric][0] for i in range(N_SYSTEMS)]
         for trial in range(BATCH):
             own = [of_trial(figures, slice(trial * k, (trial + 1) * k)) for figures in systems]
-            apart.append(_tells_apart(own, signs))
-    return float(np.mean(apart))
+            separations.append(_has_tiers(own, signs))
+    return float(np.mean(separations))
 
 
-def _tells_apart(own: list[Figures], signs: Array) -> bool:
+def _has_tiers(own: list[Figures], signs: Array) -> bool:
     parts = contributions(own)
     assert parts is not None
     return bool((step_down_p(parts[0][:, :, 0], signs) <= 0.05).any())
 
 
 def _new_ends(metric: str, systems: tuple[Figures, Array, Array | None], columns: slice, true: Array) -> Array:
-    """Ends of the macro and the findings of a trial, and what they are to cover, (3, 1 + n_findings)."""
+    """Return the bounds of a trial's macro and findings, and the values to cover, (3, 1 + n_findings)."""
     own, behind, lowest = of_trial(systems[0], columns), systems[1][columns], systems[2]
     evidence = evidence_for(metric, own, behind, None if lowest is None else lowest[columns])
     ends = find_intervals(macro_first(own.values), macro_first(own.replicates), interval="jackknife", evidence=evidence)
-    return np.stack([ends.low, ends.high, _wanted(own, true)])
+    return np.stack([ends.low, ends.high, _true_values(own, true)])
 
 
-def _wanted(own: Figures, true: Array) -> Array:
+def _true_values(own: Figures, true: Array) -> Array:
     """Return the true macro over the defined findings, and the true value of each."""
     return macro_first(np.where(np.isnan(own.values), np.nan, true))
 
@@ -282,14 +283,14 @@ def _trials(
             own = [of_trial(system[metric][0], columns) for system in systems]
             yield (metric, "new interval"), _new_ends(metric, systems[0][metric], columns, true[metric])
             old = find_intervals(macro_first(own[0].values), macro_first(own[0].replicates))
-            yield (metric, "old interval"), np.stack([old.low, old.high, _wanted(own[0], true[metric])])
+            yield (metric, "old interval"), np.stack([old.low, old.high, _true_values(own[0], true[metric])])
             names = [str(i) for i in range(n_findings)]
             for method, flips in (("new", signs), ("old", None)):
                 compared = compare_resampled(own[0], own[1], names, recipe=metric, signs=flips)
                 yield (metric, f"{method} p"), [c.p for c in compared]
             macros = side_by_side(own)[1][:, :, 0]
             yield (metric, "old family"), bool(_significantly_different(macros[:, ~np.isnan(macros[0])]).any())
-            yield (metric, "new family"), _tells_apart(own, signs)
+            yield (metric, "new family"), _has_tiers(own, signs)
 
 
 def _interval_rates(low: Array, high: Array, true: Array) -> dict[str, Any]:
@@ -320,8 +321,8 @@ def renew_intervals(n_trials: int) -> None:
         start = time.process_time()
         rates = measure_intervals(worlds[cell["world"]], cell["n_patients"], n_trials)
         for figure, own in zip(cell["figures"], rates, strict=True):
-            kept = {name: rate for name, rate in figure["new"].items() if name in _P_RATES}
-            figure["new"] = own | {"interval_trials": n_trials} | kept
+            p_rates = {name: rate for name, rate in figure["new"].items() if name in _P_RATES}
+            figure["new"] = own | {"interval_trials": n_trials} | p_rates
         print(cell["world"], cell["n_patients"], round(time.process_time() - start, 1), "s", flush=True)
         _write(cells)
 

@@ -1,4 +1,4 @@
-"""The table and the figure of docs/statistics.md, from what `calibration.py` measured."""
+"""Write the tables of docs/statistics.md and its figure from the results of `calibration.py`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Cell = dict[str, Any]
 
 
 def write_page(cells: list[Cell]) -> None:
-    """Replace the part between the marks in docs/statistics.md, and draw docs/coverage.svg."""
+    """Replace the part between the markers in docs/statistics.md, and draw docs/coverage.svg."""
     page = DOCS / "statistics.md"
     head, rest = page.read_text(encoding="utf-8").split(BEGIN)
     tail = rest.split(END)[1]
@@ -40,7 +40,7 @@ def _judged(cells: Iterable[Cell], method: str, share: str = "printed") -> list[
 
 
 def _n_trials(cell: Cell, rates: dict[str, Any], share: str) -> int:
-    """Trials behind a rate: intervals, or p, may have been simulated again by themselves."""
+    """Return the number of trials of a rate: intervals, or p, may have been simulated again separately."""
     return int(rates.get("p_trials" if share == "p_printed" else "interval_trials", cell["n_trials"]))
 
 
@@ -228,7 +228,7 @@ def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def _figure(cells: list[Cell]) -> str:
-    """A dot per cell and method: coverage across, one row per figure, one panel per number of patients."""
+    """Return the figure: a dot per cell and method, coverage across, rows are scores, panels numbers of patients."""
     names = [(metric, name) for metric in TITLES for name in ("macro", *_singles(cells))]
     left, top, panel, line = 110, 46, 190, 17
     lowest, height = 0.7, top + line * len(names) + 34
@@ -240,7 +240,7 @@ def _figure(cells: list[Cell]) -> str:
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif"'
         ' font-size="11">',
-        "<title>Coverage of 95 % intervals in the simulated worlds, new and old</title>",
+        "<title>Coverage of 95% intervals in the simulated worlds, new and old</title>",
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
         f'<circle cx="{left}" cy="14" r="3.5" fill="#1b6ca8"/><text x="{left + 8}" y="18">new, where printed</text>',
         f'<circle cx="{left + 130}" cy="14" r="3" fill="none" stroke="#888"/>'

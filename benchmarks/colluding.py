@@ -1,12 +1,12 @@
-"""How much five colluding teams learn about a holdout, and what the protection costs honest ones (docs/operating.md).
+"""Simulate what five colluding teams learn, and what protection costs honest ones (docs/operating.md).
 
     python -m benchmarks.colluding            # some minutes on four processors
 
 Labels are drawn at random; a model is calibrated scores of a given AUROC, called at its best threshold for F1. Leak:
-the gain of macro F1 over the shown labels of five teams who share a model and whatever each is told, asking as
+the gain of macro F1 over the visible labels of five teams that share a model and all scores they receive, asking as
 "focused" in `tests/leaderboard/probing.py`. Usefulness: five models whose scores have a correlation of 0.5 given the
-labels; how many of their ten pairs an open board tells apart, and a closed one; how wide intervals are, and in how many
-draws that of a label holds the mean F1 of all draws.
+labels. Reported are how many of their ten pairs differ significantly on an open and on a closed board, the width of
+intervals, and in how many draws a label's interval covers the mean F1 of all draws.
 """
 
 from __future__ import annotations
@@ -40,43 +40,43 @@ WORLDS: dict[str, tuple[int, tuple[int, ...]]] = {
     "668": (668, (10, 30, 35, 50, 85, 120, 200, 309)),
     "1000": (1000, (10, 30, 60, 120, 300, 400)),
 }
-"""Studies, and how many have each label; the first label is too rare to be shown."""
+"""Studies, and how many have each label; the first label is too rare for a score of its own."""
 attack.WORLDS |= {name: (n, 0.9, counts) for name, (n, counts) in WORLDS.items()}
 EACH = (1, 2, 3, 5, 10)
 SKILLS = (0.80, 0.83, 0.86, 0.89, 0.92)
 
 
 def leak(name: str, each: int, seed: int) -> float:
-    """Gain of macro F1 over the labels shown, in one draw."""
+    """Return the gain of macro F1 over the visible labels, in one draw."""
     gain, _ = attack.attack_together(attack.draw(name, seed), "focused", seed=seed, each=each)
     return float(gain[attack.RARE + 1 :].mean())
 
 
 def systems(name: str, seed: int) -> dict[str, StudyRows]:
-    """Five models on one draw of the labels."""
+    """Return five models on one draw of the labels."""
     n_studies, counts = WORLDS[name]
     rng = np.random.default_rng([seed, 1])
     present = np.column_stack([rng.permutation(n_studies) < n for n in counts])
     shared = rng.normal(size=present.shape)
     studies = tuple(StudyRecord(f"s{i}", f"p{i}", ()) for i in range(n_studies))
     labels = tuple(f"label {i}" for i in range(len(counts)))
-    made = {}
+    models = {}
     for skill in SKILLS:
         shift = np.sqrt(2) * norm.ppf(skill)
         scores = np.sqrt(0.5) * (shared + rng.normal(size=present.shape)) + shift * present
         beliefs = expit(shift * scores - shift**2 / 2 + logit(present.mean(axis=0)))
         calls = np.column_stack([best_calls(belief, belief.sum()) for belief in beliefs.T])
-        made[f"AUROC {skill}"] = StudyRows(labels, studies, calls, present, None, np.ones(n_studies, bool))
-    return made
+        models[f"AUROC {skill}"] = StudyRows(labels, studies, calls, present, None, np.ones(n_studies, bool))
+    return models
 
 
 @dataclass(frozen=True)
 class Usefulness:
     """One draw: pairs that differ significantly on an open and a closed board, and intervals of F1 (n, 2), macro first,
-    with the exact F1 of each shown label."""
+    with the exact F1 of each visible label."""
 
-    told_open: int
-    told_closed: int
+    n_pairs_open: int
+    n_pairs_closed: int
     intervals: FloatArray
     exact: FloatArray
 
@@ -109,10 +109,13 @@ def main() -> None:
         rows = []
         for name in WORLDS:
             outcomes = list(pool.map(usefulness, [name] * DRAWS, range(DRAWS)))
-            intervals, exact = np.array([one.intervals for one in outcomes]), np.array([one.exact for one in outcomes])
+            intervals, exact = np.array([o.intervals for o in outcomes]), np.array([o.exact for o in outcomes])
             holds = (intervals[:, 1:, 0] <= exact.mean(axis=0)) & (exact.mean(axis=0) <= intervals[:, 1:, 1])
             widths = (intervals[..., 1] - intervals[..., 0]).mean(axis=0)
-            mean_pairs = [mean(one.told_open for one in outcomes), mean(one.told_closed for one in outcomes)]
+            mean_pairs = [
+                mean(outcome.n_pairs_open for outcome in outcomes),
+                mean(outcome.n_pairs_closed for outcome in outcomes),
+            ]
             rows.append(
                 [name, *(f"{n:.1f}" for n in mean_pairs), f"{widths[0]:.2f}", f"{widths[1]:.2f}", f"{holds.mean():.3f}"]
             )

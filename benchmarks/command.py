@@ -1,9 +1,9 @@
-"""The whole ``reveal-bench score`` on size L, process start to printed table, against the peer's way of IoU alone.
+"""Time the whole ``reveal-bench score`` on size L, process start to printed table, against the peer's way of IoU alone.
 
 The peer's part (decode both masks, logical and / or, 1,000 resamples of a pandas table) is what CheXlocalize's
 evaluation does for IoU, without its start-up; IoU is measured on every twentieth pair and scaled. Ours lints the file
-and computes hit rate, grid hit and both IoUs with intervals. Once for a file of masks and points, once for masks
-alone, whose deepest pixels then have to be found.
+and computes hit rate, grid hit and both IoUs with intervals. This is timed for a file of masks and points, and for
+masks alone, whose deepest pixels must then be computed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def measure() -> list[dict[str, float | str]]:
 
 
 def start_up(module: str, *words: str) -> dict[str, float | str]:
-    """Processor time of a command that only says what there is."""
+    """Return the processor time of a command that only lists things."""
     seconds = statistics.median(processor_seconds([sys.executable, "-m", module, *words]) for _ in range(ROUNDS + 1))
     return {"work": f"{module} {' '.join(words)}", "ours_s": seconds}
 
@@ -67,7 +67,7 @@ def pandas_loop() -> None:
 
 
 def write(folder: Path, predictions: list, references: list) -> None:
-    """A dataset folder of 668 images and 1,534 questions, and two prediction files."""
+    """Write a dataset folder of 668 images and 1,534 questions, and two prediction files."""
     packed = pack_masks(references)
     areas, boxes = packed.areas.tolist(), packed.boxes_xywh().tolist()
     questions = [(k % N_IMAGES, k // N_IMAGES) for k in range(len(references))]
@@ -90,7 +90,7 @@ def write(folder: Path, predictions: list, references: list) -> None:
 
 
 def command_seconds(folder: Path, kind: str) -> float:
-    """Processor time of one run of the command."""
+    """Return the processor time of one run of the command."""
     words = ["score", str(folder / f"{kind}.jsonl"), str(folder / "data"), "--split", "test"]
     return processor_seconds([sys.executable, "-c", "from reveal_bench.cli import main; main()", *words])
 

@@ -1,11 +1,11 @@
-"""How surely controls tell who looks: ``python benchmarks/controls_power.py`` prints the table of docs/asking.md.
+"""Simulate how reliably controls detect models that look, and print the table of docs/asking.md.
 
-Models are played on a phantom of 200 films (tests/models/test_controls.py). Two *look*, at 70 and at 30 of 100
-questions: there they point into the finding where the picture shows it, mirrored or not, and elsewhere where it mostly
-is. One always answers *where it mostly is*. One *draws*: it points where the same finding is on another film, each time
-anew. A trial draws patients with replacement until there are 100 questions, with other questions looked at, and counts
-whether the score falls: whether the whole 95 % interval of the macro of hits, control minus film, is below 0. It is the
-interval of ``report`` (the package's own `compare_resampled`, by the jackknife).
+Models are simulated on a phantom of 200 films (tests/models/test_controls.py). Two *look*, at 70 and at 30 of 100
+questions: there they point into the finding as the picture shows it, mirrored or not, and otherwise to its most
+frequent location. One always answers *where it mostly is*. One *draws*: it points where the same finding is on another
+film, with a new draw each time. A trial draws patients with replacement until there are 100 questions, with other
+questions looked at, and counts a fall of the score if the whole 95% interval of the macro of hits, control minus film,
+is below 0. It is the interval of ``report`` (the package's own `compare_resampled`, by the jackknife).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def is_hit(mask: Array, question: Question, control: str | None, at: tuple[int, 
 
 
 def trial(world: World, rng: np.random.Generator) -> Iterator[tuple[str, Array, Array, Array]]:
-    """(model, hits (N_QUESTIONS, n_controls + 1), findings, patients) of one draw of patients."""
+    """Yield (model, hits (N_QUESTIONS, n_controls + 1), findings, patients) for one draw of patients."""
     by_patient = [np.flatnonzero(world.patients == i) for i in range(world.patients.max() + 1)]
     order = rng.integers(len(by_patient), size=N_QUESTIONS)  # each has a question at least
     rows = np.concatenate([by_patient[i] for i in order])[:N_QUESTIONS]
@@ -103,12 +103,12 @@ def trial(world: World, rng: np.random.Generator) -> Iterator[tuple[str, Array, 
         world.usual[rows],
         world.drawn[rows[:, None], columns, answer],
     )
-    for model, found in zip(MODELS, hits, strict=True):
-        yield model, found, world.findings[rows], units
+    for model, model_hits in zip(MODELS, hits, strict=True):
+        yield model, model_hits, world.findings[rows], units
 
 
 def falls(hits: Array, findings: Array, units: Array, n_findings: int) -> Array:
-    """Per control, whether the score falls."""
+    """Return, per control, if the score falls."""
     n_units = int(units.max()) + 1
     counts, signs = resampling_counts(n_units, Resampling(N_RESAMPLES)), draw_signs(n_units, Resampling(2))
     figures = []
@@ -123,7 +123,7 @@ def falls(hits: Array, findings: Array, units: Array, n_findings: int) -> Array:
 
 
 def power(world: World, n_findings: int, n_trials: int = N_TRIALS, seed: int = 0) -> dict[str, Array]:
-    """Model -> share of trials in which its score falls, per control."""
+    """Return model -> proportion of trials in which its score falls, per control."""
     rng = np.random.default_rng(seed)
     total = {model: np.zeros(world.usual.shape[1] - 1) for model in MODELS}
     for _ in range(n_trials):
@@ -132,8 +132,8 @@ def power(world: World, n_findings: int, n_trials: int = N_TRIALS, seed: int = 0
     return {model: count / n_trials for model, count in total.items()}
 
 
-def print_table(name: str, world: World, found: dict[str, Array]) -> None:
-    """Rows of controls, as docs/asking.md has them."""
+def print_table(name: str, world: World, power_by_model: dict[str, Array]) -> None:
+    """Print the rows of controls, as docs/asking.md has them."""
     seen, usual = (f"{hits[:, 0].mean():.0%}" for hits in (world.seen, world.usual))
     print(
         f"\n{name}: {len(world.usual)} questions on {world.patients.max() + 1} patients; who always looks hits {seen}, "
@@ -141,7 +141,7 @@ def print_table(name: str, world: World, found: dict[str, Array]) -> None:
     )
     print(f"| `--control` | {' | '.join(MODELS)} |\n|---|{'---|' * len(MODELS)}")
     for i, control in enumerate(CONTROLS):
-        print(f"| `{control}` | {' | '.join(f'{100 * found[model][i]:.0f}' for model in MODELS)} |")
+        print(f"| `{control}` | {' | '.join(f'{100 * power_by_model[model][i]:.0f}' for model in MODELS)} |")
 
 
 def main(groups: Sequence[str] = tuple(GROUPS)) -> None:

@@ -1,9 +1,10 @@
-"""A curation at the size of paper 004: 13,735 studies, 1,000 sampled, 17 readers as in Table S4, 200 selected, 100/100.
+"""Time a curation at the size of paper 004.
 
-The pool has reports and facts, and no pixels. Suggested labels come from a labeller that is right as often as the
-paper's was (``suggested.csv``); the rules then read all reports besides, in a folder of their own. Printed are the
-counts of every step, seconds, and each estimated kappa with its interval beside the exact value that the readers' known
-error rates give; how many of them lie within must be as many as 95 % intervals promise.
+13,735 studies, 1,000 sampled, 17 readers as in Table S4, 200 selected, 100/100. The pool has reports and facts, and no
+pixels. Suggested labels come from a labeller that is right as often as the paper's was (``suggested.csv``); the rules
+then read all reports besides, in a separate folder. It prints the counts of every step, seconds, and each estimated
+kappa with its interval beside the exact value that the readers' known error rates give. About 95% of the exact values
+must be within their intervals.
 
     python benchmarks/curation.py [--studies 13735] [--seed 0] [--keep FOLDER]
 """
@@ -43,7 +44,7 @@ def timed(name: str, work: Callable[[], Any]) -> Any:
 
 
 def compare(folder: CurationFolder, truth: dict[str, list[str]]) -> None:
-    """Estimated kappas beside the exact ones."""
+    """Print the estimated kappas beside the exact ones."""
     sampled = read_table(folder.path("sample.parquet"), Sampled)
     exact = expected_agreement([(one.labels, truth[one.study_id]) for one in sampled])
     agreement = json.loads(folder.path("agreement.json").read_text(encoding="utf-8"))

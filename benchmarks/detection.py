@@ -1,8 +1,9 @@
-"""Speed of detection at size: 10,000 images with 20 boxes each over 14 findings, every figure with 1,000 replicates.
+"""Measure the speed of detection at size.
 
-The peer is COCO's own evaluation for the average precisions alone, once and without replicates, which would take a
-thousand times as long; ours matches all boxes and makes 17 figures with their replicates. Both are measured in turn in
-this one process, as CPU seconds; the average precisions are equal.
+10,000 images with 20 boxes each over 14 findings, every score with 1,000 replicates. The peer is COCO's own evaluation
+for the average precisions alone, once and without replicates, which would take a thousand times as long; ours matches
+all boxes and computes 17 scores with their replicates. Both are measured in turn in this one process, as CPU seconds;
+the average precisions are equal.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Case:
-    """Lesions and boxes of a detector, three in ten of which are near a lesion."""
+    """Lesions and boxes of a detector; three boxes in ten are near a lesion."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         n = N_IMAGES * EACH
@@ -44,7 +45,7 @@ class Case:
         self.score[near] = np.clip(self.score[near] + 0.3, 0, 1)
 
     def ours(self, n_resamples: int = N_RESAMPLES) -> list[dict[str, tuple[float, Array]]]:
-        """Every figure of every finding."""
+        """Return every score of every finding."""
         counts = resampling_counts(N_IMAGES, Resampling(n_resamples))
         centres = self.boxes[:, :2] + self.boxes[:, 2:] / 2
         cases, lesion_cases = (
@@ -64,7 +65,7 @@ class Case:
         return results
 
     def peer(self) -> list[float]:
-        """COCO's average precision at an IoU of a half, of every finding."""
+        """Return COCO's average precision at an IoU of a half, of every finding."""
         drawn = [
             {"id": i + 1, "image_id": int(a), "category_id": int(b), "bbox": box, "area": 1.0, "iscrowd": 0}
             for i, (a, b, box) in enumerate(
@@ -92,7 +93,7 @@ class Case:
 
 
 def measure() -> list[dict[str, float | str]]:
-    """One row."""
+    """Return the row of one measurement."""
     case = Case(np.random.default_rng(0))
     np.testing.assert_allclose([one["ap_50"][0] for one in case.ours(1)], case.peer(), atol=1e-9)
     peer_s, ours_s = cpu_seconds(case.peer), min(cpu_seconds(case.ours) for _ in range(2))

@@ -1,9 +1,10 @@
-"""How often intervals of detectors hold the truth: percentiles of replicates, and percentiles shifted by their bias.
+"""Simulate how often intervals of detectors cover the true value.
 
-Images are simulated: some have the finding, with one lesion or more; a lesion is marked with a chance and a score that
-depend on how hard the image is, false alarms come by a Poisson law whose mean differs from image to image, and overlaps
-of hits by a beta law. The truth is the mean over eight datasets of 20,000 images. Each cell has `TRIALS` datasets with
-400 replicates each; a macro is over eight findings drawn in the same way.
+Compared are percentiles of replicates, and percentiles shifted by their bias. Images are simulated: some have the
+finding, with one lesion or more; a lesion is marked with a chance and a score that depend on how hard the image is,
+false alarms come by a Poisson law whose mean differs from image to image, and overlaps of hits by a beta law. The truth
+is the mean over eight datasets of 20,000 images. Each cell has `TRIALS` datasets with 400 replicates each; a macro is
+over eight findings drawn in the same way.
 
 ``python -m benchmarks.detection_coverage`` prints the table of docs/statistics.md (some ten minutes on four cores).
 """
@@ -36,7 +37,7 @@ def logistic(x: Array) -> Array:
 
 
 def detector(rng: np.random.Generator, n: int, prevalence: float) -> Matched:
-    """Marks of one finding on `n` images, an image a patient."""
+    """Return marks of one finding on `n` images, one image per patient."""
     hard = rng.normal(0, 0.5, n)
     lesion_image = np.repeat(np.arange(n), np.where(rng.random(n) < prevalence, 1 + rng.poisson(0.5, n), 0))
     is_marked = rng.random(len(lesion_image)) < logistic(np.log(3.0) + hard[lesion_image])
@@ -66,7 +67,7 @@ def truths(prevalence: float) -> Array:
 
 
 def trial(seed: int, n: int, prevalence: float, n_findings: int, truth: Array) -> Array:
-    """Return 1 where an interval covers the truth, else 0, NaN if undefined: (2 kinds, scores)."""
+    """Return 1 if an interval covers the true value, else 0, NaN if undefined: (2 kinds, scores)."""
     rng = np.random.default_rng(seed)
     counts = resampling_counts(n, Resampling(RESAMPLES, seed))
     drawn = [detector(rng, n, prevalence) for _ in range(n_findings)]

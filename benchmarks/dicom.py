@@ -1,9 +1,9 @@
-"""Speed of developing DICOM chest films into 8-bit PNG, against pydicom's way, against the bare minimum, and in two.
+"""Time DICOM chest films to 8-bit PNG against pydicom's way, the bare minimum, and two processes.
 
-The film is the real RG1 of pydicom-data (15 bits, 3.6 megapixels, 7 MB raw), natively stored and as JPEG 2000; where
-the package is missing, noise over a ramp of the same size. Pydicom's way is `pixel_array`, `apply_modality_lut`,
-`apply_voi_lut` and Pillow's PNG; the bare minimum is to decode, cut to 8 bits and encode by OpenCV. Each is CPU seconds
-of one process, in turn, median of five. Two processes are compared with one by wall time: only an idle machine tells.
+The film is the real RG1 of pydicom-data (15 bits, 3.6 megapixels, 7 MB raw), natively stored and as JPEG 2000; without
+the package, noise over a ramp of the same size. Pydicom's way is `pixel_array`, `apply_modality_lut`, `apply_voi_lut`
+and Pillow's PNG; the bare minimum is to decode, cut to 8 bits and encode by OpenCV. Each is CPU seconds of one process,
+in turn, median of five. Two processes are compared with one by wall time: only an idle machine gives a usable ratio.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ N_FILES = 24
 
 
 def films(folder: Path) -> dict[str, Path]:
-    """Name -> file, of one picture stored natively and as JPEG 2000."""
+    """Return name -> file for one image stored natively and as JPEG 2000."""
     spec = importlib.util.find_spec("data_store")
     if spec and spec.submodule_search_locations:
         data = Path(spec.submodule_search_locations[0]) / "data"
@@ -66,7 +66,7 @@ def seconds(work: Callable[[Path], object], path: Path) -> float:
 
 
 def in_processes(files: list[Path]) -> float:
-    """Wall time of one process over that of two, both warm; median of the rounds."""
+    """Return the ratio of wall times, one process over two, both warm; median of the rounds."""
     spawn = get_context("spawn")
     with ProcessPoolExecutor(1, spawn) as one, ProcessPoolExecutor(2, spawn) as two:
         ratios = []

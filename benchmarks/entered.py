@@ -4,11 +4,11 @@
 
 The command runs in this process, its output is discarded, and ``sys.setprofile`` reports every call in every thread. A
 function is a code object of `reveal_bench` that is entered at least once: functions, methods and properties, nested
-ones too. Apart are counted: bodies of modules and classes, which run on import; comprehensions, generator expressions
-and lambdas, which belong to the function around them; and methods that `dataclasses` generates, which have no line of
-ours. A file counts if one of its functions is entered. Functions called while modules are imported (decorators,
-``__init_subclass__``, tables of constants) are entered like any other, unless only an import enters them: these are
-counted apart, too, as are the files that have no other.
+ones too. Counted separately are bodies of modules and classes, which run on import; comprehensions, generator
+expressions and lambdas, which belong to the function around them; and methods that `dataclasses` generates, which have
+no line of ours. A file counts if one of its functions is entered. Functions called while modules are imported
+(decorators, ``__init_subclass__``, tables of constants) are entered like any other, unless only an import enters them:
+these are also counted separately, as are the files that have no other.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _is_importing(frame: FrameType) -> bool:
 
 
 def trace(arguments: Sequence[str]) -> tuple[Trace, object]:
-    """Run `reveal-bench` with `arguments`; return what was entered and the exit status."""
+    """Run `reveal-bench` with `arguments`; return the trace and the exit status."""
     entered, status = Trace(), None
     sys.argv = ["reveal-bench", *arguments]
     threading.setprofile(entered.profile)

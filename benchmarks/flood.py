@@ -1,8 +1,8 @@
-"""Delay of scoring by visitors who compare: 400 anonymous comparisons in 15 seconds beside an upload.
+"""Measure how visitors who compare delay scoring: 400 anonymous comparisons in 15 seconds beside an upload.
 
 A board of size L as in ``leaderboard.py``, with six entries; rounds in turn without and with the flood, each the
-seconds from upload to score of a file with points. The ratio is quiet by flooded: 0.83 is a delay of 20 %, the most
-that is promised. Client, server and worker share this machine.
+seconds from upload to score of a file with points. The ratio is quiet by flooded: 0.83 is a delay of 20%, the promised
+maximum. Client, server and worker share this machine.
 
     python benchmarks/flood.py
 """

@@ -1,4 +1,4 @@
-"""The goal of each row of the bench, and its printed line; a missed goal is printed as such."""
+"""The goal of each row of the bench, and its printed line, which marks missed goals."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ GOALS: dict[str, dict[str, float]] = {
     "reveal_leaderboard admin --help": {"ours_s": 0.5},
     "whole score command, 100,000 images": {"peak_mib": 1024},
 }
-"""Work -> the least `ratio`, the most seconds (`ours_s`) and the most memory (`peak_mib`)."""
+"""Work -> the lowest `ratio`, and the highest seconds (`ours_s`) and memory (`peak_mib`)."""
 
 
-def shown(row: Mapping[str, float | str]) -> str:
-    """The row as one line."""
+def format_row(row: Mapping[str, float | str]) -> str:
+    """Return the row as one line."""
     figures = []
     if "ratio" in row:
         figures.append(f"{row['ratio']:>7} x as fast as its peer")

@@ -1,10 +1,11 @@
-"""How time and memory of ``reveal-bench score`` and ``lint`` grow with the number of images: 1,000, 10,000 and 100,000.
+"""Measure how time and memory of ``reveal-bench score`` and ``lint`` grow with the number of images.
 
-Images of 512 x 512 pixels with 10 findings, of which two are drawn on each, as masks of 20 to 200 columns that are all
-different. The file answers each question with a mask, a point and a score, about 700 characters. The work is per image,
-so a row says what the start-up and an image take; the peak is the whole process's.
+Cases have 1,000, 10,000 and 100,000 images. Images of 512 x 512 pixels with 10 findings, of which two are drawn on
+each, as masks of 20 to 200 columns that are all different. The file answers each question with a mask, a point and a
+score, about 700 characters. The work is per image, so a row says what the start-up and an image take; the peak is the
+whole process's.
 
-``python benchmarks/growth.py FOLDER [N ...]`` makes the cases in FOLDER, or uses those that are there.
+``python benchmarks/growth.py FOLDER [N ...]`` writes the cases to FOLDER, or uses existing ones.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import orjson
 import ragged  # the benchmark beside this one
-from goals import shown
+from goals import format_row
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
@@ -30,7 +31,7 @@ NUMBERS = (1_000, 10_000, 100_000)
 
 
 def ellipse(rng: np.random.Generator) -> tuple[Rle, tuple[float, float, float, float], int]:
-    """A mask, its tight box and its area."""
+    """Return a mask, its tight box and its area."""
     n_columns = int(rng.integers(20, 200))
     left, middle = int(rng.integers(0, SIDE - n_columns)), int(rng.integers(120, SIDE - 120))
     half = 1 + np.sqrt(1 - np.linspace(-1, 1, n_columns) ** 2) * rng.uniform(10, 100) + rng.uniform(0, 5, n_columns)
@@ -63,7 +64,7 @@ def records(n_images: int) -> Iterator[LocalizationRecord]:
 
 
 def write(folder: Path, n_images: int) -> None:
-    """A dataset folder and a prediction file."""
+    """Write a dataset folder and a prediction file."""
     data = folder / f"data-{n_images}"
     build_folder({"test": records(n_images)}, data, BENCHMARKS["chexlocalize"], pixels="withhold", synthetic=True)
     rng = np.random.default_rng(1)
@@ -101,4 +102,4 @@ if __name__ == "__main__":
     place = Path(sys.argv[1])
     place.mkdir(parents=True, exist_ok=True)
     for row in measure_in(place, [int(word) for word in sys.argv[2:]] or NUMBERS):
-        print(shown(row), flush=True)
+        print(format_row(row), flush=True)

@@ -1,4 +1,4 @@
-"""Speed of heat maps at full size: map to mask, point and run lengths, and the sweep over thresholds.
+"""Measure the speed of heat maps at full size: map to mask, point and run lengths, and the sweep over thresholds.
 
 Maps are 14 x 14, as Grad-CAM's of a DenseNet are, over images of 2320 x 2828 pixels; an image has ten of them in
 CheXlocalize, 6,680 in all, of which 12 are measured here. The peer does what the authors' code does, with OpenCV,
@@ -32,7 +32,7 @@ Map = np.ndarray[Any, np.dtype[np.float32]]
 
 
 def maps(rng: np.random.Generator) -> list[Map]:
-    """Two hills over low noise each."""
+    """Return maps of two hills over low noise."""
     y, x = np.mgrid[0:14, 0:14]
     results = []
     for _ in range(N_MAPS):
@@ -87,7 +87,7 @@ def compare(work: str, peer: Callable[[], Any], ours: Callable[[], Any]) -> dict
 
 
 def measure() -> list[dict[str, float | str]]:
-    """Both rows."""
+    """Return the rows of both measurements."""
     cv2.setNumThreads(1)
     rng = np.random.default_rng(0)
     heats, references = maps(rng), [outline(rng, 0.01) for _ in range(N_MAPS)]

@@ -1,4 +1,4 @@
-"""Speed of F1 and kappa intervals, as ratios to calling scikit-learn in every replicate.
+"""Measure the speed of F1 and kappa intervals, as ratios to calling scikit-learn in every replicate.
 
 668 studies x 12 labels, 1,000 replicates; the peer is measured on 10 replicates and scaled. Ours is everything from the
 decisions to Estimates of every average, exact match, Hamming loss and kappa; the peer computes F1 and kappa per label.

@@ -1,9 +1,9 @@
-"""From upload to score on a real board, against ``reveal-bench score`` on the same file at home.
+"""Time upload to score on a real board, against ``reveal-bench score`` on the same file at home.
 
 The board's holdout is of size L (668 images of 2320 x 2828 pixels, about 1,534 questions); a server and a worker run on
 loopback as they would elsewhere, and every upload differs from those before. Upload and command run in turn; both are
 wall clock, since an upload is mostly several processes that wait for each other. The ratio is command by upload, so
-0.33 is the goal of three times the command's time. The first round, which may compile kernels, is left out.
+0.33 is the goal of three times the command's time. The first round, which may compile kernels, is ignored.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Board:
 
 
 def _records(references: Sequence[Rle]) -> Iterator[LocalizationRecord]:
-    """Twice the images of size L, so that the half that is held out has it."""
+    """Return twice the images of size L, so that the holdout is of size L."""
     packed = pack_masks(references)
     areas, boxes = packed.areas.tolist(), packed.boxes_xywh().tolist()
     for i in range(2 * N_IMAGES):
@@ -84,7 +84,7 @@ def metadata(model: str, organization: str) -> str:
 
 @contextmanager
 def program(words: Sequence[object], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """``python -m reveal_leaderboard WORDS`` until the block ends."""
+    """Run ``python -m reveal_leaderboard WORDS`` until the block ends."""
     command = [sys.executable, "-m", "reveal_leaderboard", *map(str, words)]
     with log.open("ab") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env=os.environ)
@@ -103,7 +103,7 @@ def program(words: Sequence[object], log: Path) -> Iterator[subprocess.Popen[byt
 def running(
     board: Board, *, workers: int = 1, options: Sequence[object] = ()
 ) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """A server and workers on the board; yields the address and the processes, the server first."""
+    """Run a server and workers on the board; yield the address and the processes, the server first."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -131,7 +131,7 @@ def _wait_until_ready(url: str, server: subprocess.Popen[bytes], log: Path) -> N
 
 
 def upload_seconds(url: str, path: Path, model: str, team: str = "Example Laboratory") -> tuple[float, float]:
-    """Seconds until the upload is acknowledged, and until it is scored."""
+    """Return the seconds until the upload is acknowledged, and until it is scored."""
     start = time.perf_counter()
     with path.open("rb") as file:
         form = {"benchmark": BENCHMARK, "metadata": metadata(model, team)}

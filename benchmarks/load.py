@@ -1,15 +1,15 @@
-"""How a board bears a busy day: submissions at a steady pace, many people looking, several teams, nothing lost.
+"""Load a board as on a busy day: steady submissions by several teams, many viewers, and no lost submission.
 
-60 submissions a minute for five minutes, each of a board of size L (668 images, about 1,534 questions) and like no
-other, while 50 viewers ask in turn for the board's page, the board as JSON and the state of some submission, with two
-seconds between answer and next request. Client, server and worker share this machine, over loopback. Afterwards the
-queue is worked off, and every submission that was acknowledged must have been scored.
+60 submissions a minute for five minutes, each to a board of size L (668 images, about 1,534 questions) and all
+different, while 50 viewers ask in turn for the board's page, the board as JSON and the state of some submission, with
+two seconds between answer and next request. Client, server and worker share this machine, over loopback. Afterwards the
+queue is emptied, and every submission that was acknowledged must have been scored.
 
     python benchmarks/load.py [--minutes 5] [--rate 60] [--viewers 50] [--workers 1] [--postgresql] [--masks]
 
 Files hold a point per question, and the mask too with `--masks`. `--postgresql` starts a server of its own in a
-temporary folder. What is printed, and written to ``load.json`` beside this file: seconds to the acknowledgement and to
-the score, and of the viewers' requests (median and 95 %), memory and processors kept busy of each tree of processes.
+temporary folder. It prints, and writes to ``load.json`` beside this file, seconds to the acknowledgement, to the score
+and for viewers' requests (median and 95th percentile), and memory and busy processors of each process tree.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ async def run(url: str, board: Board, trees: dict[str, int], options: argparse.N
 
 
 def spread(values: list[float]) -> dict[str, float]:
-    """Median and 95 % of some seconds."""
+    """Return the median and the 95th percentile of durations in seconds."""
     ordered = sorted(values)
     at = ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
     return {"n": len(ordered), "p50": round(statistics.median(ordered), 3), "p95": round(at, 3)}
@@ -215,7 +215,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def postgresql() -> Any:
-    """A PostgreSQL of its own that waits for the disk as it does by default; yields the URL of an empty database."""
+    """Run a separate PostgreSQL that syncs to disk, as by default; yield the URL of an empty database."""
     from contextlib import contextmanager
 
     sys.path.insert(0, str(HERE.parent))

@@ -2,11 +2,11 @@
 
     python benchmarks/oldest.py PYTHON [STYLE ...]
 
-PYTHON is another environment's, such as the one that `make test-oldest` makes. Both build the same phantom
-downloads: of every style, or of those named. Two tables are the same if their schemas and rows are, with the bytes of
-their pictures; only versions in `pixel_pipeline` may differ. Parquet writers of different versions write different
-bytes, and so other sizes and hashes of tables in the card, in `croissant.json` and in `CHECKSUMS.json`. Prints a
-Markdown table; exits with 1 if anything else differs.
+PYTHON is another environment's, such as that made by `make test-oldest`. Both build the same phantom downloads: of
+every style, or of those named. Two tables are the same if their schemas and rows are, with the bytes of their pictures;
+only versions in `pixel_pipeline` may differ. Parquet writers of different versions write different bytes, and so other
+sizes and hashes of tables in the card, in `croissant.json` and in `CHECKSUMS.json`. Prints a Markdown table; exits with
+1 if anything else differs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def is_same_table(path: Path, other: Path) -> bool:
 
 
 def compare(path: Path, other: Path) -> str:
-    """Return in which of `FIELDS` two files are counted."""
+    """Return the one of `FIELDS` that counts two files."""
     if not path.exists() or not other.exists():
         return FIELDS[3]
     if path.read_bytes() == other.read_bytes():
@@ -57,7 +57,7 @@ def compare(path: Path, other: Path) -> str:
 
 
 def compare_folders(folder: Path, other: Path) -> Iterator[tuple[str, str]]:
-    """(file, one of `FIELDS`) of every file of two dataset folders."""
+    """Yield (file, one of `FIELDS`) for every file of two dataset folders."""
     both = (folder, other)
     names = {path.relative_to(root).as_posix() for root in both for path in root.rglob("*") if path.is_file()}
     for name in sorted(names):

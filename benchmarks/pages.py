@@ -1,8 +1,8 @@
 """Walk a board's pages as visitors see them: pictures, what axe-core finds, what moves, and how long rows take.
 
 Every page at four widths, light and dark: a picture of each, serious findings of axe-core, layout shift, overflow. Then
-the board once at 1.6 Mbit/s with a quarter of the processor: seconds until its first row is seen (2.5 are promised; the
-server has put it into the document), and until the page's own scripts have drawn theirs, which can be sorted.
+the board once at 1.6 Mbit/s with a quarter of the processor: seconds until its first row is visible (2.5 are promised;
+the server has put it into the document), and until the page's own scripts have drawn the sortable rows.
 
     reveal-leaderboard demo                                    # in another terminal
     python -m benchmarks.pages http://127.0.0.1:7860 /tmp/pictures
@@ -23,7 +23,7 @@ PAGES = {
     "gallery": "/gallery", "entry": "/entry?id={id}", "submission": "/submission?id={id}", "unknown": "/no-such-page",
 }  # fmt: skip
 SLOW = {"offline": False, "latency": 150, "downloadThroughput": 200_000, "uploadThroughput": 93_750}
-"""1.6 Mbit/s down, .75 up, in bytes; Chromium's "slow 4G"."""
+"""1.6 Mbit/s down, 0.75 up, in bytes; Chromium's "slow 4G"."""
 SLOWED, PATIENCE_MS = 4, 60_000
 NOTE_READ = """document.addEventListener('readystatechange', () => {
   window.read ??= new Promise(done => requestAnimationFrame(() => setTimeout(() => done(performance.now()))));
@@ -39,7 +39,7 @@ SETTLED = 1500
 
 
 def first_entry(page: Any, address: str) -> str:
-    """The id of an entry on the board."""
+    """Return the id of an entry on the board."""
     board = page.request.get(f"{address}/api/v1/benchmarks").json()["benchmarks"][0]["name"]
     board_document = page.request.get(f"{address}/api/v1/leaderboard?benchmark={board}").json()
     return str(board_document["entries"][0]["submission_id"])
@@ -68,10 +68,10 @@ def walk(browser: Any, address: str, out: Path) -> None:
 
 
 def first_rows(browser: Any, address: str) -> tuple[str, str]:
-    """Of a first visit on a slow line and a slow processor: the server's row, then the page's own; each in words.
+    """Return the times of the server's row and of the page's own, on a slow line and processor, in words.
 
-    The server's stands in the document, in a closed shadow tree that scripts cannot look into: it is seen with the
-    first frame after the document was read.
+    The server's row is in the document, in a closed shadow tree that scripts cannot read: it is visible with the
+    first frame after the document was parsed.
     """
     context = browser.new_context(viewport={"width": 390, "height": 900})
     context.add_init_script(NOTE_READ)

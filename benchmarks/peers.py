@@ -1,8 +1,8 @@
-"""IoU of ragged masks of size L by libraries that compare run lengths too, each in turn with ours, several times.
+"""Time IoU of ragged masks of size L by other libraries that compare run lengths, in turn with ours, several times.
 
 The peers live in an environment of their own (``make .venv-coco/.installed``). A process there reads the strings of all
-1,534 questions; for each line that it is sent, the name of a library, it answers the processor seconds that were taken
-and the sum of the IoUs, which must be ours. pycocotools and those that mirror it compare dictionaries.
+1,534 questions; for each line that it receives, the name of a library, it answers the processor seconds and the sum of
+the IoUs, which must equal ours. pycocotools and libraries with its interface compare dictionaries.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Take the pictures of the README and of the guides anew from the demo: its board, a case, and a figure of a report.
+"""Take the pictures of the README and the guides from the demo: its board, a case, and a figure of a report.
 
 reveal-leaderboard demo                                    # in another terminal
 python -m benchmarks.pictures demo-data http://127.0.0.1:7860
@@ -24,7 +24,7 @@ SETTLED = 1500
 
 
 def of_board(browser: Any, address: str) -> None:
-    """The first screen, to the end of its table."""
+    """Take the first screen, to the end of its table."""
     page = browser.new_page(viewport={"width": 1280, "height": 968})
     page.goto(address)
     page.locator("#board tbody tr").first.wait_for()
@@ -34,7 +34,7 @@ def of_board(browser: Any, address: str) -> None:
 
 
 def of_case(browser: Any, address: str) -> None:
-    """One released case with what every system answers."""
+    """Take one released case with every system's answer."""
     page = browser.new_page(viewport={"width": 1200, "height": 760})
     page.goto(address + CASE)
     page.locator("#cards a").first.click()
@@ -44,7 +44,7 @@ def of_case(browser: Any, address: str) -> None:
 
 
 def of_report(browser: Any, demo: Path) -> None:
-    """The first figure of the demo's runs."""
+    """Take the first figure of the demo's runs."""
     with tempfile.TemporaryDirectory() as name:
         runs = [f"{label}={demo / 'predictions' / run / 'released.jsonl'}" for label, run in RUNS.items()]
         command = [str(Path(sys.executable).with_name("reveal-bench")), "report", *runs]

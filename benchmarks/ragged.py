@@ -1,13 +1,13 @@
 """The whole ``reveal-bench score`` on ragged masks of size L, process start to printed table, and its parts.
 
 668 images of 2320 x 2828 pixels, 10 findings, 1,534 questions; a CheXlocalize file predicts a mask for every finding of
-every image, 6,680 in all, about 35 MB. No two masks are alike: each is the union of a few blobs whose upper and lower
-edges wander from column to column, as thresholded saliency maps do. References have the same outlines, with contours.
+every image, 6,680 in all, about 35 MB. All masks differ: each is the union of a few blobs whose upper and lower edges
+wander from column to column, as thresholded saliency maps do. References have the same outlines, with contours.
 
 The peer decodes both masks of every question and takes their intersection over union, without reading any file; it is
 measured on every twentieth question and scaled. Ours lints the whole file and scores it.
 
-Run by itself, ``python benchmarks/ragged.py FOLDER`` makes the case in FOLDER, or uses the one that is there.
+Run by itself, ``python benchmarks/ragged.py FOLDER`` writes the case to FOLDER, or uses the existing one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import orjson
-from goals import shown  # the benchmark's files beside this one
+from goals import format_row  # the benchmark's files beside this one
 from localization import HEIGHT, N_PAIRS, ROUNDS, STRIDE, WIDTH, cpu_seconds, frontal_image, peer_iou
 
 from reveal_bench.benchmarks import BENCHMARKS
@@ -40,7 +40,7 @@ Edges = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def blob(rng: np.random.Generator) -> tuple[int, Edges, Edges]:
-    """First column of a wandering ellipse, and its upper and lower edge (not included) per column."""
+    """Return the first column of a wandering ellipse, and its upper and lower edge (not included) per column."""
     columns = int(rng.uniform(200, 1100))
     left = int(rng.uniform(100, WIDTH - 100 - columns))
     across = np.linspace(-1, 1, columns + 2)[1:-1]
@@ -68,7 +68,7 @@ def contour(left: int, top: Edges, bottom: Edges) -> tuple[tuple[float, float], 
 
 
 def ragged(rng: np.random.Generator) -> tuple[Rle, Polygons]:
-    """A mask of one to five blobs, and their contours."""
+    """Return a mask of one to five blobs, and their contours."""
     blobs = [blob(rng) for _ in range(rng.integers(1, 6))]
     ends = [blob_ends(*one) for one in blobs]
     offsets = np.cumsum([0, *map(len, ends)])
@@ -78,7 +78,7 @@ def ragged(rng: np.random.Generator) -> tuple[Rle, Polygons]:
 
 
 def write(folder: Path) -> None:
-    """A dataset folder and a prediction file."""
+    """Write a dataset folder and a prediction file."""
     rng = np.random.default_rng(16)
     asked: dict[int, list[Annotation]] = {i: [] for i in range(N_IMAGES)}
     for k in range(N_PAIRS):
@@ -101,7 +101,7 @@ def write(folder: Path) -> None:
 
 
 def questions(folder: Path) -> tuple[list[Rle], list[Rle]]:
-    """Predicted and reference masks of all questions, in the order of the references."""
+    """Return the predicted and reference masks of all questions, in the order of the references."""
     predicted = orjson.loads((folder / "masks.json").read_bytes())
     predictions, references = [], []
     for record in read_localization(folder / "data", "test"):
@@ -124,7 +124,7 @@ print(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
 
 def run(words: list[str]) -> tuple[float, float]:
-    """Processor seconds and most memory (MiB) of one run of the command."""
+    """Return the processor seconds and peak memory (MiB) of one run of the command."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     command = [sys.executable, "-c", LAUNCHER, *words]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
@@ -178,4 +178,4 @@ if __name__ == "__main__":
     if not (place / "masks.json").exists():
         write(place)
     for row in measure_in(place):
-        print(shown(row))
+        print(format_row(row))

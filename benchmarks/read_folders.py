@@ -1,4 +1,4 @@
-"""Reads dataset folders whole in one way, and prints a hash of the values of each: run by `readers.py`.
+"""Read dataset folders whole in one way, and print a hash of the values of each: run by `readers.py`.
 
     python read_folders.py pyarrow|polars|duckdb|pandas|plain|stream|parquet|columns FOLDER ...
 
@@ -19,7 +19,7 @@ SHARD = re.compile(r"(.+)-\d{5}-of-\d{5}\.parquet")
 
 
 def plain(value):
-    """A value as JSON: arrays and tuples are lists, pictures the hash of their bytes."""
+    """Return a value as JSON: arrays and tuples are lists, pictures the hash of their bytes."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
@@ -46,7 +46,7 @@ def decode(data):
 
 
 def tables(folder):
-    """(config, split, files) of every table but the manifest, which no card lists; then (manifest, split, files)."""
+    """Return {(config, split): files} of every table, also of the manifest, which no card lists."""
     paths_by_table = {}
     for path in sorted(glob.glob(os.path.join(folder, "*", "*.parquet"))):
         config, name = path.split(os.sep)[-2:]
@@ -90,7 +90,7 @@ def read_pandas(folder, config, split, files):
 
 
 def undecoded(dataset):
-    """The rows with pictures as bytes."""
+    """Yield the rows with pictures as bytes."""
     from datasets import Image
 
     def off(feature):
@@ -133,7 +133,7 @@ def read_hub(streaming=False, select=False, by_files=False):
 
 
 def check_names(features, config):
-    """Codes must have kept their names."""
+    """Check that codes still have their names."""
     if config in ("localization", "detection", "multilabel") and "ClassLabel" not in str(features["labels"]):
         raise ValueError("the codes of `labels` have lost their names")
 

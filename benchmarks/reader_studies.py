@@ -1,11 +1,11 @@
-"""How often reader studies of equal modalities find a difference: ``python benchmarks/reader_studies.py``.
+"""Simulate how often reader studies of equal modalities find a difference: ``python benchmarks/reader_studies.py``.
 
-Ratings are normal (Roe and Metz, Academic Radiology 4, 1997): the case, case x modality, case x reader and what is left
-have the variances .3, .3, .2 and .2; the distance of cases with from cases without is 1.5 on average, and varies by
-.05 between readers and by .05 between a reader's modalities. Six readers, 120 cases, half of them with the finding,
-areas under ROC curves, readers and cases random. Prints, per design, the share of studies with p of .05 or less, and
-how often the 95 % interval of the difference covers 0. A system beside readers has the area that readers have on
-average.
+Ratings are normal (Roe and Metz, Academic Radiology 4, 1997): the case, case x modality, case x reader and the rest
+have the variances 0.3, 0.3, 0.2 and 0.2. The distance between cases with and without the finding is 1.5 on average, and
+varies by 0.05 between readers and by 0.05 between a reader's modalities. Six readers, 120 cases, half of them with the
+finding, areas under ROC curves, readers and cases random. Prints, per design, the proportion of studies with p of at
+most 0.05, and how often the 95% interval of the difference covers 0. A system beside readers has the readers' average
+area.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def ratings(rng: np.random.Generator, truth: npt.NDArray[np.int64], *, system: b
 
 
 def unread(rng: np.random.Generator, truth: npt.NDArray[np.int64], design: str) -> BoolArray:
-    """(READERS, CASES): what the design leaves out, of cases with and without alike."""
+    """Return a mask (READERS, CASES) of unread cases, equally among cases with and without the finding."""
     if design in ("all read all", "a system beside"):
         return np.zeros((READERS, CASES), bool)
     if design == "pairs read 40 each":
@@ -58,24 +58,24 @@ def unread(rng: np.random.Generator, truth: npt.NDArray[np.int64], design: str) 
 
 
 def main() -> None:
-    """A line per design."""
+    """Print a line per design."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=2000)
     n_trials = parser.parse_args().trials
     truth = np.arange(CASES) % 2
     names = tuple(f"case {i}" for i in range(CASES)), tuple(f"reader {j}" for j in range(READERS))
-    print(f"{n_trials:,} studies each; design, share with p <= .05, share of intervals that cover 0")
+    print(f"{n_trials:,} studies each; design, proportion with p <= 0.05, proportion of intervals that cover 0")
     for number, design in enumerate(DESIGNS):
         rng = np.random.default_rng([7, number])
-        n_found = n_covered = 0
+        n_significant = n_covered = 0
         for _ in range(n_trials):
             scores = ratings(rng, truth, system=design == "a system beside")
             scores[:, unread(rng, truth, design)] = math.nan
             study = ReaderStudy(("a", "b"), names[1], names[0], scores, truth, np.arange(CASES))
             (difference,) = analyse(*figures_of(study, "auc"), modalities="ab", readers=names[1]).differences
-            n_found += difference.p <= 0.05
+            n_significant += difference.p <= 0.05
             n_covered += difference.estimate.low <= 0 <= difference.estimate.high
-        print(f"{design:26} {n_found / n_trials:.3f}  {n_covered / n_trials:.3f}", flush=True)
+        print(f"{design:26} {n_significant / n_trials:.3f}  {n_covered / n_trials:.3f}", flush=True)
 
 
 if __name__ == "__main__":

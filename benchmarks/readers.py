@@ -1,4 +1,4 @@
-"""Which libraries read a dataset folder, and whether all of them read the same.
+"""Find which libraries read a dataset folder, and if all read the same values.
 
     python benchmarks/readers.py [--folders DIR] [--venvs DIR] [--only WORD]
 
@@ -90,7 +90,7 @@ def run(command: str, folder: Path, program: Path = COMMAND) -> None:
 
 
 def build_folders(root: Path) -> None:
-    """A folder of every source and kind, in folders of `root`."""
+    """Build a folder of every source and kind, in folders of `root`."""
     worlds = tomllib.loads((HERE / "unchanged.toml").read_text(encoding="utf-8"))["worlds"]
     jobs = [(style, *options) for style, options in worlds.items()]
     jobs.append(("chexpert-labels", "--images 12", ""))
@@ -116,7 +116,7 @@ def build_download(folder: Path, style: str, build: str, program: Path = COMMAND
 
 
 def build_own(folder: Path, mapping: str) -> None:
-    """Twelve grey pictures with a table of labels and one of boxes."""
+    """Build a folder of twelve grey pictures with a table of labels and one of boxes."""
     download = folder / "download"
     download.mkdir(parents=True)
     grey = np.random.default_rng(0).integers(0, 255, (12, 48, 64), np.uint8)
@@ -139,7 +139,7 @@ def dataset_folders(root: Path) -> list[Path]:
 
 
 def environment(venvs: Path, reader: Reader) -> Path:
-    """The Python of a virtual environment with the packages of a reader and Pillow, made if it is missing."""
+    """Return the Python of a virtual environment with a reader's packages and Pillow; create it if missing."""
     folder = venvs / reader.packages.replace(" ", "_").replace("*", "x").replace("<", "lt").replace("=", "")
     python = folder / "bin" / "python"
     if not (folder / "ready").exists():
@@ -167,7 +167,7 @@ def read(python: Path, way: str, folders: list[Path]) -> Iterator[dict[str, str]
 
 
 def table(root: Path, venvs: Path, only: str) -> int:
-    """Print the table; 1 if something was not read."""
+    """Print the table; return 1 if something was not read."""
     folders = dataset_folders(root)
     expected: dict[str, str] = {}
     n_failed = 0

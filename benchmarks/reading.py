@@ -1,7 +1,7 @@
-"""Reading a split back: ``load_dataset`` and iterating without decoding, against pyarrow alone on the same files.
+"""Time reading a split back: ``load_dataset`` and iterating without decoding, against pyarrow alone on the same files.
 
 200 radiographs of 1 MB embedded in a folder as `build_folder` writes it. The ratio is peer by ours, so 0.83 is the goal
-of 1.2 times pyarrow's time; the first load, which `datasets` spends on its cache, is reported apart.
+of 1.2 times pyarrow's time; the first load, which `datasets` spends on its cache, is reported separately.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""10,000 studies built by the process pool and by tasks of datatrove, one worker killed in the middle: equal bytes.
+"""Build 10,000 studies by the process pool and by tasks of datatrove, with one worker killed, to equal bytes.
 
     python benchmarks/scale.py [--studies 10000] [--workers 4] [--long-side 128] [--task-size 256] [--download FOLDER]
 
-A phantom of DICOM studies (REVEAL-CXR's layout) is drawn once and built three times, each in a process of its own: by
-the pool; by tasks, of which one is killed with SIGKILL while it is at work; and by the same command again, which finds
-everything done. Then the folder is checked by the pool and by tasks. What is printed, and written to ``scale.json``
-beside this file: seconds, studies per second and processor-seconds of each, memory of the largest process,
-bytes that were written, and how often each task was started. At last 10,000 and 100,000 studies without pictures are
-built by tasks: what the leading process takes for a study, however many machines help it.
+A phantom of DICOM studies (REVEAL-CXR's layout) is drawn once and built three times, each in a separate process: by the
+pool; by tasks, of which one is killed with SIGKILL while it is at work; and by the same command again, which finds
+everything done. Then the folder is checked by the pool and by tasks. It prints, and writes to ``scale.json`` beside
+this file, seconds, studies per second and processor-seconds of each, memory of the largest process, written bytes, and
+how often each task was started. Finally 10,000 and 100,000 studies without pictures are built by tasks: this is the
+leading process's time per study, whatever the number of machines.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ COMMAND = "from reveal_bench.cli import main; main()"
 
 
 def run(*words: object, meanwhile: Any = None) -> dict[str, float]:
-    """Run a command of reveal-bench; what it took."""
+    """Run a command of reveal-bench; return its cost."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-c", COMMAND, *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -78,7 +78,7 @@ class Killer:
                 began = [path.name.split("-") for path in (self.stage / "starts").glob(f"*-{process}-*")]
                 self.killed = max(began, key=lambda parts: int(parts[-1]))[
                     0
-                ]  # it may have been at the next one by then
+                ]  # it may already have been at the next one
 
 
 def measure(options: argparse.Namespace, root: Path) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def measure(options: argparse.Namespace, root: Path) -> dict[str, Any]:
 
 
 def rows_alone(n: int) -> dict[str, float]:
-    """Studies without pictures, built by tasks in a process of its own: what grows with their number."""
+    """Build studies without pictures by tasks in a separate process: this cost grows with their number."""
     start = time.perf_counter()
     process = subprocess.Popen([sys.executable, __file__, "--rows-alone", str(n)], stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
