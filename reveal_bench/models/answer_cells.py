@@ -8,16 +8,16 @@ cells that the grid does not have:
 =====  ===================================================================  ==========================================
 order  place                                                                choice among several cells
 =====  ===================================================================  ==========================================
-1      a line "Cell: D5" ("Answer: ...", JSON ``{"cell": "D5"}``, a boxed   the last such line; of a list right after
-       answer; the words of other languages)                                the colon ("C4, D5", "C4-D5") its last
+1      a line "Cell: D5" ("Answer: ...", JSON ``{"cell": "D5"}``, a boxed   the last such line; if a list follows the
+       answer; the words of other languages)                                colon ("C4, D5", "C4-D5"), its last cell
 2      the last line, if it consists of cells                               the last
 3      a sentence that states it ("the answer is D5", "most marked in       the last such sentence; its first cell
        D5", "I choose D5")
 4      any line that consists of a cell                                     the last such line
 5      the opening ("D5. The opacity ...")                                  only if no other line opens with a cell
 6      the one cell that is bold, quoted or in backticks                    only if there is exactly one
-7      a cell of the prose, outside ranges; no vertebra, lead, rib, format  the last one in the grid
-8      a range ("C4 to D5") except the grid's own ("A1 to H8")              its last
+7      a cell in prose outside ranges (no vertebra, lead, rib or example)   the last one in the grid
+8      a range ("C4 to D5") except the grid's own ("A1 to H8")              its last cell
 =====  ===================================================================  ==========================================
 
 "Row 5, column D" and "(D, 5)" mean D5 everywhere; "5D", "D 5" and full-width letters are read in places 1 and 2.
@@ -104,10 +104,10 @@ _Place = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class _NamedCells:
-    """Cells named in a part of an answer, in its order, with capital letters first; `is_absent` if it says "absent".
+    """Cells named in a part of an answer, in its order, written like "D5"; `is_absent` if that part says "absent".
 
-    `how` describes their place, `end` is the end of the last cell in the text; `is_sure` unless they are only the
-    bounds of a range, or none of them is in the grid; `reversed_order` if one is written "5D".
+    `how` describes the part, `end` is the position after the last cell in the text. `is_sure` is False if the cells are
+    only the bounds of a range, or none of them is in the grid. `reversed_order` is True if the answer writes "5D".
     """
 
     names: tuple[str, ...]
@@ -167,7 +167,7 @@ def _reply(named: _NamedCells, question: Question, grid: Grid) -> Reply:
 
 
 def _stated(text: str, *, is_cut: bool = False) -> _NamedCells | None:
-    """Return the statement of the last line such as "Cell: D5", otherwise the last line if it consists of cells.
+    """Return the answer of the last line such as "Cell: D5"; without one, of a last line that is only an answer.
 
     `text` is bare. If the answer was cut off, the last line counts only if it is the only one.
     """
@@ -227,7 +227,7 @@ def _stated_in_prose(text: str, cells: list[_Place]) -> str | None:
 
 
 def _after_key(rest: str) -> _NamedCells | None:
-    """Parse a line after its key: the list of cells that it begins with, "absent", or the cells of its prose."""
+    """Parse the text after the key of a line: the cells at its beginning, "absent", or the cells of its prose."""
     listed = _list(rest)
     if listed:
         return listed
@@ -261,7 +261,7 @@ def _list(text: str) -> _NamedCells | None:
 
 
 def _prose(text: str, last_cell: str) -> tuple[list[_Place], list[_Place]]:
-    """Return (name, start, end) of the cells in prose outside ranges, and in ranges; lookalikes are left out."""
+    """Return (cells, ranged): the cells in prose outside ranges, and those in ranges; lookalikes are left out."""
     spans: dict[int, bool] = {}
     for span in _RANGE.finditer(text):
         inner = [f"{m[1].upper()}{m[2]}" for m in _TOKEN.finditer(text, span.start(), span.end())]

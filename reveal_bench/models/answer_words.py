@@ -21,7 +21,7 @@ from reveal_bench.kinds.questions import Question
 from reveal_bench.kinds.tasks.records import AnswerBox
 
 MAX_CHARACTERS, MAX_PROSE = 200_000, 20_000
-"""Only the end of longer answers is read, and only the end of longer prose."""
+"""Maximum characters of an answer that are read (the last ones), and of its prose."""
 _MOST_BELOW, _MOST_STATEMENTS = 40, 20
 
 _THOUGHT = re.compile(
@@ -40,7 +40,7 @@ KEY = (
     r"|antwort|cellule|réponse|celda|casilla|respuesta|cella|risposta|célula|resposta)(?![A-Za-z])"
     r"|单元格|格子|答案|セル|答え|回答|셀|정답|ответ|ячейка|الخلية|الإجابة)"
 )
-"""Words that introduce an answer, in several languages; mostly a cell."""
+"""Pattern of the words that introduce an answer, mostly a cell, in several languages."""
 
 _COLUMN, _ROW = r"\b(?:column|col|spalte|colonne|columna)\b", r"\b(?:row|zeile|reihe|ligne|rangée|fila)\b"
 _IS = r"\W{0,6}?(?:is )?\W{0,4}?"
@@ -80,10 +80,10 @@ _JSON_OPENING = re.compile(r"\{(?=\s*[\"}])|\[(?=\s*[\"{\]])")
 
 
 def without_thinking(text: str) -> tuple[str, bool]:
-    """Return the final text of the model, and whether it ends in an unclosed thought.
+    """Return (text, is_open): the answer without its thinking, and True if it ends in an unclosed thought.
 
     Thinking, control characters and the tokens of chat templates are removed. A closing tag without an opening tag
-    closes a thought that began with the answer (the opening tag is then part of the template).
+    closes a thought that began with the answer (its opening tag is then part of the prompt's template).
 
     Examples
     --------
@@ -131,7 +131,7 @@ def bare(text: str) -> str:
 
 
 def says_absent(text: str, finding: str | None, *, after: int | None = None) -> bool:
-    """Return True if the text denies the finding; in plain terms and at its end if cells come before."""
+    """Return True if the text denies the finding; after a cell, which ends at `after`, only plain denials count."""
     rest = text[after or 0 :]
     denied = rf"\b(?:no|without|(?:not|n't) see)(?: (?:evidence|signs?) of)?(?: \w+)? {re.escape(finding or ' ')}\b"
     return bool((_ABSENT_FIRMLY if after else _ABSENT).search(rest) or re.search(denied, rest, re.IGNORECASE))
@@ -149,7 +149,7 @@ def is_refusal(text: str) -> bool:
 
 
 def statements(text: str, keys: str) -> list[tuple[str, bool]]:
-    """Return the text after the colon in lines that begin with one of `keys` (a pattern), and whether it ends the text.
+    """Return (text after the colon, True if it ends the text) of lines that begin with one of `keys` (a pattern).
 
     If the rest of the line is empty, the next nonempty lines are used instead, joined by commas.
     """
@@ -167,7 +167,7 @@ def statements(text: str, keys: str) -> list[tuple[str, bool]]:
 
 
 def json_values(text: str) -> list[Any]:
-    """Return the JSON objects and lists in a text, in order; of very many opening brackets only the last 300 count."""
+    """Return the JSON objects and lists in a text, in order; only the last 300 opening brackets are tried."""
     decoder = json.JSONDecoder()
     values, end = [], 0
     for opening in [match.start() for match in _JSON_OPENING.finditer(text)][-300:]:
@@ -206,7 +206,7 @@ class Reply:
     labels : spelt and ordered as in the benchmark; empty for "none", None without an answer
     detections : boxes with scores, in pixels of the full image
     text : the answer to an open task without thinking, otherwise None
-    boxes : boxes of an open task, in pixels of the full images
+    boxes : boxes of the answer to an open task, in pixels of the full images
     note : deviations from the requested format, and parts that were ignored; "" without any
     """
 

@@ -1,4 +1,4 @@
-"""The parser from a model's answer to a cell, a place, boxes, labels, or text with boxes; or why it is unusable.
+"""Parses a model's answer into a cell, a point, a box, boxes, labels or text, or states why it is unusable.
 
 Conventions
 -----------
@@ -53,7 +53,7 @@ from reveal_bench.models.overlay import SquareView, whole_size
 from reveal_bench.models.questions import AskSettings
 
 LEAST_SIDE = 1e-6
-"""Pixels; a shorter side may be rounded to 0."""
+"""Minimum side of a box in pixels; a shorter one may be rounded to 0."""
 _SYNONYMS = {
     "left": "x", "top": "y", "width": "w", "height": "h", "xmin": "x1", "ymin": "y1", "xmax": "x2", "ymax": "y2",
     "right": "x2", "bottom": "y2",
@@ -99,7 +99,7 @@ def read_place(plain: str, question: Question, settings: AskSettings, is_cut: bo
 def _in_order(
     run: Sequence[tuple[str, float, bool]], n: int, key: str, settings: AskSettings
 ) -> tuple[tuple[float, ...] | None, str]:
-    """Return `n` numbers of a run as x, y (width, height) in the requested unit, and a note.
+    """Return (numbers, note): a run of `n` numbers as x, y (width, height) in the requested unit, or None.
 
     `key` is their key in a JSON object, or "".
     """
@@ -123,7 +123,7 @@ def _in_order(
 
 
 def _in_pixels(values: tuple[float, ...], size: tuple[int, int], settings: AskSettings) -> tuple[float, ...]:
-    """Return x, y (width, height) in pixels of a shown image of `size` (height, width)."""
+    """Convert x, y (width, height) from the requested unit to pixels of the shown image of `size` (height, width)."""
     units = convention(settings.coordinates).pixels_of(size) * 2
     return tuple(value * unit for value, unit in zip(values, units, strict=False))
 
@@ -131,7 +131,7 @@ def _in_pixels(values: tuple[float, ...], size: tuple[int, int], settings: AskSe
 def _place_reply(
     place: tuple[float, ...], numbers: tuple[float, ...], note: str, question: Question, settings: AskSettings
 ) -> Reply:
-    """Return a point or box in the full image's pixels, from pixels of the square if in it; `given` is in its unit."""
+    """Return the reply in pixels of the full image; `place` is in pixels of the square, `numbers` in the unit asked."""
     side, view = settings.side, SquareView(question.image.size, settings.side)
     notes = [note, _looks_like(numbers, side) if settings.coordinates == "pixels" else ""]
     x, y = place[:2]
@@ -151,7 +151,7 @@ def _place_reply(
 
 
 def _looks_like(values: tuple[float, ...], side: int) -> str:
-    """Return the unit other than pixels that the numbers seem to have; they are read as pixels all the same."""
+    """Return a note if the numbers seem to have another unit than pixels; they are read as pixels all the same."""
     if all(0 <= value <= 1 for value in values) and any(value % 1 for value in values):
         return "looks like fractions of the side"
     if all(0 <= value <= 1000 for value in values) and max(values) > side:
@@ -166,7 +166,7 @@ def kept_inside(box: Box, size: tuple[int, int]) -> Box:
 
 
 def _number_runs(text: str, settings: AskSettings) -> list[list[tuple[str, float, bool]]]:
-    """Return runs of numbers separated only by separators and labels: (label or "", number, whether a percentage).
+    """Return runs of numbers separated only by separators and labels: (label or "", number, is_percentage).
 
     If corners are requested, "(10, 20), (40, 60)" is one run.
     """
@@ -252,7 +252,7 @@ def _split(line: str, choices: Sequence[str]) -> list[str]:
 
 
 def _labels_reply(names: list[str], question: Question, *, is_stated: bool = False) -> Reply:
-    """Return the reply with the named labels; denied ones are ignored, a name that is not a label makes it unclear.
+    """Return the reply with the named labels; denied ones are ignored. Another name makes the answer unclear.
 
     An empty list is an answer only if the text says "none", or the place of the answer contains nothing else.
     """
@@ -416,7 +416,7 @@ def read_reply(text: str, question: Question, settings: AskSettings, *, stop_rea
     ----------
     text : the model's text, including thinking; only the last 200,000 characters are read
     question : the question
-    settings : the question's settings: the grid, the form and the size of the image
+    settings : settings of the question: grid, form and size of the image
     stop_reason : why the model stopped, from its API; "max_tokens", "length" and the like if it was cut off
 
     Examples

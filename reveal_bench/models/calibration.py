@@ -1,8 +1,9 @@
 """Find a model's convention for coordinates by asking about drawings in which the position is known.
 
-The drawings contain nothing from a patient or a benchmark. They are asked like any question of the same form, with the
-convention :data:`reveal_bench.models.coordinates.AUTO`: the prompt leaves it to the model. The same parser reads the
-answers in every convention, and the one with the most correct answers is used.
+The drawings contain nothing from a patient or a benchmark. The model is asked about them as about any image, with the
+convention :data:`reveal_bench.models.coordinates.AUTO`: the prompt leaves the convention to the model. The same parser
+reads the answers in every convention. Among the conventions with enough correct answers, the one whose answers are
+nearest to the rectangles is used.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ class CalibrationError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class CoordinateCalibration:
-    """The result of asking about the test drawings.
+    """The convention found with the drawings, and the answers behind it.
 
     Attributes
     ----------
     coordinates, corners : the convention that fits
-    hits : convention -> drawings answered correctly when read in it; " corners" after a name means boxes read as
-        corners
+    hits : convention -> number of answers that are correct when read in it; " corners" after a name means boxes read
+        as corners
     answers : the model's texts, one per drawing; "" without an answer
     """
 
@@ -81,21 +82,22 @@ LEAST_HITS = 6
 """Minimum number of correct answers, of eight drawings."""
 LEAST_IOU = 0.5
 SQUARE, WIDE = (512, 512), (384, 512)
-"""(height, width): of drawings shown as squares, and of those shown whole, so that the axes differ."""
+"""(height, width) of drawings shown as squares, and of those shown whole, whose sides must differ."""
 PAPER, INK = 40, 225
 NEARER = 0.01
-"""Fractions of the side by which pixels of another size must be nearer than every named convention."""
+"""Fraction of the side by which answers in pixels of another size must be nearer to the rectangles than answers in any
+named convention."""
 
 
 @dataclass(frozen=True)
 class Drawings:
-    """Eight drawings of a bright rectangle on dark ground, as questions of a form; a source of their images."""
+    """Eight drawings of a bright rectangle on dark ground: the questions about them, and their images."""
 
     form: str
 
     @property
     def size(self) -> tuple[int, int]:
-        """(height, width) of each in pixels."""
+        """(height, width) of each drawing, in pixels."""
         return WIDE if self.form in ("boxes", "text") else SQUARE
 
     @property
@@ -160,8 +162,8 @@ def calibrate(texts: Sequence[str], settings: AskSettings) -> CoordinateCalibrat
         counts = "; ".join(f"{name} {n}" for name, n in hits.items())
         first = next((text for text in texts if text), "nothing")
         raise CalibrationError(
-            f"no convention fits: of {len(texts)} drawings with a known rectangle the model got right {counts}; "
-            f"{LEAST_HITS} are needed. Its first answer: {json.dumps(first[:200])}. Name a convention or ask for cells."
+            f"no convention fits: correct answers to {len(texts)} drawings of a rectangle, by convention: {counts}; "
+            f"{LEAST_HITS} are needed. First answer: {json.dumps(first[:200])}. Name a convention or ask for cells."
         )
     _, name, corners = min(fits, key=lambda fit: fit[0])  # ties: the first
     return CoordinateCalibration(name, corners, hits, tuple(texts))
@@ -172,7 +174,7 @@ def _key(name: str, *, corners: bool) -> str:
 
 
 def _distances(texts: Sequence[str], settings: AskSettings, drawings: Drawings) -> list[float]:
-    """Return the distances of the correct answers' middles from the rectangles', as fractions of the long side."""
+    """Return how far the middle of each correct answer is from that of its rectangle, as fractions of the long side."""
     distances = []
     for text, question in zip(texts, drawings.questions, strict=True):
         place, truth = _place(text, question, settings), drawings.box(question.images[0].image_id)
@@ -190,7 +192,7 @@ def _is_hit(place: tuple[float, ...], truth: tuple[float, ...]) -> bool:
 
 
 def _place(text: str, question: Question, settings: AskSettings) -> tuple[float, ...] | None:
-    """Return the point or box of an answer, in pixels of the drawing; if several are allowed, the only one."""
+    """Return the point or box of an answer, in pixels of the drawing; None if it has none, or several boxes."""
     reply = read_reply(text, question, settings)
     if question.form in ("boxes", "text"):
         boxes = reply.boxes or reply.detections
@@ -199,7 +201,7 @@ def _place(text: str, question: Question, settings: AskSettings) -> tuple[float,
 
 
 def _resized_side(texts: Sequence[str], settings: AskSettings, drawings: Drawings) -> int | None:
-    """Return the long side of pixel coordinates that fit the answers, by the median ratio of left and top edges."""
+    """Return the long side of the image whose pixels fit the answers, by the median ratio of left and top edges."""
     ratios = []
     for text, question in zip(texts, drawings.questions, strict=True):
         place = _place(text, question, replace(settings, coordinates=f"pixels-{LARGEST}", corners=False))

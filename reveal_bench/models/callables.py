@@ -16,12 +16,12 @@ back to pixels of the full one (:mod:`reveal_bench.geometry`):
 ``score``      confidence in [0, 1] that the finding is present, with one of the others
 =============  ======================================================================================================
 
-A heat map gives a point, so the two exclude each other, and with a threshold also a mask: see
-:mod:`reveal_bench.metrics.heat_maps`; at Otsu's level, holes are kept. A constant map has an empty mask and no point.
+A heat map gives a point, and with a threshold also a mask (:mod:`reveal_bench.metrics.heat_maps`), so an answer with a
+heat map must not contain these. Masks at Otsu's level keep their holes. A constant map has an empty mask and no point.
 
 For benchmarks of labels, ``predict(images, None)`` gets all images of a study and returns either ``labels``, a list of
-the present ones, or ``probabilities``, one in [0, 1] for every label, and returns the same kind for all studies.
-Numbers may be Python's, numpy's, or anything that numpy can read, such as a tensor of torch in main memory.
+the present ones, or ``probabilities``, one in [0, 1] for every label. All answers must have the same key. Numbers may
+be Python's, numpy's, or anything that numpy can read, such as a tensor of torch in main memory.
 
 The callable runs in this process and uses no network. Its answers are stored in the run folder as they come, so a
 killed run resumes; the work file stays there with the results, and repeating the call asks nothing again.
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]
 
 WORK_FILE = "answers.jsonl"
-"""In the run folder: a line per answered question, written as they come."""
+"""File in the run folder with a line per answered question, written as the answers come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,9 @@ class CallableRun:
 
     Attributes
     ----------
-    predictions : predictions of the answered questions, in the order of the manifest
+    predictions : predictions for the answered questions, in the order of the manifest
     no_answer : ids of the questions answered with None
-    failures : only with ``on_error="miss"``
+    failures : questions that failed; empty unless ``on_error="miss"``
     info, exchanges : as in a run folder
     """
 
@@ -134,14 +134,14 @@ def run_callable(
     Parameters
     ----------
     predict : see above; with `batch_size` it gets lists, ``predict(images, findings)``, and returns a list
-    folder, split : dataset folder and one of its splits, also of a private holdout, because no reference is read
+    folder, split : dataset folder and one of its splits; no reference is read, so a private holdout also works
     batch_size : maximum questions per call; None for one call per question, with an image and a finding, not lists
-    threshold : cutoff for heat maps that also give masks: a number in (0, 1), or "otsu"
+    threshold : threshold at which heat maps also give masks: a number in (0, 1), or "otsu"
     grid : cells per side of the grid for `cell`; by default the folder's
     limit : ask only this many questions, the first ones
-    on_error : if the callable raises or its answer is invalid: raise, or count the question as a miss and continue; a
-        failed batch is then asked again one by one
-    name, system, parameters, organization : facts of the model, for the run folder; by default the name of `predict`
+    on_error : "raise" if the callable raises or its answer is invalid, or count the question as a "miss" and continue;
+        the questions of a failed batch are then asked again one by one
+    name, system, parameters, organization : facts about the model for the run folder; the default name is `predict`'s
     out : run folder to write. Answers are stored there as they come: after a kill, the same call asks only the rest.
         Only the type of the callable's errors is stored, because messages may contain paths
     pictures : source of the images; by default the folder itself
@@ -150,7 +150,7 @@ def run_callable(
     Raises
     ------
     ValueError
-        If an option breaks its rule, the benchmark is of open tasks, an answer is invalid (and `on_error` is "raise"),
+        If an option breaks its rule, the benchmark has open tasks, an answer is invalid (and `on_error` is "raise"),
         a batch is not answered one for one, or `out` contains another run.
     RuntimeError
         If the callable raises and `on_error` is "raise"; the message names the question.
@@ -158,7 +158,7 @@ def run_callable(
     folder = Path(folder)
     _check_options(batch_size, threshold, on_error)
     if kind_of(read_folder_info(folder), known_only=True).scoring.scored_by == "readers":
-        raise ArgumentError("folder", "must be of a benchmark of localizations or labels", f"one of tasks, {folder}")
+        raise ArgumentError("folder", "must have a benchmark of localizations or labels", f"one of tasks, {folder}")
     settings = AskSettings.of_folder(folder, grid=grid)
     asked = list_questions(folder, split, settings, limit=limit)
     model = name or str(getattr(predict, "__name__", type(predict).__name__))
@@ -405,13 +405,13 @@ def check_threshold(threshold: Threshold) -> None:
 
 
 class PlaceReader:
-    """Converts answers about a finding, with the checks of the linter for files.
+    """Converts answers about a finding, and checks them as the linter checks prediction files.
 
     Parameters
     ----------
     manifest : manifest of the split
     grid : cells per side
-    threshold : cutoff for heat maps, or None if they give only points
+    threshold : threshold for the masks of heat maps; None if heat maps give only points
     """
 
     def __init__(self, manifest: ImageManifest, grid: int, threshold: Threshold) -> None:
@@ -420,7 +420,7 @@ class PlaceReader:
         self._checker = EntryChecker(manifest, grid, "jsonl", Limits(), self._log)
 
     def __call__(self, question: Question, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields point, cell, box, rle and score, as far as `answer` has them."""
+        """Return those of the fields point, cell, box, rle and score that `answer` determines."""
         _check_names(answer, (*_PLACES, "score"), at_least_one_of=_PLACES)
         for other in ("point", "mask") if self._threshold is not None else ("point",):
             if "heat_map" in answer and other in answer:
@@ -463,7 +463,7 @@ class LabelReader:
 
     Parameters
     ----------
-    kind : "labels" or "probabilities", as in the answers on earlier studies
+    kind : "labels" or "probabilities", the key of the answers on earlier studies; None without any
     """
 
     def __init__(self, kind: str | None = None) -> None:
@@ -508,7 +508,7 @@ def _mask(value: Any, size: tuple[int, int]) -> npt.NDArray[Any]:
     if array.shape != size:
         raise ArgumentError("mask", f"must have the picture's shape {size} (height, width)", array.shape)
     if array.dtype.kind not in "biu" or (array.dtype.kind != "b" and not np.isin(array, (0, 1)).all()):
-        raise ArgumentError("mask", "must be of bool or of 0 and 1", f"{array.dtype} (a `heat_map`?)")
+        raise ArgumentError("mask", "must contain bool, or only 0 and 1", f"{array.dtype} (a `heat_map`?)")
     return array
 
 

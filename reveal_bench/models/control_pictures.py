@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 GREY = 128
 MARGIN = 0.02
-"""Fraction of the long side around the covered box of a finding."""
+"""Margin around the covered box of a finding, as a fraction of the image's long side."""
 SHRINKING = (1.0, 0.8, 0.6, 0.4, 0.25)
 STEPS = 24
-"""Positions per side tried for the patch elsewhere."""
+"""Number of positions along each side that are tried for the patch elsewhere."""
 
 Change = Callable[[Question, str, "Image"], "Image"]
 """(question, id of one of its images, the original) -> the image shown instead."""
@@ -106,7 +106,7 @@ def _change_of(
         return partial(_occluded, boxes=_reference_boxes(folder, split), is_beside=is_beside, seed=settings.seed)
     if settings.control == "without-finding":
         if counterfactuals is None:
-            raise ArgumentError("counterfactuals", "must be a folder of films without each finding, as of a phantom")
+            raise ArgumentError("counterfactuals", "must be a folder of images without each finding, as of a phantom")
         return partial(_without_finding, folder=counterfactuals)
     return None
 
@@ -149,7 +149,7 @@ class _Viewed:
 
 
 def _patients(folder: Path, split: str, held: set[str]) -> Mapping[str, _Viewed]:
-    """Return the available images of a split, by id; a study represents its patient if the patient is unknown."""
+    """Return image id -> available image of a split, with the study (or task) in place of an unknown patient."""
     views = {}
     for config in CONFIGS:
         for shard in split_shards(folder, config, split):
@@ -179,13 +179,13 @@ def _other_patient(
     pictures: PictureSource,
     seed: int,
 ) -> Image:
-    """Return an image of the same view of another patient, the first in an order specific to the question."""
+    """Return an image of another patient, of the same view if possible, which depends only on seed and question."""
     from PIL import Image, ImageOps
 
     mine = {patients[image.image_id].patient for image in question.images}
     others = [viewed for viewed in patients.values() if viewed.patient not in mine]
     if not others:
-        raise ArgumentError("control", "must have another patient to show", "other-patient, of a split of one")
+        raise ArgumentError("control", "must have another patient to show", "other-patient in a split of one patient")
     view = patients[image_id].view
     alike = [one for one in others if one.view == view or is_same_view(one.view, view)]
     chosen = min(alike or others, key=lambda one: _rank(seed, question.unit, one))
@@ -201,7 +201,7 @@ def _rank(seed: int, unit: str, viewed: _Viewed) -> tuple[bytes, str]:
 
 
 def _reference_boxes(folder: Path, split: str) -> Mapping[tuple[str, str], Box]:
-    """Return (image, finding) -> the box around the reference; findings without one are left out."""
+    """Return (image, finding) -> the box around the reference; findings without a box are left out."""
     info = read_folder_info(folder)
     if not split_shards(folder, kind_of(info).config, split):
         raise ArgumentError("control", "must not need references, which this folder lacks", "an occluded film")
@@ -255,7 +255,7 @@ def _with_margin(box: Box, size: tuple[int, int]) -> tuple[int, int, int, int]:
 def _beside(
     patch: tuple[int, int, int, int], size: tuple[int, int], rng: np.random.Generator
 ) -> tuple[int, int, int, int] | None:
-    """Return a patch of the same size, or the largest that fits; None if not even the smallest fits."""
+    """Return a patch of the same size beside `patch`, or the largest that fits; None if not even the smallest fits."""
     left, top, right, bottom = patch
     x0, y0, side = Grid(1).square((size[1], size[0]))
     for scale in SHRINKING:

@@ -25,13 +25,13 @@ from reveal_bench.models.answer_words import Reply
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """One change to the question or its images.
+    """One change of the images or the wording of all questions.
 
     Attributes
     ----------
     shows : what the model gets instead of the image or question
-    falls : whether the score of a model that looks falls; otherwise it is unchanged
-    of_places : only for questions about the position of a finding
+    falls : True if the score of a model that looks at the image falls, False if it stays the same
+    of_places : True if the control is only for questions about the position of a finding
     """
 
     shows: str
@@ -54,7 +54,7 @@ CONTROLS: Mapping[str, Control] = {
 _SIDE = re.compile(r"\b(?:(?:left|right)\b|[LR](?=UL\b|LL\b))", re.IGNORECASE)
 _OTHER = {"left": "right", "right": "left", "l": "r", "r": "l"}
 _LEAST = 1e-6
-"""Pixels from the right edge to the mirrored left edge, which belongs to the image while the right edge does not."""
+"""Pixels by which a mirrored left edge stays inside the right edge, which is not part of the image."""
 
 
 def swap_sides(text: str) -> str:

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from reveal_bench.arguments import ArgumentError
 
 AUTO = "auto"
-"""Instead of a convention: the model's own, which is not known yet."""
+"""In place of a convention's name: the model's own convention, which is not known yet."""
 SMALLEST, LARGEST = 16, 20_000
-"""Pixels: long sides at which a model may see an image."""
+"""Smallest and largest long side, in pixels, at which a model may see an image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,10 @@ class Convention:
     Attributes
     ----------
     words : its wording in a prompt
-    full : the number for the full width of the image, and for its height; None for pixels
+    full : the number that means the full width or height of the image; None for pixels
     long_side : for pixels, the long side of their image; None for the image as it was sent
     decimals : number of decimals in examples
-    y_first : whether y comes before x
+    y_first : True if y comes before x
     """
 
     words: str
@@ -69,7 +69,7 @@ class Convention:
         return tuple(self._ordered(plain))
 
     def written(self, place: Sequence[float], size: tuple[int, int], *, corners: bool) -> tuple[str, ...]:
-        """Return the numbers of a point [x, y] or box [x, y, width, height], from pixels of an image of `size`.
+        """Return the numbers that state a point [x, y] or box [x, y, width, height], in pixels of an image of `size`.
 
         Examples
         --------
@@ -105,7 +105,7 @@ CONVENTIONS: Mapping[str, Convention] = {
 
 
 def convention(name: str) -> Convention:
-    """Return the convention of a name.
+    """Return the convention with this name.
 
     Raises
     ------
@@ -130,8 +130,8 @@ def convention(name: str) -> Convention:
 class KnownModel:
     """A family of models: the convention that it was trained on, and the source of this information.
 
-    `pattern` is searched in the lower-case name of a model; `corners` is how it gives boxes, None if it gives only
-    points.
+    `pattern` is searched in the lower-case name of a model; `corners` is True if it gives boxes as corners, and
+    None if it gives only points.
     """
 
     family: str
@@ -170,7 +170,7 @@ KNOWN_MODELS: tuple[KnownModel, ...] = (
         "https://github.com/OpenBMB/MiniCPM-V/issues/982",
     ),
 )
-"""The first match applies. DeepSeek-VL2 divides by 999, which is within a thousandth of the same."""
+"""The first match applies. DeepSeek-VL2 divides by 999 instead of 1000, a difference of a thousandth."""
 
 
 def known_model(model: str) -> KnownModel | None:

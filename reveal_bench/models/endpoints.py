@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from reveal_bench.arguments import ArgumentError
 
 KEY_VARIABLE = "REVEAL_MODEL_KEY"
-"""Not the SDK's own variable: a key for one provider must not go to another endpoint because it happens to be set."""
+"""Environment variable with the key: not the SDK's own, so that a key set for one provider never goes to another."""
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 IN_A_ROW = 10
@@ -36,7 +36,7 @@ CONTENT_FILTER = re.compile(
     r"(?i)content[ _-]?(?:filter|polic|management polic|moderation)|safety (?:system|filter|polic)|\bflagged\b"
     r"|(?:inappropriate|sensitive|prohibited|harmful|unsafe)[ _]content|data_?inspection_?failed|responsibleaipolicy"
 )
-"""Wording of such refusals by Azure, OpenAI, DashScope, OpenRouter and others, not all of which send a code."""
+"""Wording of such refusals by Azure, OpenAI, DashScope, OpenRouter and others; some of them send no code."""
 
 LONGEST_REASON = 1000
 KEY_VARIABLES = ("_KEY", "_TOKEN", "_SECRET")
@@ -69,7 +69,7 @@ def check_endpoint(endpoint: str) -> None:
 
 
 def is_sealed(endpoint: str) -> bool:
-    """Return True if a proxy on the way cannot read the requests: https to another machine."""
+    """Return True if requests go to another machine over https, so that no proxy on the way can read them."""
     url = urlsplit(endpoint)
     return url.scheme == "https" and url.hostname not in LOOPBACK
 

@@ -54,7 +54,7 @@ class _Log:
 
 
 def import_logs(paths: Sequence[Path]) -> tuple[RunInfo, list[QuestionOutcome]]:
-    """Read the logs of one run: of ``reveal-bench run``, or of ``inspect eval reveal_bench/...``.
+    """Read the logs of one run, made by ``reveal-bench run`` or by ``inspect eval reveal_bench/...``.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def import_logs(paths: Sequence[Path]) -> tuple[RunInfo, list[QuestionOutcome]]:
         differing = [name for name, value in log.key.items() if value != first.key[name]]
         if differing:
             pairs = "; ".join(f"{name} {first.key[name]} and {log.key[name]}" for name in differing)
-            raise ValueError(f"the logs must be of one run: {first.path.name} and {log.path.name} differ in {pairs}")
+            raise ValueError(f"all logs must be of one run: {first.path.name} and {log.path.name} differ in {pairs}")
     exchanges = _exchanges(logs)
     planned: dict[Any, None] = {}
     for log in logs:
@@ -104,7 +104,7 @@ def import_logs(paths: Sequence[Path]) -> tuple[RunInfo, list[QuestionOutcome]]:
 
 
 def read_log_folder(folder: Path) -> dict[tuple[str, int], QuestionOutcome]:
-    """Return the exchanges in a run's own logs by (question, epoch); none without a log.
+    """Return (question, epoch) -> exchange from a run's own logs; empty without a log.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def read_log_folder(folder: Path) -> dict[tuple[str, int], QuestionOutcome]:
 
 
 def read_completions(folder: Path) -> dict[str, str]:
-    """Return the last completion of every sample by its id, from all logs of a folder; none without a log.
+    """Return sample id -> its last completion in all logs of a folder; empty without a log.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def _open(path: Path) -> _Log:
 
 
 def _exchanges(logs: Sequence[_Log]) -> dict[tuple[str, int], tuple[Any, QuestionOutcome]]:
-    """Return (question, epoch) -> id of the sample, and its outcome."""
+    """Return (question, epoch) -> (id of the sample, its outcome)."""
     exchanges: dict[tuple[str, int], tuple[Any, QuestionOutcome]] = {}
     for log in logs:
         settings = AskSettings.from_document(log.facts["settings"])
@@ -169,7 +169,7 @@ def _exchanges(logs: Sequence[_Log]) -> dict[tuple[str, int], tuple[Any, Questio
 
 
 def _samples(log: _Log) -> Iterator[EvalSample]:
-    """Yield the samples in a log in their planned order; not all at once, because they contain images."""
+    """Yield the samples of a log in their planned order, read in batches because they contain images."""
     from inspect_ai.log import read_eval_log_sample_summaries, read_eval_log_samples_by_id
 
     place = str(log.path.resolve())
@@ -224,9 +224,9 @@ def _answered(
 
 
 def _tokens(usage: ModelUsage | None) -> tuple[int | None, int | None, int | None]:
-    """Return the tokens sent, read from the provider's cache, and written; inspect counts cached tokens separately.
+    """Return the tokens sent, how many of these came from the provider's cache, and the tokens written.
 
-    Impossible counts, such as more tokens from the cache than were sent, are unknown.
+    inspect counts tokens from the cache separately. All three are None if a count is impossible (negative).
     """
     if usage is None or min(usage.input_tokens, usage.output_tokens, usage.input_tokens_cache_read or 0) < 0:
         return None, None, None

@@ -6,8 +6,8 @@ A sample is a question; its metadata contain the question and the examples, neve
 with their images are made when the question is asked, so that neither memory nor log fills with them.
 :mod:`reveal_bench.models.inspect_logs` reads the logs.
 
-inspect's own score is only whether a reply could be parsed. ``reveal-bench score`` counts hits, and only its numbers
-are meant to be published: its denominator is the manifest, inspect's are the samples that did not fail.
+inspect's own score says only whether a reply could be parsed. ``reveal-bench score`` counts hits, and only its numbers
+are meant to be published: its denominator is all questions of the manifest, inspect's only the samples that succeeded.
 
 This module is the entry point `inspect_ai` of the package. Only it, :mod:`reveal_bench.models.running`,
 :mod:`reveal_bench.models.inspect_logs` and :mod:`reveal_bench.curation.film_grader` import that library.
@@ -89,10 +89,10 @@ class Asking:
 
     Attributes
     ----------
-    settings : how they are asked
-    questions : the questions, in the order of asking
-    facts : their origin, for the log
-    pictures : question -> its images and its examples' images
+    settings : how the questions are asked
+    questions : in the order of asking
+    facts : origin of the questions, for the log
+    pictures : question -> its images and those of its examples
     shots : question -> its examples
     """
 
@@ -163,7 +163,7 @@ class Asking:
         ----------
         epoch : number of inspect's first epoch
         facts : added to the log
-        keep_pictures : keep the pictures in the log
+        keep_pictures : log the images
         """
         versions = {"settings": self.settings.document(), "reveal_bench": __version__}
         samples = [self._sample(question, epoch) for question in (self.questions if questions is None else questions)]
@@ -261,7 +261,7 @@ async def ask_question(
     *,
     keep_pictures: bool = False,
 ) -> tuple[TaskState, UnansweredError | None]:
-    """Ask; return the state, and the error if no answer came, whatever a provider's client raises.
+    """Ask a question; return (state, error). Whatever a provider's client raises becomes the error, otherwise None.
 
     Raises
     ------

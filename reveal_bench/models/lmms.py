@@ -53,7 +53,7 @@ QUESTIONS, PICTURES, SETTINGS = "questions.parquet", "pictures", "run-settings.j
 TEMPLATES = Path(__file__).parent / "lmms_eval_tasks"
 MODULE = "reveal_questions.py"
 MAX_NEW_TOKENS = 2048
-"""Enough for a chain of thought; lmms-eval's ``--gen_kwargs`` changes it."""
+"""Maximum tokens of an answer: enough for a chain of thought; lmms-eval's ``--gen_kwargs`` changes it."""
 GROUP_ROWS = 256
 RENAMED = {"max_new_tokens": "max_tokens"}
 API_BACKENDS = ("openai", "async_openai")
@@ -176,12 +176,12 @@ def _part(pictures: Path, part: Any) -> dict[str, str]:
 def import_samples(
     paths: Sequence[Path], export: Path, *, model: str | None = None
 ) -> tuple[RunInfo, list[QuestionOutcome]]:
-    """Read what lmms-eval logged (``--log_samples``) of an export, as a run.
+    """Read the samples that lmms-eval logged (``--log_samples``) for an export, as a run.
 
     Parameters
     ----------
     paths : files ``*_samples_*.jsonl``, or folders that contain them; several may be parts of a run (``--offset``), or
-        repetitions: of each question the latest reply counts, or without a reply the latest failure
+        repetitions: the latest reply to each question counts, or without a reply the latest failure
     export : folder that :func:`export_tasks` wrote
     model : name to publish; by default lmms-eval's name, without the folders of a path
 
@@ -206,7 +206,7 @@ def import_samples(
     for log in logs[1:]:
         if (log.model, log.parameters) != (logs[0].model, logs[0].parameters):
             runs = " and ".join(f"{log.model} {dict(log.parameters)} ({log.path.name})" for log in (logs[0], log))
-            raise ArgumentError("paths", "must be of one model and its parameters", runs)
+            raise ArgumentError("paths", "must come from one model with the same parameters", runs)
     exchanges: dict[tuple[str, int], QuestionOutcome] = {}
     versions: dict[str, None] = {}
     for log in logs:
@@ -249,7 +249,7 @@ class _SampleFile:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """A line of it: the replies to a question, which of them came, and the token counts of the first."""
+    """A line of a sample file: the replies to a question, those that came, and the token counts of the first."""
 
     exported: _Exported
     replies: tuple[str, ...]
@@ -259,7 +259,7 @@ class _Sample:
 
 
 def _read_export(export: Path) -> tuple[dict[str, Any], dict[str, _Exported]]:
-    """Return ``run-settings.json``, and id -> question."""
+    """Return (settings, questions): the contents of ``run-settings.json``, and id -> question."""
     import pyarrow.parquet as pq
 
     try:
@@ -325,7 +325,7 @@ def _samples(log: _SampleFile, questions: Mapping[str, _Exported]) -> Iterator[_
             except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
                 raise ValueError(f"{place} is not a sample of lmms-eval: {error!r}") from None
             if question_id not in questions or questions[question_id].sent != sent:
-                raise ValueError(f"{place} is of another export: {question_id!r} was asked differently, or not at all")
+                raise ValueError(f"{place} is not of this export: {question_id!r} was asked differently, or not at all")
             if not replies or len(replies) != len(came) or not all(isinstance(reply, str) for reply in replies):
                 raise ValueError(f"{place} must have a text for each of its {len(came)} replies, got {replies!r:.200}")
             yield _Sample(questions[question_id], replies, came, tokens, version)

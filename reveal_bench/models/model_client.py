@@ -1,10 +1,10 @@
 """A client that asks a model many text prompts at once at an OpenAI-compatible endpoint, and stores every completion.
 
 The curation asks all its text prompts through :class:`ModelClient` (with the SDK ``openai``, extra ``run``), under the
-rules of :mod:`reveal_bench.models.endpoints`. Redirects are not followed, and of the environment only proxies and
-certificates are used, and those only for https to another machine. inspect_ai, which asks prompts with images, does not
-serve here: its cache depends on the endpoint's address and on pickled classes of its version, asks the same prompt
-twice if it is under way, and its errors and transcripts contain the prompts, which are reports.
+rules of :mod:`reveal_bench.models.endpoints`. Redirects are not followed. Apart from the key, only proxies and
+certificates are taken from the environment, and only for https to another machine. inspect_ai, which asks prompts with
+images, is unsuitable here: its cache depends on the endpoint's address and on pickled classes of its version, it asks a
+prompt again while the first request is under way, and its errors and transcripts contain the prompts (reports).
 
 A request without a completion is a :class:`RequestFailure` of this one request. Whatever would fail every request (a
 wrong key, an unknown model, an endpoint that is down) stops the run with a
@@ -149,7 +149,7 @@ class RetryPolicy:
             raise ArgumentError("attempt_timeout", "must be positive, and 0 <= `first_pause` <= `longest_pause`")
 
     def pause(self, n_failed: int, asked_for: float | None) -> float:
-        """Return the seconds before the next attempt, after `n_failed` of them."""
+        """Return the seconds to wait before the next attempt, after `n_failed` failed ones."""
         own = min(self.longest_pause, self.first_pause * 2.0 ** min(n_failed - 1, 30)) * random.uniform(0.75, 1)
         return own if asked_for is None else max(own, min(asked_for, self.longest_pause))
 
@@ -300,7 +300,7 @@ class ModelClient:
         Raises
         ------
         RunStoppedError
-            If the key or the model is refused, too many requests in a row failed, or all of them.
+            If the key or the model is refused, too many requests in a row failed, or all requests failed.
         ImportError
             If `openai` is not installed.
         """

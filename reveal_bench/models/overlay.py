@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 SMALLEST_CELL = 9.5
-"""Pixels; in smaller cells, the rows' numbers would touch each other."""
+"""Minimum side of a cell in pixels; in smaller cells, the rows' numbers would touch each other."""
 NAMED_CELL = 28
-"""Pixels; from this size on, a readable name covers less than a sixth of its cell."""
+"""Minimum side of a cell with its name in it, in pixels: the readable name covers less than a sixth of the cell."""
 STRONG_EVERY = 4
 LIGHT, DARK, MARGIN, LETTER = (255, 225, 70), (0, 0, 0), (24, 24, 24), (255, 255, 255)
 LINE_OPACITY, STRONG_OPACITY, NAME_OPACITY, HALO_OPACITY = 140, 215, 215, 110
-"""Opacity, of 255."""
+"""Opacities, from 0 to 255."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def draw_grid(image: Image, grid: Grid) -> Image:
     Parameters
     ----------
     image : square, of mode L or RGB; not modified
-    grid : whose `box` gives the edges
+    grid : the scoring grid, whose `box` gives the edges
 
     Returns
     -------
@@ -185,11 +185,10 @@ def draw_grid(image: Image, grid: Grid) -> Image:
 
 
 def shown_png(image: Image, *, form: Form, side: int, grid: Grid | int) -> bytes:
-    """Return the PNG of the image that a model sees; its bytes depend on the pixels alone, and contain nothing else.
+    """Return the PNG of the image that a model sees; its bytes depend only on the pixels, and contain nothing else.
 
     The square with its grid for answers of the form "cell", the bare square for "point" and "box", the whole image for
     "boxes", "labels" and "text".
-    for "boxes", "labels" and "text".
 
     Raises
     ------
@@ -284,7 +283,7 @@ def _draw_names(drawn: Image, film: Image, edges: list[int], grid: Grid) -> None
 def _names_of(
     size: tuple[int, int], edges: tuple[int, ...], grid: Grid
 ) -> tuple[Image, Image, tuple[tuple[int, int, int, int], ...]]:
-    """Return the opacity of the names and halos, and the box of each name: the same on every image of one size."""
+    """Return the opacity of names and of halos, and the box of each name: the same for all images of one size."""
     from PIL import Image, ImageDraw, ImageFont
 
     points = max(10, round(0.2 * (edges[-1] - edges[0]) / grid.n))

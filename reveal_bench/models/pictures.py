@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 COLUMNS = {"image": None, "images": "image_facts", "prior_images": "prior_image_facts"}
-"""Columns of images -> columns of their ids; None for the row itself."""
+"""Column of images -> column of their ids; None if the row itself has the id."""
 FACTS = ("image_id", "width", "height", "pixel_pipeline")
 FORMATS = ("PNG", "JPEG")
 WITHHELD = "withheld"
 KEPT_BYTES = 96 << 20
-"""Row groups in memory; a group of more than half of it is not kept."""
+"""Maximum bytes of row groups kept in memory; a group of more than half of that is not kept."""
 BATCH_ROWS = 4
 
 
@@ -94,7 +94,7 @@ class FolderPictures:
         Raises
         ------
         ValueError
-            If the folder does not know the image or lacks its pixels, or the file does not decode, or has another size.
+            If the folder lacks the image or its pixels, or the file does not decode or has another size.
         """
         place = self._places.get(image_id)
         if place is None:

@@ -188,9 +188,9 @@ def compose(
 
     Parameters
     ----------
-    question : a question of the form in `settings`
+    question : the question, of the same form as `settings`
     settings : style, grid and size of the images
-    pictures : the question's pictures, and the examples'
+    pictures : source of the images of the question and of the examples
     shots : examples of a few-shot prompt, in the order of the prompt
 
     Raises
@@ -284,7 +284,7 @@ def _is_in_pixels(settings: AskSettings) -> bool:
 
 
 def _convention_text(settings: AskSettings) -> str:
-    """Return the meaning of coordinates in a square image, or in several whole ones, whose sizes are given before."""
+    """Return the sentence on the meaning of coordinates; the prompt has stated the sizes of whole images before."""
     if settings.coordinates == AUTO:
         return _OWN_CONVENTION
     chosen = convention(settings.coordinates)
@@ -382,7 +382,7 @@ def _shown_images(question: Question) -> tuple[ViewedImage, ...]:
 
 
 def _parts(question: Question, settings: AskSettings, pictures: PictureSource) -> tuple[str | PromptImage, ...]:
-    """Return the images of a question, in an open task each after its number, then the text."""
+    """Return the images of a question, then the text; in an open task, each image follows its number."""
     parts: list[str | PromptImage] = []
     if settings.control == "no-image":
         return (prompt_text(question, settings),)
@@ -397,7 +397,7 @@ def _parts(question: Question, settings: AskSettings, pictures: PictureSource) -
 
 @lru_cache(maxsize=64)
 def _shown_png(pictures: Any, image_id: str, form: Form, side: int, grid: int) -> bytes:
-    """Cache images for a while: each is shown for all its findings, and as an example for others."""
+    """Return a shown image as PNG; cached because it is shown for each of its findings, and as an example."""
     return shown_png(pictures.open(image_id), form=form, side=side, grid=Grid(grid))
 
 

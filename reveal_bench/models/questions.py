@@ -36,14 +36,14 @@ LOCAL: tuple[Form, ...] = ("cell", "point", "box")
 PLACED: tuple[Form, ...] = ("point", "box", "boxes", "text")
 """Forms of answers that may contain coordinates."""
 SQUARE_SIDE, WHOLE_SIDE = 256, 1024
-"""Pixels: side of the square for localizations (paper 000, section 3.2), long side of a whole image."""
+"""Side in pixels of the square for localizations (paper 000, section 3.2), and long side of a whole image."""
 MIN_SIDE, MAX_SIDE, MAX_SHOTS = 64, 4096, 16
 DESCRIBED = ("benchmark", "benchmark_version", "split", "kind", "dataset")
 """The keys of :func:`describe_split`."""
 CONFIGS = (*(kind.config for kind in KINDS.values()), "holdout_inputs")
 """Configurations of a folder with images; a private holdout's comes last."""
 ONE_VIEW = ("PA", "AP", "FRONTAL", "UNKNOWN", "LATERAL")
-"""Views in the order in which one represents a study (paper 001, section 3.2)."""
+"""Views by preference, the most preferred first, for the one image that represents a study (paper 001, section 3.2)."""
 FACTS = ("image_facts", "prior_image_facts")
 LATER = {"coordinates", "corners", "views", "control"}
 """Settings that runs of earlier versions do not state, with the defaults that they had."""
@@ -98,7 +98,7 @@ class AskSettings:
     side : pixels of the square image, or of the long side of a whole one
     shots : number of examples of a few-shot prompt; 0 in the other styles
     shots_split : preferred split of the examples, if it has enough of them
-    seed : seed of the choice of examples
+    seed : seed for the choice of examples
     detail : resolution requested from an API: "auto", "low" or "high"; thin lines need "high"
     coordinates, corners : the convention for positions, see :mod:`reveal_bench.models.coordinates`; the first may be
         "auto" only where a model is calibrated
@@ -252,7 +252,7 @@ def _check_control(control: str, form: str) -> None:
 
 
 def _one_view(images: Sequence[ViewedImage]) -> tuple[ViewedImage, ...]:
-    """Return the first image in the order of ONE_VIEW, of the study and of the earlier study if there is one."""
+    """Return one image of the study, and one of any earlier study: the first in the order of ONE_VIEW."""
     parts = [[image for image in images if image.is_prior == is_prior] for is_prior in (False, True)]
     return tuple(min(part, key=lambda image: ONE_VIEW.index(image.view)) for part in parts if part)
 

@@ -64,7 +64,7 @@ class RunInfo:
 
     Attributes
     ----------
-    n_questions, n_asked : questions of the split, and the number of those asked, see `limit`
+    n_questions, n_asked : number of questions of the split, and number of those asked (see `limit`)
     model : name to publish
     grid : cells per side of the grid for cells in the answers
     settings : settings of the prompts; None if the model is not a language model, or another harness asked
@@ -140,7 +140,7 @@ class RunSummary:
     ----------
     n_expected : exchanges of the whole run: questions times epochs
     by_status : status -> exchanges; "not_asked" remain to be asked
-    by_finding : the same by finding (localization), otherwise empty
+    by_finding : finding -> status -> exchanges, for localizations; otherwise empty
     cost : None without prices
     without_usage : replies with unknown token counts, excluded from the cost
     """
@@ -230,7 +230,7 @@ def read_run_info(out: Path) -> RunInfo | None:
 
 
 def check_same_run(out: Path, asked: RunInfo) -> None:
-    """Raise ValueError if `out` contains a run whose answers are to other questions or of another model.
+    """Raise ValueError if `out` contains a run on other questions or of another model.
 
     The number of questions may differ, and so may prices and versions of programs.
     """
@@ -248,7 +248,7 @@ def check_same_run(out: Path, asked: RunInfo) -> None:
 
 @contextlib.contextmanager
 def single_run(out: Path) -> Iterator[None]:
-    """Prevent two processes from writing a run folder, if the system has such locks; remove scraps of a kill.
+    """Prevent two processes from writing a run folder, if the system has such locks; remove leftovers of a killed run.
 
     Raises
     ------
@@ -386,12 +386,12 @@ class QuestionOutcome:
     question : id of the question
     unit : id of the image, study or task
     status : one of :data:`reveal_bench.models.answer_words.STATUSES`; only "answered" makes a prediction
-    finding : finding of a localization, otherwise None
-    epoch : number of the epoch, from 1
+    finding : the finding of a localization, otherwise None
+    epoch : from 1
     text : the model's text, None without a reply
     note : why the text could not be parsed, or how it was parsed
-    cell, point, box, detections, mask, labels, probabilities, answer, boxes : the parsed answer; the last two of open
-        tasks
+    cell, point, box, detections, mask, labels, probabilities, answer, boxes : the parsed answer; the last two are for
+        open tasks
     score, error : the model's confidence, if any; the reason for a missing reply
     sent_temperature : temperature sent to the model, None if none was sent
     tokens_in, tokens_cached, tokens_out : None if the reply has no counts; `tokens_cached` is part of `tokens_in`

@@ -92,7 +92,7 @@ class RunWatcher:
 
     @contextlib.contextmanager
     def watch_retries(self, api: Any, max_retries: int) -> Iterator[None]:
-        """Get a report of every attempt that a model's `api`, one of inspect_ai, retries meanwhile."""
+        """Within this context, count every attempt that a model's `api` of inspect_ai retries."""
         from tenacity import wait_exponential_jitter
 
         own = api.retry_wait() or wait_exponential_jitter(FIRST_PAUSE, LONGEST_PAUSE, jitter=FIRST_PAUSE)

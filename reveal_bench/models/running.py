@@ -61,7 +61,7 @@ LOGS, SCRATCH = "logs", ".scratch"
 PART = 500
 """Questions per log, because a log is rewritten after every answer."""
 FOREIGN = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS", "OPENAI_ADMIN_KEY")
-"""Variables that the SDK would send to any endpoint."""
+"""Environment variables whose values the SDK would send to any endpoint."""
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
@@ -74,12 +74,12 @@ class ModelChoice:
     model : inspect's name such as "openai/gpt-5", or with `endpoint` the endpoint's name of it
     endpoint : base URL of an OpenAI-compatible API, such as ``http://localhost:8000/v1``
     label : name to publish; `model` by default
-    temperature, max_tokens, top_p, reasoning_effort, seed : None leaves one out; with several epochs the seed of the
-        first, incremented by one in each further epoch
+    temperature, max_tokens, top_p, reasoning_effort, seed : None leaves one out; with several epochs, `seed` is that
+        of the first and increases by one with each further epoch
     attempt_timeout : whole seconds that one attempt may take
     max_retries : further attempts after one that broke, hung, or got status 408, 409, 429 or 5xx
     max_connections : concurrent requests
-    log_images : whether images are logged; patients' images should not be
+    log_images : log the images, which should not be done with patients' images
     instance : an ``inspect_ai.model.Model`` to ask instead of the named one
 
     Raises
@@ -277,7 +277,7 @@ def evaluate_task(
     whole: bool = False,
     role: str | None = None,
 ) -> Any:
-    """Run a task; return its log, only the header unless `whole`; KeyboardInterrupt if it was interrupted.
+    """Run a task and return its log, unless `whole` only the header; raise KeyboardInterrupt if interrupted.
 
     The task asks this model, also where it asks for the model of a `role`.
     """

@@ -1,4 +1,4 @@
-"""Import replies that a model gave elsewhere, saved as text, as a run; they are parsed like all replies.
+"""Import replies that a model gave elsewhere and that were saved as text; they are parsed like all replies.
 
 Conventions
 -----------
@@ -40,7 +40,7 @@ def read_saved_replies(
     Raises
     ------
     ValueError
-        With file and line, if a row lacks a field, its question is not in the split, or has an earlier row.
+        Naming file and line, if a row lacks a field, or its question is not in the split or has an earlier row.
     """
     questions = {(question.unit, question.finding): question for question in list_questions(folder, split, settings)}
     described = describe_split(folder, split)
@@ -49,7 +49,7 @@ def read_saved_replies(
         raise ValueError(f"{folder} must have questions in split {split!r}")
     for line, question, text in _rows(Path(path), KINDS[described["kind"]].key, questions):
         if question.id in exchanges:
-            raise ValueError(f"{path}:{line} must be of a question without an earlier row, got {question.id}")
+            raise ValueError(f"{path}:{line} must be about a question without an earlier row, got {question.id}")
         reply = read_reply(text, question, settings)
         asked = QuestionOutcome(question.id, question.unit, reply.status, finding=question.finding)
         exchanges[question.id] = with_reply(asked, reply, text=text)
@@ -80,5 +80,5 @@ def _reply_of(row: TableRow, needed: Sequence[str], questions: Questions, path: 
     asked = (row[needed[0]], row["finding"] if "finding" in needed else None)
     if asked not in questions:
         ids = ", ".join(filter(None, asked))
-        raise ValueError(f"{path}:{row.number} must be of a question of the split, got {ids!r}")
+        raise ValueError(f"{path}:{row.number} must be about a question of the split, got {ids!r}")
     return questions[asked], row["reply"]

@@ -71,7 +71,7 @@ class Shot:
 
     @property
     def used(self) -> ShotUsed:
-        """The entry for transcripts and logs."""
+        """The example as stated in transcripts and logs."""
         return ShotUsed(self.question.image.image_id, self.split, self.tier)
 
 
@@ -196,7 +196,7 @@ class ShotPool:
 
 
 def _identities(folder: Path, info: FolderInfo) -> dict[str, _Identity]:
-    """Return the patient and study of each image: the study from the manifests, more if the tables have it."""
+    """Return image id -> identity: the study from the manifests, and patient and pixels as far as tables have them."""
     who = {
         row.image_id: _Identity(row.study_id)
         for split in info.splits

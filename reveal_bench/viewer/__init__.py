@@ -1,4 +1,4 @@
-"""Looking at cases: a gallery folder, the page that shows it, and what answers the page's requests.
+"""The gallery of cases: its folder, the page that shows it, and the answers to the page's requests.
 
-``static/`` holds the page, and the film viewer that the readers' page of the leaderboard uses too.
+``static/`` contains the page, and the image viewer, which the readers' page of the leaderboard also uses.
 """

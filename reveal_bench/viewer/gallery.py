@@ -1,15 +1,15 @@
 """A dataset folder and prediction files -> a gallery folder: images with references, answers and outcomes.
 
 The folder contains references: it is only made from a split whose references are public, unless its owner asks for
-private ones, and no server shows it unless told to.
+private ones, and a server shows it only if its settings say so.
 
 * ``gallery.json``: benchmark, version, split, `groups`, `systems`, `outcomes` (the names of a right and a wrong answer)
   and `cases`, each with `id`, `images` (ids), `view` and `results`: for every group its number and a character per
   system: ``+`` right, ``-`` wrong, ``.`` not judged. The page needs only this file to open.
 * ``cases/N.json``: case number N: `films`, `told`, `marks` by reader, `answers` by system;
 * ``films/N-K.jpg``: its image K, grey, at most `max_side` pixels a side; ``thumbnails/N.jpg``: the first one, small;
-* ``places/S-G.jpg``: where system S (after the last one, the references) marks group G, over the mean image. `places`
-  in ``gallery.json`` lists them with their numbers of cases.
+* ``places/S-G.jpg``: where system S marks group G, over the mean image; the number after the last system's means the
+  references. `places` in ``gallery.json`` lists these files with their numbers of cases.
 
 Marks are in fractions of an image's width and height. A mask is `width`, `height` and `runs`: lengths of runs along the
 rows of the reduced mask, beginning outside it.
@@ -96,7 +96,7 @@ class CaseSource:
 
     Parameters
     ----------
-    folder, split : dataset folder with pictures, and the split whose references it holds
+    folder, split : dataset folder with images, and a split with references
     predictions : name of a system -> its prediction file; questions missing from it are shown as unanswered
     max_side : pixels of an image's longer side
     most : maximum of cases, evenly spread over those with a finding; all by default
@@ -207,7 +207,7 @@ def _select_cases(cases: dict[str, Case], most: int | None) -> dict[str, Case]:
 
 
 def named_files(texts: Sequence[str]) -> dict[str, Path]:
-    """Return files by name from NAME=FILE or FILE, named by its stem; a run folder means its predictions.
+    """Return name -> file from texts NAME=FILE or FILE (named by its stem); a run folder means its predictions.
 
     Raises
     ------
@@ -223,7 +223,7 @@ def named_files(texts: Sequence[str]) -> dict[str, Path]:
         if not path.is_file():
             raise ArgumentError("predictions", "must be a prediction file or run folder, no such file", repr(file))
         if name in files:
-            raise ArgumentError("predictions", "must have a name of its own each: give NAME=FILE", repr(name))
+            raise ArgumentError("predictions", "must have different names: give NAME=FILE", repr(name))
         files[name] = path
     return files
 
@@ -247,7 +247,7 @@ def _answers_to(case: Case, systems: Mapping[str, Answers]) -> Answers:
 
 
 def _groups(info: FolderInfo, cases: Sequence[Case], answers_by_case: Sequence[Answers]) -> list[str]:
-    """Return the groups asked, drawn or answered in any case: the benchmark's findings in order, then others."""
+    """Return the groups asked, drawn or answered in at least one case: the benchmark's in its order, then others."""
     there = {group: None for case in cases for group in case.named}
     there |= {one.group: None for by_system in answers_by_case for own in by_system.values() for one in own}
     known = [finding for finding in info.findings if finding in there]

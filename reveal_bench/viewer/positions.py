@@ -25,12 +25,12 @@ from reveal_bench.masks import decode_mask, shrink_mask
 CELLS, SIDE = 48, 192
 REACH = 1.5
 FEWEST = 10
-"""Cases; a map of fewer would show single answers."""
+"""Minimum cases of a map; a map of fewer would show single answers."""
 LATERAL = "LATERAL"
 COLOUR = np.array([255.0, 196.0, 0.0])
 
 Maps = dict[tuple[str, str], tuple[FloatArray, int]]
-"""(system or REFERENCE, group) -> its map, and its number of cases."""
+"""(system or REFERENCE, group) -> (map, number of cases)."""
 
 
 def answer_maps(cases: Sequence[Case], answers_by_case: Sequence[Mapping[str, Sequence[CaseAnswer]]]) -> Maps:

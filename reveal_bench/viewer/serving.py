@@ -27,7 +27,7 @@ PATH = "/gallery"
 PAGE = "gallery.html"
 SCRIPT, STYLE, ICON = "text/javascript", "text/css", "image/svg+xml"
 FILM_VIEWER = {"viewer.js": SCRIPT, "film.js": SCRIPT, "made.js": SCRIPT, "viewer.css": STYLE, "icon.svg": ICON}
-"""Files that show films on any page -> media type."""
+"""File of the image viewer, which any page may use -> media type."""
 STATIC = {**FILM_VIEWER, "gallery.js": SCRIPT, "case.js": SCRIPT, "gallery.css": STYLE}
 FILE = re.compile(r"gallery\.json|cases/\d+\.json|films/\d+-\d+\.jpg|thumbnails/\d+\.jpg|places/\d+-\d+\.jpg")
 MEDIA = {".json": "application/json", ".jpg": "image/jpeg"}

@@ -104,9 +104,9 @@ def test_wrong_answers_are_refused_and_named(world: World, answer: Any, message:
 
 
 def test_a_mask_of_shares_is_no_mask(world: World) -> None:
-    with pytest.raises(ValueError, match=r"`mask` must be of bool or of 0 and 1, got float64 \(a `heat_map`\?\)"):
+    with pytest.raises(ValueError, match=r"`mask` must contain bool, or only 0 and 1, got float64 \(a `heat_map`\?\)"):
         ask_one(world, {"mask": np.full(first_size(world), 0.5)})
-    with pytest.raises(ValueError, match="`mask` must be of bool or of 0 and 1, got int64"):
+    with pytest.raises(ValueError, match="`mask` must contain bool, or only 0 and 1, got int64"):
         ask_one(world, {"mask": np.full(first_size(world), 2)})
 
 

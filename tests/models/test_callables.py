@@ -380,9 +380,7 @@ def test_labels_and_probabilities_do_not_mix(studies: Path, tmp_path: Path) -> N
 
 def test_open_tasks_are_not_for_callables(tmp_path: Path) -> None:
     build_folder({"released": iter([task(tmp_path / "pictures", 0)])}, tmp_path / "tasks", TASKS, synthetic=True)
-    with pytest.raises(
-        ValueError, match="`folder` must be of a benchmark of localizations or labels, got one of tasks"
-    ):
+    with pytest.raises(ValueError, match="`folder` must have a benchmark of localizations or labels, got one of tasks"):
         run_callable(lambda image, finding: None, tmp_path / "tasks", "released")
 
 

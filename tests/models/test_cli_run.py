@@ -155,12 +155,15 @@ def test_saved_replies_give_the_predictions_of_the_run_that_they_are_of(
         call("import-replies", tmp_path / name, *asked, "--out", tmp_path / name.partition(".")[2])
         made = tmp_path / name.partition(".")[2] / "predictions.jsonl"
         assert made.read_bytes() == (out / "predictions.jsonl").read_bytes()
-    first, twice = json.dumps(saved[0]), "must be of a question without an earlier row, got"
+    first, twice = json.dumps(saved[0]), "must be about a question without an earlier row, got"
     for text, problem in (
         (f"{first}\n{first}\n", f"faulty.jsonl:2 {twice}"),
         ("[]\n", "faulty.jsonl:1: `entry` must be a JSON object, got list"),
         ('{"image_id": "a", "finding": "Edema"}\n', "faulty.jsonl:1 must have the text `reply`, got none"),
-        ('{"image_id": "a", "finding": "Edema", "reply": ""}\n', "must be of a question of the split, got 'a, Edema'"),
+        (
+            '{"image_id": "a", "finding": "Edema", "reply": ""}\n',
+            "must be about a question of the split, got 'a, Edema'",
+        ),
         ("image_id,finding,reply\n", "faulty.csv must have a row, got none"),
         (
             'image_id,finding,reply\na,b,"c\n',

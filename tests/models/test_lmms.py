@@ -328,8 +328,8 @@ def test_of_several_logs_the_latest_reply_counts(log: Log, export: Path) -> None
         ("{", ":1 is not a sample of lmms-eval"),
         ("[]", ":1 is not a sample of lmms-eval"),
         ('{"target": "x"}', ":1 is not a sample of lmms-eval"),
-        (("sent", "0" * 64), "is of another export"),
-        (("id", "nobody|Edema"), "is of another export"),
+        (("sent", "0" * 64), "is not of this export"),
+        (("id", "nobody|Edema"), "is not of this export"),
         ({"filtered_resps": []}, "must have a text for each of its 1 replies"),
         ({"filtered_resps": ["A1", "B2"]}, "must have a text for each of its 1 replies"),
         ({"filtered_resps": [3]}, "must have a text for each of its 1 replies"),
@@ -355,9 +355,9 @@ def test_what_is_no_log_or_export_is_refused(log: Log, export: Path, few: Path, 
         ([], export, r"`paths` must contain files \*_samples_reveal_grid.jsonl .*, got nothing"),
         ([export], export, r"`paths` must contain files"),
         ([path], tmp_path, "`export` must be a folder that export_tasks wrote"),
-        ([path], few, ":1 is of another export"),
-        ([path, log({1: ["A1"]}, name="20261122_130000", model="other")], export, "must be of one model"),
-        ([path, log({1: ["A1"]}, name="20261122_130000", temperature=1.0)], export, "must be of one model"),
+        ([path], few, ":1 is not of this export"),
+        ([path, log({1: ["A1"]}, name="20261122_130000", model="other")], export, "must come from one model"),
+        ([path, log({1: ["A1"]}, name="20261122_130000", temperature=1.0)], export, "must come from one model"),
     ]:
         with pytest.raises(ValueError, match=message):
             lmms.import_samples(paths, folder)
