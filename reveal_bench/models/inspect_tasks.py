@@ -90,9 +90,9 @@ class Asking:
     Attributes
     ----------
     settings : how the questions are asked
-    questions : in the order of asking
+    questions : the questions, in the order of asking
     facts : origin of the questions, for the log
-    pictures : question -> its images and those of its examples
+    pictures : question -> its images and the images of its examples
     shots : question -> its examples
     """
 
