@@ -50,11 +50,11 @@ class Stub:
     signature = "stub v1"
 
     def __init__(self, labels: Mapping[str, Labels | None], *, backwards: bool = False) -> None:
-        self.said, self.backwards = labels, backwards
+        self.labels, self.backwards = labels, backwards
         self.asked: list[tuple[Vote, Labels]] = []
 
     def __call__(self, votes: Sequence[tuple[Vote, Labels]]) -> Iterator[Revision]:
         self.asked += votes
         for vote, _ in reversed(votes) if self.backwards else votes:
-            labels = self.said[vote.comment]
+            labels = self.labels[vote.comment]
             yield Revision(vote.study_id, vote.reader, labels, "nothing" if labels is None else "rules")

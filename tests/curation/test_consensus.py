@@ -53,7 +53,7 @@ def test_majority_of_lists(lists: list[Labels], labels: Labels | None, tied: Lab
 def test_what_a_vote_amounts_to(vote: Vote, labels: Labels | None, source: str) -> None:
     stub = Stub({"no aneurysm": (AO,), "hm": None})
     assert revise_votes([study("a", AO, AN)], [vote], stub) == [Revision("a", "r", labels, source)]
-    assert stub.asked == ([(vote, (AO, AN))] if vote.comment in stub.said else [])
+    assert stub.asked == ([(vote, (AO, AN))] if vote.comment in stub.labels else [])
 
 
 def test_revisions_come_in_the_order_of_the_votes_whatever_the_order_of_answers() -> None:

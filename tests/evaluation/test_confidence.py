@@ -21,7 +21,7 @@ from tests.kinds.folders import studies, tasks
 __all__ = ["studies", "tasks"]
 
 
-def given(n: int = 60, *, rare: int = 3) -> Confidences:
+def make_confidences(n: int = 60, *, rare: int = 3) -> Confidences:
     """Two findings of n studies, two studies a patient; `rare` studies have the second."""
     rng = np.random.default_rng(3)
     p = rng.random((n, 2)).round(2)
@@ -34,7 +34,7 @@ def given(n: int = 60, *, rare: int = 3) -> Confidences:
 
 
 def test_scores_are_those_of_scikit_learn_and_rare_findings_have_no_interval() -> None:
-    own = given()
+    own = make_confidences()
     results = judge_confidences(own)
     macro, a, b = results.calibration
     p, y = own.probabilities.reshape(-1, 2), own.happened.reshape(-1, 2)
@@ -57,7 +57,7 @@ def test_scores_are_those_of_scikit_learn_and_rare_findings_have_no_interval() -
 
 
 def test_answers_at_a_coverage_are_the_surest() -> None:
-    own = given()
+    own = make_confidences()
     results = judge_confidences(own)
     assert len(results.answered) == 3 * len(COVERAGES)
     half = next(one for one in results.answered if one.finding == "a" and one.wanted == 0.5)
@@ -123,4 +123,4 @@ def test_answers_without_confidences_are_refused(studies, tasks, tmp_path) -> No
     outside = call("confidence", files / "right.jsonl", folder, "--split", "test", "--out", folder / "here", expect=1)
     assert "`--out` must be outside dataset folders" in outside.stderr
     with pytest.raises(ArgumentError, match="at least one case"):
-        judge_confidences(given(0))
+        judge_confidences(make_confidences(0))

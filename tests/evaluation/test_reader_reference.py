@@ -146,8 +146,8 @@ def test_studies_that_not_every_reader_read_are_left_out(chexpert, monkeypatch) 
     kind = rb.load(folder, split="test").kind
     whole = kind.readers.readings
 
-    def partly(self, *given):
-        results = {reader: dict(statements) for reader, statements in whole(*given).items()}
+    def partly(self, *arguments):
+        results = {reader: dict(statements) for reader, statements in whole(*arguments).items()}
         results["bc8"].popitem()
         return results
 

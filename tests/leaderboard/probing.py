@@ -97,7 +97,7 @@ class Prober:
             except BudgetSpentError:
                 continue
             for i, (label, probe) in enumerate(zip(self.labels, probes, strict=True)):
-                probe.note(calls[:, i], {metric: shown[label] for metric, shown in answer.items() if label in shown})
+                probe.note(calls[:, i], {name: values[label] for name, values in answer.items() if label in values})
             if MACRO in answer.get("f1", {}):
                 self.macros.append(answer["f1"][MACRO])
                 self._narrow()
@@ -188,9 +188,9 @@ class Probe:
         low, high = np.zeros((len(n), len(sizes))), np.minimum(sizes, n)
         half = self.step / 2 + 1e-9
         for per_unit, metric in (((sizes + n) / 2, "f1"), (n, "recall")):
-            shown = np.array([figures.get(metric, np.nan) for figures in self.figures])
-            low = np.fmax(low, np.ceil((shown - half) * per_unit - 1e-6))
-            high = np.fmin(high, np.floor((shown + half) * per_unit + 1e-6))
+            values = np.array([figures.get(metric, np.nan) for figures in self.figures])
+            low = np.fmax(low, np.ceil((values - half) * per_unit - 1e-6))
+            high = np.fmin(high, np.floor((values + half) * per_unit + 1e-6))
         distance = np.where((low <= high).all(axis=1), np.abs(n[:, 0] - self.belief.sum()), np.inf)
         best = int(np.argmin(distance))
         return int(n[best, 0]), low[best], high[best]
@@ -217,8 +217,8 @@ def decode_linear(belief: FloatArray, sets: FloatArray, low: FloatArray, high: F
 def decode_program(belief: FloatArray, sets: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
     """The likeliest labels, as numbers in [0, 1], within the bounds of all answers; `belief` if there are none."""
     rows, bounds = np.vstack([sets, -sets]), np.concatenate([high, -low])
-    found = linprog(-logit(np.clip(belief, 1e-4, 1 - 1e-4)), A_ub=rows, b_ub=bounds, bounds=(0, 1))
-    if not found.success:
+    solution = linprog(-logit(np.clip(belief, 1e-4, 1 - 1e-4)), A_ub=rows, b_ub=bounds, bounds=(0, 1))
+    if not solution.success:
         return belief
-    learnt: FloatArray = np.clip(found.x, 1e-4, 1 - 1e-4)
+    learnt: FloatArray = np.clip(solution.x, 1e-4, 1 - 1e-4)
     return learnt

@@ -81,12 +81,12 @@ def build_task_board(root: Path, n_tasks: int = 40) -> TaskBoard:
 
 def answers_to(manifest: TaskManifest, word: str = "Answer", *, boxes: bool = True) -> list[TaskAnswer]:
     """An answer to every task, with a box where one is asked for."""
-    found = []
+    answers = []
     for task in manifest.tasks:
         image = next(iter(task.images))
         drawn = (AnswerBox(image, "effusion", (10.0, 20.0, 30.0, 40.0)),) if boxes and task.requires_boxes else ()
-        found.append(TaskAnswer(task.task_id, f"{word} to {task.task_id}.\nSecond line.", drawn))
-    return found
+        answers.append(TaskAnswer(task.task_id, f"{word} to {task.task_id}.\nSecond line.", drawn))
+    return answers
 
 
 class Room:
@@ -146,18 +146,18 @@ class Room:
         return outcome.submission
 
     def status(self, submission: Submission) -> str:
-        found = self.store.get(submission.id)
-        return found.status
+        current = self.store.get(submission.id)
+        return current.status
 
     def rate_all(self, submission: Submission, actor: Actor, scores: Mapping[str, int] | None = None) -> bool:
         """Rate every answer of a submission; whether it is read to the end with that."""
         with self.store.read() as connection:
-            found = answers_of(connection, submission.id)
+            answers = answers_of(connection, submission.id)
         is_over = False
-        for answer in found:
-            given = scores_for(bool(answer.boxes), **(scores or {}))
+        for answer in answers:
+            ratings = scores_for(bool(answer.boxes), **(scores or {}))
             with self.store.write() as connection:
-                is_over = rate(connection, actor, answer.id, given, self.settings)
+                is_over = rate(connection, actor, answer.id, ratings, self.settings)
         return is_over
 
 

@@ -52,7 +52,7 @@ def rescore(world: World, values: dict[str, float]) -> None:
             assert world.queue.refuse(job, who="worker:w", why="the file lacks new images")
 
 
-def shown(world: World, version: str) -> dict[str, float]:
+def board_values(world: World, version: str) -> dict[str, float]:
     return {
         submission.id: score.released["figures"][0]["value"]
         for submission, score in world.store.board_rows(BENCHMARK, version)
@@ -108,18 +108,18 @@ def test_a_refresh_scores_in_the_background_and_switches_all_at_once(world: Worl
         switch(world)
     rescore(world, {first.id: 0.7, second.id: 0.65, third.id: 0.65})
     assert progress_of(world) == Progress(total=3, done=3, failed=0, left=0)
-    assert shown(world, "2.0") == {}  # not shown to anybody yet
+    assert board_values(world, "2.0") == {}  # not shown yet
     assert world.store.score_of(first.id, "2.0") is None
     old = {first.id: 0.5, second.id: 0.6, third.id: 0.55}
-    assert shown(world, "1.0") == old
+    assert board_values(world, "1.0") == old
 
     changes = switch(world)
     assert (changes.old, changes.new, changes.dropped) == ("1.0", "2.0", ())
     assert set(changes.changes) == {  # by hand: 0.5, 0.6, 0.55 -> 0.7, 0.65, 0.65
         RankChange(first.id, 3, 1), RankChange(second.id, 1, 2), RankChange(third.id, 2, 2),
     }  # fmt: skip
-    assert shown(world, "2.0") == {first.id: 0.7, second.id: 0.65, third.id: 0.65}
-    assert shown(world, "1.0") == old  # frozen
+    assert board_values(world, "2.0") == {first.id: 0.7, second.id: 0.65, third.id: 0.65}
+    assert board_values(world, "1.0") == old  # frozen
     latest, frozen = world.store.score_of(first.id), world.store.score_of(first.id, "1.0")
     assert (latest.version, frozen.version) == ("2.0", "1.0")
     assert [score.version for score in world.store.scores_of(first.id)] == ["1.0", "2.0"]
@@ -149,7 +149,7 @@ def test_a_refresh_that_is_started_again_while_it_runs_scores_nothing_twice(worl
         world.queue.put(connection, "rescore", BENCHMARK, "2.0", submission.id)
     assert world.finish(world.take(), 0.9, submission.id)
     switch(world)
-    assert shown(world, "2.0") == {submission.id: 0.4}
+    assert board_values(world, "2.0") == {submission.id: 0.4}
 
 
 def test_what_cannot_be_scored_again_is_dropped_and_named(world: World) -> None:
@@ -165,7 +165,7 @@ def test_what_cannot_be_scored_again_is_dropped_and_named(world: World) -> None:
     changes = switch(world)
     assert changes.dropped == (second.id,)
     assert RankChange(second.id, 1, None) in changes.changes
-    assert set(shown(world, "2.0")) == {first.id, third.id}
+    assert set(board_values(world, "2.0")) == {first.id, third.id}
     kept = world.store.score_of(second.id)
     assert kept.version == "1.0"
 
@@ -179,7 +179,7 @@ def test_what_was_held_back_stays_so_on_the_new_version(world: World) -> None:
     switch(world)
     score = world.store.score_of(held.id, "2.0")
     assert (score.shown_of, score.released["figures"][0]["value"]) == (best.id, 0.3)
-    assert shown(world, "2.0") == {best.id: 0.3}
+    assert board_values(world, "2.0") == {best.id: 0.3}
 
 
 def test_what_was_scored_meanwhile_is_scored_again_before_the_switch(world: World) -> None:
@@ -194,7 +194,7 @@ def test_what_was_scored_meanwhile_is_scored_again_before_the_switch(world: Worl
     assert refresh(world) == 1
     rescore(world, {submission.id: 0.4})
     switch(world)
-    assert shown(world, "2.0") == {submission.id: 0.4}
+    assert board_values(world, "2.0") == {submission.id: 0.4}
 
 
 def test_after_a_switch_the_newest_of_a_model_is_shown_and_the_old_board_stays(world: World) -> None:
@@ -204,8 +204,8 @@ def test_after_a_switch_the_newest_of_a_model_is_shown_and_the_old_board_stays(w
     rescore(world, {old.id: 0.5})
     switch(world)
     new = world.score(0.6, version="2.0", sha256="b" * 64)
-    assert shown(world, "2.0") == {new.id: 0.6}
-    assert shown(world, "1.0") == {old.id: 0.5}
+    assert board_values(world, "2.0") == {new.id: 0.6}
+    assert board_values(world, "1.0") == {old.id: 0.5}
 
 
 def test_a_frozen_board_moves_only_for_an_admin(world: World) -> None:
@@ -217,9 +217,9 @@ def test_a_frozen_board_moves_only_for_an_admin(world: World) -> None:
     with pytest.raises(NotAllowedError, match="without a score on the board's version"):
         world.store.choose(first.id, who="user:user1")
     world.store.withdraw(second.id, who="user:user1")
-    assert (shown(world, "1.0"), shown(world, "2.0")) == ({second.id: 0.5}, {})
+    assert (board_values(world, "1.0"), board_values(world, "2.0")) == ({second.id: 0.5}, {})
     world.store.hide(second.id, who=ADMIN, why="copied")
-    assert shown(world, "1.0") == {}
+    assert board_values(world, "1.0") == {}
 
 
 def test_the_split_is_that_of_the_version(world: World) -> None:
@@ -255,7 +255,7 @@ def test_withdrawn_and_hidden_ones_are_scored_again_but_not_ranked(world: World)
     rescore(world, {first.id: 0.5, second.id: 0.6, third.id: 0.7})
     assert switch(world).changes == (RankChange(first.id, 1, 1),)
     world.store.restore(third.id, who=ADMIN, why="fine")
-    assert shown(world, "2.0") == {first.id: 0.5, third.id: 0.7}
+    assert board_values(world, "2.0") == {first.id: 0.5, third.id: 0.7}
 
 
 @pytest.mark.parametrize("act", [refresh, switch], ids=["refresh", "switch"])
@@ -278,7 +278,7 @@ def test_a_switch_that_breaks_off_leaves_the_old_board(world: World) -> None:
     with world.store.engine.connect() as connection, connection.begin() as transaction:
         switch_version(connection, BENCHMARK, "2.0", who=ADMIN)
         transaction.rollback()
-    assert shown(world, "2.0") == {}
+    assert board_values(world, "2.0") == {}
     score = world.store.score_of(first.id)
     assert score.version == "1.0"
     with world.store.read() as connection:

@@ -89,13 +89,13 @@ def test_a_budget_too_large_is_warned_of_and_a_board_that_can_show_nothing_refus
     assert [KINDS[name].release.least_items(30) for name in ("localization", "findings", "detection")] == [30, 60, 60]
 
 
-def test_what_is_told_of_a_budget_is_what_holds(database_url: str, board: Board) -> None:
+def test_the_published_quota_is_enforced(database_url: str, board: Board) -> None:
     """Pages and API take it from the folder, sending from the database."""
     store = Store(database_url)
     Catalogue(store, [board.published])
-    told = board.published.quota(store.settings.of(BENCHMARK))
-    assert told.total == 1, "one answer of marked places"
+    limits = board.published.quota(store.settings.of(BENCHMARK))
+    assert limits.total == 1, "one answer of marked places"
     with store.read() as connection:
         policy = store.settings.of(BENCHMARK).quota
         balance = quota.balance(connection, "nobody", BENCHMARK, "1.0.0", policy)
-    assert (balance.total, balance.per_day, balance.board_left) == (told.total, told.per_day, told.board_total)
+    assert (balance.total, balance.per_day, balance.board_left) == (limits.total, limits.per_day, limits.board_total)

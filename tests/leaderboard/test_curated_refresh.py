@@ -172,15 +172,15 @@ def test_the_board_shows_the_new_version_with_every_submission_scored_again(
         file = tmp_path / f"{name}.jsonl"
         made = study_predictions(read_studies(old.private, "holdout"), labels, quality=quality, seed=1)
         file.write_text(findings_to_jsonl(made), encoding="utf-8")
-        said = METADATA | {"model": {"name": name, "version": "1"}, "organization": f"{name} Laboratory"}
+        document = METADATA | {"model": {"name": name, "version": "1"}, "organization": f"{name} Laboratory"}
         with file.open("rb") as stream:
-            told = read_metadata(json.dumps(said))
-            intake.submit(stream, NAME, told, actor=accounts.local_actor(), filename=file.name, allow_missing=False)
+            metadata = read_metadata(json.dumps(document))
+            intake.submit(stream, NAME, metadata, actor=accounts.local_actor(), filename=file.name, allow_missing=False)
     work(old)
     first = {submission.model_name: score for submission, score in store.board_rows(NAME, "1.0.0")}
     assert set(first) == set(QUALITIES)
     with store.read() as connection:
-        given = [receipts.receipt_file(connection, score.submission_id, "1.0.0") for score in first.values()]
+        first_receipts = [receipts.receipt_file(connection, score.submission_id, "1.0.0") for score in first.values()]
     # The server is started again with both folders, the worker with both holdouts.
     Catalogue(store, published)
     with store.write() as connection:
@@ -197,10 +197,10 @@ def test_the_board_shows_the_new_version_with_every_submission_scored_again(
     frozen = {submission.model_name: score.released for submission, score in store.board_rows(NAME, "1.0.0")}
     assert frozen == {name: score.released for name, score in first.items()}
     with store.read() as connection:
-        for receipt in given:
+        for receipt in first_receipts:
             assert verify_receipt(receipt).receipt["version"] == "1.0.0"
             assert receipt == receipts.receipt_file(connection, receipt["receipt"]["submission"], "1.0.0")
         assert audit(connection, blobs=blobs).problems == ()
-        shown = boards.board(connection, NAME)
-        assert shown.version == "2.0.0"
+        current = boards.board(connection, NAME)
+        assert current.version == "2.0.0"
         assert connection.execute(sa.text("SELECT count(*) FROM receipts")).scalar_one() == 6

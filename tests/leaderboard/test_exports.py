@@ -24,7 +24,7 @@ TEXT_COLUMNS = [name for name, (kind, _) in COLUMNS.items() if kind == "string"]
 
 
 @pytest.fixture(scope="module")
-def shown(board: Board, tmp_path_factory: pytest.TempPathFactory) -> Standings:
+def sample(board: Board, tmp_path_factory: pytest.TempPathFactory) -> Standings:
     """Two placed entries and one that is new, on data that are said to be real."""
     scores = Scores(tmp_path_factory.mktemp("exports"), board.published)
     for name, value in (("best", 0.6), ("second", 0.58), ("new", 0.7)):
@@ -43,8 +43,8 @@ def meta(file: bytes) -> dict[str, Any]:
     return about
 
 
-def test_json_holds_the_board(shown: Standings) -> None:
-    document = json.loads(json.dumps(to_json(shown), allow_nan=False))
+def test_json_holds_the_board(sample: Standings) -> None:
+    document = json.loads(json.dumps(to_json(sample), allow_nan=False))
     head = ("benchmark", "title", "kind", "version", "split", "primary", "is_frozen", "synthetic", "min_cell", "schema")
     assert [document[name] for name in head] == [
         *("chexlocalize", "CheXlocalize", "localization", "1.0.0", "holdout", "point_hit", False, False, 30, 2)
@@ -70,7 +70,7 @@ def test_json_holds_the_board(shown: Standings) -> None:
         "signature": "point_hit|b:1000|v:1",
     }
     assert (first["hidden"], document["hidden"]) == ([RARE], [RARE])
-    assert document["versions"] == [{"version": "1.0.0", "shown_at": shown.history[0].shown_at, "frozen_at": None}]
+    assert document["versions"] == [{"version": "1.0.0", "shown_at": sample.history[0].shown_at, "frozen_at": None}]
     assert document["metrics"][0] == {"name": "point_hit", "title": "Hit rate", "better": "higher"}
     assert (document["ranked_at"], document["notes"]) == ("2026-11-21T12:00:00Z", ["1 new entry is being placed."])
     human = next(row for row in document["references"] if row["name"] == "Human benchmark")
@@ -79,8 +79,8 @@ def test_json_holds_the_board(shown: Standings) -> None:
     assert "rank" not in human
 
 
-def test_csv_has_a_row_per_figure(shown: Standings) -> None:
-    rows = read_csv(to_csv(shown))
+def test_csv_has_a_row_per_figure(sample: Standings) -> None:
+    rows = read_csv(to_csv(sample))
     assert list(rows[0]) == list(COLUMNS)
     entries = [row for row in rows if row["is_reference"] == "false"]
     assert len(entries) == 3 * 4
@@ -100,8 +100,8 @@ def test_csv_has_a_row_per_figure(shown: Standings) -> None:
     assert "Nature Machine Intelligence" in human["source"]
 
 
-def test_parquet_holds_what_csv_holds(shown: Standings) -> None:
-    file = to_parquet(shown)
+def test_parquet_holds_what_csv_holds(sample: Standings) -> None:
+    file = to_parquet(sample)
     rows = pq.read_table(io.BytesIO(file)).to_pylist()
 
     def as_text(name: str, value: Any) -> str:
@@ -109,12 +109,12 @@ def test_parquet_holds_what_csv_holds(shown: Standings) -> None:
             return str(value).lower()
         return "" if value is None else str(value)
 
-    assert [{name: as_text(name, value) for name, value in row.items()} for row in rows] == read_csv(to_csv(shown))
+    assert [{name: as_text(name, value) for name, value in row.items()} for row in rows] == read_csv(to_csv(sample))
     assert rows[0]["date"] == date(2026, 11, 21)
 
 
-def test_parquet_tells_what_it_is_of(shown: Standings) -> None:
-    file = to_parquet(shown)
+def test_parquet_tells_what_it_is_of(sample: Standings) -> None:
+    file = to_parquet(sample)
     about = meta(file)
     assert (about["benchmark"], about["version"], about["split"]) == ("chexlocalize", "1.0.0", "holdout")
     assert (about["exported_at"], about["primary"]) == (None, "point_hit")
@@ -127,22 +127,22 @@ def test_parquet_tells_what_it_is_of(shown: Standings) -> None:
     assert schema.field("tier").metadata[b"meaning"].decode() == COLUMNS["tier"][1]
 
 
-def test_an_export_does_not_depend_on_the_time(shown: Standings) -> None:
-    assert to_parquet(shown) == to_parquet(shown)
+def test_an_export_does_not_depend_on_the_time(sample: Standings) -> None:
+    assert to_parquet(sample) == to_parquet(sample)
 
 
-def test_an_empty_board_has_the_same_columns(shown: Standings) -> None:
-    empty = replace(shown, entries=(), references=())
+def test_an_empty_board_has_the_same_columns(sample: Standings) -> None:
+    empty = replace(sample, entries=(), references=())
     assert to_csv(empty) == ",".join(COLUMNS) + "\r\n"
     assert pq.read_schema(io.BytesIO(to_parquet(empty))).names == list(COLUMNS)
     assert to_json(empty)["entries"] == []
 
 
-def test_rows_of_other_data_are_not_exported(shown: Standings) -> None:
-    apart = replace(shown, comparable=False)
+def test_rows_of_other_data_are_not_exported(sample: Standings) -> None:
+    apart = replace(sample, comparable=False)
     assert to_json(apart)["references"] == []
-    for told in (to_csv(apart), str(pq.read_table(io.BytesIO(to_parquet(apart))).to_pylist())):
-        assert "Human benchmark" not in told
+    for text in (to_csv(apart), str(pq.read_table(io.BytesIO(to_parquet(apart))).to_pylist())):
+        assert "Human benchmark" not in text
 
 
 def named(board: Standings, text: str) -> Standings:
@@ -156,8 +156,8 @@ HOSTILE = st.text(st.sampled_from(FORMULA_STARTS + "\t\r\n;, \"'\u00a01a") | st.
 
 @settings(deadline=None)
 @given(HOSTILE)
-def test_no_cell_begins_like_a_formula(shown: Standings, text: str) -> None:
-    rows = read_csv(to_csv(named(shown, text)))
+def test_no_cell_begins_like_a_formula(sample: Standings, text: str) -> None:
+    rows = read_csv(to_csv(named(sample, text)))
     assert len(rows) == 4, "one row per figure, whatever the text holds"
     for row in rows:
         for name in TEXT_COLUMNS:
@@ -169,9 +169,9 @@ def test_no_cell_begins_like_a_formula(shown: Standings, text: str) -> None:
 @given(HOSTILE)
 @pytest.mark.parametrize("cut_at", [";", "\t", "|"])
 def test_no_cell_begins_like_a_formula_where_another_separator_is_taken(
-    shown: Standings, cut_at: str, text: str
+    sample: Standings, cut_at: str, text: str
 ) -> None:
-    board = named(shown, text)
+    board = named(sample, text)
     board = replace(board, entries=(replace(board.entries[0], score=score(0.5)),))  # no number with a sign
     for line in to_csv(board).splitlines():
         for cell in line.split(cut_at)[1:]:
@@ -180,8 +180,8 @@ def test_no_cell_begins_like_a_formula_where_another_separator_is_taken(
 
 @settings(deadline=None)
 @given(HOSTILE)
-def test_texts_and_numbers_come_back(shown: Standings, text: str) -> None:
-    board = named(shown, text)
+def test_texts_and_numbers_come_back(sample: Standings, text: str) -> None:
+    board = named(sample, text)
     rows = read_csv(to_csv(board))
     # The apostrophes that were put in are the only difference.
     assert rows[0]["team"].replace("'", "") == text.replace("'", "")
@@ -202,5 +202,5 @@ def test_texts_and_numbers_come_back(shown: Standings, text: str) -> None:
         ("", ""),
     ],
 )
-def test_cells_by_hand(shown: Standings, text: str, cell: str) -> None:
-    assert read_csv(to_csv(named(shown, text)))[0]["model"] == cell
+def test_cells_by_hand(sample: Standings, text: str, cell: str) -> None:
+    assert read_csv(to_csv(named(sample, text)))[0]["model"] == cell

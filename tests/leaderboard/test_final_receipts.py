@@ -56,14 +56,14 @@ def test_each_part_has_a_receipt_of_its_kind_in_one_chain(filled: FilledBoard) -
     done = filled.score_next(PUBLIC, final=FINAL)
     public, final = files(filled, done)
     key = filled.signer.public_key_text
-    said = [verify_receipt(file, key).receipt for file in (public, final)]
+    documents = [verify_receipt(file, key).receipt for file in (public, final)]
     assert verify_receipt(final, key, previous=public).is_from_trusted_key
-    assert [(one["number"], one["schema"], one["part"]) for one in said] == [
+    assert [(one["number"], one["schema"], one["part"]) for one in documents] == [
         (5, SCHEMA, "public"),
         (6, FINAL_SCHEMA, "final"),
     ]
-    assert [one["released"]["figures"][0]["value"] for one in said] == ["0.93", "0.21"]
-    assert set(said[1]) - set(said[0]) == {"blind"}
+    assert [one["released"]["figures"][0]["value"] for one in documents] == ["0.93", "0.21"]
+    assert set(documents[1]) - set(documents[0]) == {"blind"}
     assert problems(filled) == []
 
 
@@ -89,11 +89,11 @@ def test_a_hash_does_not_give_its_figures_away(filled: FilledBoard) -> None:
             connection.execute(table.delete().where(table.c.part == "final"))
             again = receipts.append(connection, filled.signer, submission, Score(**row._mapping))
             hashes.append(again.hash)
-            said = json.loads(again.document)
+            document = json.loads(again.document)
             connection.rollback()
     assert hashes[0] != hashes[1]
-    assert len(bytes.fromhex(said.pop("blind"))) == 32
-    assert receipt_hash(said) not in hashes
+    assert len(bytes.fromhex(document.pop("blind"))) == 32
+    assert receipt_hash(document) not in hashes
 
 
 CHANGES: dict[str, tuple[Callable[[sa.Connection], object], str]] = {
@@ -150,9 +150,9 @@ def test_final_figures_from_before_are_signed_once(filled: FilledBoard) -> None:
 
 def score(world: World, file: Path, model: str, value: float, final: float | None, signer: receipts.Signer) -> str:
     """A submission that is scored and signed, as by a worker."""
-    found = sent(world, file, model)
-    world.score(found, value, final=final, sign=lambda c, submission, one: receipts.append(c, signer, submission, one))
-    return found
+    uid = sent(world, file, model)
+    world.score(uid, value, final=final, sign=lambda c, submission, one: receipts.append(c, signer, submission, one))
+    return uid
 
 
 def test_a_final_receipt_is_shown_when_its_figures_are(
@@ -161,31 +161,31 @@ def test_a_final_receipt_is_shown_when_its_figures_are(
     (tmp_path / "vault").mkdir(mode=0o700)
     signer = receipts.Signer(tmp_path / "vault")
     plain = score(world, write_file(seed=1), "Plain", 0.47, None, signer)
-    found = score(world, write_file(seed=2), "Pointer", 0.62, 0.38, signer)
+    pointer = score(world, write_file(seed=2), "Pointer", 0.62, 0.38, signer)
     after = score(world, write_file(seed=3), "Later", 0.77, 0.33, signer)
     with world.services.store.read() as connection:
         rows = connection.execute(sa.select(table).where(table.c.part == "final").order_by(table.c.id)).all()
-    assert [row.submission_id for row in rows] == [found, after]
+    assert [row.submission_id for row in rows] == [pointer, after]
 
     def ask(one: str, who: Person | None = None) -> Any:
         return world.client(who).get(f"{SUBMISSIONS}/{one}/receipt?part=final")
 
-    nothing = problem(ask(plain), 404, "not-found")
+    nothing = problem(ask(plain), 404, "not-pointer")
     for who in (None, world.other, world.owner, world.admin):
-        assert problem(ask(found, who), 404, "not-found") == nothing
-    paths = [f"{SUBMISSIONS}/{one}{end}" for one in (plain, found, after) for end in ("", "/events", "/receipt")]
-    said = [world.client(world.owner).get(path).text for path in (*paths, "/api/v1/keys")]
+        assert problem(ask(pointer, who), 404, "not-pointer") == nothing
+    paths = [f"{SUBMISSIONS}/{one}{end}" for one in (plain, pointer, after) for end in ("", "/events", "/receipt")]
+    texts = [world.client(world.owner).get(path).text for path in (*paths, "/api/v1/keys")]
     for row in rows:
         hidden = json.loads(row.document)
-        assert not any(hidden["blind"] in text or row.signature in text for text in said)
-    assert not any("0.38" in text or "0.33" in text for text in said)
+        assert not any(hidden["blind"] in text or row.signature in text for text in texts)
+    assert not any("0.38" in text or "0.33" in text for text in texts)
 
     with world.services.store.write() as connection:
         boards.set_state(connection, SERVED_BENCHMARK, "closed", who="cli:test", why="the round is over")
     [key] = world.client().get("/api/v1/keys").json()["keys"]
-    document = ask(found).json()
+    document = ask(pointer).json()
     receipt = verify_receipt(document, key["public_key"]).receipt
-    assert (receipt["part"], receipt["submission"]) == ("final", found)
+    assert (receipt["part"], receipt["submission"]) == ("final", pointer)
     assert receipt["released"]["figures"][0]["value"] == "0.38"
     following = world.client().get(f"{SUBMISSIONS}/{after}/receipt").json()
     assert verify_receipt(following, key["public_key"], previous=document).is_from_trusted_key

@@ -74,23 +74,23 @@ def marked(predictions: Sequence[FindingsPrediction], key: bytes = KEY) -> Finge
 
 
 def test_order_lines_and_absent_studies_do_not_matter() -> None:
-    given = of_labels()
-    shuffled = [replace(p, line=i, labels=(p.labels or ())[::-1]) for i, p in enumerate(given[::-1])]
-    named = [p for p in given if p.labels]
-    assert len(named) < len(given)
-    assert marked(given) == marked(shuffled) == marked(named)
+    predictions = of_labels()
+    shuffled = [replace(p, line=i, labels=(p.labels or ())[::-1]) for i, p in enumerate(predictions[::-1])]
+    named = [p for p in predictions if p.labels]
+    assert len(named) < len(predictions)
+    assert marked(predictions) == marked(shuffled) == marked(named)
 
 
 def test_a_confidence_is_not_scored_and_does_not_matter() -> None:
-    given = of_points()
-    sure = [replace(p, score=0.5, line=7) for p in given[::-1]]
-    assert fingerprint(given, IMAGES, KEY) == fingerprint(sure, IMAGES, KEY)
+    predictions = of_points()
+    sure = [replace(p, score=0.5, line=7) for p in predictions[::-1]]
+    assert fingerprint(predictions, IMAGES, KEY) == fingerprint(sure, IMAGES, KEY)
 
 
 def test_one_answer_changes_the_content() -> None:
-    given = of_labels()
-    flipped = [replace(given[0], labels=() if given[0].labels else ("Edema",)), *given[1:]]
-    assert marked(flipped).content != marked(given).content
+    predictions = of_labels()
+    flipped = [replace(predictions[0], labels=() if predictions[0].labels else ("Edema",)), *predictions[1:]]
+    assert marked(flipped).content != marked(predictions).content
     moved = of_points()
     moved[3] = replace(moved[3], points=((moved[3].points[0][0] + 1e-3, moved[3].points[0][1]),))
     assert fingerprint(moved, IMAGES, KEY).content != fingerprint(of_points(), IMAGES, KEY).content
@@ -109,16 +109,16 @@ def test_the_content_is_exact_to_the_last_bit() -> None:
     first, *others = of_probabilities()
 
     def content(probability: float) -> str:
-        given = dict.fromkeys(LABELS, probability)
-        return marked([FindingsPrediction(first.study_id, probabilities=given), *others]).content
+        probabilities = dict.fromkeys(LABELS, probability)
+        return marked([FindingsPrediction(first.study_id, probabilities=probabilities), *others]).content
 
     assert content(below) != content(0.5)
 
 
 def test_the_key_is_in_content_and_sketch() -> None:
-    given, other = marked(of_labels()), marked(of_labels(), b"another key of mine")
-    assert given.content != other.content
-    assert similarity(given, other) < 0.1
+    first, other = marked(of_labels()), marked(of_labels(), b"another key of mine")
+    assert first.content != other.content
+    assert similarity(first, other) < 0.1
     with pytest.raises(ValueError, match="`key` must have at least 16 bytes, got 5"):
         marked(of_labels(), b"short")
 
@@ -157,10 +157,10 @@ def test_two_models_of_their_own_are_not_near(make: object) -> None:
 @pytest.mark.parametrize("make", [of_labels, of_probabilities])
 def test_a_few_changed_studies_are_near(make: object) -> None:
     assert callable(make)
-    given = make(0)
-    changed = [*make(1)[:4], *given[4:]]  # 1 % of the studies
-    assert marked(given).content != marked(changed).content
-    assert is_near(marked(given), marked(changed))
+    predictions = make(0)
+    changed = [*make(1)[:4], *predictions[4:]]  # 1 % of the studies
+    assert marked(predictions).content != marked(changed).content
+    assert is_near(marked(predictions), marked(changed))
 
 
 def test_two_models_that_rarely_call_anything_are_not_near() -> None:
@@ -170,9 +170,9 @@ def test_two_models_that_rarely_call_anything_are_not_near() -> None:
 
 
 def test_points_that_tremble_are_near() -> None:
-    given = of_points()
-    trembling = [replace(p, points=((p.points[0][0] + 0.01, p.points[0][1] + 0.01),)) for p in given]
-    a, b = (fingerprint(predictions, IMAGES, KEY) for predictions in (given, trembling))
+    points = of_points()
+    trembling = [replace(p, points=((p.points[0][0] + 0.01, p.points[0][1] + 0.01),)) for p in points]
+    a, b = (fingerprint(predictions, IMAGES, KEY) for predictions in (points, trembling))
     assert a.content != b.content
     assert is_near(a, b)
     assert not is_near(a, fingerprint(of_points(1), IMAGES, KEY))
@@ -225,4 +225,4 @@ def test_signs_for_moderators(case: str) -> None:
     predictions, manifest, sign = SIGNS[case]
     signs = KINDS[manifest.kind].release.signs(predictions, manifest)
     assert (sign is None) == (signs == [])
-    assert sign is None or any(sign in found for found in signs)
+    assert sign is None or any(sign in text for text in signs)

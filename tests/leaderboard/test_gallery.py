@@ -19,15 +19,15 @@ from reveal_leaderboard.web.middleware import SecureHeaders
 from typer.testing import CliRunner
 
 from reveal_bench.viewer.serving import Galleries
-from tests.viewer.shown import Shown, make_shown
+from tests.viewer.gallery_sample import GallerySample, make_gallery_sample
 
 
 @pytest.fixture(scope="module")
-def gallery_files(tmp_path_factory: pytest.TempPathFactory, twin_of: Callable[[str], Path]) -> Shown:
-    return make_shown(tmp_path_factory.mktemp("shown"), twin_of("chexlocalize"))
+def gallery_files(tmp_path_factory: pytest.TempPathFactory, twin_of: Callable[[str], Path]) -> GallerySample:
+    return make_gallery_sample(tmp_path_factory.mktemp("gallery"), twin_of("chexlocalize"))
 
 
-def with_first_case(gallery_files: Shown, out: Path, **changes: Any) -> Path:
+def with_first_case(gallery_files: GallerySample, out: Path, **changes: Any) -> Path:
     """A copy of the gallery whose first case has other ids."""
     shutil.copytree(gallery_files.gallery, out)
     index = json.loads((out / "gallery.json").read_text())
@@ -36,7 +36,7 @@ def with_first_case(gallery_files: Shown, out: Path, **changes: Any) -> Path:
     return out
 
 
-def test_a_gallery_with_a_case_that_is_held_out_is_refused(gallery_files: Shown, tmp_path: Path) -> None:
+def test_a_gallery_with_a_case_that_is_held_out_is_refused(gallery_files: GallerySample, tmp_path: Path) -> None:
     published = read_published(gallery_files.public, "holdout")
     assert open_galleries([gallery_files.gallery], [published]).names == ["chexlocalize"]
     held_out = next(iter(published.manifest.rows))
@@ -46,12 +46,12 @@ def test_a_gallery_with_a_case_that_is_held_out_is_refused(gallery_files: Shown,
             open_galleries([wrong], [published])
 
 
-def test_a_gallery_of_a_benchmark_that_is_not_served_is_refused(gallery_files: Shown) -> None:
+def test_a_gallery_of_a_benchmark_that_is_not_served_is_refused(gallery_files: GallerySample) -> None:
     with pytest.raises(ValueError, match="that is served"):
         open_galleries([gallery_files.gallery], [])
 
 
-def test_the_command_prepares_a_gallery_or_says_why_not(gallery_files: Shown, tmp_path: Path) -> None:
+def test_the_command_prepares_a_gallery_or_says_why_not(gallery_files: GallerySample, tmp_path: Path) -> None:
     def run(benchmark: str, split: str, out: str) -> tuple[int, str]:
         words = ["gallery", benchmark, "--dataset", gallery_files.public, "--split", split, "--out", tmp_path / out]
         files = [f"--predictions={name}={path}" for name, path in gallery_files.files.items()]
@@ -69,7 +69,7 @@ def test_the_command_prepares_a_gallery_or_says_why_not(gallery_files: Shown, tm
 
 
 def test_a_released_case_that_another_split_holds_out_is_found_when_it_is_prepared(
-    gallery_files: Shown, tmp_path: Path
+    gallery_files: GallerySample, tmp_path: Path
 ) -> None:
     public = tmp_path / "public"
     shutil.copytree(gallery_files.public, public)
@@ -79,7 +79,7 @@ def test_a_released_case_that_another_split_holds_out_is_found_when_it_is_prepar
     assert not (tmp_path / "out").exists()
 
 
-def test_the_routes_bring_a_stricter_policy_and_keep_that_of_the_gate(gallery_files: Shown) -> None:
+def test_the_routes_bring_a_stricter_policy_and_keep_that_of_the_gate(gallery_files: GallerySample) -> None:
     galleries = open_galleries([gallery_files.gallery], [read_published(gallery_files.public, "holdout")])
     application = FastAPI()
     add_gallery(application, galleries)

@@ -83,17 +83,17 @@ class Library(World):
 
     def rate(self, actor: Actor, answer: StoredAnswer | str, scores: dict[str, int | None] | None = None) -> bool:
         answer_id = answer if isinstance(answer, str) else answer.id
-        given = scores if scores is not None else FULL if not isinstance(answer, str) and answer.boxes else TEXT
+        values = scores if scores is not None else FULL if not isinstance(answer, str) and answer.boxes else TEXT
         with self.store.write() as connection:
-            return rate(connection, actor, answer_id, given, self.settings)
+            return rate(connection, actor, answer_id, values, self.settings)
 
     def next(self, actor: Actor) -> StoredAnswer | None:
         with self.store.read() as connection:
             return next_answer(connection, actor, BENCHMARK, POLICY)
 
-    def read_by_two(self, found: list[StoredAnswer]) -> None:
+    def read_by_two(self, answers: list[StoredAnswer]) -> None:
         for name in ("one", "two"):
-            for answer in found:
+            for answer in answers:
                 self.rate(self.actor(name), answer)
 
     def problems(self) -> tuple[Any, ...]:
@@ -111,15 +111,15 @@ def library(database_kind: str) -> Iterator[Library]:
 @on_both
 def test_from_the_file_to_the_score(library: Library) -> None:
     """Two readers of every answer: the last rating queues the submission, which is then charged and scored."""
-    submission, found = library.read()
+    submission, answers = library.read()
     assert submission.status == "reading"
-    assert [answer.to_answer() for answer in found] == list(GIVEN)
+    assert [answer.to_answer() for answer in answers] == list(GIVEN)
     assert (library.kinds(submission), library.balance().pending) == (["reserved"], 1)
     assert library.claim() is None
     assert library.problems() == ()
     one, two = library.actor("one"), library.actor("two")
-    assert [library.rate(one, answer) for answer in found] == [False] * 3
-    assert [library.rate(two, answer) for answer in found] == [False, False, True]
+    assert [library.rate(one, answer) for answer in answers] == [False] * 3
+    assert [library.rate(two, answer) for answer in answers] == [False, False, True]
     assert library.get(submission).status == "queued"
     assert library.problems() == ()
     job = library.take_score()
@@ -132,21 +132,21 @@ def test_from_the_file_to_the_score(library: Library) -> None:
 
 
 def test_the_end_of_a_reading_tells_its_ratings_and_no_reader(library: Library) -> None:
-    submission, found = library.read()
-    library.read_by_two(found)
+    submission, answers = library.read()
+    library.read_by_two(answers)
     event = library.store.events_of(submission.id)[-1]
     with library.store.read() as connection:
-        given = ratings_of(connection, submission.id)
+        rows = ratings_of(connection, submission.id)
     assert (event.from_status, event.to_status, event.who) == ("reading", "queued", "readers")
-    assert event.why == f"read to the end: 6 ratings, SHA-256 {digest_of(given)}"
-    assert [(r.task_id, r.process, r.image_style) for r in given[:3]] == [("t1", 4, 4), ("t1", 4, 4), ("t2", 3, None)]
+    assert event.why == f"read to the end: 6 ratings, SHA-256 {digest_of(rows)}"
+    assert [(r.task_id, r.process, r.image_style) for r in rows[:3]] == [("t1", 4, 4), ("t1", 4, 4), ("t2", 3, None)]
 
 
 def test_audit_finds_a_rating_that_was_changed_afterwards(library: Library) -> None:
-    submission, found = library.read()
-    library.read_by_two(found)
+    submission, answers = library.read()
+    library.read_by_two(answers)
     with library.store.write() as connection:
-        connection.execute(ratings.update().where(ratings.c.answer_id == found[0].id).values(process=1))
+        connection.execute(ratings.update().where(ratings.c.answer_id == answers[0].id).values(process=1))
     (problem,) = library.problems()
     assert problem.area == "submissions"
     assert problem.text == f"submission {submission.id}: its ratings are not those with which it was read to the end"
@@ -188,7 +188,7 @@ def test_a_team_that_waits_or_is_closed_does_not_read(library: Library) -> None:
 
 
 def test_nobody_reads_answers_of_a_team_of_their_own(library: Library) -> None:
-    submission, found = library.read()
+    submission, answers = library.read()
     both = library.actor("both")
     team = next(team for team in library.accounts.teams() if team.id == submission.team_id)
     for role in ("reader", "member", "owner"):
@@ -196,9 +196,9 @@ def test_nobody_reads_answers_of_a_team_of_their_own(library: Library) -> None:
         now = Actor(both.user, tuple(library.accounts.teams_of(both.user)), both.scopes, "session")
         assert library.next(now) is None
         with library.store.read() as connection:
-            assert readable(connection, now, found[0].id, POLICY) is None
+            assert readable(connection, now, answers[0].id, POLICY) is None
         with pytest.raises(NotPermittedError, match="readers must not score answers of their own team"):
-            library.rate(now, found[0])
+            library.rate(now, answers[0])
     local = Actor(both.user, now.memberships, both.scopes, "local")
     assert library.next(local) is not None
 
@@ -226,29 +226,29 @@ def test_the_order_is_the_readers_own(library: Library) -> None:
 
 
 def test_answers_that_are_begun_come_first(library: Library) -> None:
-    _, found = library.read()
-    library.rate(library.actor("one"), found[1])
-    assert library.next(library.actor("two")) == found[1]
-    library.rate(library.actor("two"), found[1])
+    _, answers = library.read()
+    library.rate(library.actor("one"), answers[1])
+    assert library.next(library.actor("two")) == answers[1]
+    library.rate(library.actor("two"), answers[1])
     with library.store.read() as connection:
         assert progress(connection, library.actor("three"), BENCHMARK, POLICY) == ReadingProgress(0, 2, 2)
 
 
 def test_a_rating_may_be_changed_until_the_end(library: Library) -> None:
-    submission, found = library.read()
+    submission, answers = library.read()
     one, two = library.actor("one"), library.actor("two")
-    library.rate(one, found[1])
-    library.rate(one, found[1], TEXT | {"process": 5})
+    library.rate(one, answers[1])
+    library.rate(one, answers[1], TEXT | {"process": 5})
     with library.store.read() as connection:
-        assert own_scores(connection, found[1].id, one.name) == dict.fromkeys(CRITERIA, None) | TEXT | {"process": 5}
-        assert own_scores(connection, found[1].id, two.name) is None
-        assert last_rated(connection, one, BENCHMARK, POLICY) == found[1]
+        assert own_scores(connection, answers[1].id, one.name) == dict.fromkeys(CRITERIA, None) | TEXT | {"process": 5}
+        assert own_scores(connection, answers[1].id, two.name) is None
+        assert last_rated(connection, one, BENCHMARK, POLICY) == answers[1]
         assert last_rated(connection, two, BENCHMARK, POLICY) is None
-    for answer in found:
+    for answer in answers:
         library.rate(one, answer)
         library.rate(two, answer)
     with pytest.raises(NotAllowedError, match="is no longer waiting for readers"):
-        library.rate(one, found[0])
+        library.rate(one, answers[0])
     with library.store.read() as connection:
         assert last_rated(connection, one, BENCHMARK, POLICY) is None
         assert is_complete(connection, submission.id, POLICY)
@@ -269,17 +269,17 @@ SCORES: dict[str, tuple[int, dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", SCORES)
 def test_scores_that_break_a_rule_are_not_kept(library: Library, name: str) -> None:
     place, scores, match = SCORES[name]
-    _, found = library.read()
+    _, answers = library.read()
     with pytest.raises(RatingError, match=match):
-        library.rate(library.actor("one"), found[place], scores)
+        library.rate(library.actor("one"), answers[place], scores)
     with library.store.read() as connection:
         assert connection.execute(sa.select(sa.func.count()).select_from(ratings)).scalar_one() == 0
 
 
 @on_both
 def test_the_database_itself_refuses_a_six(library: Library) -> None:
-    _, found = library.read()
-    row = {"answer_id": found[0].id, "reader": "r", "process": 6, "who": "w", "rated_at": 0.0}
+    _, answers = library.read()
+    row = {"answer_id": answers[0].id, "reader": "r", "process": 6, "who": "w", "rated_at": 0.0}
     with library.store.write() as connection, pytest.raises(sa.exc.IntegrityError, match="ck_ratings_process"):
         connection.execute(ratings.insert().values(**row))
 
@@ -291,34 +291,34 @@ def test_an_unknown_answer_is_refused(library: Library) -> None:
 
 @on_both
 def test_withdrawn_while_it_is_read_costs_nothing_and_is_not_read_on(library: Library) -> None:
-    submission, found = library.read()
+    submission, answers = library.read()
     one = library.actor("one")
-    library.rate(one, found[0])
+    library.rate(one, answers[0])
     assert library.store.withdraw(submission.id, who="user:user1").status == "withdrawn"
     assert (library.kinds(submission), library.spent()) == (["reserved", "refunded"], 0)
     assert library.next(library.actor("two")) is None
     with pytest.raises(NotAllowedError, match="is no longer waiting for readers"):
-        library.rate(one, found[1])
+        library.rate(one, answers[1])
     assert library.problems() == ()
 
 
 def test_sent_again_it_is_read_on_where_it_stood(library: Library) -> None:
-    submission, found = library.read()
-    library.rate(library.actor("one"), found[0])
+    submission, answers = library.read()
+    library.rate(library.actor("one"), answers[0])
     library.store.withdraw(submission.id, who="user:user1")
     again, before = library.read()
-    assert (again.id, before) == (submission.id, found)
+    assert (again.id, before) == (submission.id, answers)
     assert library.kinds(submission) == ["reserved", "refunded", "reserved"]
-    assert library.next(library.actor("two")) == found[0]
+    assert library.next(library.actor("two")) == answers[0]
     assert library.problems() == ()
 
 
 def test_what_is_hidden_is_not_read(library: Library) -> None:
-    submission, found = library.read()
+    submission, answers = library.read()
     library.store.hide(submission.id, who="user:boss", why="a test")
     assert library.next(library.actor("one")) is None
     with pytest.raises(NotAllowedError, match="no longer"):
-        library.rate(library.actor("one"), found[0])
+        library.rate(library.actor("one"), answers[0])
     library.store.restore(submission.id, who="user:boss", why="over")
     assert library.next(library.actor("one")) is not None
 
@@ -339,16 +339,16 @@ def test_a_worker_that_was_given_up_cannot_bring_answers(library: Library) -> No
 HEAD = ",".join(("answer_id", "reader", *CRITERIA))
 
 
-def lines_of(found: list[StoredAnswer], *readers: str) -> str:
-    rows = [f"{a.id},{r},4,4,4,4,{'4,4' if a.boxes else ','}" for a in found for r in readers]
+def lines_of(answers: list[StoredAnswer], *readers: str) -> str:
+    rows = [f"{a.id},{r},4,4,4,4,{'4,4' if a.boxes else ','}" for a in answers for r in readers]
     return "\n".join([HEAD, *rows]) + "\n"
 
 
 @on_both
 def test_a_file_of_ratings_ends_a_reading(library: Library, tmp_path: Path) -> None:
-    submission, found = library.read()
+    submission, answers = library.read()
     path = tmp_path / "ratings.csv"
-    path.write_text(lines_of(found, "Dr A", "Dr B"), encoding="utf-8")
+    path.write_text(lines_of(answers, "Dr A", "Dr B"), encoding="utf-8")
     with library.store.write() as connection:
         done = import_ratings(connection, path, library.settings, who="cli:boss")
     assert (done.new, done.changed, done.complete) == (6, 0, (submission.id,))
@@ -359,9 +359,9 @@ def test_a_file_of_ratings_ends_a_reading(library: Library, tmp_path: Path) -> N
 
 
 def test_a_file_may_be_brought_in_twice(library: Library, tmp_path: Path) -> None:
-    _, found = library.read()
+    _, answers = library.read()
     path = tmp_path / "ratings.csv"
-    path.write_text(lines_of(found, "Dr A"), encoding="utf-8")
+    path.write_text(lines_of(answers, "Dr A"), encoding="utf-8")
     for expected in ((3, 0), (0, 3)):
         with library.store.write() as connection:
             done = import_ratings(connection, path, library.settings, who="cli:boss")
@@ -387,10 +387,10 @@ BAD_FILES: dict[str, tuple[str, str]] = {
 @pytest.mark.parametrize("name", BAD_FILES)
 def test_of_a_bad_file_nothing_is_kept(library: Library, tmp_path: Path, name: str) -> None:
     text, match = BAD_FILES[name]
-    _, found = library.read()
+    _, answers = library.read()
     path = tmp_path / "ratings.csv"
-    good = f"{found[1].id},good,5,5,5,5,,\n"
-    text = text.replace("{a}", found[0].id)
+    good = f"{answers[1].id},good,5,5,5,5,,\n"
+    text = text.replace("{a}", answers[0].id)
     path.write_bytes(text.encode("latin-1") + (good.encode() if text.startswith(HEAD) and '"' not in text else b""))
     with pytest.raises(RatingError, match=match), library.store.write() as connection:
         import_ratings(connection, path, library.settings, who="cli:boss")
@@ -399,12 +399,12 @@ def test_of_a_bad_file_nothing_is_kept(library: Library, tmp_path: Path, name: s
 
 
 def test_answers_for_readers_elsewhere_are_blinded_and_harmless(library: Library) -> None:
-    submission, found = library.read()
+    submission, answers = library.read()
     with library.store.read() as connection:
         text = answers_csv(connection, BENCHMARK)
     lines = text.split("\r\n")
     assert lines[0] == "answer_id,task_id,answer,boxes"
     assert sorted(line[:32] for line in lines[1:-1]) == [line[:32] for line in lines[1:-1]]
-    assert f"{found[1].id},t2,'=HYPERLINK(1)," in text
+    assert f"{answers[1].id},t2,'=HYPERLINK(1)," in text
     for secret in (submission.id, submission.model_name, "Team 1", submission.sha256):
         assert secret not in text

@@ -49,14 +49,14 @@ def test_every_scored_submission_has_a_receipt_that_holds(filled: FilledBoard) -
 def test_a_receipt_says_what_is_shown_with_its_decimals(filled: FilledBoard) -> None:
     first, held, *_ = filled.store.list_submissions()
     with filled.store.read() as connection:
-        said = (receipts.receipt_file(connection, held.id, VERSION) or {})["receipt"]
-    assert said["shown_of"] == first.id
-    assert said["team"] == "Example Laboratory"
-    assert said["released"]["figures"][0] == {
+        receipt = (receipts.receipt_file(connection, held.id, VERSION) or {})["receipt"]
+    assert receipt["shown_of"] == first.id
+    assert receipt["team"] == "Example Laboratory"
+    assert receipt["released"]["figures"][0] == {
         "metric": "point_hit", "finding": "macro", "value": "0.47", "low": "0.42", "high": "0.52", "n": "4 findings",
         "signature": "point_hit|v:1",
     }  # fmt: skip
-    assert said["released"]["hidden"] == ["Pneumothorax"]
+    assert receipt["released"]["hidden"] == ["Pneumothorax"]
 
 
 def test_what_has_no_score_has_no_receipt(filled: FilledBoard) -> None:

@@ -27,8 +27,8 @@ def test_the_radiologists_of_paper_004() -> None:
     printed = {" ".join(words[:-2]): words[-2:] for words in (part.split() for part in TABLE_S3.split(";"))}
     assert len(printed) == len(REVEAL_LABELS) == 12
     for label in REVEAL_LABELS:
-        found = [row.figures[metric][label] for metric in ("cohen_kappa", "gwet_ac1")]
-        assert [round(1000 * value) for value in found] == [int(text) for text in printed[label.lower()]]
+        values = [row.figures[metric][label] for metric in ("cohen_kappa", "gwet_ac1")]
+        assert [round(1000 * value) for value in values] == [int(text) for text in printed[label.lower()]]
     assert (row.kind, row.measured_on, row.is_of_test_split) == ("human", "sampled", False)
     mean, origin = row.macro["cohen_kappa"]
     assert mean == pytest.approx(8.605 / 12)

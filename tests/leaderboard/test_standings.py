@@ -74,12 +74,12 @@ class Scores:
             connection.execute(scores.insert().values(**own, **more))
 
     def rank(
-        self, *places: tuple[str, int, int, int, str], also: tuple[str, ...] = (), version: str = OLD, **told: Any
+        self, *places: tuple[str, int, int, int, str], also: tuple[str, ...] = (), version: str = OLD, **extra: Any
     ) -> None:
-        """Put a rank document: (id, rank, low, high, tier) of each; `also` were looked at and not placed; what else is
-        `told` in it."""
+        """Put a rank document: (id, rank, low, high, tier) of each; `also` were looked at and not placed; `extra` are
+        its other fields."""
         entries = {name: {"rank": r, "rank_low": low, "rank_high": high, "tier": t} for name, r, low, high, t in places}
-        document = {"schema": 1, "metric": "point_hit", "entries": entries, "computed_for": [*entries, *also]} | told
+        document = {"schema": 1, "metric": "point_hit", "entries": entries, "computed_for": [*entries, *also]} | extra
         key = {"kind": "rank", "benchmark": self.published.name, "version": version, "subject": "board"}
         with self.store.write() as connection:
             connection.execute(results.delete().where(results.c.version == version))
@@ -136,9 +136,9 @@ def test_patients_are_told_where_they_are_fewer_than_images_and_chance_where_it_
     board = added.standings()
     assert board.n_items is not None
     assert (board.n_patients, board.chance) == (None, {})
-    for n, told in ((board.n_items - 1, board.n_items - 1), (board.n_items, None)):
+    for n, n_patients in ((board.n_items - 1, board.n_items - 1), (board.n_items, None)):
         added.rank(place, n_patients=n, chance={"point_hit": 7})
-        assert (added.standings().n_patients, added.standings().chance) == (told, {"point_hit": 0.07})
+        assert (added.standings().n_patients, added.standings().chance) == (n_patients, {"point_hit": 0.07})
 
 
 def test_new_entries_come_behind_and_those_without_a_figure_last(added: Scores) -> None:

@@ -75,18 +75,18 @@ def test_from_the_upload_to_the_board(room: Room) -> None:
     assert (values["macro"], values["content"], values["execution"], values["image_style"]) == (3.75, 3, 3, 4)
     beta = room.submit(ada, "Northern Lab", "Beta")
     read_by_two(room, beta, process=5, language=5)
-    shown = standings(room.store, room.board.published)
-    assert [(e.model, e.place, e.tier) for e in shown.entries] == [("Beta", "1", "A"), ("Alpha", "2", "B")]
-    assert [metric.name for metric in shown.metrics] == ["rubric_mean", "share_of_5", "cohen_kappa_quadratic"]
-    assert to_json(shown)["entries"][0]["model"] == "Beta"
-    assert "rexecution,1.0.0,2,2,2,B,false" in to_csv(shown)
-    assert len(to_parquet(shown)) > 0
+    board = standings(room.store, room.board.published)
+    assert [(e.model, e.place, e.tier) for e in board.entries] == [("Beta", "1", "A"), ("Alpha", "2", "B")]
+    assert [metric.name for metric in board.metrics] == ["rubric_mean", "share_of_5", "cohen_kappa_quadratic"]
+    assert to_json(board)["entries"][0]["model"] == "Beta"
+    assert "rexecution,1.0.0,2,2,2,B,false" in to_csv(board)
+    assert len(to_parquet(board)) > 0
     with room.store.read() as connection:
         report = audit(connection, blobs=room.blobs)
         receipt = receipt_file(connection, beta.id, "1.0.0", "public")
     assert report.problems == ()
     assert verify_receipt(receipt).receipt["metric_signature"].startswith("cohen_kappa_quadratic|")
-    shown_value = shown.entries[0].score.figure("rubric_mean")
+    shown_value = board.entries[0].score.figure("rubric_mean")
     assert shown_value is not None
     headline = of_receipt(receipt).headline()
     assert (headline.metric, float(headline.value)) == ("rubric_mean", shown_value.value)
@@ -144,10 +144,10 @@ def test_scores_are_shown_on_their_own_scale(room: Room) -> None:
     submission = room.submit(ada, "Lab", "Alpha")
     read_by_two(room, submission)
     board = standings(room.store, room.board.published)
-    for shown in (rubric_view.render_board(board), rubric_view.render_score(board.entries[0].score)):
-        assert "4.00 no variation" in text_of(shown)
-        assert "left:75.0%" in shown
-        assert "400" not in re.sub("[0-9a-f]{32}", "", shown)  # ids are random
+    for markup in (rubric_view.render_board(board), rubric_view.render_score(board.entries[0].score)):
+        assert "4.00 no variation" in text_of(markup)
+        assert "left:75.0%" in markup
+        assert "400" not in re.sub("[0-9a-f]{32}", "", markup)  # ids are random
     marked = replace(board, entries=(replace(board.entries[0], model="<i>Alpha</i>", team="<b>"),))
     assert "&lt;i&gt;Alpha&lt;/i&gt;" in rubric_view.render_board(marked)
     assert "<i>Alpha" not in rubric_view.render_board(marked)

@@ -239,11 +239,11 @@ def test_a_private_address_is_not_asked_unless_the_settings_say_so(
     """Though one of the name's addresses may be asked, and the connection would go there."""
     asked = []
 
-    def found(host: str, port: int, *_: object, **__: object) -> list[Any]:
+    def resolve(host: str, port: int, *_: object, **__: object) -> list[Any]:
         asked.append((host, port))
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in ("93.184.216.34", address)]
 
-    monkeypatch.setattr(socket, "getaddrinfo", found)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
     Deliveries(filled.store.engine).add_test("chat")
     assert sender(filled.store, receiver.url.replace("127.0.0.1", "hook.example"), private=False).step()
     assert (len(asked), receiver.got) == (1, [])
@@ -261,11 +261,11 @@ def test_the_address_that_was_checked_is_the_one_that_is_asked_and_the_name_is_p
     monkeypatch.setattr(webhooks, "_trusted", lambda: client_side)
     asked = []
 
-    def found(host: str, port: int, *_: object, **__: object) -> list[Any]:
+    def resolve(host: str, port: int, *_: object, **__: object) -> list[Any]:
         asked.append(host)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
 
-    monkeypatch.setattr(socket, "getaddrinfo", found)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
     outbox = Deliveries(filled.store.engine)
     with receiving(server_side) as receiver:
         port = receiver.url.split(":")[2]

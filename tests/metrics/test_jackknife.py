@@ -130,7 +130,7 @@ def mean_of(values: FloatArray, finding: int) -> Statistic:
     return statistic
 
 
-def found(estimates: Sequence[Estimate], metric: str, finding: str) -> list[float]:
+def interval(estimates: Sequence[Estimate], metric: str, finding: str) -> list[float]:
     (one,) = [e for e in estimates if (e.metric, e.finding) == (metric, finding)]
     return [one.low, one.high]
 
@@ -141,9 +141,9 @@ def test_hit_rates_have_the_score_interval_of_their_effective_size(rng: np.rando
     got = estimate_cases("point_hit", 1, hits, findings=findings, patients=NAMES)
     for i in (0, 1):
         expected = wilson_of(mean_of(hits, i), of_t=False)
-        assert found(got, "point_hit", f"f{i}") == pytest.approx(expected, abs=1e-9)
+        assert interval(got, "point_hit", f"f{i}") == pytest.approx(expected, abs=1e-9)
     expected = macro_on_arcsine([mean_of(hits, i) for i in (0, 1)], [behind_of(i) for i in (0, 1)])
-    assert found(got, "point_hit", "macro") == pytest.approx(expected, abs=2e-4)
+    assert interval(got, "point_hit", "macro") == pytest.approx(expected, abs=2e-4)
     assert "|i:jackknife|" in got[0].signature
 
 
@@ -152,9 +152,9 @@ def test_iou_has_a_score_interval_with_t_and_its_macro_one_on_the_arcsine_scale(
     findings = [f"f{i % 2}" for i in range(len(PATIENTS))]
     got = estimate_cases("mask_iou", 1, values, findings=findings, patients=NAMES)
     for i in (0, 1):
-        assert found(got, "mask_iou", f"f{i}") == pytest.approx(wilson_of(mean_of(values, i), of_t=True), abs=5e-4)
+        assert interval(got, "mask_iou", f"f{i}") == pytest.approx(wilson_of(mean_of(values, i), of_t=True), abs=5e-4)
     expected = macro_on_arcsine([mean_of(values, i) for i in (0, 1)], [behind_of(i) for i in (0, 1)])
-    assert found(got, "mask_iou", "macro") == pytest.approx(expected, abs=2e-4)
+    assert interval(got, "mask_iou", "macro") == pytest.approx(expected, abs=2e-4)
 
 
 @pytest.mark.parametrize("metric", ["f1", "cohen_kappa"])
@@ -176,14 +176,14 @@ def test_f1_and_kappa_equal_deletion_of_each_patient(metric: str, rng: np.random
             if is_kappa
             else wilson_of(statistic(i), of_t=False)
         )
-        assert found(got, metric, name) == pytest.approx(single, abs=2e-4)
+        assert interval(got, metric, name) == pytest.approx(single, abs=2e-4)
     behind = [len(set(PATIENTS[present[:, i] | predicted[:, i]].tolist())) for i in (0, 1)]
     statistics = [statistic(0), statistic(1)]
     expected = macro_on_arcsine(statistics, behind, pooled_freedom=2.0)
     if is_kappa:  # on its own scale
         value, error, bias, freedom = spread_of_macro(statistics, behind, -1.0, pooled_freedom=2.0)
         expected = [value - bias + side * t.ppf(0.975, freedom) * error for side in (-1, 1)]
-    assert found(got, metric, "macro") == pytest.approx(expected, abs=2e-4)
+    assert interval(got, metric, "macro") == pytest.approx(expected, abs=2e-4)
 
 
 @pytest.mark.parametrize(("weights", "suffix"), [(None, ""), ("linear", "_linear")])
@@ -200,7 +200,7 @@ def test_kappa_of_two_readers(n_categories: int, weights: str | None, suffix: st
 
     got = estimate_agreement(a, b, n_categories=n_categories, patients=NAMES)
     expected = wilson_of_kappa(statistic, a == 1, b == 1) if n_categories == 2 else on_arcsine(statistic, -1.0)
-    assert found(got, f"cohen_kappa{suffix}", "all") == pytest.approx(expected, abs=2e-4)
+    assert interval(got, f"cohen_kappa{suffix}", "all") == pytest.approx(expected, abs=2e-4)
 
 
 def test_readers_who_never_agree_have_an_interval_from_lowest_kappa() -> None:
@@ -209,27 +209,28 @@ def test_readers_who_never_agree_have_an_interval_from_lowest_kappa() -> None:
     a, b = np.repeat([1, 0, 0], [10, 5, 5]), np.repeat([0, 1, 0], [10, 5, 5])
     square = norm.ppf(0.975) ** 2
     got = estimate_agreement(a, b, n_categories=2)
-    assert found(got, "cohen_kappa", "all") == pytest.approx([-0.5, -0.5 + 1.5 * square / (11.25 + square)], abs=1e-9)
+    expected = [-0.5, -0.5 + 1.5 * square / (11.25 + square)]
+    assert interval(got, "cohen_kappa", "all") == pytest.approx(expected, abs=1e-9)
 
 
 def test_a_macro_of_one_finding_has_its_interval(rng: np.random.Generator) -> None:
     called, truth = rng.random((2, 60, 1)) < 0.4
     for metric, values in (("point_hit", rng.random(40) < 0.8), ("mask_iou", rng.random(40) ** 3)):
         got = estimate_cases(metric, 1, np.asarray(values, float))
-        assert found(got, metric, "macro") == found(got, metric, "all")
+        assert interval(got, metric, "macro") == interval(got, metric, "all")
     for metric in ("f1", "cohen_kappa"):
         got = estimate_labels(called, truth, labels=["COPD"])
-        assert found(got, metric, "macro") == found(got, metric, "COPD")
+        assert interval(got, metric, "macro") == interval(got, metric, "COPD")
 
 
 def test_agreement_has_no_interval_where_a_rare_category_decides_or_nobody_differs() -> None:
     a = np.repeat([1, 0], [11, 29])
     for n_ones, printed in ((11, False), (12, True)):  # whom either reader calls present, 40 rated
         got = estimate_agreement(np.repeat([1, 0], [n_ones, 40 - n_ones]), a, n_categories=2)
-        assert np.isnan(found(got, "cohen_kappa", "all")).all() != printed
-        assert found(got, "gwet_ac1", "all")[1] == pytest.approx(1)
+        assert np.isnan(interval(got, "cohen_kappa", "all")).all() != printed
+        assert interval(got, "gwet_ac1", "all")[1] == pytest.approx(1)
     same = estimate_agreement(a, a, n_categories=2)
-    assert np.isnan(found(same, "mean_absolute_difference", "all")).all()
+    assert np.isnan(interval(same, "mean_absolute_difference", "all")).all()
 
 
 def test_a_finding_at_an_end_of_the_scale_lends_the_macro_the_pooled_spread(rng: np.random.Generator) -> None:
@@ -238,7 +239,7 @@ def test_a_finding_at_an_end_of_the_scale_lends_the_macro_the_pooled_spread(rng:
     got = estimate_cases("mask_iou", 1, values, findings=findings, patients=NAMES)
     statistics = [mean_of(values, 0), lambda kept: 1.0]
     expected = macro_on_arcsine(statistics, [behind_of(i) for i in (0, 1)])
-    assert found(got, "mask_iou", "macro") == pytest.approx(expected, abs=2e-4)
+    assert interval(got, "mask_iou", "macro") == pytest.approx(expected, abs=2e-4)
 
 
 def test_a_macro_has_an_interval_though_a_finding_is_of_one_patient() -> None:
@@ -262,7 +263,7 @@ def test_a_macro_has_an_interval_though_a_finding_is_of_one_patient() -> None:
 def test_constant_scores_use_the_number_of_patients(share: float) -> None:
     got = estimate_cases("mask_iou", 1, np.full(len(PATIENTS), share), patients=NAMES)
     for finding in ("all", "macro"):
-        assert found(got, "mask_iou", finding) == pytest.approx(wilson(share, N_PATIENTS), abs=1e-9)
+        assert interval(got, "mask_iou", finding) == pytest.approx(wilson(share, N_PATIENTS), abs=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def test_a_prompt_asks_in_the_convention_that_is_read(form: str, coordinates: st
 # Calibration ----------------------------------------------------------------------------------------------------------
 
 
-def said(place: Sequence[float], size: tuple[int, int], how: str, *, corners: bool = True) -> str:
+def write_place(place: Sequence[float], size: tuple[int, int], how: str, *, corners: bool = True) -> str:
     """A place of a picture as a model writes it that knows one convention, by hand and not by the code under test."""
     height, width = size
     x, y, *sides = place
@@ -204,7 +204,7 @@ def answers_of(form: str, side: int, write: Callable[[Sequence[float], tuple[int
 def test_the_convention_of_boxes_is_found(how: str, corners: bool, side: int) -> None:
     settings = AskSettings("box", side=side, coordinates=AUTO)
     calibration = calibrate(
-        answers_of("box", side, lambda place, size: said(place, size, how, corners=corners)), settings
+        answers_of("box", side, lambda place, size: write_place(place, size, how, corners=corners)), settings
     )
     assert (calibration.coordinates, calibration.corners) == (CONVENTION_OF[how], corners)
     assert calibration.hits[calibration.key] == 8
@@ -215,7 +215,7 @@ def test_the_convention_of_boxes_is_found(how: str, corners: bool, side: int) ->
 @pytest.mark.parametrize("how", [name for name in CONVENTION_OF if name != "resized"])
 def test_the_convention_of_other_forms_is_found(form: str, how: str) -> None:
     def write(place: Sequence[float], size: tuple[int, int]) -> str:
-        numbers = said(place, size, how)
+        numbers = write_place(place, size, how)
         boxes = json.dumps({"boxes": [{"image": 1, "label": "it", "score": 0.5, "box": json.loads(f"[{numbers}]")}]})
         return f"Point: {numbers}" if form == "point" else f"Seen.\n{boxes}"
 
@@ -225,7 +225,7 @@ def test_the_convention_of_other_forms_is_found(form: str, how: str) -> None:
 
 
 def test_two_wrong_answers_of_eight_are_borne_and_three_are_not() -> None:
-    texts = answers_of("point", 256, lambda place, size: said(place, size, "percent"))
+    texts = answers_of("point", 256, lambda place, size: write_place(place, size, "percent"))
     settings = AskSettings("point", coordinates=AUTO)
     assert calibrate(["I cannot see it.", "", *texts[2:]], settings).coordinates == "percent"
     with pytest.raises(CalibrationError, match=r"no convention fits: .*percent 5.*6 are needed") as raised:
@@ -278,7 +278,7 @@ def pointing(places: dict[str, Any], how: str) -> Iterator[tuple[PlayedModel, se
     """A model that points in one convention whatever it is asked for, and the questions that it answers rightly."""
 
     def write(place: Sequence[float], size: tuple[int, int]) -> str:
-        return "In the lower zone, I think." if how == "words" else f"Point: {said(place, size, how)}"
+        return "In the lower zone, I think." if how == "words" else f"Point: {write_place(place, size, how)}"
 
     rng, drawings = np.random.default_rng(5), Drawings("point")
     hits = {question for question in places if rng.random() < HIT_RATE}

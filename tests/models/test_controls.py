@@ -131,7 +131,7 @@ class Phantom:
         return [question for question in every if question.finding in self.findings]
 
     @cached_property
-    def shown(self) -> dict[str | None, dict[str, Grey | None]]:
+    def prompt_images(self) -> dict[str | None, dict[str, Grey | None]]:
         """Control, None for the film as it is -> question -> the picture in its prompt."""
         return {control: self._under(control) for control in (None, *CONTROLS)}
 
@@ -183,7 +183,7 @@ def phantom(tmp_path_factory: pytest.TempPathFactory) -> Phantom:
 
 def test_each_control_shows_what_it_says(phantom: Phantom) -> None:
     for question in phantom.questions[::5]:
-        images = {control: pictures[question.id] for control, pictures in phantom.shown.items()}
+        images = {control: pictures[question.id] for control, pictures in phantom.prompt_images.items()}
         film = images[None]
         assert film is not None
         assert images["no-image"] is None
@@ -207,7 +207,7 @@ def test_each_control_shows_what_it_says(phantom: Phantom) -> None:
 def test_the_other_patient_is_the_same_one_each_time(phantom: Phantom) -> None:
     by_film: dict[str, set[bytes]] = defaultdict(set)
     for question in phantom.questions:
-        by_film[question.unit].add(phantom.shown["other-patient"][question.id].tobytes())
+        by_film[question.unit].add(phantom.prompt_images["other-patient"][question.id].tobytes())
     assert all(len(others) == 1 for others in by_film.values())
 
 
@@ -253,7 +253,7 @@ class Looking(Guessing):
 
     def sees(self, question: Question, picture: Grey) -> bool:
         """Return True if it is far nearer to the film than to the film without the finding, where both differ."""
-        film, without = (self.phantom.shown[control][question.id] for control in (None, "without-finding"))
+        film, without = (self.phantom.prompt_images[control][question.id] for control in (None, "without-finding"))
         assert film is not None
         assert without is not None
         strength = np.abs(film - without)
@@ -264,7 +264,7 @@ class Looking(Guessing):
 def asked(phantom: Phantom, out: Path, model: Guessing) -> None:
     """A run folder of a model, with one for each control, as `run` writes them; without a request."""
     facts, n = describe_split(phantom.folder, "test"), len(phantom.questions)
-    for control, pictures in phantom.shown.items():
+    for control, pictures in phantom.prompt_images.items():
         settings = AskSettings("point", side=SIDE, control=control)
         exchanges = []
         for question in phantom.questions:

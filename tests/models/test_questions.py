@@ -84,14 +84,14 @@ def test_a_question_comes_back_from_its_document() -> None:
 
 
 def test_one_view_is_the_pa_else_the_ap_and_that_of_the_study_before(tmp_path: Path) -> None:
-    def shown(*views: str, prior: tuple[str, ...] = ()) -> list[str]:
+    def one_view(*views: str, prior: tuple[str, ...] = ()) -> list[str]:
         now = [ViewedImage(view, view, (8, 8)) for view in views]
         before = [ViewedImage(f"old {view}", view, (8, 8), is_prior=True) for view in prior]
         return [image.image_id for image in _one_view([*now, *before])]
 
-    assert shown("LATERAL", "AP", "PA") == ["PA"]
-    assert shown("LATERAL", "AP", prior=("LATERAL", "FRONTAL")) == ["AP", "old FRONTAL"]
-    assert shown("LATERAL") == ["LATERAL"]
+    assert one_view("LATERAL", "AP", "PA") == ["PA"]
+    assert one_view("LATERAL", "AP", prior=("LATERAL", "FRONTAL")) == ["AP", "old FRONTAL"]
+    assert one_view("LATERAL") == ["LATERAL"]
     folder = findings_folder(tmp_path, n=4)  # every second study has an AP and a lateral film
     of_views = {views: AskSettings.of_folder(folder, views=views) for views in ("all", "one")}
     counts = {views: [len(one.images) for one in list_questions(folder, "test", settings)]

@@ -216,7 +216,7 @@ def test_what_was_not_answered_is_not_called_unreadable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "shown"),
+    ("model", "published_name"),
     [
         ("/data/h1/secret-lab/llama-3", "llama-3"),
         ("/data/secret|lab/llama-3/", "llama-3"),
@@ -230,14 +230,14 @@ def test_what_was_not_answered_is_not_called_unreadable() -> None:
     ],
 )
 @pytest.mark.usefixtures("undrawn")
-def test_models_are_named_without_a_path(model: str, shown: str, curated: CurationFolder) -> None:
+def test_models_are_named_without_a_path(model: str, published_name: str, curated: CurationFolder) -> None:
     known = read_curated(curated)
     state = known.states["extract"]
     assert state.record is not None
     settings = {**state.record.settings, "engine": f"{model}|calls:two|prompts:1|settings:0123abcd"}
     state = replace(state, record=replace(state.record, settings=settings))
     page = words_of(public_page(replace(known, states={**known.states, "extract": state})))
-    assert f"read out of the reports by {shown}|calls:two|prompts:1|settings:0123abcd:" in page
+    assert f"read out of the reports by {published_name}|calls:two|prompts:1|settings:0123abcd:" in page
     assert "secret" not in page
 
 
@@ -248,7 +248,7 @@ def test_before_there_are_halves(curated: CurationFolder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("counts", "shown", "rest"),
+    ("counts", "values", "rest"),
     [
         ({}, [], 0),
         ({"F": 50, "M": 50}, ["F", "M"], 0),
@@ -260,8 +260,8 @@ def test_before_there_are_halves(curated: CurationFolder) -> None:
     ],
     ids=["none", "two", "complement", "enough together", "too few together", "all few", "one"],
 )
-def test_shown_values(counts: Mapping[str, int], shown: list[str], rest: int) -> None:
-    assert shown_values(counts) == (shown, rest)
+def test_shown_values(counts: Mapping[str, int], values: list[str], rest: int) -> None:
+    assert shown_values(counts) == (values, rest)
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ def test_formulas_are_no_formulas_in_a_spreadsheet(curated: CurationFolder) -> N
 
 
 @pytest.mark.parametrize(
-    ("given", "shown"),
+    ("value", "expected"),
     [
         ("a\x00b", "a\ufffdb"),
         ("\u202egnp", "\ufffdgnp"),
@@ -180,9 +180,9 @@ def test_formulas_are_no_formulas_in_a_spreadsheet(curated: CurationFolder) -> N
     ],
     ids=["nul", "direction", "surrogate", "markup", "template"],
 )
-def test_text_is_no_markup(given: str, shown: str) -> None:
-    text = render_page(Page(given, "", [Section("one", "One", [Text(given)])], [Note(given)]))
-    assert text.count(shown) == 4  # title, heading, note, paragraph
+def test_text_is_no_markup(value: str, expected: str) -> None:
+    text = render_page(Page(value, "", [Section("one", "One", [Text(value)])], [Note(value)]))
+    assert text.count(expected) == 4  # title, heading, note, paragraph
 
 
 @pytest.mark.parametrize("width", [WIDE, NARROW])
@@ -289,7 +289,7 @@ def added(root: Path, n: int) -> CurationFolder:
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
-    ("n", "retires", "said"),
+    ("n", "retires", "sentence"),
     [
         (5, False, r"The 5 added studies were divided by one random draw \((2|3) released, (2|3) holdout\)\."
                    " Neither they nor the present halves were tested"),
@@ -299,13 +299,13 @@ def added(root: Path, n: int) -> CurationFolder:
     ids=["halved", "one", "retired"],
 )  # fmt: skip
 def test_added_studies_are_not_said_to_be_balanced(
-    curated: CurationFolder, tmp_path: Path, n: int, retires: bool, said: str
+    curated: CurationFolder, tmp_path: Path, n: int, retires: bool, sentence: str
 ) -> None:
     folder = CurationFolder.create(tmp_path / "next", name="Next")
     refresh(folder, curated, additions=added(tmp_path / "more", n), retire_holdout=retires)
     report(folder)
     visible = section_of(page_of(folder), "balance")
-    assert re.search(said, visible)
+    assert re.search(sentence, visible)
     assert "Not tested in this version" in section_of(page_of(folder), "demographics")
 
 

@@ -131,7 +131,7 @@ def test_it_is_never_written_into_the_dataset(tmp_path):
     with pytest.raises(ValueError, match="must be a file, got the folder"):
         write_report(folder, tmp_path)
     output = []
-    warnings = write_report(folder, tmp_path / "r.html", progress=lambda *given: output.append(given))
+    warnings = write_report(folder, tmp_path / "r.html", progress=lambda *counts: output.append(counts))
     assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
     assert output == [("test", 2, 2)]
     assert len(warnings) == 1

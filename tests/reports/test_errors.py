@@ -195,8 +195,8 @@ def cases_of(finding, **counts):
     return cases
 
 
-def values_of(found, finding):
-    return [share.estimate.value for share in found if share.finding == finding]
+def values_of(results, finding):
+    return [share.estimate.value for share in results if share.finding == finding]
 
 
 def test_shares_by_hand():

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.viewer.shown import Shown, make_shown
+from tests.viewer.gallery_sample import GallerySample, make_gallery_sample
 
 
 @pytest.fixture(scope="session")
-def shown(tmp_path_factory: pytest.TempPathFactory, twin_of: Callable[[str], Path]) -> Shown:
-    return make_shown(tmp_path_factory.mktemp("shown"), twin_of("chexlocalize"))
+def sample(tmp_path_factory: pytest.TempPathFactory, twin_of: Callable[[str], Path]) -> GallerySample:
+    return make_gallery_sample(tmp_path_factory.mktemp("gallery"), twin_of("chexlocalize"))

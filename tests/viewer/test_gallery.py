@@ -22,29 +22,29 @@ from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.tasks.records import AnswerBox, TaskAnswer, TaskRecord
 from reveal_bench.masks import decode_mask, encode_mask
 from reveal_bench.viewer.gallery import CaseSource, _answers_to, _mask, _results, named_files, prepare_gallery
-from tests.viewer.shown import Shown
+from tests.viewer.gallery_sample import GallerySample
 
 
 def read(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def test_the_index_has_every_case_with_the_outcomes_of_its_rows(shown: Shown) -> None:
-    index = read(shown.gallery / "gallery.json")
+def test_the_index_has_every_case_with_the_outcomes_of_its_rows(sample: GallerySample) -> None:
+    index = read(sample.gallery / "gallery.json")
     assert (index["benchmark"], index["split"], index["outcomes"]) == ("chexlocalize", "released", ["hit", "miss"])
     assert index["systems"] == ["Right", "Wrong"]
     result = {
         (case["id"], index["groups"][number], results) for case in index["cases"] for number, results in case["results"]
     }
-    assert result == {(one.image_id, finding, "+-") for one in shown.records for finding in one.asked("present")}
+    assert result == {(one.image_id, finding, "+-") for one in sample.records for finding in one.asked("present")}
     asked = [bool(case["results"]) for case in index["cases"]]
     assert asked == sorted(asked, reverse=True)  # what has something to find comes first
-    assert {case["id"] for case in index["cases"]} == {one.image_id for one in shown.records}
+    assert {case["id"] for case in index["cases"]} == {one.image_id for one in sample.records}
 
 
-def test_a_case_has_its_marks_in_shares_and_its_film_without_metadata(shown: Shown) -> None:
-    case = read(shown.gallery / "cases" / "0.json")
-    (record,) = [one for one in shown.records if one.image_id == case["id"]]
+def test_a_case_has_its_marks_in_shares_and_its_film_without_metadata(sample: GallerySample) -> None:
+    case = read(sample.gallery / "cases" / "0.json")
+    (record,) = [one for one in sample.records if one.image_id == case["id"]]
     finding = case["groups"][0]
     (mark, *_) = [one for one in case["marks"]["Reference"] if one["group"] == finding]
     reference = record.reference(finding)
@@ -56,9 +56,9 @@ def test_a_case_has_its_marks_in_shares_and_its_film_without_metadata(shown: Sho
     right, wrong = (case["answers"][name][0] for name in ("Right", "Wrong"))
     assert (right["words"], wrong["words"]) == ("hit", "miss")
     assert wrong["marks"][0]["points"] == [[round(0.5 / record.width, 5), round(0.5 / record.height, 5)]]
-    with Image.open(shown.gallery / case["films"][0]["file"]) as film:
+    with Image.open(sample.gallery / case["films"][0]["file"]) as film:
         assert (film.size, film.mode, film.getexif()) == ((record.width, record.height), "L", {})
-    texts = "".join(path.read_text(encoding="utf-8") for path in shown.gallery.rglob("*.json"))
+    texts = "".join(path.read_text(encoding="utf-8") for path in sample.gallery.rglob("*.json"))
     assert "patient_id" not in texts
     assert "study_id" not in texts
 
@@ -72,30 +72,30 @@ def test_a_large_mask_is_made_smaller_and_a_pixel_of_it_stays() -> None:
 
 
 def test_of_few_cases_each_has_something_to_find_and_films_are_no_larger_than_said(
-    shown: Shown, tmp_path: Path
+    sample: GallerySample, tmp_path: Path
 ) -> None:
-    assert prepare_gallery(CaseSource(shown.public, "released", {}, most=2, max_side=32), tmp_path / "out") == 2
+    assert prepare_gallery(CaseSource(sample.public, "released", {}, most=2, max_side=32), tmp_path / "out") == 2
     index = read(tmp_path / "out" / "gallery.json")
     assert all(case["results"] for case in index["cases"])
     with Image.open(tmp_path / "out" / "films" / "0-0.jpg") as film:
         assert max(film.size) == 32
 
 
-def test_what_is_refused_leaves_nothing(shown: Shown, tmp_path: Path) -> None:
+def test_what_is_refused_leaves_nothing(sample: GallerySample, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with pytest.raises(ValueError, match="references are public"):
-        prepare_gallery(CaseSource(shown.public, "holdout", {}), out)
+        prepare_gallery(CaseSource(sample.public, "holdout", {}), out)
     with pytest.raises(ValueError, match="references are public"):
-        prepare_gallery(CaseSource(shown.private, "holdout", {}), out)
+        prepare_gallery(CaseSource(sample.private, "holdout", {}), out)
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"image_id": "nobody"}\n')
     with pytest.raises(LintError):
-        prepare_gallery(CaseSource(shown.public, "released", {"Bad": bad}), out)
+        prepare_gallery(CaseSource(sample.public, "released", {"Bad": bad}), out)
     assert list(tmp_path.iterdir()) == [bad]
     out.mkdir()
     (out / "mine.txt").write_text("kept")
     with pytest.raises(ValueError, match="new or empty"):
-        prepare_gallery(CaseSource(shown.public, "released", {}), out)
+        prepare_gallery(CaseSource(sample.public, "released", {}), out)
 
 
 def test_pictures_that_are_withheld_cannot_be_looked_at(world: Any, tmp_path: Path) -> None:
@@ -184,6 +184,6 @@ def test_each_single_reader_has_marks_of_their_own_and_what_only_they_drew_can_b
     assert _results(case, {"A": [CaseAnswer("Edema", True, "hit")]}, ["Edema", "Nodule"]) == [[0, "+"], [1, "."]]
 
 
-def test_a_thumbnail_is_small(shown: Shown) -> None:
-    data = (shown.gallery / "thumbnails" / "0.jpg").read_bytes()
+def test_a_thumbnail_is_small(sample: GallerySample) -> None:
+    data = (sample.gallery / "thumbnails" / "0.jpg").read_bytes()
     assert max(Image.open(io.BytesIO(data)).size) <= 240

@@ -14,11 +14,11 @@ import pytest
 from reveal_bench.viewer.serving import STATIC, Galleries, Gallery, loopback_server
 from tests.cli.test_score import call
 from tests.conftest import World
-from tests.viewer.shown import Shown
+from tests.viewer.gallery_sample import GallerySample
 
 
-def test_files_of_the_page_and_of_the_gallery_and_no_others(shown: Shown) -> None:
-    galleries = Galleries([Gallery.of_folder(shown.gallery)], home="/")
+def test_files_of_the_page_and_of_the_gallery_and_no_others(sample: GallerySample) -> None:
+    galleries = Galleries([Gallery.of_folder(sample.gallery)], home="/")
     page = galleries.answer("")
     assert page is not None
     text = page.body.decode()
@@ -32,10 +32,10 @@ def test_files_of_the_page_and_of_the_gallery_and_no_others(shown: Shown) -> Non
     for place in ("gallery.json", "cases/0.json", "films/0-0.jpg", "thumbnails/0.jpg"):
         served = galleries.answer(f"chexlocalize/{place}")
         assert served is not None
-        assert served.body == (shown.gallery / place).read_bytes()
+        assert served.body == (sample.gallery / place).read_bytes()
         assert "script-src 'self'" in served.headers["Content-Security-Policy"]
         assert "unsafe" not in served.headers["Content-Security-Policy"]
-    (shown.gallery.parent / "secret.json").write_text("{}")
+    (sample.gallery.parent / "secret.json").write_text("{}")
     outside = ("chexlocalize/../secret.json", "chexlocalize/cases/../../secret.json", "static/../gallery.py")
     for place in (
         *outside,
@@ -52,43 +52,43 @@ def test_without_a_gallery_there_is_no_page() -> None:
     assert Galleries().strip("chexlocalize", 4) == []
 
 
-def test_a_strip_names_cases_that_are_there(shown: Shown) -> None:
-    galleries = Galleries([Gallery.of_folder(shown.gallery)])
+def test_a_strip_names_cases_that_are_there(sample: GallerySample) -> None:
+    galleries = Galleries([Gallery.of_folder(sample.gallery)])
     strip = galleries.strip("chexlocalize", 3)
     assert len(strip) == 3
-    first = json.loads((shown.gallery / "cases" / "0.json").read_text())
+    first = json.loads((sample.gallery / "cases" / "0.json").read_text())
     address, thumbnail, words = strip[0]
     assert address == f"/gallery?benchmark=chexlocalize&case={first['id']}"
     assert galleries.answer(thumbnail.removeprefix("/gallery/")) is not None
     assert words.startswith(f"{first['films'][0]['view']} radiograph, asked for {first['groups'][0]}")
-    assert len(galleries.strip("chexlocalize", 1000)) == len(shown.records)
+    assert len(galleries.strip("chexlocalize", 1000)) == len(sample.records)
 
 
-def test_a_folder_that_is_no_gallery_and_two_of_one_benchmark_are_refused(shown: Shown, tmp_path: Path) -> None:
+def test_other_folders_and_two_galleries_of_one_benchmark_are_refused(sample: GallerySample, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"gallery\.json"):
         Gallery.of_folder(tmp_path)
     (tmp_path / "gallery.json").write_text('{"schema": 0}')
     with pytest.raises(ValueError, match="this version"):
         Gallery.of_folder(tmp_path)
     with pytest.raises(ValueError, match="once per benchmark"):
-        Galleries([Gallery.of_folder(shown.gallery)] * 2)
+        Galleries([Gallery.of_folder(sample.gallery)] * 2)
 
 
 def test_view_says_where_the_cases_are_or_that_pictures_are_withheld(
-    shown: Shown, world: World, monkeypatch: pytest.MonkeyPatch
+    sample: GallerySample, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(_: ThreadingHTTPServer) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ThreadingHTTPServer, "serve_forever", interrupted)
-    answer = call("view", shown.public, f"Net={shown.files['Right']}").stdout
-    assert re.search(rf"^{len(shown.records)} cases: http://127\.0\.0\.1:\d+/gallery", answer)
+    answer = call("view", sample.public, f"Net={sample.files['Right']}").stdout
+    assert re.search(rf"^{len(sample.records)} cases: http://127\.0\.0\.1:\d+/gallery", answer)
     assert "is withheld" in call("view", world.folder, expect=1).stderr
-    assert "no such file" in call("view", shown.public, "none.jsonl", expect=1).stderr
+    assert "no such file" in call("view", sample.public, "none.jsonl", expect=1).stderr
 
 
-def test_the_server_of_view_answers_to_its_own_address_alone(shown: Shown) -> None:
-    with loopback_server(Galleries([Gallery.of_folder(shown.gallery)])) as server:
+def test_the_server_of_view_answers_to_its_own_address_alone(sample: GallerySample) -> None:
+    with loopback_server(Galleries([Gallery.of_folder(sample.gallery)])) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:

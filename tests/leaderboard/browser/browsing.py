@@ -28,8 +28,8 @@ LEFT = ("AbortError: signal is aborted", "Unexpected error Connection errored ou
 
 SETTLED = """async () => {
   await document.fonts.ready;
-  const shown = [...document.images].filter((one) => one.loading !== "lazy");
-  await Promise.all(shown.map((one) => one.decode().catch(() => {})));
+  const images = [...document.images].filter((one) => one.loading !== "lazy");
+  await Promise.all(images.map((one) => one.decode().catch(() => {})));
   const root = document.documentElement;
   for (let same = 0, frames = 0, before = ""; same < 5; frames++) {
     if (frames > 1000) throw new Error(`the page does not come to rest: ${before}`);

@@ -17,7 +17,7 @@ from reveal_bench.viewer.serving import Galleries, Gallery
 from tests.leaderboard.browser.browsing import assert_well_built, faults, settle, watched_page_of
 from tests.leaderboard.browser.served import serving
 from tests.leaderboard.browser.world import IMAGES, World
-from tests.viewer.shown import make_shown
+from tests.viewer.gallery_sample import make_gallery_sample
 
 pytestmark = pytest.mark.browser
 PAGES = {
@@ -68,7 +68,7 @@ def board(tmp_path_factory: pytest.TempPathFactory, twin_of: Callable[[str], Pat
     for value in (0.5, 0.6):  # each better than the one before, or the ladder would hold it back
         world.score(value)
     world.rank({a: (2, 2, 2, "B"), b: (1, 1, 1, "A")})
-    gallery_files = make_shown(tmp_path_factory.mktemp("shown"), twin_of("chexlocalize"))
+    gallery_files = make_gallery_sample(tmp_path_factory.mktemp("gallery"), twin_of("chexlocalize"))
     with serving(world, Front(galleries=Galleries([Gallery.of_folder(gallery_files.gallery)], home="/"))) as address:
         yield Board(address, world, a, b)
 

@@ -154,7 +154,7 @@ def write(arguments: dict[str, Any], files: list[int], shared: Any) -> bytes:
     return b"done"
 
 
-def shown(arguments: dict[str, Any], files: list[int], shared: Any) -> bytes:
+def contents(arguments: dict[str, Any], files: list[int], shared: Any) -> bytes:
     """Report the contents of the files and the shared document, and which of the two files can be reopened."""
     again = []
     for handle in files:
@@ -166,7 +166,7 @@ def shown(arguments: dict[str, Any], files: list[int], shared: Any) -> bytes:
     return repr((b"".join(os.read(handle, 100) for handle in files), len(files), again, shared)).encode()
 
 
-JOBS: dict[str, Job] = {"attack": attack, "write": write, "shown": shown}
+JOBS: dict[str, Job] = {"attack": attack, "write": write, "contents": contents}
 
 
 def load_shared(data: bytes) -> str:

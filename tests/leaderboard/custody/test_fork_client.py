@@ -142,7 +142,7 @@ def test_many_at_once_are_all_answered_each_with_its_own(scratch: Path) -> None:
                 handles.append(os.memfd_create("test"))
                 os.write(handles[i], f"{i};".encode())
                 os.lseek(handles[i], 0, os.SEEK_SET)
-            made = [pool.submit(jail.run, JobRequest("shown", {}, SMALL), [handle]) for handle in handles]
+            made = [pool.submit(jail.run, JobRequest("contents", {}, SMALL), [handle]) for handle in handles]
             answers = [future.result()[1] for future in made]
     finally:
         jail.close()

@@ -125,7 +125,7 @@ def test_files_are_handed_over_in_order_and_reopened_only_as_far_as_said(jail: T
     for i in range(3):
         (tmp_path / str(i)).write_text(f"{i};")
         handles.append(os.open(tmp_path / str(i), os.O_RDONLY))
-    request = JobRequest("shown", {}, SMALL, reopened=1)
+    request = JobRequest("contents", {}, SMALL, reopened=1)
     _, answer = jail.run(request, handles, shared=b"manifest")
     for handle in handles:
         os.close(handle)
@@ -136,7 +136,7 @@ def test_files_are_handed_over_in_order_and_reopened_only_as_far_as_said(jail: T
 def test_more_files_than_one_message_carries(jail: TemplateService, tmp_path: Path) -> None:
     (tmp_path / "one").write_bytes(b"1")
     handles = [os.open(tmp_path / "one", os.O_RDONLY) for _ in range(450)]
-    _, answer = jail.run(JobRequest("shown", {}, replace(SMALL, open_files=600)), handles)
+    _, answer = jail.run(JobRequest("contents", {}, replace(SMALL, open_files=600)), handles)
     for handle in handles:
         os.close(handle)
     assert answer is not None

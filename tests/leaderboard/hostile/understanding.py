@@ -52,11 +52,11 @@ class _Reader(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self.found: set[str] = set()
+        self.seen_tags: set[str] = set()
         self.attributes: set[str] = set()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.add(tag)
+        self.seen_tags.add(tag)
         self.attributes |= {name for name, _ in attrs}
 
 
@@ -65,5 +65,5 @@ def check_markup(markup: str) -> None:
     reader = _Reader()
     reader.feed(markup)
     reader.close()
-    assert reader.found <= TAGS, reader.found - TAGS
+    assert reader.seen_tags <= TAGS, reader.seen_tags - TAGS
     assert not {name for name in reader.attributes if name.startswith("on") or name in ("src", "srcdoc", "action")}

@@ -100,16 +100,16 @@ def test_a_closed_list_takes_nothing_until_it_is_opened(readings: Readings) -> N
     assert readings.put(ReaderAnswer("Ada", "s1", "agree_all"), key(1))
 
 
-@pytest.mark.parametrize(("reader", "kind", "said"), [("Ada", "end", "must be one of"), ("Eve", "stop", "no list")])
-def test_a_mark_must_be_one_of_a_reader(readings: Readings, reader: str, kind: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+@pytest.mark.parametrize(("reader", "kind", "error"), [("Ada", "end", "must be one of"), ("Eve", "stop", "no list")])
+def test_a_mark_must_be_one_of_a_reader(readings: Readings, reader: str, kind: str, error: str) -> None:
+    with pytest.raises(ValueError, match=error):
         readings.mark(reader, kind)
 
 
 def test_new_lists_take_the_place_of_the_old_ones(readings: Readings) -> None:
     readings.put(ReaderAnswer("Ada", "s1", "agree_all"), key(1))
     readings.put(ReaderAnswer("Ben", "s3", "disagree"), key(2))
-    version = readings.relist(lambda listed, given, marked: [*listed[:2], ("Ben", 1, "s1"), ("Cyd", 1, "s3")])
+    version = readings.relist(lambda listed, answers, marked: [*listed[:2], ("Ben", 1, "s1"), ("Cyd", 1, "s3")])
     assert version == readings.version() == 1
     assert readings.readers() == ["Ada", "Ben", "Cyd"]
     assert [one.item for one in readings.all_answers()] == ["s1"]  # Ben's answer to s3 no longer counts

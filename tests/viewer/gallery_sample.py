@@ -17,7 +17,7 @@ from reveal_bench.viewer.gallery import CaseSource, prepare_gallery
 
 
 @dataclass(frozen=True)
-class Shown:
+class GallerySample:
     """Dataset folders, the prediction files by system, and the gallery made of them.
 
     The system "Right" points at the middle of every reference's first box, "Wrong" at the corner (0.5, 0.5).
@@ -33,7 +33,7 @@ class Shown:
         return read_localization(self.public, "released")
 
 
-def make_shown(root: Path, download: Path) -> Shown:
+def make_gallery_sample(root: Path, download: Path) -> GallerySample:
     """Build the dataset of a synthetic `download`, the two files, and their gallery in `root`."""
     public, private = root / "public", root / "private"
     splits = SOURCE_MODULES["chexlocalize"].read(download, pixels="embed", keep_going=False).splits
@@ -52,7 +52,7 @@ def make_shown(root: Path, download: Path) -> Shown:
     for name, path in files.items():
         path.write_text("\n".join(lines[name]) + "\n", encoding="utf-8")
     prepare_gallery(CaseSource(public, "released", files), root / "gallery")
-    return Shown(public, private, files, root / "gallery")
+    return GallerySample(public, private, files, root / "gallery")
 
 
 def inside(rle: Rle) -> tuple[float, float]:
