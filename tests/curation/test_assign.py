@@ -124,7 +124,7 @@ def test_order_of_input_does_not_matter_and_seed_does():
 
 def test_pairs_of_readers_meet_at_random():
     """Six readers with 100 of 200 studies each: two of them meet in 200 x 3 x 2 / (6 x 5) = 40 studies. In random
-    designs with these margins the standard deviation is below that of the binomial, 200 x 0.2 x 0.8 = 5.7**2; without
+    designs with these margins the standard deviation is below the binomial's, 200 x 0.2 x 0.8 = 5.7**2; without
     swaps neighbours would meet 100 times or never."""
     together = Counter()
     by_study = defaultdict(list)

@@ -50,7 +50,7 @@ PRINTED = {
     "Manufacturer": (
         [[1, 49, 5, 35, 8, 2, 0, 4, 1, 7, 5], [0, 37, 10, 39, 5, 0, 4, 1, 1, 2, 11]],
         0.057,
-    ),  # the last column is not printed: it is what is missing to the sums of the other columns' tables
+    ),  # the last column is not printed: it completes the sums of the other columns' tables
     "Manufacturer Model Name": ([[1, 5, 7, 8, 2, 1, 2, 50, 39, 2, 0], [1, 11, 2, 5, 0, 2, 1, 36, 48, 0, 4]], 0.066),
     "Detector Type": ([[78, 22], [77, 18]], 0.726),
     "View Position": ([[96, 0, 4, 16, 0], [88, 2, 8, 9, 2]], 0.115),

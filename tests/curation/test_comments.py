@@ -1,5 +1,5 @@
-"""Readers' comments: a table set by hand before the rules were first run on it; those of the simulated
-readers are in :mod:`tests.phantom.test_reveal_words`."""
+"""Readers' comments: a table set by hand before the rules were first run on it; the simulated
+readers' comments are in :mod:`tests.phantom.test_reveal_words`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sample: strata, one study per patient, every label, shortages told; the same whatever the order of rows."""
+"""The sample: strata, one study per patient, every label, shortages reported; the same whatever the order of rows."""
 
 import json
 from collections import Counter

@@ -60,7 +60,7 @@ def test_every_study_and_every_pair_have_their_chance() -> None:
     draws = np.array([draw_halves(selected, np.random.default_rng(seed)) for seed in range(n)])
     for i in range(6):
         assert binomtest(int(draws[:, i].sum()), n, 0.5).pvalue > 0.001
-    # Of three, two are in one half: a pair is together in one of three draws.
+    # Two of three studies are in one half: a pair is together in one of three draws.
     assert binomtest(int((draws[:, 0] == draws[:, 1]).sum()), n, 1 / 3).pvalue > 0.001
     # One of the rare is left over with its half, so the others make up for it.
     assert (draws.sum(axis=1) == 3).all()
@@ -170,7 +170,7 @@ def test_draws_of_a_smaller_number_are_among_those_of_a_larger_and_all_are_count
     again = balance_of(folder)["rule"]
     assert again["draws_looked_at"] == 7
     assert folder.path("split.parquet").read_bytes() == files["split.parquet"]
-    folder.path("split.parquet").unlink()  # damaged: the same thing done again is no other look
+    folder.path("split.parquet").unlink()  # damaged: repeating the same split is not another look
     split(folder)
     assert balance_of(folder)["rule"] == again
 

@@ -40,7 +40,7 @@ def test_chance_depends_on_its_seed_alone() -> None:
 
 
 def test_the_prior_finds_the_common_place() -> None:
-    # three of four masks cover the 8 x 8 square at (2, 2) of 32 x 32, one lies elsewhere
+    # three of four masks cover the 8 x 8 square at (2, 2) of 32 x 32, one is elsewhere
     masks = [square(2, 2, 8, size=(32, 32))] * 3 + [square(20, 20, 8, size=(32, 32))]
     records = [record(f"r{k}", {"Edema": mask}) for k, mask in enumerate(masks)]
     prior = fit_location_prior(records, FINDINGS)["Edema"]

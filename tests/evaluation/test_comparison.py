@@ -175,7 +175,7 @@ def test_a_macro_is_over_the_findings_that_both_have() -> None:
     ("metric", "table"), [("mask_iou", EXTENDED_DATA_FIG_5), ("point_hit", EXTENDED_DATA_FIG_6)], ids=["Fig 5", "Fig 6"]
 )
 def test_published_relative_decreases(metric: str, table: dict[str, tuple[str, str]]) -> None:
-    # The denominators are those of submissions/reference/chexlocalize/README.md. Over the saliency column, (h - s) / s
+    # The denominators are from submissions/reference/chexlocalize/README.md. Over the saliency column, (h - s) / s
     # is the decrease from saliency to human with its sign turned. The printed columns have three digits, hence 0.1.
     human, saliency = ({f: float(v) for f, v in column.items()} for column in pair(metric))
     assert set(table) == set(human)

@@ -1,4 +1,4 @@
-"""Confidences of whole systems: what each kind gives, intervals, and what is refused."""
+"""Confidences of whole systems: scores of each kind, intervals, and refusals."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.evaluation.test_comparison import FINDINGS, system
 
 
 def plain_p(differences: list[float], patterns: list[tuple[float, ...]], *, exact: bool) -> float:
-    """Of all patterns, the share as extreme as the data, ties counting half; the data are one more of a draw."""
+    """Return the share of patterns as extreme as the data, ties counting half; a draw counts the data as one more."""
     observed = abs(math.fsum(differences))
     extreme = 0.0 if exact else 0.5
     for pattern in patterns:

@@ -183,7 +183,7 @@ def test_human_benchmark_of_masks_is_one_reader(twin_of, tmp_path) -> None:
 
 
 def is_hit(prediction, mask) -> bool:
-    """The centre of the cell lies in the mask; the grid is over the central square."""
+    """Return True if the cell's centre is in the mask; the grid is over the central square."""
     height, width = mask.shape
     side = min(height, width) / 8
     left, top = (width - 8 * side) / 2, (height - 8 * side) / 2

@@ -54,7 +54,7 @@ OTHER_NETWORKS = {
     for method in ("grad-cam", "grad-cam-plus-plus", "integrated-gradients")
     for network in ("resnet152", "inception-v4")
 }
-"""Rows of Extended Data Fig. 3, whose third network is that of Table 1."""
+"""Rows of Extended Data Fig. 3, whose third network is in Table 1."""
 IMAGES = {
     "Airspace Opacity": 309,
     "Atelectasis": 177,

@@ -123,7 +123,7 @@ def published_rows(phantom: Path, masks: dict, points: dict) -> tuple[pd.DataFra
 
 
 def published_decrease(model: pd.DataFrame, human: pd.DataFrame) -> pd.DataFrame:
-    """The plain script: replicates of both from one stream, decreases per replicate, order statistics, roundings."""
+    """Follow the plain script: one stream for both systems, decreases per replicate, order statistics, rounding."""
     replicates = []
     for table in (model, human):
         draws: npt.NDArray[np.int64] = np.random.RandomState(0).randint(0, len(table), (1000, len(table)))
@@ -287,7 +287,7 @@ def test_one_page_holds_everything(
     Path(f"{scored}.options.json").write_text('{"options": {"threshold": "otsu"}}', encoding="utf-8")
     call("report", f"Ours={scored}", "--folder", phantom / "folder", *options)
     assert "Ours beside human" in (out / "report.html").read_text(encoding="utf-8")
-    assert ">Thresholds</h2>" not in (out / "report.html").read_text(encoding="utf-8")  # those of another run
+    assert ">Thresholds</h2>" not in (out / "report.html").read_text(encoding="utf-8")  # not this run's
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,7 @@ def serving(app: Any, port: int | None = None) -> Iterator[str]:
 def wait_until(condition: Callable[[], Any], *, seconds: float = WAIT_SECONDS, pause: float = 0.05) -> Any:
     """Poll `condition` until it is true, and return what it gave.
 
-    Pauses grow with the time waited, up to `pause`: asking a server takes time from what is waited for.
+    Pauses grow with the time waited, up to `pause`: polling takes time from the server that is waited for.
     """
     began = time.monotonic()
     while not (answer := condition()):
@@ -247,7 +247,7 @@ def running(
 
 
 def wait_ready(url: str, process: Process, log: Path) -> None:
-    """Wait until a server answers; if it ends before, its log is told."""
+    """Wait until a server answers. If it exits first, fail with its log."""
 
     def answers() -> bool:
         assert process.poll() is None, log.read_text(encoding="utf-8")

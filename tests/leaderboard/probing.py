@@ -35,13 +35,13 @@ Strategy = Literal["focused", "random", "splitting"]
 STRATEGIES: tuple[Strategy, ...] = ("focused", "random", "splitting")
 
 Answer = Mapping[str, Mapping[str, float]]
-"""Metric ("f1", "recall"; others are ignored) -> label, or MACRO -> the figure shown; what is not shown is absent."""
+"""Metric ("f1", "recall"; others are ignored) -> label, or MACRO -> the score shown; hidden scores are absent."""
 Ask = Callable[[BoolArray], Answer | None]
 """Calls (n_studies, n_labels) -> the answer; None if another score is shown instead. Raises BudgetSpentError."""
 
 
 MACRO_STEP = 0.005
-"""How finely they are told the macro, if they are: more finely than any board says it by rank, tier and interval."""
+"""Resolution of the macro that the attackers see, if any: finer than rank, tier and interval on any board."""
 
 
 class BudgetSpentError(Exception):
@@ -50,7 +50,7 @@ class BudgetSpentError(Exception):
 
 @dataclass
 class Prober:
-    """The attackers, who share what each of them is told.
+    """The attackers, who share every answer that one of them gets.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Prober:
     macros: list[float] = field(default_factory=list)
 
     def own_calls(self) -> BoolArray:
-        """What they would send for the model alone, (n_studies, n_labels)."""
+        """Return the calls they would send to score their model honestly, (n_studies, n_labels)."""
         return np.column_stack([best_calls(belief, belief.sum()) for belief in self.beliefs.T])
 
     def attack(self, asks: Sequence[Ask], strategy: Strategy, *, each: int) -> BoolArray:
@@ -104,7 +104,7 @@ class Prober:
         return np.column_stack([best_calls(probe.learnt(), probe.n_positives()) for probe in probes])
 
     def _narrow(self) -> None:
-        """What macros to `MACRO_STEP` add to the counts of their labels: the best linear estimate again."""
+        """Narrow the counts of each label by the macros, known to `MACRO_STEP`: the best linear estimate again."""
         probes = [probe for probe in self.probes if probe.asked]
         counts = [probe.counts() for probe in probes]
         sizes = np.array([[calls.sum() for calls in probe.asked] for probe in probes])
@@ -123,7 +123,7 @@ class Prober:
 
 @dataclass
 class Probe:
-    """What they do about one label, and what they know of it."""
+    """The attack on one label: its calls so far, and the knowledge gained."""
 
     belief: FloatArray
     step: float
@@ -137,7 +137,7 @@ class Probe:
     narrowed: tuple[FloatArray, FloatArray] | None = None
 
     def next(self, progress: float) -> BoolArray:
-        """What to call next, (n_studies,); `progress` in (0, 1] is the share of the sure studies to call, too."""
+        """Return the next calls, (n_studies,); `progress` in (0, 1] is the share of the sure studies to call, too."""
         now = self.belief if self.strategy == "random" else self.learnt()
         calls = np.zeros(len(now), bool)
         if self.strategy == "splitting":
@@ -162,7 +162,7 @@ class Probe:
         return group
 
     def note(self, calls: BoolArray, figures: dict[str, float]) -> None:
-        """Keep an answer; an empty one told nothing."""
+        """Keep an answer unless it is empty."""
         if figures:
             self.asked.append(calls)
             self.figures.append(figures)
@@ -215,7 +215,7 @@ def decode_linear(belief: FloatArray, sets: FloatArray, low: FloatArray, high: F
 
 
 def decode_program(belief: FloatArray, sets: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
-    """The likeliest labels, as numbers in [0, 1], within the bounds of all answers; `belief` if there are none."""
+    """Return the likeliest labels within the bounds of all answers, in [0, 1]; `belief` if no labels fit."""
     rows, bounds = np.vstack([sets, -sets]), np.concatenate([high, -low])
     solution = linprog(-logit(np.clip(belief, 1e-4, 1 - 1e-4)), A_ub=rows, b_ub=bounds, bounds=(0, 1))
     if not solution.success:

@@ -113,7 +113,7 @@ class Room:
         self.boss = boss
 
     def person(self, name: str, *, role: str | None = None, team: str | None = None) -> Actor:
-        """Somebody who is in the readers' team with `role`, or owns a `team`."""
+        """Return a new user in the readers' team with `role`, or the owner of a new `team`."""
         user = self.accounts.sign_in("https://id.example", name, name)
         if role is not None:
             self.accounts.add_member(self.readers_team, user, role, "cli:test")
@@ -128,7 +128,7 @@ class Room:
     def submit(
         self, actor: Actor, team: str, model: str, answers: Sequence[TaskAnswer] | None = None, **options: Any
     ) -> Submission:
-        """Send answers as a file; all of them unless told."""
+        """Send answers as a file; all of them by default."""
         path = self.root / "answers.jsonl"
         path.write_text(answers_to_jsonl(answers or answers_to(self.board.manifest, model)), encoding="utf-8")
         about = {"model": {"name": model}, "organization": team, "kind": "multimodal_llm"}

@@ -1,4 +1,4 @@
-"""Exports: what stands in them, and that no cell is a formula."""
+"""Exports: their contents, and that no cell is a formula."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def test_a_sketch_is_128_numbers_of_32_bits() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.2, 0.5])
 def test_similarity_is_the_share_of_equal_answers(share: float) -> None:
-    """Of the studies called for "Edema" alone, a share is exchanged for others."""
+    """A share of the studies called for "Edema" alone is exchanged for others."""
     n = round(200 * share)
     one = [FindingsPrediction(f"s{i}", ("Edema",)) for i in range(200)]
     other = [FindingsPrediction(f"s{i}", ("Edema",)) for i in range(n, 200 + n)]

@@ -62,7 +62,7 @@ class Life(RuleBasedStateMachine):
 
     @rule(lease=st.sampled_from([600, 600, 600, -1]), team=st.integers(1, 2), file=st.integers(3, 9))
     def claim(self, lease: float, team: int, file: int) -> None:
-        """A worker asks for work; if there is none, a submission arrives first."""
+        """A worker asks for work; if the queue is empty, a submission arrives first."""
         if (job := self.world.claim(lease_seconds=lease)) is None:
             self.send(team, file, model=0)
             job = self.world.claim(lease_seconds=lease)

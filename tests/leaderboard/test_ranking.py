@@ -1,4 +1,4 @@
-"""ranking against a plain reading of its rules, hand-made systems, and what must not be told."""
+"""ranking against a plain reading of its rules, hand-made systems, and what must not be revealed."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_members_of_a_tier_share_their_place() -> None:
 
 
 def test_a_system_between_two_tiers_widens_the_ranks_of_its_own() -> None:
-    # 0 is told apart from 2 alone. 1 joins the tier of 0; 2 does not, but may be as good as 1: ranks 2 to 3.
+    # 0 differs significantly only from 2. 1 joins the tier of 0; 2 does not, but may be as good as 1: ranks 2 to 3.
     apart = np.zeros((3, 3), bool)
     apart[0, 2] = apart[2, 0] = True
     places = tiers.ranks(np.array([0.9, 0.8, 0.7]), apart)
@@ -127,7 +127,7 @@ def test_who_is_told_apart_follows_the_joint_test(kind: str) -> None:
     worse = [sum(on_data[j] < on_data[i] for j in range(4) if (max(i, j), min(i, j)) in apart) for i in range(4)]
     named = {str(i): rows for i, rows in enumerate(systems)}
     entries = rank_document(named, replace(POLICY, n_resamples=100), paired=True)["entries"]
-    assert 0 < len(apart) < len(pairs), "a test in which some but not all are told apart"
+    assert 0 < len(apart) < len(pairs), "some pairs, but not all, must differ significantly"
     for tier in {entry["tier"] for entry in entries.values()}:
         members = [i for i in range(4) if entries[str(i)]["tier"] == tier]
         low, high = min(1 + better[i] for i in members), max(4 - worse[i] for i in members)
@@ -154,8 +154,8 @@ def macro_of_studies(rows: StudyRows, weight: dict[int, int], patients: list[str
     return float(f1_score(rows.present[:, :3], rows.predicted[:, :3], average="macro", sample_weight=weights))
 
 
-def test_equal_skill_is_rarely_told_apart() -> None:
-    # 5 % of such boards may have a pair told apart; more than 6 of 40 at that rate has a chance below 0.4 %.
+def test_equal_skill_rarely_differs_significantly() -> None:
+    # 5 % of such boards may have a significant pair; more than 6 of 40 at that rate has a chance below 0.4 %.
     n_wrong = 0
     for seed in range(40):
         systems = {str(i): pointer(0.6, 1000 + 10 * seed + i) for i in range(5)}
@@ -188,8 +188,8 @@ def test_tiers_are_lettered_on_and_on(number: int, letters: str) -> None:
     assert tiers._letters(number) == letters
 
 
-def test_near_copies_are_never_told_apart() -> None:
-    # One differing in 9 cases, all of them hits of the other, would be told apart by its spread alone.
+def test_near_copies_never_differ_significantly() -> None:
+    # One differing in 9 cases, all of them hits of the other, would differ significantly by its spread alone.
     hits = pointer(0.5, 4).values["point_hit"].copy()
     better = hits.copy()
     better[np.flatnonzero(hits == 0)[: FEWEST_DIFFERING - 1]] = 1
@@ -263,7 +263,7 @@ def test_a_mask_without_a_reference_is_no_case() -> None:
 
 
 def test_the_overlap_of_two_has_a_part_in_their_places_only_once_the_board_is_closed() -> None:
-    # The same two hit rates, once nested and once as far from each other as can be: paired, the first is told apart.
+    # The same two hit rates, once nested and once as far apart as possible: paired, the nested ones differ clearly.
     low, nested, far = np.zeros((3, len(PAIRS)))
     for finding in SHOWN:
         own = [i for i, (_, of) in enumerate(PAIRS) if of == finding]

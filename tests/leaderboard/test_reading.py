@@ -217,7 +217,7 @@ def test_a_reader_goes_through_all_answers_once(library: Library) -> None:
 
 
 def test_the_order_is_the_readers_own(library: Library) -> None:
-    """Of six answers, twelve readers all see the same one first with a chance of 1 in 360 million."""
+    """Twelve readers all see the same one of six answers first with a chance of 1 in 360 million."""
     for n in range(1, 3):
         library.read(team_id=f"team{n}", sha256=f"{n}" * 64)
     first = [library.next(library.actor(f"reader{n}")) for n in range(12)]

@@ -107,7 +107,7 @@ def test_a_stranger_s_key_is_not_a_successor(filled: FilledBoard, tmp_path: Path
 
 def test_a_worker_is_told_that_another_vault_signed_before(filled: FilledBoard, tmp_path: Path) -> None:
     """A mistyped --vault is a new vault with a new key, and what it signs no audit finds intact."""
-    filled.signer.rotate()  # a key that follows the last one is no other
+    filled.signer.rotate()  # a successor of the last key is not a stranger's
     stranger = receipts.Signer(tmp_path)
     with filled.store.read() as connection:
         for signer, others in ((filled.signer, []), (stranger, [(BENCHMARK, VERSION)])):

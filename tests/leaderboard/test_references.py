@@ -1,4 +1,4 @@
-"""Published rows of findings-type benchmarks; those of CheXlocalize are in tests/evaluation/test_reference_rows.py."""
+"""Published rows of findings-type benchmarks; rows of CheXlocalize are in tests/evaluation/test_reference_rows.py."""
 
 from __future__ import annotations
 

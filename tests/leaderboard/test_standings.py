@@ -86,7 +86,7 @@ class Scores:
             connection.execute(results.insert().values(**key, document=document, computed_at=NOON))
 
     def show(self, version: str) -> None:
-        """Make a version known and show it in place of the present one."""
+        """Register a version and show it instead of the present one."""
         with self.store.write() as connection:
             facts = {**self.published.facts(), "findings": ["Edema", RARE, "Cardiomegaly"]}
             boards.register_version(connection, self.published.name, version, "holdout", facts)

@@ -48,7 +48,7 @@ def released_of(room: Room, submission: Any) -> ReleasedScore:
 
 
 def read_by_two(room: Room, submission: Any, **scores: int) -> None:
-    """Two readers give 4, but for what the first is told to give."""
+    """Have two readers give 4 to every criterion, except for the scores passed for the first."""
     room.worker.run(once=True)
     assert room.status(submission) == "reading"
     room.rate_all(submission, room.person("one", role="reader"), scores)
@@ -135,11 +135,11 @@ def test_no_reference_reaches_the_database(room: Room) -> None:
             assert "p000" not in str(connection.execute(sa.select(table)).all()), "patients are of the holdout"
 
 
-# What is shown of scores ----------------------------------------------------------------------------------------------
+# Displayed scores ----------------------------------------------------------------------------------------------------
 
 
 def test_scores_are_shown_on_their_own_scale(room: Room) -> None:
-    """4.0 lies three quarters of the way from 1 to 5."""
+    """4.0 is three quarters of the way from 1 to 5."""
     ada = room.person("Ada", team="Lab")
     submission = room.submit(ada, "Lab", "Alpha")
     read_by_two(room, submission)

@@ -1,4 +1,4 @@
-"""What MONAI and panoptica make of cases on standard input; run by the python that `make soak` gives them.
+"""Score cases from standard input with MONAI and panoptica; run by the python that `make soak` gives them.
 
 A case of boxes is ``{"images": [{"lesions": [[x, y, w, h], ...], "marks": [[x, y, w, h, score], ...]}, ...]}`` with
 whole numbers and lesions apart from each other, as are marks: FROC at its rates, and panoptic quality of rectangles.
@@ -42,7 +42,7 @@ def froc(images: list[dict[str, Any]]) -> list[float]:
 
 
 def panoptic(image: dict[str, Any]) -> list[float]:
-    """Of one image: IoU summed over matches, and matches."""
+    """Return panoptic, segmentation and recognition quality of one image."""
     from panoptica import InputType, NaiveThresholdMatching, Panoptica_Evaluator
 
     evaluator = Panoptica_Evaluator(

@@ -152,7 +152,7 @@ def test_ac1_of_two_complete_readers_is_the_ac1_of_the_pair(rng: np.random.Gener
 
 
 def test_table_s3_of_paper_004_cannot_be_of_one_set_of_pairs() -> None:
-    # pleural effusion: kappa 0.756, AC1 0.667. AC1 falls below kappa only when the two raters lie on either side of
+    # pleural effusion: kappa 0.756, AC1 0.667. AC1 falls below kappa only when the two raters are on either side of
     # one half, and then by little: over all 2 x 2 tables of 40 pairs with kappa of about 0.756, by less than 0.02.
     n = 40
     cells = np.array(
@@ -215,7 +215,7 @@ def test_order_raters_and_doubling_do_not_matter(rng: np.random.Generator) -> No
         ([[1, -1, -1]], {}, [[0, 0], [0, 0]], 1, 1),
         ([[-1, -1, -1]], {}, [[0, 0], [0, 0]], 0, 0),
         ([[1, -1, -1]], {"min_votes": 1}, [[0, 0], [0, 1]], 1, 0),
-        # two of four is no more than half
+        # two of four is not more than half
         ([[1, 1, 0, 0]], {}, [[0, 0], [0, 0]], 4, 4),
         # against the two others: the dissenter has them against it, each of the others has a tie
         ([[1, 1, 0]], {"own_vote": False}, [[0, 1], [0, 0]], 3, 2),

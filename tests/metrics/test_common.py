@@ -1,6 +1,6 @@
-"""What holds for every metric of METRICS: table complete, range, direction, symmetry, invariances, degenerate inputs.
+"""Properties of every metric of METRICS: table complete, range, direction, symmetry, invariances, degenerate inputs.
 
-Each metric is put behind one adapter: made-up data of n cases -> what its function takes, and its values. Data are
+Each metric is put behind one adapter: synthetic data of n cases -> what its function takes, and its values. Data are
 held as two lists with an entry per case, so that cases can be permuted, doubled and exchanged without knowing the
 metric.
 """
@@ -48,7 +48,7 @@ SIZE = 6
 
 @dataclass(frozen=True)
 class Adapter:
-    """How one kind of metric is fed.
+    """Synthetic data for one kind of metric, and the call of its function.
 
     Attributes
     ----------

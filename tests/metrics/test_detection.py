@@ -1,7 +1,7 @@
 """Detectors' figures against pycocotools, against plain loops by FROC's rules, and by hand.
 
-MONAI's `compute_froc_curve_data` (1.5) leaves out the lowest threshold of a curve; that of the plain loop has all of
-them. Everything else of its rule is the loop's: a mark on a lesion that is found already is neither hit nor alarm.
+MONAI's `compute_froc_curve_data` (1.5) leaves out the lowest threshold of a curve; the plain loop's curve has all
+of them. Everything else of its rule is the loop's: a mark on a lesion that is found already is neither hit nor alarm.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def test_average_precision_is_that_of_pycocotools(ties: bool) -> None:
     rng = np.random.default_rng(ties)
     n_images = 0
     for world in worlds(rng, 150, ties=ties):
-        # Copies of an image whose marks tie among each other stand side by side here, and one after the other there
+        # Copies of an image whose marks tie among each other are side by side here, and one after the other there
         for times in ([1] * world.n, *([] if ties else [rng.integers(0, 4, world.n)])):
             expected = coco_precisions(world, times)
             if expected is not None:

@@ -1,7 +1,7 @@
 """FROC, panoptic quality and distances between boundaries against MONAI and panoptica themselves.
 
-They need torch, so `make soak` has them in an environment of their own (REVEAL_PEERS_PYTHON is its python); what they
-said of a few cases stands here as numbers.
+They need torch, so `make soak` has them in an environment of their own (REVEAL_PEERS_PYTHON is its python); their
+results for a few cases are numbers in this file.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ def figures(images: list[dict[str, Any]], *metrics: str) -> list[float]:
 
 
 def is_cut_short(images: list[dict[str, Any]]) -> bool:
-    """Whether every lesion is hit: then MONAI leaves out the lowest threshold."""
+    """Return True if every lesion is hit: MONAI then leaves out the lowest threshold."""
     return figures(images, "lesion_sensitivity")[0] == 1
 
 
 def has_a_half(image: dict[str, Any]) -> bool:
-    """Whether an IoU is a half, which is a match for panoptica, and none by the definition of panoptic quality."""
+    """Return True if an IoU is 1/2: a match for panoptica, but not by the definition of panoptic quality."""
     pairs = [(mark[:4], lesion) for mark in image["marks"] for lesion in image["lesions"]]
     return bool((box_overlaps(*(np.array(part, float) for part in zip(*pairs, strict=True))) == 0.5).any())
 
@@ -95,7 +95,7 @@ def test_2000_cases_of_boxes() -> None:
         if not first[0]["lesions"] or not first[0]["marks"] or not has_a_half(first[0]):
             n_panoptic += 1
             own = figures(first, "pq", "sq", "rq")
-            if own[2] == 0:  # of no match we say that its quality is undefined, panoptica that it is 0
+            if own[2] == 0:  # without a match, quality is undefined here and 0 in panoptica
                 assert (own[0], panoptic[0]) == (0, 0)
             else:
                 np.testing.assert_allclose(own, panoptic, atol=1e-6)
@@ -154,6 +154,6 @@ def test_what_the_peers_said_of_a_few_cases() -> None:
 
 
 def test_the_smallest_example_where_boundaries_are_weighed_otherwise() -> None:
-    """Two of three pixels of both boundaries; 95 % of the way from 0 to 1. DeepMind's surface-distance: 0.815 and 1."""
+    """Two of the three boundary pixels; 95 % of the way from 0 to 1. DeepMind's surface-distance: 0.815 and 1."""
     case = {"a": [[1, 0, 0]], "b": [[1, 1, 0]], "tolerance": 0, "spacing": [1, 1]}
     assert distances(case) == pytest.approx([2 / 3, 0.95])

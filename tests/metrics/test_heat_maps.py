@@ -49,7 +49,7 @@ def plain_at_size(coarse: Any, size: tuple[int, int]) -> Any:
 
 
 def published(levels: Any) -> Any:
-    """What the authors' code does after scaling: OpenCV's Otsu and contours, filled by Pillow."""
+    """Repeat the steps of the authors' code after scaling: OpenCV's Otsu and contours, filled by Pillow."""
     _, above = cv2.threshold(levels, 0, 255, cv2.THRESH_BINARY | cv2.THRESH_OTSU)
     contours, _ = cv2.findContours(above, cv2.RETR_TREE, cv2.CHAIN_APPROX_SIMPLE)
     canvas = Image.new("L", levels.shape[::-1])

@@ -1,4 +1,4 @@
-"""What `evaluate` users hand in: forms not shown by tests/test_evaluate_modules.py."""
+"""Inputs of `evaluate` users in formats that tests/test_evaluate_modules.py does not cover."""
 
 from __future__ import annotations
 

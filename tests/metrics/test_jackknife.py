@@ -47,7 +47,7 @@ def deleted(statistic: Statistic) -> tuple[float, float, float, float]:
 
 
 def wilson(share: float, n: float, z: float = norm.ppf(0.975)) -> list[float]:
-    """Where the score statistic is the normal quantile, or that of t: roots, not the closed form."""
+    """Find where the score statistic equals the normal or the t quantile: roots, not the closed form."""
 
     def score(p: float) -> float:
         return float((share - p) ** 2 - z**2 * p * (1 - p) / n)
@@ -189,7 +189,7 @@ def test_f1_and_kappa_equal_deletion_of_each_patient(metric: str, rng: np.random
 @pytest.mark.parametrize(("weights", "suffix"), [(None, ""), ("linear", "_linear")])
 @pytest.mark.parametrize("n_categories", [2, 3])
 def test_kappa_of_two_readers(n_categories: int, weights: str | None, suffix: str, rng: np.random.Generator) -> None:
-    """Of two categories it has a score interval from the lowest kappa on; of three, one on the arcsine scale."""
+    """Two categories give a score interval from the lowest kappa; three give one on the arcsine scale."""
     from sklearn.metrics import cohen_kappa_score
 
     a = rng.integers(0, n_categories, len(PATIENTS))

@@ -45,7 +45,7 @@ def dense_coverage(mask: Mask, n: int) -> list[list[Fraction]]:
 
 
 def dense_grid_hits(mask: Mask, n: int) -> list[list[float]]:
-    """What each cell is worth, row by row."""
+    """Return the score of each cell, row by row."""
     covered = dense_coverage(mask, n)
     largest = max(share for line in covered for share in line)
     if not largest:

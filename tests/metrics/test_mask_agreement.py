@@ -68,7 +68,7 @@ def test_every_figure_is_that_of_a_plain_loop() -> None:
 
 
 def test_a_square_moved_by_hand() -> None:
-    """A square of 4 x 4 pixels and the same two pixels to the right: 8 of 12 boundary pixels lie within one pixel."""
+    """A square of 4 x 4 pixels and the same two pixels to the right: 8 of 12 boundary pixels are within one pixel."""
     a, b = np.zeros((10, 10), bool), np.zeros((10, 10), bool)
     a[2:6, 2:6], b[2:6, 4:8] = True, True
     first, second = pack_masks([encode_mask(a)]), pack_masks([encode_mask(b)])

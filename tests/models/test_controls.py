@@ -110,7 +110,7 @@ def test_controls_that_cannot_be_are_refused(options: dict[str, Any], message: s
         AskSettings(**options)
 
 
-# What is shown --------------------------------------------------------------------------------------------------------
+# Images shown ---------------------------------------------------------------------------------------------------------
 
 N_FILMS, SIDE = 36, 128
 LOCAL = ("Airspace Opacity", "Atelectasis", "Consolidation", "Edema")

@@ -88,7 +88,7 @@ class Sent:
         return hashlib.sha256(f"{image.mode} {image.size}".encode() + image.tobytes()).hexdigest()
 
     def as_exported(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The request with the bytes of the export in place of those sent; KeyError if a picture is another."""
+        """Return the request with the export's bytes instead of the sent bytes; KeyError if an image differs."""
         body = copy.deepcopy(body)
         for part in (part for message in body["messages"] for part in message["content"] if "image_url" in part):
             got = base64.b64decode(part["image_url"]["url"].removeprefix("data:image/png;base64,"), validate=True)

@@ -77,7 +77,7 @@ def test_every_submission_fits_the_schema(settings: AskSettings | None, tmp_path
     jsonschema.validate(submission, schema)
     assert submission["organization"] == "A laboratory"
     assert submission["prompt_style"] == (None if settings is None else "few-shot")
-    # the seed of the model, not that of the choice of examples
+    # the model's seed, not the seed that chose the examples
     assert submission["parameters"]["seed"] == 9
     assert submission["parameters"]["shots_seed"] == (None if settings is None else 4)
     assert submission["parameters"]["exchanges_not_asked"] == 2

@@ -249,7 +249,7 @@ SQUARE_8 = [(16, 8, 8, 8)]
 ANSWERS = [
     # An 8 x 8 block in 64 x 64: cell C2; depth 4 at offsets 3 and 4, the first is (19, 11), centre (19.5, 11.5)
     ("block", (64, 64), SQUARE_8, "C2", "19 11", "16 8 8 8"),
-    # 128 -> 64: centre (9.75, 5.75) of the same block is nearest to (10, 6), which stands for (20, 12) in the block
+    # 128 -> 64: centre (9.75, 5.75) of the same block is nearest to (10, 6), which represents (20, 12) in the block
     ("halved", (128, 128), SQUARE_8, "B1", "10 6", "8 4 4 4"),
     # 64 x 128: the square is columns 32 to 96; half of the block is cut off
     ("cut", (64, 128), [(24, 0, 16, 8)], "A1", "3 3", "0 0 8 8"),
@@ -265,7 +265,7 @@ ANSWERS = [
     ("half-pixel", (64, 65), [(0, 0, 8, 8)], "A1", "3 3", "0 0 8 8"),
     # 256 -> 64: the deepest pixel (130, 101) is nearest to (33, 25), for (132, 100), outside; (32, 25) is (128, 100)
     ("rounded-out", (256, 256), [(129, 100, 3, 3), (128, 100, 1, 1)], "E4", "32 25", "32 25 1 1"),
-    # One column of one pixel: no whole pixel hits it, the nearest stands; 28 of its rows are above row 128, 22 below
+    # One column of one pixel: no whole pixel hits it, the nearest is used; 28 of its rows are above row 128, 22 below
     ("thin", (256, 256), [(130, 100, 1, 50)], "E4", "33 25", "33 25 1 13"),
     ("corner", (256, 256), [(255, 255, 1, 1)], "H8", "63 63", "63 63 1 1"),
 ]  # fmt: skip

@@ -61,7 +61,7 @@ def write_run(
     grid: int = 8,
     **changes: object,
 ) -> Path:
-    """A run folder with the cells of each epoch; what is left out was refused."""
+    """A run folder with the cells of each epoch; pairs without a cell were refused."""
     n = len(manifest.asked_pairs())
     settings = AskSettings(grid=grid)
     info = RunInfo("chexlocalize", manifest.version, SPLIT, "localization", n, n, "model-a", grid, settings)

@@ -39,5 +39,5 @@ class HtmlPage(HTMLParser):
 
     @property
     def sources(self) -> list[str]:
-        """What the page refers to."""
+        """Addresses that the page refers to."""
         return [attrs[name] or "" for _, attrs in self.tags for name in ("src", "href") if name in attrs]

@@ -1,4 +1,4 @@
-"""Where a finding may lie: areas by hand, the table against the vocabularies, and files that break a rule."""
+"""Plausible positions of findings: areas by hand, the table against the vocabularies, and files that break a rule."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_areas_are_exact():
     body = plausible_shares(CHEST, ("body",), Grid(8))
     assert body[0].tolist() == [0.5] * 8
     assert body[1:].min() == 1
-    # a grid of 3 cells of 80 / 3 pixels: of the lung's 20 columns from 10 on, 50 / 3 lie in the first
+    # a grid of 3 cells of 80 / 3 pixels: of the lung's 20 columns from 10 on, 50 / 3 are in the first
     thirds = plausible_shares(Regions((80, 80), {"lung": CHEST.contours["lung_right"]}), ("lungs",), Grid(3))
     assert thirds[1].tolist() == pytest.approx([(80 / 3 - 10) / (80 / 3), (30 - 80 / 3) / (80 / 3), 0])
 
@@ -83,7 +83,7 @@ def test_regions_of_a_wide_picture_are_cut_to_its_square():
     [(0, 0.0, False), (1, 0.0, True), (1, 0.011, False), (4, MIN_SHARE, False), (5, MIN_SHARE, True), (100, 1.0, True)],
 )
 def test_threshold(width, min_share, expected):
-    """Of the 10 x 10 pixels of A1, `width` are heart."""
+    """A1 has 10 x 10 pixels, of which `width` are heart."""
     rows, columns = divmod(width, 10)
     contours = [block(0, y, 10, 1) for y in range(rows)] + ([block(0, rows, columns, 1)] if columns else [])
     regions = Regions((80, 80), {"heart": tuple(contours)})
@@ -98,7 +98,7 @@ def test_threshold_must_be_a_share(min_share):
 
 def test_a_lateral_has_one_outline_of_both_lungs():
     lateral = Regions((80, 80), {"lung": (block(10, 10, 20, 20),), "heart": (block(10, 10, 10, 10),)})
-    assert is_plausible("B2", Grid(8), lateral, "Edema") is True  # the lungs lie on both sides of the heart
+    assert is_plausible("B2", Grid(8), lateral, "Edema") is True  # the lungs are on both sides of the heart
     assert is_plausible("D4", Grid(8), lateral, "Edema") is False
     assert is_plausible("B2", Grid(8), Regions((80, 80), {"lung_left": (block(10, 10, 20, 20),)}), "Edema") is None
 

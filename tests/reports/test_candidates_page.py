@@ -1,4 +1,4 @@
-"""The selection page in a browser: what is chosen and corrected is the file that `build` reads."""
+"""The selection page in a browser: choices and corrections end up in the file that `build` reads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_what_is_selected_is_saved(width: int, scheme: str, tmp_path: Path) -> N
         page.fill("[data-id='501-1'] [data-column=clarity]", "5")
         page.keyboard.press("Tab")
         page.wait_for_timeout(1000)  # a browser stores what a page keeps a moment later
-        page.reload()  # what was chosen is kept
+        page.reload()  # the choices are kept
         page.click("#breakdown summary")
         assert page.inner_text("#chosen") == "1 of 2 studies have a task"
         assert page.inner_text("[data-id='501-1'] .total") == "sum 17"  # 4 + 4 + 4 + 5

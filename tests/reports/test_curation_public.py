@@ -1,4 +1,4 @@
-"""What the published page does not tell: nothing in it depends on a label of the holdout."""
+"""Secrecy of the published page: nothing in it depends on a label of the holdout."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AO, COPD, HERNIA, MASS = "Airspace opacity", "COPD", "Hiatal hernia", "Lung mass
 
 @pytest.fixture(scope="module")
 def large(curated: CurationFolder) -> Curated:
-    """200 and 160 studies in place of the thirty, so that there is something to show and to hide.
+    """200 and 160 studies instead of thirty, so that there are numbers to show and to hide.
 
     Released: 120 of airspace opacity alone, 71 with COPD as well, 9 with a hernia alone. Holdout: 87 of lung mass, 73
     of COPD with lung mass. Women are 111 of the released, 83 of the holdout.
@@ -46,12 +46,12 @@ def page(large: Curated) -> str:
 
 
 def words_of(page: str) -> str:
-    """Everything that a reader of the source could read, but for style."""
+    """Return every word of the page's source except its styles."""
     return unescape(re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL))
 
 
 def with_other_holdout_labels(curated: Curated, labels: Labels) -> Curated:
-    """The same curation but for the labels of the holdout, and everything that was counted of them."""
+    """Return the same curation with other labels of the holdout, and other counts of them."""
     placed = [
         replace(one, labels=labels, n_agree_all=2) if one.half == "holdout" else one for one in curated.placed or ()
     ]

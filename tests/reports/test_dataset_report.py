@@ -202,7 +202,7 @@ def test_shares_are_drawn_and_said(width):
     drawn = draw_shares([Proportion("A & B", 1, 4), Proportion("C", 0, 0)], "x", 4, "images")
     assert drawn.alt == "Proportion of images of split x. A & B 1 of 4, 25.0 % (4.6 to 69.9); C 0 of 0"
     axes = drawn.draw(width).axes[0]
-    assert [bar.get_width() for container in axes.containers for bar in container] == [25]  # nothing of no images
+    assert [bar.get_width() for container in axes.containers for bar in container] == [25]  # no bar for zero images
     assert [text.get_text() for text in axes.texts] == ["1 · 25.0\u00a0%", "0"]
     assert axes.get_xlabel() == "proportion of images (%)"
 

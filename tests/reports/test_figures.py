@@ -1,4 +1,4 @@
-"""What is drawn is what was given: heights, places and marks are read back from the figures."""
+"""Figures draw their data: heights, positions and marks are read back from the figures."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_marks_stand_at_their_values_in_the_line_of_their_row() -> None:
     axes = forest(rows, WIDE, axis="Rate", scale=100, kinds=("a", "b"), ends=(0, 80), rule=(10, "chance")).axes[0]
     lines = [(np.asarray(line.get_xdata()).tolist(), float(np.asarray(line.get_ydata())[0])) for line in axes.lines]
     marks = [(xs[0], round(y)) for xs, y in lines if len(xs) == 1]
-    assert marks == [(40, 0), (50, 0), (80, 1)]  # what is infinite stands at the end of the scale
+    assert marks == [(40, 0), (50, 0), (80, 1)]  # infinite values are at the end of the scale
     assert np.allclose([xs for xs, _ in lines if len(xs) == 2], [[30, 60], [45, 55], [10, 10]])
     assert [text.get_text().strip() for text in axes.texts] == ["undefined"]
     assert [text.get_text() for text in axes.get_yticklabels()] == ["m", "n"]
@@ -234,7 +234,7 @@ def boxes(figure: Figure) -> list[tuple[str, float, float, float, float]]:
 
 
 def check_texts(figure: Figure) -> None:
-    """Nothing is cut by the edge, and no text lies on another."""
+    """Nothing is cut by the edge, and no text overlaps another."""
     width, height = figure.get_size_inches() * figure.dpi
     result = boxes(figure)
     assert result

@@ -170,4 +170,4 @@ def test_overlay_shows_the_picture_where_nothing_is_and_darkens_with_the_share()
     assert corners[0].tolist() == [255, 255, 255]
     lightness = [float(np.dot(corner, (0.299, 0.587, 0.114))) for corner in corners]
     assert lightness == sorted(lightness, reverse=True)
-    assert min(-np.diff(lightness)) > 20  # told apart in grey
+    assert min(-np.diff(lightness)) > 20  # distinguishable in grey

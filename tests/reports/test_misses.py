@@ -1,4 +1,4 @@
-"""Misses to readers and back, by way of the real form of errors; and what is refused."""
+"""Misses to readers and back, through the real form for errors; and refusals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GRID = Grid(8)
 
 
 def record_of(i):
-    """Edema fills C3; a lesion lies over the corner of four cells, at (60.5, 40)."""
+    """Edema fills C3; a lesion covers the corner of four cells, at (60.5, 40)."""
     edema, lesion = np.zeros(SIZE, bool), np.zeros(SIZE, bool)
     edema[20:30, 41:50] = True
     lesion[38:42, 59:63] = True
@@ -78,7 +78,7 @@ def test_what_readers_get_is_blinded_and_each_miss_is_there_once(tmp_path, ours)
         assert row["id"] == meant["id"]
         assert row["grid"] == [8, 8]
         assert row["cell"] == [line, column]
-        # by hand: x 41 to 50 lies in column C (40.5 to 50.5); x 59 to 63 around the edge D | E at 60.5
+        # by hand: x 41 to 50 is in column C (40.5 to 50.5); x 59 to 63 around the edge D | E at 60.5
         assert row["reference"] == {EDEMA: [[2, 2]], LESION: [[3, 3], [3, 4], [4, 3], [4, 4]]}[row["finding"]]
     both = [row for row in key if len(row["models"]) == 2]
     assert both, "the two models have misses in common, which are read once"
@@ -150,7 +150,7 @@ def test_at_most_so_many_of_each_model_and_finding(tmp_path, ours):
     lesions = [case for case in ours["gpt-x"] if case.finding == LESION]
     first = sorted(lesions, key=lambda case: reading_order(case, 1))[:3]
     assert {row["image_id"] for row in key if row["finding"] == LESION} == {case.image_id for case in first}
-    # those three stand for the others, and are not asked about again
+    # those three represent the others, and are not asked about again
     reviews = {(row["image_id"], row["finding"], 8, row["cell"]): "anatomy" for row in key}
     after = categorize(predictions(1), RECORDS, grid=8, reviews=reviews)
     by_category = {s.category: s for s in shares(after, resampling=Resampling(20, 1)) if s.finding == LESION}
@@ -207,7 +207,7 @@ def reviews_of(tmp_path, rows, key=(KEY,)):
         csv.writer(file).writerows(rows)
     text = "".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in key)
     (tmp_path / "key.jsonl").write_text(text, encoding="utf-8")
-    return read_reviews(tmp_path / "answers.csv")  # the key lies beside it
+    return read_reviews(tmp_path / "answers.csv")  # the key is in the same folder
 
 
 @pytest.mark.parametrize(

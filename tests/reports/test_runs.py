@@ -1,4 +1,4 @@
-"""Runs of a report: their numbers are those of `score`; what does not belong together is refused."""
+"""Runs of a report: their numbers equal the output of `score`; runs that do not belong together are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests send to other processes; these import this file alone, and no test's libraries."""
+"""Functions and classes that tests send to other processes, which import only this file and no test's libraries."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def by_tasks(pictures: Path, out: Path, storage: Path, *, executor: Any = None, 
 
 
 def same(one: Path, other: Path) -> bool:
-    """Whether two folders and the private folders beside them are equal in every byte."""
+    """Return True if two folders and the private folders beside them are equal in every byte."""
     return all(
         tree(one.with_name(one.name + end)) == tree(other.with_name(other.name + end)) for end in ("", "-private")
     )

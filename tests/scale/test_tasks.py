@@ -31,7 +31,7 @@ def test_a_task_that_fails_says_why_and_one_that_ends_its_process_is_given_up(tm
             list(engine.run("b", tasks_of(1, 13)))
         with pytest.raises(TaskError, match="task 1 of c killed its process 3 times, or memory ran out"):
             list(engine.run("c", tasks_of(1, 99)))
-        # mended, they go on; what is done and the same stays, and what is no longer asked is not told
+        # corrected runs go on: unchanged finished tasks stay, and dropped tasks are not reported
         squares = {one.number: one.result["square"] for one in engine.run("b", tasks_of(1, 12))}
         assert squares == {0: 1, 1: 144}  # whether the first was done before the second failed is chance
         done = {one.number: (one.result["square"], one.was_done) for one in engine.run("a", tasks_of(1, 7))}

@@ -1,4 +1,4 @@
-"""What a gallery folder says: outcomes of scored rows, masks that are the references', and nothing of a patient."""
+"""Contents of a gallery folder: outcomes of scored rows, masks that are the references', and nothing of a patient."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_index_has_every_case_with_the_outcomes_of_its_rows(sample: GalleryS
     }
     assert result == {(one.image_id, finding, "+-") for one in sample.records for finding in one.asked("present")}
     asked = [bool(case["results"]) for case in index["cases"]]
-    assert asked == sorted(asked, reverse=True)  # what has something to find comes first
+    assert asked == sorted(asked, reverse=True)  # cases with findings come first
     assert {case["id"] for case in index["cases"]} == {one.image_id for one in sample.records}
 
 

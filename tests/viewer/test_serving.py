@@ -1,4 +1,4 @@
-"""What the page's addresses answer: its own files, a gallery's, and nothing else of the disk."""
+"""Responses of the viewer's server: its own files, a gallery's, and no other file of the disk."""
 
 from __future__ import annotations
 

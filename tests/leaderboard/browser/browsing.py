@@ -111,8 +111,8 @@ def watched_page_of(context: Any, *own: str) -> Iterator[Any]:
 def settle(page: Any) -> None:
     """Wait until the page is as it stays: fonts and pictures are there, what fades has done so, and its size rests.
 
-    Scripts measure a page after its layout, a frame or two after the window changed: what is looked at before is not
-    what a person sees. Transitions are brought to their end, for on a busy machine one may wait for minutes.
+    Scripts measure a page after its layout, a frame or two after the window changed: an earlier look differs
+    from a person's view. Transitions are finished at once, because they can take minutes on a busy machine.
     """
     page.evaluate(SETTLED)
 

@@ -112,7 +112,7 @@ class RealBoard:
         return user, secret
 
     def send(self, secret: str, team: str, model: str, *, wait: bool = True) -> str:
-        """Submit a new file by the API; the submission's id, once it is scored unless told otherwise."""
+        """Submit a new file through the API and return the submission's id, by default once it is scored."""
         metadata = {"model": {"name": model, "version": "1"}, "organization": team, "kind": "cnn"}
         with self.file().open("rb") as stream:
             answer = httpx.post(

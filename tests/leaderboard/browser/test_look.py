@@ -48,7 +48,7 @@ BESIDE_THE_SCREEN = """() => [...document.querySelectorAll("td .rv-action")]
 
 @dataclass(frozen=True)
 class Board:
-    """Where the board answers, what it is made of, and two scored and compared entries."""
+    """The board's address, its parts, and two scored and compared entries."""
 
     address: str
     world: World

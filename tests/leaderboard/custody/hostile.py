@@ -1,6 +1,6 @@
-"""Jobs that do in the jail what hostile code would do; a template is started with this module in place of the linter.
+"""Hostile jobs for the sandbox; a template is started with this module instead of the linter.
 
-Each attack returns "done" if it succeeds; the error that stops it is told by its class.
+Each attack returns "done" if it succeeds; otherwise it returns the class name of the error that stopped it.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Conventions
 -----------
 Every file is made in code and the same each time. `rules` are the rules of all errors that its report must hold, no
-more and no fewer; none for a file that is odd but sound, which must be accepted. Texts stand for what depends on the
-board by IMAGE, FINDING (asked of that image), STUDY, ANOTHER (study) and LABELS.
+more and no fewer; none for a file that is odd but sound, which must be accepted. Texts use placeholders for values
+that depend on the board: IMAGE, FINDING (asked of that image), STUDY, ANOTHER (study) and LABELS.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Bad:
-    """A file to send.
+    """A file to send, and the rules that its report must name.
 
     Attributes
     ----------

@@ -1,6 +1,6 @@
-"""Readers of the leaderboard on made-up input: metadata, settings, receipts, arrays, lint reports.
+"""Readers of the leaderboard on random input: metadata, settings, receipts, arrays, lint reports.
 
-Each raises nothing but its documented error, and what is sound comes back as it was.
+Each raises nothing but its documented error, and valid input is returned unchanged.
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
 Conventions
 -----------
-Servers and workers are forked by a process that has the imports behind it: what is killed here is started often.
+Servers and workers are forked by a process that has already imported everything, because each kill needs new ones.
 
-Of the two workers one has orders to die and the other takes no jobs until it has; then it finishes what is left, and a
-third takes the dead one's place. Each submission is of a team of its own, so that its figures are its own: they must be
-bit for bit those of the same predictions in the undisturbed runs with which an arena opens. Files differ in blanks that
-mean nothing, so that each is stored by itself.
+One of the two workers has orders to die, and the other takes no jobs until then. It then finishes the remaining jobs,
+and a third worker replaces the dead one. Each submission has its own team, so its scores are its own: they must equal,
+bit for bit, the scores of the same predictions in the undisturbed runs at the start of an arena. Files differ in
+meaningless blanks, so that each is stored by itself.
 """
 
 from __future__ import annotations

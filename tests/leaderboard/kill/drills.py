@@ -3,7 +3,7 @@
 Each seed of a database has one arena, in which the points are met one after the other: after each kill everything that
 the board holds is checked. One seed is run, or as many as REVEAL_KILL_SEEDS says, from REVEAL_KILL_FIRST_SEED on. With
 one seed, SQLite meets one point for each state that a kill leaves, and PostgreSQL those within a transaction; with more
-(``make soak``), both meet all. Beside SQLite the uploads lie in a folder, beside PostgreSQL in a bucket. ``make soak``
+(``make soak``), both meet all. With SQLite the uploads are in a folder, with PostgreSQL in a bucket. ``make soak``
 also has 33 kills during 60 uploads, at named points and at random moments, while everything else goes on.
 """
 

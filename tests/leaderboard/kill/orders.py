@@ -2,9 +2,9 @@
 
 Conventions
 -----------
-A *point* is a named place in the life of a submission, see :data:`WORKER_POINTS` and :data:`SERVER_POINTS`. Orders lie
-in a file that the process reads whenever it comes by a point; what it did is told in a file beside, written before it
-dies. Only the standard library is imported here: a server confines itself before anything else is loaded.
+A *point* is a named place in the life of a submission, see :data:`WORKER_POINTS` and :data:`SERVER_POINTS`. Orders are
+in a file that the process reads whenever it passes a point. It writes its actions to a second file before it dies.
+Only the standard library is imported here: a server confines itself before anything else is loaded.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ AT_THE_DATABASE = ("before-claim-commit", "before-finish-commit", "before-submis
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """The current orders to a process.
+    """Current orders to a process: whether it may take jobs, and where it dies.
 
     Attributes
     ----------

@@ -125,7 +125,7 @@ def test_partial_hits_are_found_and_not_asked_of_readers(tmp_path: Path) -> None
     assert sorted(item for _, _, item in readings.listed()) == ["m1", "m4"]
     panel = FORMS["errors"].panel(readings.item("m1").content)
     assert [one["rect"] for one in panel["overlays"] if one["kind"] == "model"] == [[0, 2 / 3, 0.25, 1]]
-    (reference,) = (one for one in panel["overlays"] if one["kind"] == "reference")  # one outline of both cells
+    (reference,) = (one for one in panel["overlays"] if one["kind"] == "reference")  # one outline for two cells
     assert len(reference["edges"]) == 6
     assert [0.75, 1 / 3, 1.0, 1 / 3] not in reference["edges"]  # between the two
     assert "partial" not in json.dumps(panel)
