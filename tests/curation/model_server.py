@@ -142,7 +142,7 @@ BODIES = {
     "content that is not text": b'{"choices": [{"message": {"role": "assistant", "content": {"a": 1}}}]}',
     "an error with status 200": b'{"error": {"message": "overloaded"}}',
 }
-"""With status 200."""
+"""Unusable answers that are sent with status 200."""
 
 
 class Handler(BaseHTTPRequestHandler):

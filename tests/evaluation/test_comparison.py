@@ -147,7 +147,7 @@ def test_equal_systems_do_not_differ(rng: np.random.Generator) -> None:
     by_jackknife = [c for c in compare(a, a) if c.finding in FINDINGS[:2]]  # the third is too rare for a p
     for c in [*compare(a, a, Resampling(interval="percentile")), *by_jackknife]:
         assert (c.estimate.value, c.p) == (0, 1)
-        assert math.isnan(c.estimate.low)  # how seldom they differ is not known
+        assert math.isnan(c.estimate.low)  # how rarely they differ is unknown
         assert math.isnan(c.estimate.high)
 
 

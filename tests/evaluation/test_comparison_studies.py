@@ -110,7 +110,7 @@ def test_all_systems_share_one_draw() -> None:
 def test_equal_systems_differ_by_nothing() -> None:
     for comparison in compare(system(1), system(1), Resampling(50, interval="percentile")):
         assert (comparison.estimate.value, comparison.p) == (0, 1)
-        assert math.isnan(comparison.estimate.low)  # how seldom they differ is not known
+        assert math.isnan(comparison.estimate.low)  # how rarely they differ is unknown
 
 
 def test_no_end_lies_beyond_the_largest_difference() -> None:

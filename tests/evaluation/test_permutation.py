@@ -73,7 +73,7 @@ def test_too_few_patients_who_differ_have_no_p(n: int) -> None:
 
 
 def test_a_finding_that_few_patients_have_has_no_p() -> None:
-    """Though both systems call it in enough others to differ; see docs/statistics.md for the rate of errors."""
+    """The systems call it in enough other patients to differ; docs/statistics.md has the rate of errors."""
     n = 60
     present = np.arange(n)[:, None] < (LEAST_POSITIVE - 1, LEAST_POSITIVE)
     studies = tuple(StudyRecord(f"s{i}", f"p{i}", ()) for i in range(n))

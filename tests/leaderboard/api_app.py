@@ -78,7 +78,7 @@ class LintHere:
 
 @dataclass
 class Person:
-    """Somebody with a team, a token for it, and a session in a browser."""
+    """A user with a team, a token for it, and a session in a browser."""
 
     user: User
     team: Team
@@ -150,7 +150,7 @@ def released(value: float) -> ReleasedScore:
 
 
 def person(accounts: Accounts, name: str, *, is_admin: bool = False) -> Person:
-    """Somebody new who owns the team of the same name."""
+    """Return a new user who owns the team of the same name."""
     user = accounts.sign_in("https://issuer.test", name, name, as_admin=is_admin)
     team = accounts.create_team(name, owner=user, who=f"user:{user.id}")
     scopes = ("read", "submit", "admin") if is_admin else ("read", "submit")

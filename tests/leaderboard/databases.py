@@ -59,7 +59,7 @@ def memory() -> Path | None:
 
 
 class PostgreSQL:
-    """A server of its own, as the user `postgres` or `nobody` where the tests run as root, which it refuses."""
+    """A separate server; if the tests run as root, which it refuses, it runs as the user `postgres` or `nobody`."""
 
     def __init__(self) -> None:
         # short: a socket's path has 107 characters at most

@@ -19,7 +19,7 @@ SECRET = "whsec_" + base64.b64encode(b"a key of thirty-two bytes, secret").decod
 
 
 def is_signed(headers: dict[str, str], body: bytes, secret: str = SECRET) -> bool:
-    """By the specification: base64 of the HMAC-SHA256 over id, timestamp and body, joined by full stops."""
+    """Check by the specification: base64 of the HMAC-SHA256 over id, timestamp and body, joined by full stops."""
     key = base64.b64decode(secret.removeprefix("whsec_"))
     content = b".".join([headers["webhook-id"].encode(), headers["webhook-timestamp"].encode(), body])
     code = base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode()

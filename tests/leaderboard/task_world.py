@@ -150,7 +150,7 @@ class Room:
         return current.status
 
     def rate_all(self, submission: Submission, actor: Actor, scores: Mapping[str, int] | None = None) -> bool:
-        """Rate every answer of a submission; whether it is read to the end with that."""
+        """Rate every answer of a submission; return True if no rating is missing after that."""
         with self.store.read() as connection:
             answers = answers_of(connection, submission.id)
         is_over = False
@@ -162,7 +162,7 @@ class Room:
 
 
 def scores_for(has_boxes: bool, **changes: int) -> dict[str, int | None]:
-    """Scores of 4, of pictures where there are boxes."""
+    """Return scores of 4; the scores for images only if the answer has boxes."""
     scores: dict[str, int | None] = {name: 4 if has_boxes or i < 4 else None for i, name in enumerate(CRITERIA)}
     return scores | {name: value for name, value in changes.items() if scores[name] is not None}
 

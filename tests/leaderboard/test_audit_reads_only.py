@@ -27,7 +27,7 @@ SET_REVISION = sa.text("UPDATE alembic_version SET version_num = :to")
 
 
 def revisions() -> list[str]:
-    """All that there are, by their files, the oldest first."""
+    """Return all migrations by their files, the oldest first."""
     folder = Path(database.__file__).parent / "migrations" / "versions"
     return sorted(path.name[:4] for path in folder.glob("0*.py"))
 
@@ -148,7 +148,7 @@ def test_what_a_killed_process_left_in_the_log_is_audited(database_url: str, sha
 
 @ON_SQLITE
 def test_a_file_that_may_only_be_read_is_audited(filled: FilledBoard, tmp_path: Path) -> None:
-    """Such as a backup's: no log beside it, and none is made."""
+    """The file has no log beside it, as in a backup, and gets none."""
     copy = tmp_path / "copy" / "board.sqlite"
     copy.parent.mkdir()
     with sqlite3.connect(sa.make_url(url_of(filled)).database or "") as connection:

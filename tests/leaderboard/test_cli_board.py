@@ -26,7 +26,7 @@ __all__ = ["filled", "place"]
 
 
 class Operator:
-    """Somebody at the command line of the machine."""
+    """A user at the command line of the machine."""
 
     def __init__(self, board: FilledBoard, data: Path) -> None:
         self.board = board
@@ -242,7 +242,7 @@ def test_a_damaged_database_is_said_by_every_command(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_may_only_be_read_is_said_and_can_be_audited(filled: FilledBoard, place: Path) -> None:
-    """As another user than root, whom no mode holds."""
+    """The command runs as another user than root, whom no file mode stops."""
     filled.store.engine.dispose()  # and with it the write-ahead log, which could not be read without being written
     data, messages = place / "data", place / "said"
     shutil.copytree(filled.blobs.folder.parent, data)

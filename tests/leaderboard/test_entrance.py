@@ -1,4 +1,4 @@
-"""All gates together, before a small application with real Gradio pages."""
+"""All middleware together, before a small application with real Gradio pages."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: self.held)
     @rule(data=st.data(), how=st.sampled_from(["score", "score", "score", "refuse", "fail", "beat"]))
     def answer(self, data: st.DataObject, how: str) -> None:
-        """Somebody who holds a lease, perhaps one that ran out long ago, says something."""
+        """The holder of a lease, which may have run out long ago, reports something."""
         job = data.draw(st.sampled_from(self.held[::-1]))  # rather the latest
         is_live = self._is_leased(job)
         who = {"who": "worker:w"}

@@ -21,7 +21,7 @@ __all__ = ["filled"]
 
 
 def samples(page: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """As Prometheus reads them."""
+    """Return the samples as Prometheus reads them."""
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(page)

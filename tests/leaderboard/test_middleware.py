@@ -127,7 +127,7 @@ def test_every_answer_carries_the_security_headers() -> None:
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
     assert answer.headers["x-frame-options"] == "DENY"
-    # With "no-referrer", a browser sends "Origin: null" with our own forms too: nobody could sign out.
+    # With "no-referrer", a browser sends "Origin: null" with the board's own forms, too: no user could sign out.
     assert answer.headers["referrer-policy"] == "same-origin"
     assert "strict-transport-security" not in answer.headers
 

@@ -45,7 +45,7 @@ def operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]
 
 
 def signed_in(case: Any, person: Person | None, *, browser: bool = False) -> dict[str, str]:
-    """The headers with which `person` sends `case`, whose own made-up credentials go."""
+    """Remove the generated credentials of `case`, and return the headers with which `person` sends it."""
     case.cookies.clear()
     for name in ("Authorization", "Cookie"):
         case.headers.pop(name, None)

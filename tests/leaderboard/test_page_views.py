@@ -269,7 +269,7 @@ def test_what_is_not_shown_is_told_once_in_words() -> None:
 
 
 def test_figures_that_are_averages_alone_have_no_empty_rows() -> None:
-    """As on a board of detection; averages over other findings name their number of findings."""
+    """Boards of detection have such scores; averages over other findings name their number of findings."""
     whole = released(IMAGES, 0.7)
     macro = next(figure for figure in whole.figures if figure.finding == MACRO)
     averages = tuple(replace(macro, metric=metric, n=n) for metric, n in (("ap_50", "7"), ("cpm", "5")))

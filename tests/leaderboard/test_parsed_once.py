@@ -109,7 +109,7 @@ def test_signs_for_moderators_are_those_of_the_one_parse(
         assert submission is not None
         assert submission.signs
         with world.services.store.read() as connection:
-            assert connection.execute(sa.select(flags)).all() == []  # told when it is scored
+            assert connection.execute(sa.select(flags)).all() == []  # flags are reported when it is scored
         work(world, custody, tmp_path, board)
         assert asked[:2] == ["parse", "score"]
         assert [flag.detail for flag in world.services.store.flags() if flag.kind == "degenerate"] == list(

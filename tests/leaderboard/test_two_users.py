@@ -39,7 +39,7 @@ def interpreter(folder: Path) -> Path | None:
 
 @dataclass(frozen=True)
 class User:
-    """Somebody with a number, a Python and a home of their own."""
+    """A user of the system with their own number, Python and home."""
 
     number: int
     python: Path

@@ -236,7 +236,7 @@ INSIDE = ["127.0.0.1", "10.0.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1
 def test_a_private_address_is_not_asked_unless_the_settings_say_so(
     filled: FilledBoard, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
-    """Though one of the name's addresses may be asked, and the connection would go there."""
+    """One of the name's addresses is allowed, and the connection would go there; the name is refused anyway."""
     asked = []
 
     def resolve(host: str, port: int, *_: object, **__: object) -> list[Any]:

@@ -204,7 +204,7 @@ def each_map(function: Callable[..., Any], maps: Sequence[Any], references: Sequ
 
 
 def adapter(metric: Metric) -> Adapter:
-    """By name where a metric is unlike its family, else by family."""
+    """Return the adapter by name if a metric differs from its family, else by family."""
     of_maps = Adapter(
         lambda rng, n: ([rng.random((3, 3)) for _ in range(n)], [draw_mask(rng) for _ in range(n)]),
         each_map,

@@ -57,7 +57,7 @@ def wilson(share: float, n: float, z: float = norm.ppf(0.975)) -> list[float]:
 
 
 def wilson_of(statistic: Statistic, *, of_t: bool) -> list[float]:
-    """With the effective size that the spread has."""
+    """Return the Wilson interval for the effective size that the spread implies."""
     value, error, _, freedom = deleted(statistic)
     return wilson(value, value * (1 - value) / error**2, (t.ppf(0.975, freedom) if of_t else norm.ppf(0.975)))
 
@@ -93,7 +93,7 @@ def macro_on_arcsine(
 def spread_of_macro(
     statistics: Sequence[Statistic], behind: Sequence[int], low: float, *, pooled_freedom: float
 ) -> tuple[float, float, float, float]:
-    """As `deleted`, sum by sum: each finding's variance steadied by some degrees of freedom of the pooled one."""
+    """Repeat `deleted` sum by sum: each finding's variance is steadied by some degrees of freedom of the pooled one."""
     k = len(statistics)
     spreads = [deleted(statistic) for statistic in statistics]
     values = [[s(np.flatnonzero(patient != PATIENTS)) for patient in range(N_PATIENTS)] for s in statistics]

@@ -50,7 +50,7 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def truth(films: Path) -> Truth:
-    """By the masks themselves: the cell that holds most of one is right, one that holds nothing of it is wrong."""
+    """Right and wrong cells by the masks: a mask's largest part is in the right cell, no part is in the wrong one."""
     settings, pictures, grid = AskSettings(), FolderPictures(films), Grid(8)
     records = {record.image_id: record for record in read_localization(films, "test")}
     questions, right, wrong = [], {}, {}

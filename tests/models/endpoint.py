@@ -56,7 +56,7 @@ class PlayedModel:
     ended: threading.Event = field(default_factory=threading.Event)
 
     def answered(self) -> Counter[str]:
-        """How often each question was given an answer that a client can read."""
+        """Count the answers to each question that a client can read."""
         return Counter(
             question for question, what in self.asked if what == "answer" or what in TEXTS or what == "no_usage"
         )

@@ -1,4 +1,4 @@
-"""Callables as models: what they are given, what becomes of their answers and errors, and going on after a stop."""
+"""Callables as models: their arguments, answers, errors, and resumption after a stop."""
 
 from __future__ import annotations
 

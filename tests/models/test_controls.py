@@ -317,7 +317,7 @@ def test_what_should_not_matter_does_not_to_a_model_that_looks(rows: dict[tuple[
 
 
 def test_a_guess_hits_what_is_always_in_the_same_place(phantom: Phantom) -> None:
-    """Why hearts are left out above: a guess loses nothing there, whatever it is shown."""
+    """Hearts are left out above because a guess loses nothing there with any image."""
     every = replace(phantom, findings=(*LOCAL, "Cardiomegaly", "Enlarged Cardiomediastinum"))
     guess, hits = Guessing(every), defaultdict(list)
     for question in every.questions:

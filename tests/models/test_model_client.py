@@ -63,7 +63,7 @@ def ask_all(
 
 
 def outcomes(client: ModelClient, requests: list[ModelRequest]) -> list[Completion | RequestFailure]:
-    """In the order of the requests."""
+    """Return the outcomes in the order of the requests."""
     by_messages = {request.messages: outcome for request, outcome in ask_all(client, requests)}
     return [by_messages[request.messages] for request in requests]
 

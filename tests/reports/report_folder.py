@@ -73,7 +73,7 @@ def finish(folder: CurationFolder, *, with_facts: bool = True) -> None:
 
 
 def whole(root: Path) -> CurationFolder:
-    """With all steps."""
+    """Return a folder in which all steps are done."""
     folder = begin(root)
     read(folder)
     finish(folder)

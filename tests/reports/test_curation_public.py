@@ -144,7 +144,7 @@ def test_rare_values_are_not_named(large: Curated) -> None:
 
 
 def with_columns(curated: Curated, *names: str) -> Curated:
-    """With a table of facts of these columns, each with one value, "Q. Worth <name>", that all studies share."""
+    """Add a table of facts with these columns, each with one value, "Q. Worth <name>", that all studies share."""
     assert curated.balance is not None
     facts = []
     for name in names:

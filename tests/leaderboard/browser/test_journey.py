@@ -30,7 +30,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealBoard]:
 
 @pytest.fixture
 def page(context: Any, board: RealBoard) -> Iterator[Any]:
-    """A desktop page of nobody yet, that may ask the board and the sign-in provider, and nobody else."""
+    """A desktop page without a user, which may ask only the board and the sign-in provider."""
     context.clear_cookies()
     with watched_page_of(context, board.url, board.provider.issuer) as page:
         yield page

@@ -1,4 +1,4 @@
-"""A small leaderboard for looking at pages: the real store, queue and accounts, with figures made up by arithmetic.
+"""A small leaderboard for looking at pages: the real store, queue and accounts, with synthetic scores.
 
 Two boards, one of each kind, and on demand one of tasks. Nothing is scored: a worker's answers are written as
 :func:`outcome` makes them. Files are linted for real, in this process.

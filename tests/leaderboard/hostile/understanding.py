@@ -24,7 +24,7 @@ TAGS = {
     "tfoot", "th", "thead", "time", "tr", "ul", "a", "caption", "meter", "col", "colgroup", "abbr", "sup", "sub", "br",
     "svg", "circle", "line", "text", "title", "rect", "path", "g", "figcaption", "select", "option", "label",
 }  # fmt: skip
-"""Elements that our own pages are made of: none that runs, loads or sends anything."""
+"""Elements of the board's own pages; none of them runs, loads or sends anything."""
 
 
 def check_sentence(sentence: str) -> None:

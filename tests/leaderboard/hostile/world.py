@@ -146,7 +146,7 @@ class TwoBoards:
 
 @contextmanager
 def two_boards(images: Board, root: Path) -> Iterator[TwoBoards]:
-    """Both boards below `root`; how each child ended is noted on the way."""
+    """Run both boards below `root` and record the exit of each child."""
     public, private = build_studies(root / "studies")
     with Custody(root / "custody") as custody, pytest.MonkeyPatch.context() as patch:
         custody.warm_up()

@@ -28,7 +28,7 @@ WORKER_POINTS = (
     "mid-rank",
     "before-rank-commit",
 )
-"""In the order in which a job comes by; at those that begin with "mid", a child is at work.
+"""Points of a worker in the order in which a job passes them; a child is at work at those that begin with "mid".
 
 A worker parses only what the server kept no predictions of: see :attr:`Orders.keeps_nothing`.
 """

@@ -24,7 +24,7 @@ def children(pid: int) -> list[int]:
 
 
 def descendants(pid: int) -> set[Process]:
-    """All that `pid` started, and what those started."""
+    """Return the children of `pid`, and their children."""
     processes: set[Process] = set()
     for child in children(pid):
         began = _began(child)

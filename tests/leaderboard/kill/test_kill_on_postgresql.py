@@ -22,7 +22,7 @@ class TestOnPostgreSQL(Drills):
 
 N_KILLS, N_UPLOADS = 33, 60
 LIFE_SECONDS = 0.2, 2.5
-"""How long those live who have not come by the point where they are to die."""
+"""Range of a process's lifetime in seconds if it has not passed the point where it is to die."""
 RANDOM_MOMENT = ""
 
 
@@ -32,7 +32,7 @@ class TestManyKills:
     kind = "postgresql"
 
     def test_nothing_is_lost_or_doubled(self, place: Arena) -> None:
-        """In each round some send at the same time until they are answered; a worker and the server die meanwhile.
+        """In each round, clients send at the same time until they get answers; a worker and the server die meanwhile.
 
         All work is done before the next round: a submission that stops three workers is rightly set aside.
         """

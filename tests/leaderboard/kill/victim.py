@@ -25,7 +25,7 @@ from tests.leaderboard.kill.orders import Desk, Orders
 from tests.leaderboard.kill.processes import leaves
 
 ARCHIVE = b"PK"
-"""With which a file of arrays begins."""
+"""First bytes of a file of arrays."""
 STAGES = {"claim": "claim", "finish_score": "finish", "finish_result": "rank"}
 """Method of the queue -> the name of its transaction."""
 

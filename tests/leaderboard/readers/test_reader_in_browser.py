@@ -408,7 +408,7 @@ def test_answers_are_scored_by_keyboard_with_the_boxes_in_sight(browser: Any, wa
 
 
 def go_to(page: Any, number: int) -> None:
-    """With Next and Back to answer `number`."""
+    """Go to answer `number` with Next and Back."""
     page.wait_for_function("() => /^\\d/.test(document.querySelector('#place').textContent)")
     while (now := int(page.locator("#place").inner_text().split(" ")[0])) != number:
         page.keyboard.press("n" if now < number else "b")

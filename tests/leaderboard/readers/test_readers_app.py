@@ -33,7 +33,7 @@ SAVED = {"key": "0" * 32, "answer": "agree_all", "comment": "", "details": None,
 
 @dataclass(frozen=True)
 class Page:
-    """The page, with a client for Ada, for Ben, for somebody who reads nothing, and for nobody."""
+    """The page, with a client for Ada, for Ben, for a user without a list, and for no user."""
 
     readings: Readings
     ada: TestClient
