@@ -170,9 +170,9 @@ def test_a_final_receipt_is_shown_when_its_figures_are(
     def ask(one: str, who: Person | None = None) -> Any:
         return world.client(who).get(f"{SUBMISSIONS}/{one}/receipt?part=final")
 
-    nothing = problem(ask(plain), 404, "not-pointer")
+    nothing = problem(ask(plain), 404, "not-found")
     for who in (None, world.other, world.owner, world.admin):
-        assert problem(ask(pointer, who), 404, "not-pointer") == nothing
+        assert problem(ask(pointer, who), 404, "not-found") == nothing
     paths = [f"{SUBMISSIONS}/{one}{end}" for one in (plain, pointer, after) for end in ("", "/events", "/receipt")]
     texts = [world.client(world.owner).get(path).text for path in (*paths, "/api/v1/keys")]
     for row in rows:
