@@ -69,7 +69,7 @@ def test_drafts_stand_beside_their_agreement_with_readers(tmp_path: Path) -> Non
 
 
 def test_a_grader_that_sees_the_films_rates_by_them(tmp_path: Path) -> None:
-    """It scores by the picture, answers nonsense once, and is not asked again what it said before."""
+    """The model scores by the image, answers nonsense once, and is not asked an answered question again."""
     folder = tasks_folder(tmp_path, n=N)
     says = {f"task-{i}": json.dumps({"why": "It shows.", **dict.fromkeys(TEXT_CRITERIA, DRAFT[i])}) for i in range(N)}
     with saying(folder, "test", says) as model:

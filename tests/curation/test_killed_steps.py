@@ -1,4 +1,4 @@
-"""Every step is killed while it puts its files in place, and run again: nothing is other than without."""
+"""Every step is killed while it puts its files in place, and run again: the results are the same as without a kill."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def test_facts_are_not_ignored_in_silence(before: CurationFolder, tmp_path: Path
 
 
 def test_a_known_study_of_another_patient_is_refused(before: CurationFolder, tmp_path: Path) -> None:
-    """Whoever renames patients between versions would bring back those who were released."""
+    """Renaming patients between versions would bring back released ones."""
     after = CurationFolder.create(tmp_path / "v2", name="Chest")
     studies = {"r1": "new-1", "h2": "new-2", "n1": "new-3", "r2": "p2"}
     with pytest.raises(CurationError, match=r"got another patient id for the studies h2, r1$"):

@@ -1,4 +1,4 @@
-"""Which studies become the benchmark, by hand; degenerate inputs first."""
+"""Selection of studies for the benchmark, by hand; degenerate inputs first."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def drawn_studies(n_resamples: int, seed: int) -> list[list[int]]:
 
 OF_DECISIONS = {name: f"{name}_score" for name in ("f1", "precision", "recall", "cohen_kappa")}
 OF_PROBABILITIES = {"auroc": "roc_auc_score", "average_precision": "average_precision_score"}
-"""Our metrics -> names in scikit-learn."""
+"""Metrics of this package -> names in scikit-learn."""
 
 
 def with_sklearn(metric: str, rows: StudyRows, studies: list[int]) -> list[float]:

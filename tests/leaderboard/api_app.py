@@ -56,7 +56,7 @@ def lint_of(report: LintReport) -> Lint:
 
 
 class LintHere:
-    """Stands for custody: the same linter and limits, in this process."""
+    """Replacement for custody: the same linter and limits, in this process."""
 
     ends_with: Exception | None = None
 

@@ -1,4 +1,4 @@
-"""Which version of a benchmark a board shows."""
+"""The version of a benchmark that a board shows."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ def test_the_database_itself_refuses_what_breaks_a_rule(database_url: str, inser
 
 
 def test_a_database_is_its_owners_alone(tmp_path: Path) -> None:
-    """People's addresses are in it: one that was readable by others is closed to them, with its log and its index."""
+    """It has people's addresses, so a file that others can read is closed to them, with its log and its index."""
     file = tmp_path / "board.sqlite"
     file.touch(0o644)
     for _ in range(2):

@@ -164,7 +164,7 @@ def test_a_few_changed_studies_are_near(make: object) -> None:
 
 
 def test_two_models_that_rarely_call_anything_are_not_near() -> None:
-    """They agree in nine answers of ten: nothing that tells them from others."""
+    """They agree in nine answers of ten, as any such models do."""
     one, other = of_labels(0, 0.05), of_labels(1, 0.05)
     assert not is_near(marked(one), marked(other))
 

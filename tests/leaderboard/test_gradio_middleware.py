@@ -39,7 +39,7 @@ OPEN = {
 
 @dataclass
 class Inside:
-    """Stands where Gradio would: answers an upload with paths, and keeps what it was sent."""
+    """Replacement for Gradio: answers an upload with paths, and keeps what it was sent."""
 
     seen: list[tuple[str, bytes]] = field(default_factory=list)
     paths: list[str] = field(default_factory=lambda: list(PATHS))
@@ -290,7 +290,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
 
 
 def test_gradio_gathers_nothing_about_events(whole: FastAPI) -> None:
-    """It would table its last 10,000 events anew after every one of them, for a page that is closed."""
+    """After each event, Gradio would tabulate its last 10,000 events again, for a page that is closed."""
     queue = mounted_in(whole).get_blocks()._queue
     queue.events_recorded = 1000
     done = {"function": "send", "status": "success", "process_time": 1.0}

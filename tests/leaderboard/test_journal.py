@@ -92,7 +92,7 @@ def test_of_an_exception_only_type_and_places_are_kept(journal: io.StringIO) -> 
 
 
 def test_why_a_template_does_not_start_is_told(journal: io.StringIO) -> None:
-    """It said so before it knew of any upload."""
+    """It said so before any upload was known."""
     try:
         raise TemplateError("the template of x does not start: no module named y")
     except TemplateError:

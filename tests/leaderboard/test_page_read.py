@@ -21,7 +21,7 @@ __all__ = ["kept_room", "task_board"]
 
 
 class Auth:
-    """Stands for `Auth`, with the person that a test sets."""
+    """Replacement for `Auth`, with the person that a test sets."""
 
     def __init__(self) -> None:
         self.asking: Actor | None = None

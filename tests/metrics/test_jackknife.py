@@ -63,7 +63,7 @@ def wilson_of(statistic: Statistic, *, of_t: bool) -> list[float]:
 
 
 def wilson_of_kappa(statistic: Statistic, one: BoolArray, other: BoolArray) -> list[float]:
-    """On the scale from the kappa of raters who disagree as often as what each says by itself allows."""
+    """Return the interval on a scale that begins at the lowest kappa for the two raters' own rates."""
     value, error, _, _ = deleted(statistic)
     often, often_of_other = one.mean(), other.mean()
     chance = often * often_of_other + (1 - often) * (1 - often_of_other)
@@ -243,7 +243,7 @@ def test_a_finding_at_an_end_of_the_scale_lends_the_macro_the_pooled_spread(rng:
 
 
 def test_a_macro_has_an_interval_though_a_finding_is_of_one_patient() -> None:
-    """Its spread is taken from the other finding: one patient has ten times the variance of a mean of ten."""
+    """Its spread comes from the other finding: one patient has ten times the variance of a mean of ten."""
     values = np.array([0.0, 1.0] * 5 + [0.5])
     findings = ["often"] * 10 + ["once"]
     got = estimate_cases("mask_iou", 1, values, findings=findings)

@@ -42,12 +42,12 @@ RATIOS: dict[Ratio, tuple[Callable[..., Any], int]] = {
     "precision": (precision, 0),
     "recall": (recall, 1),
 }
-"""Our function, and the place of its value in scikit-learn's `precision_recall_fscore_support`."""
+"""Function of this package, and the position of its value in scikit-learn's `precision_recall_fscore_support`."""
 RANKINGS: dict[Ranking, tuple[Callable[..., Any], str]] = {
     "auroc": (auroc, "roc_auc_score"),
     "average_precision": (average_precision, "average_precision_score"),
 }
-"""Our function, and the name of scikit-learn's."""
+"""Function of this package, and its name in scikit-learn."""
 
 
 def random_labels(rng: np.random.Generator, n_inputs: int) -> Iterator[tuple[Bools, Bools]]:

@@ -385,7 +385,7 @@ def test_open_tasks_are_not_for_callables(tmp_path: Path) -> None:
 
 
 def test_the_example_of_the_docs(films: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It learns from 12 films; what it says of 24 others is free of errors, and better than a guess."""
+    """The model learns from 12 images; its answers to 24 others have no errors and are better than a guess."""
     pytest.importorskip("sklearn")
     runpy.run_path(str(ROOT / "docs/example_model.py"))["main"](films, tmp_path / "run", "test")
     predictions = tmp_path / "run/predictions.jsonl"

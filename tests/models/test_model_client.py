@@ -109,7 +109,7 @@ def test_what_passes_is_outlasted(model: ModelServer, tmp_path: Path) -> None:
 
 
 def test_a_hang_is_not_waited_for(model: ModelServer, tmp_path: Path) -> None:
-    """Neither is a body that never ends, though no single read of it is slow."""
+    """A body that never ends is not waited for either, although no single read is slow."""
     model.faults = {REPORTS[0]: ["hang"], REPORTS[1]: ["trickle"]}
     retry_policy = RetryPolicy(attempts=9, attempt_timeout=0.5, first_pause=0.005)
     asking = client(model.url, tmp_path, retry_policy=retry_policy)

@@ -204,7 +204,7 @@ def test_a_folder_without_pictures_says_how_to_get_them(tmp_path: Path) -> None:
         "localization/b-00000-of-00001": flat(2, pipeline="withheld"),
     }
     folder = make_folder(tmp_path / "half", shards)
-    assert FolderPictures(folder).ids == ("i1",)  # what is there can be shown
+    assert FolderPictures(folder).ids == ("i1",)  # images in the folder can be used
     with pytest.raises(ValueError, match="has no picture of i2"):
         FolderPictures(folder).open("i2")
     with pytest.raises(ValueError, match="has no pictures of split closed"):

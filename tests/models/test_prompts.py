@@ -85,7 +85,7 @@ def images(message: Message) -> list[str]:
 
 
 def test_a_version_has_its_words() -> None:
-    """Whoever changes a word raises `VERSION` (and the default of AskSettings) and adds the new checksum here."""
+    """If you change a word, raise `VERSION` (and the default of AskSettings) and add the new checksum here."""
     assert hashlib.sha256(every_text().encode()).hexdigest() == SHA256_OF_VERSION[VERSION]
     assert AskSettings().prompt_version == VERSION
 

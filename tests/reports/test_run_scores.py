@@ -95,7 +95,7 @@ def test_findings_can_be_picked(studies: tuple[Path, list[tuple[str, Path]], Pat
 
 
 def test_a_finding_without_a_case_is_told_of_once(tmp_path: Path) -> None:
-    """Nobody has a nodule and nobody calls one, so that F1 is undefined."""
+    """No study has a nodule and no answer calls one, so that F1 is undefined."""
     folder = findings_folder(tmp_path)
     called = tmp_path / "called.jsonl"
     lines = [json.dumps({"study_id": one.study_id, "labels": ["Edema"]}) for one in read_studies(folder, "test")]

@@ -137,7 +137,7 @@ class RealBoard:
         return bool(status == "scored")
 
     def wait_until_placed(self, *submissions: str) -> None:
-        """Until the ranks take these submissions into account."""
+        """Wait until the ranks take these submissions into account."""
 
         def are_placed() -> bool:
             board = httpx.get(f"{self.url}/api/v1/leaderboard?benchmark={BENCHMARK}", verify=False)

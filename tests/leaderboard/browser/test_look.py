@@ -75,7 +75,7 @@ def board(tmp_path_factory: pytest.TempPathFactory, twin_of: Callable[[str], Pat
 
 @pytest.fixture(scope="module")
 def context(context: Any) -> Any:
-    """It notes what moves."""
+    """A context that records layout shifts."""
     context.add_init_script(NOTE_SHIFTS)
     return context
 
@@ -177,7 +177,7 @@ def test_an_admin_hides_and_restores(page: Any, board: Board) -> None:
 
 
 def test_cases_are_looked_at_by_keyboard_on_a_phone_and_on_a_desktop(page: Any, board: Board) -> None:
-    """From the board to a case that all but one system miss, its marks, its picture, and back."""
+    """Walk from the board to a case that all but one system miss, its marks, its picture, and back."""
     page.set_viewport_size({"width": 1280, "height": 900})
     page.emulate_media(color_scheme="light")
     page.goto(board.address)

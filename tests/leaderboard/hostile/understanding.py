@@ -35,7 +35,7 @@ def check_sentence(sentence: str) -> None:
 
 
 def check_report(report: Lint) -> None:
-    """Every problem is of a listed rule, tells where it is, and can be shown."""
+    """Check that every problem has a listed rule and a position, and can be displayed."""
     for problem in report.problems:
         assert problem.rule in RULES
         check_sentence(problem.message)

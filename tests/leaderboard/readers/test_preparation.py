@@ -1,4 +1,4 @@
-"""From a curation folder to lists and pictures; from a file of misses to what readers are asked."""
+"""From a curation folder to lists and pictures; from a file of misses to questions for readers."""
 
 from __future__ import annotations
 
