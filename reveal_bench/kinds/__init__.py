@@ -1,6 +1,7 @@
-"""The kinds of benchmark, and all that differs between them.
+"""The kinds of benchmark, and everything that differs between them.
 
-To add one: a package here with a :class:`~reveal_bench.kinds.kind.Kind` of its parts, and its line in :data:`KINDS`.
+To add a kind, write a package here that defines a :class:`~reveal_bench.kinds.kind.Kind` with its parts, and list it in
+:data:`KINDS`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ KINDS: dict[str, AnyKind] = {kind.name: kind for kind in (LOCALIZATION, FINDINGS
 
 
 def kind_of(info: FolderInfo, *, known_only: bool = False) -> AnyKind:
-    """Return the kind of a dataset folder's benchmark; of one that is not in BENCHMARKS, localization.
+    """Return the kind of a dataset folder's benchmark; a benchmark that is not in BENCHMARKS counts as localization.
 
     Raises
     ------

@@ -1,15 +1,15 @@
-"""The canonical form of a kind: its checked predictions, and its rows, as arrays; and back.
+"""The canonical form of a kind: conversion of its checked predictions and rows to arrays, and back.
 
 Conventions
 -----------
 Canonical arrays are the only form in which predictions reach a process with references. What a manifest lists (images,
-findings, studies, labels) is given as indices into it. Numbers are float64 and pass bit for bit; NaN means one
-that was not given. Predictions are as the linter hands them on, and reading gives equal ones.
+findings, studies, labels) is given as indices into it. Numbers are float64 and pass bit for bit; NaN means a number
+that was not given. Predictions are written as the linter returns them, and reading them back returns equal predictions.
 
 A reader of predictions trusts nothing: every length, range and sum is checked before use. A reader of rows checks
 indices and lengths; these files are the leaderboard's own.
 
-*Marks* are that by which two files are found to be the same, or nearly so. No reference has a part in them.
+*Marks* are compared to find files whose answers are the same, or nearly so. They do not depend on references.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ RowsT = TypeVar("RowsT")
 class Codec(ABC, Generic[PredictionT, ManifestT, RowsT]):
     """Predictions, ratings, rows and manifest of a kind, as arrays or JSON values and back.
 
-    Every reader raises ValueError for anything that is not as it must be.
+    Every method that reads arrays raises ValueError for malformed content.
 
     Attributes
     ----------
-    predictions, ratings, rows : the arrays of each; predictions also have ``line``, the line of each
+    predictions, ratings, rows : names and types of the arrays; predictions also have ``line``, each prediction's line
     """
 
     predictions: ClassVar[Fields]
@@ -58,7 +58,7 @@ class Codec(ABC, Generic[PredictionT, ManifestT, RowsT]):
 
     @abstractmethod
     def arrays_of(self, predictions: Sequence[PredictionT], manifest: ManifestT) -> Arrays:
-        """Checked predictions as arrays; ValueError if they are not of this manifest."""
+        """Return checked predictions as arrays; raises ValueError if they do not belong to this manifest."""
 
     @abstractmethod
     def predictions_from(self, arrays: Arrays, manifest: ManifestT, limits: Limits) -> tuple[PredictionT, ...]:
@@ -74,7 +74,7 @@ class Codec(ABC, Generic[PredictionT, ManifestT, RowsT]):
 
     @abstractmethod
     def arrays_of_rows(self, rows: RowsT) -> Arrays:
-        """Exact rows as arrays."""
+        """Return exact rows as arrays."""
 
     @abstractmethod
     def rows_from(self, arrays: Arrays) -> RowsT:
@@ -82,13 +82,13 @@ class Codec(ABC, Generic[PredictionT, ManifestT, RowsT]):
 
 
 def require(holds: bool, rule: str) -> None:
-    """Raise ValueError with `rule` unless it holds."""
+    """Raise ValueError naming `rule` unless `holds`."""
     if not holds:
         raise ValueError(f"canonical predictions: {rule}")
 
 
 def text_of_names(names: Mapping[str, Any]) -> npt.NDArray[np.uint8]:
-    """JSON values as an array of bytes."""
+    """Return JSON values as an array of bytes."""
     return np.frombuffer(json.dumps(names).encode(), np.uint8)
 
 
@@ -99,17 +99,17 @@ def names_from(text: npt.NDArray[np.uint8]) -> dict[str, Any]:
 
 
 Item = tuple[Any, ...]
-"""JSON values."""
+"""A tuple of JSON values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Answers of a file, by which equal and nearly equal files are found.
+    """The answers of a file, in the form in which equal and nearly equal files are found.
 
     Attributes
     ----------
-    answers : all that is scored, to the last bit and in one order
-    items : the answers coarsely: (id, finding, answer)
+    answers : everything that is scored, to the last bit and in a fixed order
+    items : the answers rounded: (id, finding, answer)
     """
 
     answers: list[Item]
@@ -117,5 +117,5 @@ class Marks:
 
 
 def exact(number: float) -> str:
-    """Return all bits of a number; zero has one sign."""
+    """Return all bits of a number as text; both zeros become +0."""
     return (float(number) + 0.0).hex()

@@ -1,15 +1,15 @@
-"""A case as it is shown to people: its films, what the references say, and what a system answered, with its outcome.
+"""A case as people see it: its images, the references, and a system's answers with their outcomes.
 
 Conventions
 -----------
-A case is a row of a dataset folder's main config. What is asked of it is its *groups*: findings, labels, or the
-category of a task. Marks are in pixels (x, y) of the full picture of film number `film` of the case. Outcomes are those
-of scored rows; nothing is scored for being shown.
+A case is a row of a dataset folder's main config. The questions about it are its *groups*: findings, labels, or the
+category of a task. Marks are in pixels (x, y) of the full-size image number `film` of the case. Outcomes come from
+scored rows; nothing is scored for the display.
 
-*Drawings* are what readers and models drew on images and said of studies, free of any file format: what forms of
-exchange carry. Their coordinates are pixels of the full-size image, x to the right and y down; a box is [x, y, width,
-height]. `reader` says whose a drawing is: :data:`PREDICTION`, or a kind of reader such as "ground_truth", with the
-reader's own id after a colon where there are several of a kind ("individual:R2").
+*Drawings* are what readers and models drew on images and said of studies, independent of any file format; exchange
+formats carry them. Their coordinates are pixels of the full-size image, x to the right and y down; a box is [x, y,
+width, height]. `reader` names who made a drawing: :data:`PREDICTION`, or a kind of reader such as "ground_truth", with
+the reader's own id after a colon if a kind has several readers ("individual:R2").
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from reveal_bench.kinds.images import StudyImage
 from reveal_bench.masks import Box, Rle
 
 REFERENCE = "Reference"
-"""Whose marks answers are scored against."""
+"""The reader whose marks answers are scored against."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaseFilm:
-    """A picture of a case; `is_prior` of one that was taken earlier."""
+    """An image of a case; `is_prior` is True if it was taken earlier, in a prior study."""
 
     image_id: str
     view: str
@@ -58,10 +58,10 @@ class Case:
 
     Attributes
     ----------
-    key : of the row
+    key : key of the row
     groups : the groups that are asked and have a reference
     marks : reader -> what that reader drew; :data:`REFERENCE` first
-    told : (name, text) of what else is known of it
+    told : (name, text) of each further fact about the case
     """
 
     key: str
@@ -72,7 +72,7 @@ class Case:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The groups, then what else somebody drew, which nobody is asked for."""
+        """The groups, then findings that were drawn but are not asked."""
         drawn = (mark.group for marks in self.marks.values() for mark in marks)
         return tuple(dict.fromkeys((*self.groups, *drawn)))
 
@@ -83,9 +83,9 @@ class CaseAnswer:
 
     Attributes
     ----------
-    is_hit : whether it is right, None where that is not judged
+    is_hit : True if the answer is right, None if that is not judged
     words : the outcome, or the answer itself, in words
-    drawn : its marks, or what makes them when they are looked at: of masks they need their deepest pixels
+    drawn : its marks, or a function that makes them for display, since masks need their deepest pixels
     """
 
     group: str
@@ -118,7 +118,7 @@ Polygons = tuple[tuple[Point, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedImage:
-    """An image that is annotated; `patient_id` is empty where it is not told."""
+    """An image that is annotated; `patient_id` is empty if unknown."""
 
     image_id: str
     study_id: str
@@ -134,11 +134,11 @@ class Drawing:
 
     Attributes
     ----------
-    mask : None where only boxes or points are given
+    mask : mask; None if only boxes or points are given
     polygons : contours from which the mask was filled
-    boxes : one per instance
+    boxes : one box per instance
     cell : cell of the benchmark's grid, such as "D5"
-    score : a model's confidence that the finding is there
+    score : a model's confidence that the finding is present
     """
 
     image_id: str
@@ -164,14 +164,14 @@ class StudyLabels:
 
 @dataclass(frozen=True)
 class Annotations:
-    """Drawings and labels of a split, with the images that they are of.
+    """Drawings and labels of a split, with the images that they belong to.
 
     Attributes
     ----------
-    benchmark, version, split : of what
+    benchmark, version, split : the dataset and split that they belong to
     films : image_id -> image, in the order of the dataset
     names : findings or labels of the benchmark, in table order
-    by_instance : whether each box of a drawing is an instance that is judged by itself
+    by_instance : True if each box of a drawing is an instance that is judged separately
     """
 
     benchmark: str
@@ -185,12 +185,12 @@ class Annotations:
 
     @property
     def readers(self) -> list[str]:
-        """Everybody of whom something is in it, in the order of first appearance."""
+        """The readers and models with drawings or labels, in the order of first appearance."""
         return list(dict.fromkeys([one.reader for one in self.drawings] + [one.reader for one in self.studies]))
 
     @property
     def first_films(self) -> dict[str, str]:
-        """study_id -> the first of its images, which carries its labels where a form labels images."""
+        """study_id -> the study's first image, which carries the study's labels in formats that label images."""
         first: dict[str, str] = {}
         for film in self.films.values():
             first.setdefault(film.study_id, film.image_id)
@@ -200,7 +200,7 @@ class Annotations:
     def stems(self) -> dict[str, str]:
         """Return image_id -> file name without ending, for ids of any characters.
 
-        A name that file systems refuse (too long, a device of Windows, equal except for case) ends with a hash.
+        A hash is added to names that file systems refuse (too long, Windows devices, differing only in case).
         """
         stems: dict[str, str] = {}
         taken = set(_DEVICES)
@@ -217,12 +217,12 @@ class Annotations:
         return {stem: self.films[image_id] for image_id, stem in self.stems.items()}
 
     def film_of(self, file_name: str) -> AnnotatedImage:
-        """Return the image that a file's name means: with or without folders, ending, and replaced characters.
+        """Return the image that a file name means, with or without folders, ending and replaced characters.
 
         Raises
         ------
         ArgumentError
-            Without such an image; the message names the nearest ids.
+            If there is no such image; the message names the nearest ids.
         """
         file_name = file_name[-_LONGEST_NAME:]
         name = PurePosixPath(file_name.replace("\\", "/")).name
@@ -238,7 +238,7 @@ class Annotations:
         raise ArgumentError("file", f"must be of images of split {self.split!r}{hint}", repr(file_name))
 
     def finding_of(self, name: object) -> str:
-        """Return the finding of a name as the form has it.
+        """Return the benchmark's finding for the name that an exchange format uses.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Detection: where findings are on an image and how sure that is, where false alarms count. A row is an image."""
+"""Detection: where findings are on an image, with confidences; false alarms count. A row is an image."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class DetectionData(ImageData):
 
     @override
     def read_references(self, folder: AnyFolder, split: str) -> list[LocalizationRecord]:
-        """Return the same: contours may be what tells instances apart."""
+        """Return the same records, contours included, because only contours may separate instances."""
         return self.read_records(folder, split)
 
 
@@ -94,7 +94,7 @@ class DetectionQuestions(ImageQuestions["DetectionManifest"]):
 
     @override
     def manifest_disclosure(self, asks: str) -> str:
-        """That every finding is asked of every image."""
+        """Return the sentence that every finding is asked of every image."""
         return "The manifest asks for every finding of every image, so that it tells nothing of what is present."
 
 
@@ -140,9 +140,9 @@ class DetectionPredictions(ImagePredictions["DetectionManifest", "DetectionRows"
 
     @override
     def from_answer(self, answer: Answer) -> list[LocalizationPrediction]:
-        """Return a detection for each of several boxes, else the box or mask that was named.
+        """Return a detection for each of several boxes, or else one for the box or mask of the answer.
 
-        Without a score it gets the score 1.
+        A box or mask without a score gets the score 1.
         """
         from reveal_bench.kinds.localization.records import LocalizationPrediction
 
@@ -154,7 +154,8 @@ class DetectionPredictions(ImagePredictions["DetectionManifest", "DetectionRows"
 
     @override
     def entries(self, key: str, answer: object) -> list[Row]:
-        """Return finding -> a list of detections, each fields of a line or ``(box, score)``."""
+        """Return a line for each detection in ``{finding: [detection, ...]}``: the fields of a line or ``(box,
+        score)``."""
         if not isinstance(answer, Mapping) or "abstain" in answer:
             return [self.entry(fields_of("image_id", key, answer))]
         return [self.entry({"image_id": key, "finding": finding, **_fields(one)})
@@ -175,7 +176,7 @@ class DetectionScoring(Scoring["LocalizationRecord", "LocalizationPrediction", "
 
     @override
     def protocol(self, options: ScoringOptions) -> dict[str, object]:
-        """Return scores from which a detection counts, for figures at a threshold fixed beforehand."""
+        """Return the lowest score at which a detection counts, for metrics at a threshold fixed beforehand."""
         return {"thresholds": options.thresholds}
 
     @override

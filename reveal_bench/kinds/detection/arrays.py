@@ -1,7 +1,7 @@
-"""Detections and their rows as arrays, see :mod:`reveal_bench.kinds.arrays`, and marks of detections.
+"""Conversion of detections and their rows to arrays (:mod:`reveal_bench.kinds.arrays`), and the marks of detections.
 
-Predictions are as in localization. In marks a score is part of an answer: it decides what counts. Items are coarse
-places with the score in tenths.
+Predictions are stored as in localization. In marks a score is part of an answer, because it decides which detections
+count. Items are rounded places with the score in tenths.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class DetectionCodec(ImageCodec[DetectionManifest, DetectionRows]):
         return DetectionManifest(**manifest_fields(raw))
 
     def check_pairs(self, arrays: Arrays, manifest: DetectionManifest) -> None:
-        """Raise ValueError unless each detection has a score and a place, and no image has too many of a finding."""
+        """Raise ValueError unless each detection has a score and a place, and their number per finding is allowed."""
         require(not np.isnan(arrays["score"]).any(), "each detection must have a score")
         require(bool((arrays["cell"] == -1).all()), "no detection may be a cell")
         require(bool((arrays["n_points"] <= 1).all()), "a detection may have one point")
@@ -105,19 +105,19 @@ def _columns() -> Sequence[str]:
 
 
 MANY = 20
-"""Detections of one finding on an image, on average, above which a file looks like a search."""
+"""Mean number of detections of one finding on an image from which a file looks like a search."""
 
 
 def marks_of_detections(
     predictions: Sequence[LocalizationPrediction], manifest: ImageManifest, thresholds: float | Mapping[str, float]
 ) -> Marks:
-    """Place and score of each detection, in one order; items are coarse."""
+    """Return the place and score of each detection, in a fixed order; items are rounded."""
     answers = sorted(([*case_answer(p), exact(p.score or 0.0)] for p in predictions), key=repr)
     return Marks([tuple(answer) for answer in answers], set(case_items(predictions, manifest)))
 
 
 def signs_of_detections(predictions: Sequence[LocalizationPrediction], manifest: ImageManifest) -> list[str]:
-    """Return the signs of localization, findings marked on every image or often on one, and nearly constant scores."""
+    """Return localization's signs, and those of very many detections per image and of nearly constant scores."""
     signs = signs_of(predictions, manifest)
     pairs = Counter((p.image_id, p.finding) for p in predictions)
     if pairs and len(predictions) >= MANY * len(pairs):
@@ -128,7 +128,7 @@ def signs_of_detections(predictions: Sequence[LocalizationPrediction], manifest:
 
 
 def example_upload() -> tuple[DetectionManifest, str]:
-    """Return a manifest, and a file with a box, a mask and a point."""
+    """Return (manifest, file): the file has a box, a mask and a point."""
     image_manifest, text = localization_upload()
     manifest = DetectionManifest(
         image_manifest.benchmark,

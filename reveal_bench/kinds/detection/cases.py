@@ -1,6 +1,6 @@
-"""Detection: images as cases for display, curves of a detector, and detections made of drawings and places.
+"""Detection: images as cases for display, curves of a detector, and conversion of drawings and places to detections.
 
-What is made into detections: the places that baselines name, what readers drew, and drawings of annotation tools.
+Detections are made from the places that baselines name, from readers' drawings, and from annotation tools' drawings.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ def _mark(one: LocalizationPrediction) -> Mark:
 
 
 def _words(n: int, n_hit: int, n_false: int) -> str:
-    """Return such as "1 of 2 found, 3 false alarms"."""
+    """Return a summary such as "1 of 2 found, 3 false alarms"."""
     hits = f"{n_hit} of {n} found" if n else "absent"
     return f"{hits}, {count_text(n_false, 'false alarm')}" if n_false else hits
 
 
 def curves_of_detections(rows: DetectionRows, resampling: Resampling) -> Curves:
-    """Curves of the findings that have a lesion, with the intervals that scores have."""
+    """Return curves of the findings that have a lesion, with the same kind of interval as scores."""
     matched = {finding: rows.matched(finding) for finding in rows.findings}
     findings = [finding for finding, one in matched.items() if one.n_lesions]
     estimates = rows.estimates(resampling.by("shifted"), groups=findings) if findings else []
@@ -121,8 +121,8 @@ def detected_readings(
 ) -> dict[str, dict[str, Drawn]]:
     """Return reader -> image -> finding -> what that reader drew.
 
-    If the reader is known to have read an image, a finding without a drawing has an empty annotation:
-    it is absent. Else it is unknown what the reader thought of it.
+    On an image that the reader is known to have read, a finding without a drawing gets an empty annotation, which means
+    absent. On other images, findings without a drawing are unknown.
     """
     readings: dict[str, dict[str, Drawn]] = {}
     for record in records:
@@ -138,7 +138,7 @@ def detected_readings(
 
 
 def detected_by_reading(record: LocalizationRecord, drawn: Drawn) -> LocalizationRecord:
-    """Return the image with the drawings as its references; findings neither drawn nor absent are unknown."""
+    """Return the image with the drawings as its references; findings neither drawn nor absent become unknown."""
     status = {finding: 0 if label == 0 else None for finding, label in record.label_status.items()}
     status |= {finding: int(one.area_px > 0) for finding, one in drawn.items()}
     lesions = {finding: one for finding, one in drawn.items() if one.area_px > 0}
@@ -146,7 +146,7 @@ def detected_by_reading(record: LocalizationRecord, drawn: Drawn) -> Localizatio
 
 
 def detections_of_reader(record: LocalizationRecord, drawn: Drawn) -> list[LocalizationPrediction]:
-    """Return a detection with the score 1 for each box; where a reader drew a mask alone, the mask."""
+    """Return a detection with the score 1 for each box; if a reader drew only a mask, for the mask."""
     detections = []
     for finding, one in drawn.items():
         detections += [LocalizationPrediction(record.image_id, finding, box=box, score=1.0) for box in one.boxes_xywh]
@@ -156,7 +156,10 @@ def detections_of_reader(record: LocalizationRecord, drawn: Drawn) -> list[Local
 
 
 def detections_of(annotations: Annotations) -> tuple[list[LocalizationPrediction], list[str]]:
-    """Return a detection for each box, mask and point drawn, with score 1 if it has none, and what was lost."""
+    """Return (detections, losses): a detection for each box, mask or point drawn, and sentences on what was lost.
+
+    A drawing without a score gets the score 1.
+    """
     detections = [one for drawing in annotations.drawings for one in _detections(drawing, annotations)]
     n_cells = sum(drawing.cell is not None for drawing in annotations.drawings)
     n_unsure = sum(drawing.score is None for drawing in annotations.drawings)
@@ -185,13 +188,13 @@ def _detections(drawing: Drawing, annotations: Annotations) -> Iterator[Localiza
 def detections_of_places(
     places: Sequence[LocalizationPrediction], manifest: ImageManifest, *, shares: Mapping[str, float] | None, seed: int
 ) -> list[LocalizationPrediction]:
-    """Return the box or mask of each place, of a cell its box.
+    """Return a detection for each place: its box or mask, or the box of its cell.
 
     Parameters
     ----------
     places : at most one per image and finding
-    shares : finding -> share of images that have it, which is the score; drawn uniformly without
-    seed : of the draw
+    shares : finding -> proportion of images that have it, used as the score; None: uniformly random scores
+    seed : seed of the random scores
     """
     grid = Grid(manifest.grid)
     drawn = np.random.default_rng(seed).random(len(places)).round(6).tolist()

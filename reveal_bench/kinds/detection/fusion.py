@@ -1,16 +1,16 @@
-"""Boxes of several readers made the reference of one image, where the source has no consensus.
+"""Fusion of several readers' boxes into the reference of an image whose source has no consensus.
 
 Ways
 ----
 * ``union``: boxes of different readers that overlap by an IoU of at least the threshold, directly or through others,
-  are one lesion, whose box is around all of them; a box that nobody else drew is one too.
+  are one lesion, whose box surrounds them all; a box that overlaps no other reader's box is a lesion, too.
 * ``majority``: the same lesions, if at least two readers drew them; their box is the mean of the boxes.
-* ``wbf``: weighted boxes fusion with equal weights (Solovyev, Wang and Gabruseva 2021): box by box, each joins the
-  lesion whose mean box it overlaps most, if by at least the threshold, and moves its mean; else it is a new lesion. All
-  are kept.
+* ``wbf``: weighted boxes fusion with equal weights (Solovyev, Wang and Gabruseva 2021): one after another, each box
+  joins the lesion whose mean box it overlaps most, if the IoU is at least the threshold, and changes the mean;
+  otherwise it starts a new lesion. All lesions are kept.
 
-What a reader drew stays beside the reference. A finding that nobody drew keeps its label; one that somebody drew, but
-no two readers in the same place, is unknown under ``majority``.
+Readers' drawings stay in the record next to the reference. A finding that nobody drew keeps its label. Under
+``majority``, a finding that was drawn, but not by two readers in the same place, becomes unknown.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
 
 
 def fuse_readers(records: Iterable[LocalizationRecord], how: Fusion, iou: float = 0.5) -> Iterator[LocalizationRecord]:
-    """Return the records with a ground truth made of the individual readers' boxes, where they have none.
+    """Return the records; those without a ground truth get one made from the individual readers' boxes.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def fuse_readers(records: Iterable[LocalizationRecord], how: Fusion, iou: float 
 
 
 def check_fusion(how: str, iou: float) -> None:
-    """Raise ValueError unless it is a way of fusing boxes."""
+    """Raise ValueError unless `how` and `iou` are valid."""
     if how not in FUSIONS:
         raise ArgumentError("fuse", f"must be one of {', '.join(FUSIONS)}", repr(how))
     if not 0 < iou <= 1:
@@ -52,7 +52,7 @@ def check_fusion(how: str, iou: float) -> None:
 
 
 def fusion_in_words(how: Fusion, iou: float) -> str:
-    """Return the sentence of the dataset card on the fusion.
+    """Return the sentence about the fusion for the dataset card.
 
     Examples
     --------
@@ -88,9 +88,10 @@ def _fused(record: LocalizationRecord, how: Fusion, iou: float) -> LocalizationR
 def agreed_lesions(
     record: LocalizationRecord, readings: Sequence[Mapping[str, Annotation]], at_least: int
 ) -> dict[str, Annotation]:
-    """Return finding -> the lesions that at least so many readers drew, as under ``majority`` with an IoU of a half.
+    """Return finding -> the lesions that `at_least` readers drew, matched as under ``majority`` with an IoU of 0.5.
 
-    Without such a box, a finding is absent, with an empty annotation, if each reader drew it or said that it is.
+    A finding without such a lesion gets an empty annotation, which means absent, if every reader drew it or said that
+    it is absent.
     """
     agreed = {}
     for finding in dict.fromkeys(finding for words in readings for finding in words):
@@ -112,9 +113,9 @@ def _annotation(finding: str, boxes: tuple[Box, ...], size: tuple[int, int]) -> 
 def fuse_boxes(
     readers: Iterable[Iterable[Box]], how: Fusion, iou: float = 0.5, *, at_least: int = 2
 ) -> tuple[Box, ...]:
-    """Lesions of what several readers drew of one finding on one image, as boxes [x, y, width, height].
+    """Return the fused lesions of one finding on one image as boxes [x, y, width, height].
 
-    Under ``majority`` they are those that `at_least` so many readers drew.
+    Under ``majority`` these are the lesions that at least `at_least` readers drew.
 
     Examples
     --------
@@ -138,7 +139,7 @@ def fuse_boxes(
 
 
 def _linked(boxes: FloatArray, owners: list[int], iou: float) -> list[list[int]]:
-    """Return boxes of different readers that overlap, directly or through others; in the order of their first."""
+    """Return groups of boxes that overlap across readers, directly or through others, ordered by their first box."""
     n = len(boxes)
     leader = list(range(n))
 
@@ -159,7 +160,7 @@ def _linked(boxes: FloatArray, owners: list[int], iou: float) -> list[list[int]]
 
 
 def _by_mean(boxes: FloatArray, iou: float) -> list[list[int]]:
-    """Return each box with the lesion whose mean box it overlaps most."""
+    """Return the boxes grouped into lesions: each joins the lesion whose mean box it overlaps most, or starts one."""
     lesions: list[list[int]] = []
     for i, box in enumerate(boxes):
         means = np.array([_mean(boxes[members]) for members in lesions]).reshape(-1, 4)

@@ -1,11 +1,11 @@
-"""The linter of detection files: entries checked as in localization, several to a finding, each with a score.
+"""The linter of detection files: checks entries as in localization, but needs scores and allows several per finding.
 
 Conventions
 -----------
-An entry is one thing that a model marks: a box, a mask (run lengths or contours) or a point, and how sure the model is.
-COCO results are the natural file. A finding that is not marked on an image is answered: the model holds it to be
-absent there, so nothing is ever missing; ``{"image_id": "...", "abstain": true}`` declines a whole image. Entries keep
-the order of the file, which decides between equal scores.
+An entry is one detection: a box, a mask (run lengths or contours) or a point, and the model's confidence. COCO results
+are the natural format. A finding that is not marked on an image counts as answered "absent", so no answer is ever
+missing; ``{"image_id": "...", "abstain": true}`` abstains on a whole image. Entries keep the order of the file, which
+breaks ties between equal scores.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from reveal_bench.predictions.limits import Limits, LintOptions, open_source
 from reveal_bench.predictions.report import LintReport, ProblemLog
 
 MOST_ON_IMAGE = 100
-"""Entries of one finding on one image, as COCO's evaluation counts them."""
+"""Most detections of one finding on one image; COCO's evaluation has the same limit."""
 _FEW = 20  # with fewer entries, equal scores are not reported
 _PLACES = ("point", "box", "rle", "polygons")
 
 
 class DetectionChecker(EntryChecker):
-    """Checks the entries of one file: also that each has a score and marks one thing."""
+    """Checks the entries of one file, including that each has a score and marks a single place."""
 
     def check(self, entry: RawPrediction) -> Draft:
         """Check `entry`, noting everything that is wrong with it."""
@@ -71,7 +71,7 @@ def lint_detections(path: Path, manifest: ImageManifest, options: LintOptions = 
     Raises
     ------
     OSError
-        If the file cannot be read. What is in it never raises.
+        If the file cannot be read. Its content never raises.
     """
     limits = options.limits
     log, data = open_source(path, limits, options.name)
@@ -152,7 +152,7 @@ def _note_scores(drafts: Sequence[Draft], log: ProblemLog) -> None:
 
 
 def _describe(drafts: Sequence[Draft], manifest: ImageManifest) -> dict[str, Any]:
-    """Return figures for a person's eye: as in localization, and ``images_without`` a detection, ``most_on_image``."""
+    """Return statistics for people: those of localization, ``images_without`` a detection, and ``most_on_image``."""
     on_image: dict[str, int] = defaultdict(int)
     for draft in drafts:
         if draft.row is not None:

@@ -1,8 +1,8 @@
-"""Records of detection are images of localization; instances and unknown findings are defined differently.
+"""Records of detection are localization records, but instances and unknown findings are defined differently.
 
-An instance is a box of the ground truth as its source draws it, or a contour. Whether a finding is on an image is
-*unknown* where its label is missing or uncertain, and where it is present but was not drawn: nothing that a model marks
-there is right or wrong.
+An instance is a box of the ground truth as its source draws it, or a contour. A finding is *unknown* on an image if its
+label is missing or uncertain, or if it is present but was not drawn; marks for it on that image are neither right nor
+wrong.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class DetectionManifest(ImageManifest):
 
 @dataclass(frozen=True, slots=True)
 class ScoredBox:
-    """A box [x, y, width, height] in pixels of the full image, and how sure a system is of it, in [0, 1]."""
+    """A box [x, y, width, height] in pixels of the full image, and a system's confidence in it, in [0, 1]."""
 
     box: Box
     score: float
@@ -39,7 +39,7 @@ def read_detection_manifest(folder: AnyFolder, split: str) -> DetectionManifest:
 
 
 def instances(record: LocalizationRecord, finding: str) -> tuple[Box, ...]:
-    """Return boxes [x, y, width, height] of a finding on an image, one for each instance that the ground truth has."""
+    """Return a box [x, y, width, height] for each instance of a finding in the ground truth of an image."""
     drawn = record.reference(finding)
     if drawn is None or drawn.area_px == 0:
         return ()
@@ -49,9 +49,9 @@ def instances(record: LocalizationRecord, finding: str) -> tuple[Box, ...]:
 
 
 def instance_masks(record: LocalizationRecord, finding: str) -> tuple[Rle, ...]:
-    """Return masks of the instances: of each contour, or the whole mask where its instances were not drawn apart.
+    """Return a mask for each instance, or the whole mask if its instances were not drawn separately.
 
-    None where the source draws boxes alone.
+    There are none if the source draws only boxes.
     """
     drawn = record.reference(finding)
     if drawn is None or drawn.area_px == 0 or drawn.rle is None:

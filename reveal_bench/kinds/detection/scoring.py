@@ -1,18 +1,18 @@
-"""Detections and references -> what each hits -> figures per finding.
+"""Detections and references -> the lesion that each detection hits -> scores per finding.
 
 Conventions
 -----------
-Rules of hits and scores are in :mod:`reveal_bench.metrics.detection`: a detection hits a lesion by the IoU
-of their boxes, or by its centre. A lesion is one instance that the ground truth draws. A mask counts by its tight
-box, a point by its place alone, so it never hits by IoU.
+The rules for hits and scores are in :mod:`reveal_bench.metrics.detection`: a detection hits a lesion if the IoU of
+their boxes is high enough, or if its centre is inside. A lesion is one instance that the ground truth draws. A mask
+counts by its tight box. A point has no box, so it never hits by IoU.
 
-Where it is not known whether or where a finding is on an image (:mod:`reveal_bench.kinds.detection.records`), the image
-has no part in the figures of that finding, nor have detections on it. An image without a detection of a finding was
-held to be free of it; none is missing.
+If it is unknown whether or where a finding is on an image (:mod:`reveal_bench.kinds.detection.records`), the image and
+the detections on it are left out of that finding's scores. An image without a detection of a finding counts as answered
+"absent", so no answer is missing.
 
-A board may show macros over the findings that enough images have and enough do not have. A figure
-of one finding tells where it is absent, image by image, to whoever may ask often; see "What colluding teams can learn"
-in the operator's guide.
+A board may show macros over the findings that are present in enough images and absent from enough images. A single
+finding's score would reveal to a frequent submitter, image by image, where the finding is absent; see "What colluding
+teams can learn" in the operator's guide.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CRITERIA = ("centre", "mask", "iou_50", "iobb_50")
-"""Rules of :mod:`reveal_bench.metrics.detection_matching` by which a detection can find a lesion, the default first."""
+"""Rules of :mod:`reveal_bench.metrics.detection_matching` that can decide if a detection hits, the default first."""
 _MASKS_AT_ONCE = 256
 _POINTS_ALONE = "detections are points: average precision, which needs boxes or masks, is not defined"
 _BY_BOX = ("ap_40", "ap_50", "ap", "rsna_precision")
@@ -53,25 +53,26 @@ _DETECTION = tuple(name for name, metric in METRICS.items() if metric.family == 
 
 @dataclass(frozen=True, repr=False)
 class DetectionRows(Rows):
-    """Detections of one submission, and what each hits.
+    """Detections of one submission, and the lesion that each hits.
 
     Attributes
     ----------
     findings : vocabulary, in table order
     images : every (image_id, patient_id) of the split
-    known : bool array (n_images, n_findings), where it is known whether and where a finding is
-    lesion_image, lesion_finding : int arrays (n_lesions,), of the pairs that are known
-    lesion_share : float array (n_lesions,), share of the image that the box of each covers
-    mark_image, mark_finding : int arrays (n_marks,), in the order of the images, then of the file
+    known : bool array (n_images, n_findings), True if it is known whether and where the finding is on the image
+    lesion_image, lesion_finding : int arrays (n_lesions,), the image and finding of each lesion whose pair is known
+    lesion_share : float array (n_lesions,), proportion of the image that each lesion's box covers
+    mark_image, mark_finding : int arrays (n_marks,), the image and finding of each detection, ordered by image, then as
+        in the file
     mark_score : float array (n_marks,)
-    mark_hit : int array (n_rules, n_marks), a row for each of RULES: index of the lesion, or -1
+    mark_hit : int array (n_rules, n_marks), a row for each of RULES: index of the lesion that is hit, or -1
     mask_hit, mask_iou : int and float arrays (n_marks,), the lesion whose mask a detection's mask matches, or -1, and
         their IoU; empty where detections or lesions have no masks
-    thresholds : float array (n_findings,), score from which a detection counts
-    criterion : of CRITERIA, by which FROC, its relatives and figures at a threshold count
-    notes : what a reader of the scores should know, for people
-    views : image_id -> view, where known
-    place_of : int array (n_marks,), index of each mark among the predictions, where known
+    thresholds : float array (n_findings,), lowest score at which a detection counts
+    criterion : member of CRITERIA that decides hits for FROC, its relatives and metrics at a threshold
+    notes : sentences that people need to interpret the scores
+    views : image_id -> view, if known
+    place_of : int array (n_marks,), index of each detection among the predictions, if known
     """
 
     kind: ClassVar[str] = "detection"
@@ -103,7 +104,7 @@ class DetectionRows(Rows):
         return self.findings
 
     def metrics(self) -> list[str]:
-        """Return metrics that apply: those by overlap only where a box or mask is given."""
+        """Return the metrics that apply; metrics of overlap need boxes or masks."""
         without = (*(_BY_BOX if _POINTS_ALONE in self.notes else ()), *(() if self._has_masks else _BY_MASK))
         return [name for name in _DETECTION if name not in without]
 
@@ -114,7 +115,7 @@ class DetectionRows(Rows):
     def estimates(
         self, resampling: Resampling, *, stratum: str | None = None, groups: Sequence[str] | None = None
     ) -> list[Estimate]:
-        """Return every figure with its interval, of all images and lesions or of a stratum.
+        """Return every score with its interval, for all images and lesions or for a stratum.
 
         Raises
         ------
@@ -132,7 +133,7 @@ class DetectionRows(Rows):
         return estimates
 
     def strata(self) -> dict[str, BoolArray]:
-        """Return images by view, and all images with only the lesions of a size: bool arrays (n_images,)."""
+        """Return stratum -> bool array (n_images,): the images of each view, and all images for each size of lesion."""
         views = np.array([self.views.get(image, "") for image, _ in self.images], object)
         parts = {f"view: {view}": views == view for view in VIEWS}
         for name, low, high in SIZES:
@@ -149,7 +150,7 @@ class DetectionRows(Rows):
         return self._of_lesions((self.lesion_share >= low) & (self.lesion_share < high))
 
     def _of_lesions(self, kept: BoolArray) -> DetectionRows:
-        """With the lesions in `kept` alone; what hits another by its centre has no part, nor hits it any more."""
+        """Return the rows with only the lesions in `kept`, and without detections that hit others by `criterion`."""
         place = _renumbered(kept)
         hits = self.mark_hit[RULES.index(self.criterion)]
         other = (hits >= 0) & (place[hits] < 0)
@@ -162,7 +163,7 @@ class DetectionRows(Rows):
         )
 
     def _marks(self, kept: BoolArray, place: Hits) -> dict[str, Any]:
-        """Return the columns of the marks in `kept`, with lesions renumbered by `place`; its last entry means none."""
+        """Return the columns of the detections in `kept`; `place` renumbers lesions, its last entry means no lesion."""
         chosen = {name: getattr(self, name)[kept] for name in ("mark_image", "mark_finding", "mark_score")}
         further: dict[str, Any] = {"place_of": self.place_of[kept]} if len(self.place_of) else {}
         if self._has_masks:
@@ -170,7 +171,7 @@ class DetectionRows(Rows):
         return {**chosen, "mark_hit": place[self.mark_hit[:, kept]], **further}
 
     def to_table(self) -> pa.Table:
-        """One row per detection: image_id, patient_id, finding, score, and by rule whether it hits; null: not known."""
+        """Return a row per detection: image_id, patient_id, finding, score, and per rule if it hits (null: unknown)."""
         import pyarrow as pa
 
         is_known = self.known[self.mark_image, self.mark_finding]
@@ -188,7 +189,7 @@ class DetectionRows(Rows):
     def resample(
         cls, systems: Sequence[DetectionRows], resampling: Resampling, *, metrics: Sequence[str], groups: Sequence[str]
     ) -> list[dict[str, Figures]]:
-        """Return figures per finding of several systems on one split, on the data and in the same replicates.
+        """Return scores per finding of several systems on one split: on the data, and on the same replicates.
 
         Raises
         ------
@@ -228,7 +229,7 @@ class DetectionRows(Rows):
         ]
 
     def matched(self, finding: str, units: IntArray | None = None) -> Matched:
-        """Return the marks and lesions of one finding, on the images where it is known."""
+        """Return the detections and lesions of one finding, on the images where the finding is known."""
         code = self.findings.index(finding)
         images = np.flatnonzero(self.known[:, code])
         place = np.full(len(self), -1)
@@ -250,7 +251,8 @@ class DetectionRows(Rows):
 
     @classmethod
     def answers(cls, systems: Sequence[DetectionRows], metric: str, groups: Sequence[str]) -> FloatArray:
-        """Number, sum of scores and of scores that hit of each system's detections on every image and finding."""
+        """Return per system, image and finding the number of detections, their summed scores and the summed scores of
+        hits."""
         columns = [systems[0].findings.index(group) for group in groups]
 
         def own(rows: DetectionRows) -> FloatArray:
@@ -267,12 +269,12 @@ class DetectionRows(Rows):
         return frozenset(patient for _, patient in self.images)
 
     def of_patients(self, patients: Collection[str]) -> DetectionRows:
-        """Return the rows of `patients` alone, as if the split held nobody else."""
+        """Return the rows as if the split held only `patients`."""
         chosen = frozenset(patients)
         return self._of_images(np.array([patient in chosen for _, patient in self.images], bool))
 
     def without(self, questions: Collection[tuple[str, str]]) -> DetectionRows:
-        """Return the rows of the other images."""
+        """Return the rows without the images of `questions`."""
         chosen = {image_id for image_id, _ in questions}
         return self._of_images(np.array([image_id not in chosen for image_id, _ in self.images], bool))
 
@@ -292,7 +294,8 @@ class DetectionRows(Rows):
         )
 
     def confidences(self) -> Confidences | None:
-        """Return the highest score of a finding on an image against its presence; 0 where nothing is marked."""
+        """Return the highest score per image and finding (0 without a detection), compared with the finding's
+        presence."""
         scores = np.zeros(self.known.shape)
         np.maximum.at(scores, (self.mark_image, self.mark_finding), self.mark_score)
         present = np.zeros(self.known.shape, bool)
@@ -324,7 +327,7 @@ def _figures(name: str, values: Sequence[float], replicates: FloatArray, groups:
 
 
 def _renumbered(kept: BoolArray) -> Hits:
-    """New index of each lesion in `kept`, -1 for the others and, at the end, for none."""
+    """Return the new index of each lesion in `kept`, -1 for the others; a last entry -1 stands for no lesion."""
     return np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1).astype(np.int32)
 
 
@@ -340,17 +343,17 @@ def score_detections(
 
     Parameters
     ----------
-    predictions : each with a score, and a box, a mask or a point; those on other images are ignored
-    records : references; ground truth only is used
+    predictions : each with a score, and a box, a mask or a point; predictions on other images are ignored
+    records : references; only their ground truth is used
     findings : vocabulary of the benchmark
-    thresholds : score from which a detection counts: one number, or one per finding (0.5 for the others)
-    criterion : of :data:`CRITERIA`, by which FROC, its relatives and figures at a threshold count
+    thresholds : lowest score at which a detection counts: one number, or one per finding (0.5 for findings not named)
+    criterion : member of :data:`CRITERIA` that decides hits for FROC, its relatives and metrics at a threshold
 
     Raises
     ------
     ValueError
         If the criterion is unknown, or is "mask" and a lesion has no mask of its own; if an image is listed twice, a
-        detection has no score or place, or a threshold is out of range or of an unknown finding.
+        detection has no score or place, or a threshold is out of range or names an unknown finding.
     """
     images = {record.image_id: i for i, record in enumerate(records)}
     if len(images) != len(records):
@@ -408,7 +411,7 @@ def score_detections(
 
 
 def _places(detections: Sequence[LocalizationPrediction]) -> tuple[FloatArray, FloatArray]:
-    """Return boxes (n, 4), of masks the tight ones, NaN for a point or an empty mask; and points (n, 2)."""
+    """Return (boxes, points): boxes (n, 4), tight around masks, NaN for a point or an empty mask; points (n, 2)."""
     boxes = np.full((len(detections), 4), np.nan)
     masks = []
     for i, one in enumerate(detections):
@@ -427,7 +430,7 @@ def _places(detections: Sequence[LocalizationPrediction]) -> tuple[FloatArray, F
 
 
 def _lesion_masks(records: Sequence[LocalizationRecord], findings: Sequence[str], known: BoolArray) -> list[Rle] | None:
-    """Return the mask of every lesion, in their order; None where one has none of its own."""
+    """Return the masks of all lesions, in their order; None if a lesion has no mask of its own."""
     masks: list[Rle] = []
     for i, record in enumerate(records):
         for code in np.flatnonzero(known[i]).tolist():
@@ -464,7 +467,7 @@ def _match_masks(
     cases: tuple[IntArray, IntArray],
     lesions: list[Rle] | None,
 ) -> tuple[Hits, FloatArray]:
-    """See :func:`~reveal_bench.metrics.detection_matching.match_masks`; empty where either has no masks."""
+    """See :func:`~reveal_bench.metrics.detection_matching.match_masks`; empty if either side has no masks."""
     if not lesions or all(one.mask is None for one in detections):
         return np.zeros(0, np.int32), np.zeros(0)
     of_case: dict[int, list[int]] = {}
@@ -501,7 +504,7 @@ def _thresholds(thresholds: float | Mapping[str, float], findings: Sequence[str]
 def disclose_detections(
     rows: DetectionRows, released: Sequence[str], resampling: Resampling, *, min_cell: int
 ) -> Disclosure:
-    """Macros over the findings that at least `min_cell` images have and as many do not: references alone decide."""
+    """Return macros over the findings that at least `min_cell` images have and as many lack; only references decide."""
     having = np.zeros(rows.known.shape, bool)
     having[rows.lesion_image, rows.lesion_finding] = True
     n_having = (having & rows.known).sum(axis=0)
