@@ -14,7 +14,7 @@ from reveal_bench.files import FOLDER_INFO
 from reveal_bench.findings import Vocabulary, terms_of
 
 FORMAT = 2
-"""Version of the form of a dataset folder. Tables of format 1 have lists of fixed length: where such a list is null,
+"""Version of the dataset folder's format. Tables of format 1 have lists of fixed length; if such a list is null,
 pyarrow before 26 cannot read the column (apache/arrow issue 35692)."""
 _OLD_PYARROW = "Expected all lists to be of size="
 _ROWS_AT_ONCE = 64  # masks of one row take up to a megabyte
@@ -25,9 +25,9 @@ AnyFolder: TypeAlias = "os.PathLike[str]"
 
 @dataclass(frozen=True)
 class FolderInfo:
-    """``manifest/benchmark.json`` of a dataset folder; `synthetic` says that all of it was drawn by a program.
+    """The content of ``manifest/benchmark.json``; `synthetic` is True if a program made the whole dataset.
 
-    What its `findings` are also called is written as `terms`, where they have any, and the `format` as `schema`.
+    The file holds other names of the `findings`, if there are any, as `terms`, and the `format` as `schema`.
     """
 
     benchmark: str
@@ -47,7 +47,7 @@ class FolderInfo:
 
 @dataclass(frozen=True)
 class OpenFolder(os.PathLike[str]):
-    """A dataset folder with its info, which a command reads once: use it wherever the path of one is accepted."""
+    """A dataset folder with its info, which is read only once; accepted wherever the path of a dataset folder is."""
 
     path: Path
     info: FolderInfo
@@ -59,12 +59,12 @@ class OpenFolder(os.PathLike[str]):
 
 
 def open_folder(folder: AnyFolder) -> OpenFolder:
-    """Return `folder` with its info, which is read unless `folder` has it already; raises as `read_folder_info`."""
+    """Return `folder` with its info, reading it if necessary; raises what :func:`read_folder_info` raises."""
     return folder if isinstance(folder, OpenFolder) else OpenFolder(Path(folder), read_folder_info(folder))
 
 
 def open_split(folder: AnyFolder, split: str) -> OpenFolder:
-    """Return `folder` with its info if it has `split`.
+    """Return `folder` with its info, after checking that it has `split`.
 
     Raises
     ------
@@ -106,14 +106,14 @@ def read_folder_info(folder: AnyFolder) -> FolderInfo:
 
 
 def check_split(info: FolderInfo, folder: AnyFolder, split: str, *, argument: str = "split") -> None:
-    """Raise ValueError, naming the `argument` and the splits there are, unless `split` is one of them."""
+    """Raise ValueError unless the folder has `split`; the message names `argument` and the folder's splits."""
     if split not in info.splits:
         known = ", ".join(info.splits)
         raise ArgumentError(argument, f"must be one of the splits of {folder} ({known})", repr(split))
 
 
 def chosen_split(folder: AnyFolder, split: str | None = None) -> str:
-    """`split`, if the folder has it; without one "released" where there is one, or the only one.
+    """Return `split` if the folder has it; None means the only split, or "released" if there are several.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def chosen_split(folder: AnyFolder, split: str | None = None) -> str:
 
 
 def split_shards(folder: AnyFolder, config: str, split: str) -> list[Path]:
-    """Return the parquet files of one config of a split, in order; none if it has none or they are private."""
+    """Return the Parquet files of one config of a split, in order; empty if there are none or they are private."""
     return sorted((Path(folder) / config).glob(f"{split}-*.parquet"))
 
 
@@ -157,9 +157,9 @@ def read_batches(
 
     Parameters
     ----------
-    columns : to read; all by default
-    leave_out : columns, or fields of them such as ``annotations.polygons``, that are not read
-    at_once : rows that are held
+    columns : columns to read; all by default
+    leave_out : columns, or their fields such as ``annotations.polygons``, that are not read
+    at_once : number of rows held in memory
 
     Raises
     ------
@@ -187,6 +187,6 @@ def read_batches(
 
 
 def _is_part(leaf: str, field: str) -> bool:
-    """Return True if a leaf of the file's schema belongs to `field`, which does not name the levels of lists."""
+    """Return True if a schema leaf belongs to `field`. Unlike a leaf, `field` has no parts for list levels."""
     named = [part for part in leaf.split(".") if part not in ("list", "element", "item")]
     return named[: field.count(".") + 1] == field.split(".")

@@ -1,4 +1,4 @@
-"""Tasks of a benchmark on the Hugging Face Hub: one metric of one split each, as the Hub ranks a task in one list."""
+"""Tasks of a benchmark on the Hugging Face Hub: each is one metric of one split, because the Hub ranks tasks singly."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def hub_task(benchmark: str, split: str, metric: str) -> str:
 
 
 def hub_metrics(benchmark: Benchmark, *, released_only: bool = False) -> tuple[str, ...]:
-    """Return the metrics that are tasks: the benchmark's own where higher is better, as the Hub ranks.
+    """Return the metrics that become tasks: the benchmark's metrics for which higher is better, as the Hub ranks.
 
     Parameters
     ----------
-    released_only : only those that a leaderboard shows of its holdout
+    released_only : True for only the metrics that a leaderboard shows of its holdout
     """
     released = KINDS[benchmark.kind].release.metrics
     return tuple(

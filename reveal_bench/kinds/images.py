@@ -1,4 +1,4 @@
-"""Images of every kind of dataset: their views, the files of their pixels, and the facts known of them."""
+"""Images of every kind of dataset: their views, pixel files and known facts."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class PictureFile:
     path : file, or the archive that holds it
     name : file name to publish, without folders
     source_path : path relative to the download, for messages
-    kind : {"picture", "dicom", "png16"}
-        JPEG or PNG, whose bytes pass unchanged unless it is grey of 16 bits; DICOM; PNG that must be of 16 bits, which
-        become 8.
+    kind : {"picture", "dicom", "png16"} JPEG or PNG, whose bytes are published unchanged unless it has 16-bit grey
+        values; DICOM; PNG that must have 16 bits,
+            which are converted to 8.
     member : name inside the zip archive `path`, or None
     """
 
@@ -56,7 +56,7 @@ class PublishedPicture:
     pipeline: str
 
     def withheld(self) -> PublishedPicture:
-        """Return the same without its bytes; hashes and pipeline still tell how to make them again."""
+        """Return the picture without its bytes; hashes and pipeline still say how to make them again."""
         return replace(self, data=None)
 
 
@@ -66,7 +66,7 @@ class StudyImage:
 
     Attributes
     ----------
-    view, spacing_source : of `records.VIEWS` and `records.SPACING_SOURCES`; `view_raw` as the source writes it
+    view, spacing_source : members of `records.VIEWS` and `records.SPACING_SOURCES`; `view_raw` as the source writes it
     manufacturer, model, detector_type : normalised spelling; ``*_raw`` as the source writes it
     kvp, exposure_mas : tube voltage (kV) and exposure (mAs)
     source_sha256, pixel_sha256, pixel_pipeline, picture : as in
@@ -130,6 +130,6 @@ def developed_images(
 
 
 def bare_images(entry: Mapping[str, Any], ids: str) -> tuple[StudyImage, ...]:
-    """The images that an entry of a manifest names in its field `ids`: their views, as far as told, and no sizes."""
+    """Return the images that a manifest entry names in its field `ids`, with their views if given, without sizes."""
     views = dict(zip(entry.get("image_ids", ()), entry.get("views", ()), strict=False))
     return tuple(StudyImage(image_id, views.get(image_id, "UNKNOWN"), 0, 0) for image_id in entry.get(ids, ()))

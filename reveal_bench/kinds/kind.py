@@ -1,4 +1,4 @@
-"""A kind of benchmark: everything that differs between kinds, in typed parts, and nothing else.
+"""A kind of benchmark: everything that differs between kinds, divided into typed parts.
 
 ======================  ===============  ==========================  ==================  =================
 kind (`Benchmark.kind`)  a row is         main config                 key                 also resampled by
@@ -50,14 +50,14 @@ class Kind(Generic[RecordT, PredictionT, ManifestT, RowsT, ReadingT]):
     Attributes
     ----------
     name : key in KINDS, and `Benchmark.kind`
-    config, key : main config of a dataset folder, and the column that names a row
-    counted : what the manifest calls the number of rows
-    unit : what a row is, and what may be resampled instead of patients
+    config, key : main config of a dataset folder, and the column with the ids of its rows
+    counted : the manifest's field with the number of rows
+    unit : name of a row, which may be resampled instead of patients
     data, table : records, and the rows that a dataset folder keeps of them
     questions, predictions, scoring : the questions, their answers, and the scores of answers
     release, display : what a board may show, and what people see of cases and on cards
-    readers : single readers as references; None if datasets of this kind keep no readings
-    exchange : to annotation tools and back; None if nothing can be drawn on images or said as labels
+    readers : single readers as references; None if datasets of this kind keep no single readers' annotations
+    exchange : exchange with annotation tools; None if answers are neither drawings nor labels
     """
 
     name: str
@@ -76,12 +76,12 @@ class Kind(Generic[RecordT, PredictionT, ManifestT, RowsT, ReadingT]):
     exchange: AnnotationExchange[RecordT, PredictionT, ManifestT] | None = None
 
     def resolve(self, options: ScoringOptions, info: FolderInfo) -> ScoringOptions:
-        """Return scoring options as they apply to a dataset folder of this kind, with nothing left open.
+        """Return scoring options for a dataset folder of this kind, with all defaults filled in.
 
         Raises
         ------
         ArgumentError
-            If the kind cannot be scored so.
+            If the kind cannot be scored with these options.
         """
         interval = self.scoring.intervals[0] if options.interval is None else options.interval
         for name, value, known in (
@@ -104,7 +104,7 @@ class Kind(Generic[RecordT, PredictionT, ManifestT, RowsT, ReadingT]):
         )
 
     def protocol(self, options: ScoringOptions) -> dict[str, Any]:
-        """Return the `protocol` of a scored document: the options that scores of this kind depend on."""
+        """Return the `protocol` of a scored document, which has the options that scores of this kind depend on."""
         protocol = {
             **self.scoring.protocol(options),
             **asdict(options.resampling),
@@ -125,4 +125,4 @@ class Kind(Generic[RecordT, PredictionT, ManifestT, RowsT, ReadingT]):
 AnyKind: TypeAlias = Kind[Any, Any, Any, Any, Any]
 """A kind of unknown types, such as the members of KINDS."""
 Readings = Mapping[str, Mapping[str, object]]
-"""Reader -> key of a record -> what that reader said of it, in a form that the kind alone looks into."""
+"""Reader -> key of a record -> that reader's annotation, whose type only the kind knows."""

@@ -276,7 +276,7 @@ def test_incomparable_systems_are_refused(rng: np.random.Generator) -> None:
     no_mask = dataclasses.replace(a, values={"point_hit": a.values["point_hit"]})
     no_point = dataclasses.replace(a, values={"mask_iou": a.values["mask_iou"]})
     for call, message in (
-        (lambda: compare(a, elsewhere), "scored on the same images, got 'image99' in some of them alone"),
+        (lambda: compare(a, elsewhere), "scored on the same images, got 'image99' in only some of them"),
         (lambda: compare(no_mask, no_point), "a metric must apply to both systems, got ['point_hit'] and ['mask_iou']"),
         (lambda: compare(a, no_mask, metrics=["mask_iou"]), "`metrics` must be among ['point_hit'], got ['mask_iou']"),
         (lambda: compare(a, a, findings=["Edma"]), "got ['Edma']"),

@@ -248,7 +248,7 @@ def test_files_without_masks_have_no_empty_masks(phantom: Path, tmp_path: Path) 
     folder, file = phantom / "folder", tmp_path / "chance.jsonl"
     call("baseline", "chance", folder, "--split", "test", "--out", file)
     statements = call("score", file, folder, "--split", "test", "--missing", "empty", expect=1).stderr
-    assert "--missing must be 'miss' where no mask is predicted, got 'empty'" in statements
+    assert "--missing must be 'miss' if no mask is predicted, got 'empty'" in statements
 
 
 def test_one_page_holds_everything(

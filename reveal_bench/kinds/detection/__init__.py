@@ -154,8 +154,7 @@ class DetectionPredictions(ImagePredictions["DetectionManifest", "DetectionRows"
 
     @override
     def entries(self, key: str, answer: object) -> list[Row]:
-        """Return a line for each detection in ``{finding: [detection, ...]}``: the fields of a line or ``(box,
-        score)``."""
+        """Return a line for each detection in ``{finding: [detection]}``: the fields of a line or ``(box, score)``."""
         if not isinstance(answer, Mapping) or "abstain" in answer:
             return [self.entry(fields_of("image_id", key, answer))]
         return [self.entry({"image_id": key, "finding": finding, **_fields(one)})

@@ -251,8 +251,7 @@ class DetectionRows(Rows):
 
     @classmethod
     def answers(cls, systems: Sequence[DetectionRows], metric: str, groups: Sequence[str]) -> FloatArray:
-        """Return per system, image and finding the number of detections, their summed scores and the summed scores of
-        hits."""
+        """Return per system, image and finding: number of detections, sum of their scores, sum of hits' scores."""
         columns = [systems[0].findings.index(group) for group in groups]
 
         def own(rows: DetectionRows) -> FloatArray:
@@ -294,8 +293,7 @@ class DetectionRows(Rows):
         )
 
     def confidences(self) -> Confidences | None:
-        """Return the highest score per image and finding (0 without a detection), compared with the finding's
-        presence."""
+        """Return the highest score per image and finding (0 without a detection), with the finding's presence."""
         scores = np.zeros(self.known.shape)
         np.maximum.at(scores, (self.mark_image, self.mark_finding), self.mark_score)
         present = np.zeros(self.known.shape, bool)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["FINDINGS", "RELEASED_PER_LABEL"]
 
 RELEASED_PER_LABEL = ("f1", "recall", "cohen_kappa")
-"""Metrics that a board shows per label: all three tell the same, how many of the studies called have it."""
+"""Metrics that a board shows per label: all three reveal the same number, the true positives."""
 
 
 class FindingsData(Data["StudyRecord"]):
@@ -70,7 +70,7 @@ class FindingsData(Data["StudyRecord"]):
 
     @override
     def bare_record(self, entry: Row, findings: Sequence[str]) -> StudyRecord:
-        """Return a study of which nothing is known but its images and their views."""
+        """Return a study with only its images and their views."""
         from reveal_bench.kinds.findings.records import StudyRecord
         from reveal_bench.kinds.images import bare_images
 
@@ -136,12 +136,12 @@ class FindingsQuestions(Questions["StudyRecord", "StudyManifest"]):
 
     @override
     def asked(self, record: StudyRecord, benchmark: Benchmark, asks: str) -> list[str]:
-        """Return all labels, of every study."""
+        """Return all labels, for every study."""
         return list(benchmark.findings)
 
     @override
     def manifest_schema(self) -> pa.Schema:
-        """study_id, image_ids and views."""
+        """Return the columns study_id, image_ids and views."""
         from reveal_bench.kinds.rows import text_schema
 
         return text_schema(study_id="text", image_ids="texts", views="texts")
@@ -161,12 +161,12 @@ class FindingsQuestions(Questions["StudyRecord", "StudyManifest"]):
 
     @override
     def manifest_disclosure(self, asks: str) -> str:
-        """Nothing, for every label is asked of every study."""
+        """Return the sentence that every label is asked of every study, so that nothing is revealed."""
         return "The manifest asks for every label of every study, so that it tells nothing of what is present."
 
     @override
     def read(self, folder: AnyFolder, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
-        """Yield one per study, with all labels to choose from.
+        """Yield one question per study, with all labels to choose from.
 
         Raises
         ------
@@ -184,7 +184,7 @@ class FindingsQuestions(Questions["StudyRecord", "StudyManifest"]):
 
     @override
     def scope(self, manifest: StudyManifest) -> tuple[tuple[str, ...], int]:
-        """Return the labels; studies."""
+        """Return (labels, number of studies)."""
         return manifest.labels, len(manifest.studies)
 
     @override
@@ -218,14 +218,14 @@ class FindingsPredictions(Predictions["FindingsPrediction", "StudyManifest", "St
 
     @override
     def from_answer(self, answer: Answer) -> list[FindingsPrediction]:
-        """Return the labels or probabilities that were given."""
+        """Return one prediction with the answer's labels or probabilities."""
         from reveal_bench.kinds.findings.records import FindingsPrediction
 
         return [FindingsPrediction(answer.unit, answer.labels, answer.probabilities)]
 
     @override
     def entries(self, key: str, answer: object) -> list[Row]:
-        """A mapping of labels to probabilities, or a list of the labels present, besides the fields of a line."""
+        """Return one line for `answer`: label -> probability, a list of the labels present, or a line's fields."""
         if isinstance(answer, Mapping) and answer.get("abstain") is False:
             answer = {name: value for name, value in answer.items() if name != "abstain"}
         if isinstance(answer, Mapping) and not {"labels", "probabilities", "abstain"} & answer.keys():
@@ -236,7 +236,7 @@ class FindingsPredictions(Predictions["FindingsPrediction", "StudyManifest", "St
 
     @override
     def example_upload(self) -> tuple[StudyManifest, str]:
-        """Return a manifest of one study, and a file that names its labels."""
+        """Return (manifest, file): one study, and a file that names its labels."""
         from reveal_bench.kinds.findings.records import StudyManifest
 
         return StudyManifest("warm-up", "1", "test", ("Normal",), ("a",)), '{"study_id": "a", "labels": ["Normal"]}'
@@ -249,7 +249,7 @@ class FindingsScoring(Scoring["StudyRecord", "FindingsPrediction", "StudyManifes
 
     @override
     def protocol(self, options: ScoringOptions) -> dict[str, object]:
-        """Probability from which a label counts as predicted."""
+        """Return the lowest probability at which a label counts as predicted."""
         return {"thresholds": options.thresholds}
 
     @override
@@ -261,7 +261,8 @@ class FindingsScoring(Scoring["StudyRecord", "FindingsPrediction", "StudyManifes
         options: ScoringOptions,
         ratings: Sequence[Rating] = (),
     ) -> StudyRows:
-        """Decisions on every label of every study, see :func:`~reveal_bench.kinds.findings.scoring.score_studies`."""
+        """Return decisions on all labels of all studies
+        (:func:`~reveal_bench.kinds.findings.scoring.score_studies`)."""
         from reveal_bench.kinds.findings.scoring import score_studies
 
         return score_studies(predictions, list(records), labels=manifest.labels, thresholds=options.thresholds)

@@ -1,8 +1,8 @@
-"""Findings predictions and rows of studies as arrays, see :mod:`reveal_bench.kinds.arrays`, and their marks.
+"""Conversion of findings predictions and study rows to arrays (:mod:`reveal_bench.kinds.arrays`), and their marks.
 
-A file has either labels or probabilities, for all studies. Thresholds take part in marks: whatever could change a
-single decision must. An answer that a model gives to nearly every study, a probability below 0.1, is not an item, else
-two models of rare findings would always look alike.
+A file has either labels or probabilities, for all studies. Marks include thresholds, because marks must contain
+everything that could change a decision. Probabilities below 0.1, which nearly every study has, are not items; otherwise
+two models of rare findings would always look similar.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class FindingsCodec(Codec[FindingsPrediction, StudyManifest, "StudyRows"]):
         return StudyManifest(**{**raw, "labels": tuple(raw["labels"]), "studies": tuple(raw["studies"])})
 
     def arrays_of(self, predictions: Sequence[FindingsPrediction], manifest: StudyManifest) -> Arrays:
-        """Return the arrays of checked predictions; ValueError also if some give labels and some probabilities."""
+        """Return checked predictions as arrays; raises ValueError also if labels and probabilities are mixed."""
         studies = {study: i for i, study in enumerate(manifest.studies)}
         codes = {label: i for i, label in enumerate(manifest.labels)}
         gives_labels = {prediction.labels is not None for prediction in predictions}
@@ -147,13 +147,13 @@ def _study(raw: dict[str, Any]) -> StudyRecord:
 def marks_of(
     predictions: Sequence[FindingsPrediction], manifest: StudyManifest, thresholds: float | Mapping[str, float]
 ) -> Marks:
-    """Return labels or probabilities of each study; items are labels, or probabilities in tenths."""
+    """Return the labels or probabilities of each study; items are labels, or probabilities rounded down to tenths."""
     studies = sorted(predictions, key=lambda p: p.study_id)
     return Marks(_study_answers(studies, manifest, thresholds), set(_study_items(studies)))
 
 
 def signs_of(studies: Sequence[FindingsPrediction], manifest: StudyManifest) -> list[str]:
-    """No label at all, the same ones everywhere, or one in every study."""
+    """Return signs: no label in any study, the same labels in every study, or labels called in every study."""
     calls = Counter(_calls(study) for study in studies)
     n_calls = Counter(label for study in studies for label in _calls(study))
     if not n_calls:
@@ -170,7 +170,7 @@ def signs_of(studies: Sequence[FindingsPrediction], manifest: StudyManifest) -> 
 def _study_answers(
     studies: Sequence[FindingsPrediction], manifest: StudyManifest, thresholds: float | Mapping[str, float]
 ) -> list[Item]:
-    """A study without any label is scored as an absent one, so neither has an entry; probabilities always have one."""
+    """Return an entry for each study with labels or probabilities; one without labels is scored like a missing one."""
     answers: list[Item] = []
     for p in studies:
         if p.probabilities is not None:

@@ -1,6 +1,4 @@
-"""Studies of a findings benchmark as cases that are shown: their labels, and which of them systems called; also as
-labels for annotation tools, and what single readers said of them.
-"""
+"""Studies of a findings benchmark as cases for display and as annotations; single readers' labels."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ def answers_of_studies(
     records: Sequence[StudyRecord],
     rows: StudyRows,
 ) -> dict[str, list[CaseAnswer]]:
-    """Return study -> a system's decision on every label."""
+    """Return study_id -> a system's decision on every label."""
     answers: dict[str, list[CaseAnswer]] = {}
     for i, study in enumerate(rows.studies):
         of_study = answers.setdefault(study.study_id, [])
@@ -88,7 +86,7 @@ def _annotations(
 
 
 def predictions_of(annotations: Annotations) -> tuple[list[FindingsPrediction], list[str]]:
-    """Return one prediction per study, its probabilities if it has them, else the labels present; nothing is lost."""
+    """Return one prediction per study: its probabilities, or else the labels present. Nothing is lost."""
     predictions = []
     for one in annotations.studies:
         if one.are_probabilities:
@@ -102,7 +100,7 @@ def predictions_of(annotations: Annotations) -> tuple[list[FindingsPrediction], 
 def label_readings(
     folder: AnyFolder, split: str, records: Sequence[StudyRecord]
 ) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Return reader -> study -> labels said to be present."""
+    """Return reader -> study_id -> the labels that the reader called present."""
     known = {record.study_id for record in records}
     readings: dict[str, dict[str, tuple[str, ...]]] = {}
     for shard in split_shards(folder, "readers", split):
@@ -113,7 +111,7 @@ def label_readings(
 
 
 def agreed_labels(record: StudyRecord, readings: Sequence[Sequence[str]], at_least: int) -> tuple[str, ...]:
-    """Return the labels that at least so many readers gave a study.
+    """Return the labels that at least `at_least` readers gave a study.
 
     Examples
     --------
@@ -125,10 +123,10 @@ def agreed_labels(record: StudyRecord, readings: Sequence[Sequence[str]], at_lea
 
 
 def study_by_reading(record: StudyRecord, labels: Sequence[str]) -> StudyRecord:
-    """Return the study with these labels as its reference."""
+    """Return the study with a reader's labels as its reference."""
     return replace(record, labels=tuple(labels), agreement=None, n_agree_all=None)
 
 
 def predictions_of_reader(record: StudyRecord, labels: Sequence[str]) -> list[FindingsPrediction]:
-    """Return the labels as a prediction."""
+    """Return a reader's labels as a prediction."""
     return [FindingsPrediction(record.study_id, tuple(labels))]

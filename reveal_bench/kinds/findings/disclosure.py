@@ -1,12 +1,12 @@
 """Scores of one submission's studies that a board may show.
 
-A label is shown if at least `min_cell` studies have it and as many do not. `precision` leaves out the studies that a
-submission does not call, so it is not released; averages over decisions or studies ("micro", exact match) would mix the
-hidden labels in. AUROC is shown as a macro only, over at least :data:`RANKED_LABELS` labels: beside the decisions, an
-order of the studies would be a second answer per label and submission.
+A label is shown if at least `min_cell` studies have it and as many do not. `precision` depends only on the studies that
+a submission calls, so it is not released. Averages over decisions or studies ("micro", exact match) would include
+hidden labels. AUROC is shown only as a macro over at least :data:`RANKED_LABELS` labels, because an order of the
+studies would be a second answer per label and submission, in addition to the decisions.
 
-Intervals of labels are made of spreads, see :mod:`reveal_bench.kinds.scored`: a sender knows how many studies were
-called, and how many have the label and whose they are never changes.
+Intervals of labels are made of spreads, see :mod:`reveal_bench.kinds.scored`: the sender knows how many studies were
+called, and the patients and the studies that have the label never change.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ RANKED_LABELS = 5
 
 
 def disclose_studies(rows: StudyRows, released: Sequence[str], resampling: Resampling, *, min_cell: int) -> Disclosure:
-    """Return figures of the labels shown, and the macros over these; the cell of a label is the studies that have it.
-    Of `released`, AUROC has no figure per label.
+    """Return scores of the labels shown, and macros over these labels; a label's cell is the studies that have it.
+
+    AUROC is disclosed only as a macro.
     """
     per_label = [metric for metric in released if metric != "auroc"]
     visible_labels = shown_labels(rows, min_cell)
@@ -55,7 +56,7 @@ def disclose_studies(rows: StudyRows, released: Sequence[str], resampling: Resam
 
 
 def _spreads(rows: StudyRows, visible_labels: Sequence[str], released: Sequence[str]) -> dict[tuple[str, str], Spread]:
-    """Return spreads per label, from the numbers of studies with the label and called, as large as patients allow."""
+    """Return spreads per label from the numbers of studies with the label and called, widened for shared patients."""
     n = len(rows)
     clustering = math.sqrt(n / effective_size(study.patient_id for study in rows.studies))
     spreads: dict[tuple[str, str], Spread] = {}
@@ -72,13 +73,13 @@ def _spread_of_recall(truth: FloatArray, *, n: int, n_with: int, n_called: int, 
 
 
 def _spread_of_f1(truth: FloatArray, *, n: int, n_with: int, n_called: int, by: float) -> FloatArray:
-    """By the delta method: with S = 2 TP + FP + FN and counts that vary as Poisson's, F (1 - F) (2 - F) / S."""
+    """Return sqrt(F (1 - F) (2 - F) / S), by the delta method for Poisson counts, with S = 2 TP + FP + FN."""
     spread: FloatArray = by * np.sqrt(truth * (1 - truth) * (2 - truth) / (n_with + n_called))
     return spread
 
 
 def _spread_of_kappa(truth: FloatArray, *, n: int, n_with: int, n_called: int, by: float) -> FloatArray:
-    """From the table that has this kappa and these margins, by what one study more in each of its cells changes."""
+    """Return kappa's standard error, from its change as each cell of the table with these margins grows a little."""
     chance = n_with * n_called / n
     both = chance + truth * ((n_with + n_called) / 2 - chance)
     both = np.clip(both, max(0, n_with + n_called - n), min(n_with, n_called))
@@ -91,11 +92,11 @@ def _spread_of_kappa(truth: FloatArray, *, n: int, n_with: int, n_called: int, b
 
 _LITTLE = 1e-4
 SPREADS = {"recall": _spread_of_recall, "f1": _spread_of_f1, "cohen_kappa": _spread_of_kappa}
-"""Standard errors of released scores per label, by true value; `by` is their ratio to one patient per study."""
+"""Functions from true values to standard errors of a label's scores; `by` is their ratio to one patient per study."""
 
 
 def shown_labels(rows: StudyRows, min_cell: int) -> tuple[str, ...]:
-    """Labels with at least `min_cell` studies that have them and as many that do not: references alone decide."""
+    """Return the labels that at least `min_cell` studies have and as many lack; only references decide."""
     positives = rows.present.sum(axis=0)
     smaller = np.minimum(positives, len(rows) - positives)
     return tuple(label for label, n in zip(rows.labels, smaller.tolist(), strict=True) if n >= min_cell)

@@ -39,17 +39,17 @@ def lint_findings(path: Path, manifest: StudyManifest, options: LintOptions = Li
     ----------
     path : JSONL, CSV or TSV, plain or compressed
     manifest : the studies and labels asked
-    options : see :class:`~reveal_bench.predictions.limits.LintOptions`; missing studies count as negative
+    options : see :class:`~reveal_bench.predictions.limits.LintOptions`; allowed missing studies count as negative
 
     Returns
     -------
-    LintReport; its `predictions` are FindingsPrediction, empty if there is any error; its `missing_pairs` are
-    (study_id, "") for each study without a prediction
+    LintReport; its `predictions` are FindingsPrediction, none if there is an error; its `missing_pairs` are (study_id,
+    "") for each study without a prediction
 
     Raises
     ------
     OSError
-        If the file cannot be read. What is in it never raises.
+        If the file cannot be read. Its content never raises.
     """
     limits = options.limits
     log, data = open_source(path, limits, options.name)
@@ -106,7 +106,7 @@ def _table(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[RawPredicti
 
 
 class StudyChecker:
-    """Checks entries one by one; remembers where each study stood."""
+    """Checks entries one by one, and remembers the line of each study."""
 
     def __init__(self, manifest: StudyManifest, limits: Limits, log: ProblemLog) -> None:
         self.first_line: dict[str, int] = {}
@@ -239,8 +239,11 @@ def _note_missing(
 
 
 def _statistics(predictions: list[FindingsPrediction], manifest: StudyManifest) -> dict[str, Any]:
-    """Share of studies called positive (probability of at least 0.5) per label, and the commonest answer's share;
-    nothing where no line could be read."""
+    """Return the proportion of positive studies per label, and of the most common answer; empty if no line could be
+    read.
+
+    A probability of at least 0.5 counts as positive.
+    """
     answers = [
         p.labels if p.labels is not None else tuple(k for k, v in (p.probabilities or {}).items() if v >= 0.5)
         for p in predictions
@@ -254,7 +257,7 @@ def _statistics(predictions: list[FindingsPrediction], manifest: StudyManifest) 
 
 
 def findings_to_jsonl(predictions: Iterable[FindingsPrediction]) -> str:
-    r"""The canonical text of findings-type `predictions`: labels, or probabilities of all labels, a study a line.
+    r"""Return the canonical text of findings-type `predictions`: a line per study, with labels or all probabilities.
 
     Examples
     --------

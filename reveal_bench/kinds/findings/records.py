@@ -2,13 +2,13 @@
 
 Conventions
 -----------
-The unit is the study, which may hold several images (paper 004). Of a dataset folder this module reads
+The unit is the study, which may hold several images (paper 004). This module reads these files of a dataset folder:
 
 * ``manifest/<split>.parquet``: study_id (string), image_ids and views (lists of strings);
 * ``multilabel/<split>-*.parquet``: the columns of :class:`StudyRecord`; labels, agreement, views and demographics are
   ClassLabel codes into the folder's findings and the vocabularies below.
 
-Of the patient only bands are kept (paper 004, Table S2): no age in years, no date.
+Only bands of the patient's age are kept (paper 004, Table S2): no age in years, no date.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from reveal_bench.kinds.folder import AnyFolder, open_split, read_rows, split_sh
 from reveal_bench.kinds.images import StudyImage, image_from_facts
 
 AGREEMENTS = ("two_of_three", "three_of_three")
-"""How many of the three readers agreed to all labels (paper 004, section 2.4)."""
+"""Values for how many of the three readers agreed to all labels (paper 004, section 2.4)."""
 
 UNKNOWN = "unknown"
 AGE_BANDS = (*(f"{low}-{low + 9}" for low in range(0, 80, 10)), "80+", UNKNOWN)
@@ -58,9 +58,9 @@ class StudyRecord:
 
     Attributes
     ----------
-    agreement : of :data:`AGREEMENTS`, or None if it is not known
-    n_agree_all : readers who agreed to all labels (0 to 3), or None
-    age_band, sex, race, patient_class : of the vocabularies above
+    agreement : member of :data:`AGREEMENTS`, or None if unknown
+    n_agree_all : number of readers who agreed to all labels (0 to 3), or None
+    age_band, sex, race, patient_class : members of the vocabularies above
     """
 
     study_id: str
@@ -82,7 +82,7 @@ class StudyRecord:
 
 @dataclass(frozen=True)
 class StudyManifest:
-    """The questions of a findings-type split: every label of every study. A linter may know nothing else."""
+    """The questions of a findings-type split: every label of every study. The linter uses nothing else."""
 
     kind: ClassVar[str] = "findings"
 
@@ -95,12 +95,12 @@ class StudyManifest:
 
 @dataclass(frozen=True, slots=True)
 class FindingsPrediction:
-    """One study as the linter hands it on: either `labels`, or `probabilities` of all labels.
+    """One study's prediction as the linter returns it: either `labels`, or `probabilities` of all labels.
 
     Attributes
     ----------
-    labels : canonical labels said to be present, or None when probabilities are given
-    probabilities : dict from every canonical label to a number in [0, 1], or None when labels are given
+    labels : canonical labels called present, or None if probabilities are given
+    probabilities : dict from every canonical label to a number in [0, 1], or None if labels are given
     line : line of the file it came from
     """
 
@@ -116,7 +116,7 @@ def read_study_manifest(folder: AnyFolder, split: str) -> StudyManifest:
     Raises
     ------
     ValueError
-        If the folder has no such split, or is of a localization benchmark.
+        If the folder has no such split, or its manifest lists images instead of studies.
     """
     import pyarrow.parquet as pq
 

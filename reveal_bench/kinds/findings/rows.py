@@ -1,14 +1,14 @@
-"""Rows of a findings-type dataset, one per study: the Features, record -> row, what must hold and is counted.
+"""Rows of a findings-type dataset, one per study: the Features, record -> row, the rules for rows, and their counts.
 
 The columns are the fields of :class:`reveal_bench.kinds.findings.records.StudyRecord`. `images`, `image_ids`, `views`
 and `image_facts` run in parallel: element i of each is of the same image. Where pixels are withheld the elements of
 `images` are null.
 
-In a *blank* row (the inputs of a holdout) everything that is an answer, or says something about the patient, is null or
-empty, and so are the hashes of the source files.
+In a *blank* row (the inputs of a holdout) all answers, all facts about the patient and the hashes of the source files
+are null or empty.
 
-A fault is (field, rule, value). Pictures are checked elsewhere; that codes have names and lists are there is checked
-before.
+A fault is (field, rule, value). Pictures are checked elsewhere. Codes without names and missing lists are found by an
+earlier check.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MEANINGS = {
     "race": "of the patient, as recorded",
     "patient_class": "inpatient, outpatient or emergency",
 }
-"""Column -> what it means, on the card; those that other kinds have too are in `dataset/card_tables.py`."""
+"""Column -> its meaning, for the card; columns that other kinds share are in `dataset/card_tables.py`."""
 
 
 COLUMNS = (
@@ -75,7 +75,7 @@ COLUMNS = (
 
 
 def study_features(findings: Sequence[str]) -> Features:
-    """Return features of the config `multilabel`."""
+    """Return the Features of the config `multilabel`."""
     from datasets import ClassLabel, Features, Image, List, Value
 
     return Features(
@@ -101,7 +101,7 @@ def study_features(findings: Sequence[str]) -> Features:
 
 
 def study_row(record: StudyRecord, findings: Sequence[str], developed: Sequence[PublishedPicture | None]) -> Row:
-    """Return the row of a study; `developed` holds the picture of each of its images, or None.
+    """Return the row of a study; `developed` holds the picture of each image, or None.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def study_row(record: StudyRecord, findings: Sequence[str], developed: Sequence[
 
 
 def blank_study(row: Row) -> Row:
-    """Return a study's row as an input without references: no labels, no demographics, no hash of a source file."""
+    """Return a study's row without references: no labels, no demographics, no hashes of source files."""
     unknown = {"age_band": AGE_BANDS, "sex": SEXES, "race": RACES, "patient_class": PATIENT_CLASSES}
     return {
         **row,
@@ -147,7 +147,7 @@ def blank_study(row: Row) -> Row:
 
 
 N_AGREE_ALL = {0: 2, 1: 3}
-"""Code of AGREEMENTS -> how many readers that is."""
+"""Code of AGREEMENTS -> number of readers who agreed."""
 
 
 def study_faults(row: Row, findings: Sequence[str]) -> Iterator[Fault]:
@@ -176,8 +176,8 @@ class FindingsTally(Tally):
 
     Attributes
     ----------
-    n_labels, n_images_per_study : how many studies have so many labels, or images
-    agreement : studies per value, None where it is unknown
+    n_labels, n_images_per_study : number of labels, or of images -> number of studies
+    agreement : code of the agreement, None if unknown -> number of studies
     """
 
     items: ClassVar[str] = "studies"
@@ -194,7 +194,7 @@ class FindingsTally(Tally):
     agreement: Counter[int | None] = field(default_factory=Counter)
 
     def add(self, row: Row, asked: Sequence[str]) -> None:
-        """Count one study and the labels asked of it."""
+        """Count one study and its labels."""
         super().add(row, asked)
         labels = sorted(row["labels"])
         self.positives.update(labels)
@@ -204,7 +204,7 @@ class FindingsTally(Tally):
         self.agreement[row["agreement"]] += 1
 
     def findings_text(self, findings: Sequence[str]) -> str:
-        """Return studies per label, and labels and images per study."""
+        """Return a table of studies per label, and the numbers of labels and images per study, in Markdown."""
         rows = [
             [name, self.positives[i], share_text(self.positives[i], self.n_rows)] for i, name in enumerate(findings)
         ]
@@ -214,7 +214,7 @@ class FindingsTally(Tally):
         return f"{table}\n\nLabels per study: {labels}. Images per study: {images}."
 
     def missing(self, findings: Sequence[str]) -> str:
-        """Return studies without a known agreement or demographics, and labels that no study has."""
+        """Return how many studies lack agreement or demographics, and the labels that no study has, in words."""
         never = [name for i, name in enumerate(findings) if self.positives[i] == 0]
         unknown = {"agreement": self.agreement[None]}
         unknown |= {name: self.demographics[name][len(values) - 1] for name, values in self.vocabularies.items()}
@@ -223,7 +223,7 @@ class FindingsTally(Tally):
         return "; ".join(parts) or super().missing(findings)
 
     def agreement_cells(self) -> list[object]:
-        """Return studies per agreement."""
+        """Return the number of studies for each agreement, the unknown last."""
         return [*(self.agreement[code] for code in range(len(AGREEMENTS))), self.agreement[None]]
 
     def _images_of(self, row: Row) -> Iterable[Mapping[str, object]]:

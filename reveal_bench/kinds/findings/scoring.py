@@ -2,16 +2,17 @@
 
 Conventions
 -----------
-There is one row per study x label. A study without a prediction counts as negative for every label: a miss for each
-label that it has, never undefined. Probabilities become decisions by thresholds that the submission fixed beforehand
-(0.5 unless it says otherwise); AUROC and average precision are added when probabilities are given, an absent study
-having probability 0. `cohen_kappa` compares the submission with the consensus (spec: paper 004).
+There is one row per study x label. A study without a prediction counts as negative for every label, so each label that
+it has is missed; values are never undefined because a prediction is missing. Probabilities become decisions by
+thresholds that the submission fixed beforehand (0.5 unless it says otherwise); AUROC and average precision are added if
+probabilities are given; a study without a prediction has probability 0. `cohen_kappa` compares the submission with the
+consensus (spec: paper 004).
 
-A *stratum* is a part of the studies: by agreement of the readers, by view, or by number of findings.
+A *stratum* is a part of the studies, defined by the readers' agreement, by view, or by the number of findings.
 
-ONE draw of patients (or studies) serves all systems, metrics and labels, so that differences are paired. Replicates
-come from counts that weigh the patients, see :mod:`reveal_bench.metrics.labels`; nothing is scored again per replicate.
-Metrics of decisions apply to every system, metrics of probabilities to systems with probabilities.
+All systems, metrics and labels use the same replicates of patients (or studies), so that differences are paired.
+Replicates weight the patients' counts, see :mod:`reveal_bench.metrics.labels`; nothing is scored again. Metrics of
+decisions apply to every system, metrics of probabilities only to systems with probabilities.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class StudyRows(Rows):
     labels : tuple of str (n_labels,)
     studies : tuple of StudyRecord (n_studies,)
     predicted, present : bool arrays (n_studies, n_labels)
-    probabilities : float array (n_studies, n_labels), or None when the submission gave labels
+    probabilities : float array (n_studies, n_labels), or None if the submission gave labels
     has_prediction : bool array (n_studies,)
     """
 
@@ -80,11 +81,11 @@ class StudyRows(Rows):
 
     @property
     def positives(self) -> dict[str, int]:
-        """Studies per label that have it."""
+        """Label -> number of studies that have it."""
         return dict(zip(self.labels, self.present.sum(axis=0).tolist(), strict=True))
 
     def metrics(self) -> list[str]:
-        """Return metrics with a figure per label."""
+        """Return the metrics that apply."""
         return study_metrics([self])
 
     def estimates(
@@ -117,14 +118,15 @@ class StudyRows(Rows):
         return frozenset(study.patient_id for study in self.studies)
 
     def of_patients(self, patients: Collection[str]) -> StudyRows:
-        """Return the rows of `patients` alone, as if the split held nobody else."""
+        """Return the rows as if the split held only `patients`."""
         chosen = frozenset(patients)
         return self.take(np.array([study.patient_id in chosen for study in self.studies], bool))
 
     def chance(self, groups: Sequence[str]) -> dict[str, float]:
-        """Return the scores of labels drawn as often as studies have them: F1 and recall are their proportion, kappa 0.
+        """Return the expected scores of labels drawn at random as often as studies have them.
 
-        F1 and recall are left out of one or two labels, since they would tell how many studies have them.
+        F1 and recall equal the labels' mean proportion, kappa is 0 and AUROC 0.5. With one or two labels, F1 and recall
+        are left out, since they would reveal how many studies have these labels.
         """
         columns = [self.labels.index(label) for label in groups]
         if not columns:
@@ -134,12 +136,12 @@ class StudyRows(Rows):
         return fixed if len(columns) < _FEWEST_LABELS else {"f1": share, "recall": share} | fixed
 
     def without(self, questions: Collection[tuple[str, str]]) -> StudyRows:
-        """Return the rows of the other studies."""
+        """Return the rows without the studies of `questions`."""
         chosen = {study_id for study_id, _ in questions}
         return self.take(np.array([study.study_id not in chosen for study in self.studies], bool))
 
     def confidences(self) -> Confidences | None:
-        """Return the confidences of studies with a prediction: the probability that a decision is right."""
+        """Return the confidences of studies with a prediction: each decision's probability of being right."""
         if self.probabilities is None:
             return None
         kept = np.flatnonzero(self.has_prediction)
@@ -161,7 +163,7 @@ class StudyRows(Rows):
         )
 
     def strata(self) -> dict[str, BoolArray]:
-        """Parts of the studies that have at least one study: bool arrays (n_studies,)."""
+        """Return stratum -> bool array (n_studies,), for strata with at least one study."""
         parts: dict[str, list[bool]] = {}
         for agreement in ("three_of_three", "two_of_three"):
             parts[f"agreement: {agreement.replace('_', ' ')}"] = [s.agreement == agreement for s in self.studies]
@@ -217,12 +219,15 @@ def score_studies(
     predictions : at most one per study, all with labels or all with probabilities
     records : references
     labels : vocabulary of the benchmark
-    thresholds : probability from which a label counts as predicted: one number, or one per label (0.5 for the others)
+    thresholds : lowest probability at which a label counts as predicted: one number, or one per label (0.5 for labels
+    not
+        named)
 
     Raises
     ------
     ValueError
-        If a study is predicted or listed twice, kinds are mixed, or a threshold is out of range or of an unknown label.
+        If a study is predicted or listed twice, labels and probabilities are mixed, or a threshold is out of range or
+        names an unknown label.
     """
     by_study: dict[str, FindingsPrediction] = {}
     for prediction in predictions:
@@ -272,13 +277,13 @@ def summarize_studies(
     labels: Sequence[str] | None = None,
     stratum: str | None = None,
 ) -> list[Estimate]:
-    """Return label metrics with 95 % intervals, from one draw for all metrics, labels and strata.
+    """Return label metrics with 95 % intervals; all metrics, labels and strata use the same replicates.
 
     Parameters
     ----------
     rows : StudyRows of the whole split: all its patients are resampled, also for a stratum
-    resampling : of unit "patient" or "study", interval "jackknife", "percentile" or "bca"
-    labels : those to report; figures of several labels are of these alone
+    resampling : unit "patient" or "study", interval "jackknife", "percentile" or "bca"
+    labels : labels to report; averages are over these labels only
     stratum : key of ``rows.strata()``, or None for all studies
 
     Returns
@@ -321,7 +326,7 @@ _OF_PROBABILITIES: dict[str, Callable[..., FloatArray]] = {"auroc": auroc, "aver
 
 
 def study_metrics(systems: Sequence[StudyRows]) -> list[str]:
-    """Return metrics that apply to all of the systems.
+    """Return the metrics that apply to all `systems`.
 
     Examples
     --------
@@ -335,13 +340,13 @@ def study_metrics(systems: Sequence[StudyRows]) -> list[str]:
 def resample_studies(
     systems: Sequence[StudyRows], resampling: Resampling, *, metrics: Sequence[str], labels: Sequence[str]
 ) -> list[dict[str, Figures]]:
-    """Return figures per label of several systems on one split, on the data and in the same replicates.
+    """Return scores per label of several systems on one split: on the data, and on the same replicates.
 
     Parameters
     ----------
     systems : StudyRows of the same studies in the same order, scored against the same labels
-    metrics : of :func:`study_metrics`
-    labels : those to report
+    metrics : members of :func:`study_metrics`
+    labels : labels to report
 
     Returns
     -------
@@ -350,8 +355,8 @@ def resample_studies(
     Raises
     ------
     ValueError
-        Without a system or a study, if a metric does not apply to all or a label is unknown, or if the systems were
-        scored on different studies or references.
+        If there is no system or no study, a metric does not apply to all systems, a label is unknown, or the systems
+        were scored on different studies or references.
     """
     _check_systems(systems, metrics, labels, resampling.unit)
     first = systems[0]

@@ -59,7 +59,7 @@ class LocalizationData(ImageData):
 
     @override
     def each_reference(self, folder: AnyFolder, split: str) -> Iterator[LocalizationRecord]:
-        """Return the same, a few at a time."""
+        """Return the same images, a few at a time."""
         from reveal_bench.kinds.localization.records import each_localization
 
         return each_localization(folder, split, contours=False)
@@ -79,19 +79,19 @@ class LocalizationQuestions(ImageQuestions["ImageManifest"]):
 
     @override
     def asked(self, record: LocalizationRecord, benchmark: Benchmark, asks: str) -> list[str]:
-        """Return findings to be found on an image."""
+        """Return the findings that a model must find on an image."""
         return record.asked(asks)
 
     @override
     def asked_of(self, row: Row, findings: Sequence[str], asks: str) -> list[str]:
-        """Return all findings, or those that have a ground truth."""
+        """Return all findings, or only those with a ground truth."""
         from reveal_bench.kinds.localization.rows import findings_drawn
 
         return list(findings) if asks == "all" else findings_drawn(row, findings)
 
     @override
     def manifest_disclosure(self, asks: str) -> str:
-        """That findings are asked for by name."""
+        """Return the sentence on the findings that the manifest asks for."""
         if asks == "present":
             return (
                 "The manifest names the findings that are present in each of them, as the protocol tells a model what "
@@ -129,7 +129,7 @@ class LocalizationPredictions(ImagePredictions["ImageManifest", "CaseRows"]):
 
     @override
     def from_answer(self, answer: Answer) -> list[LocalizationPrediction]:
-        """Return the place that was named."""
+        """Return a prediction with the answer's place."""
         from reveal_bench.kinds.localization.records import LocalizationPrediction
 
         points = (answer.point,) if answer.point else ()
@@ -138,7 +138,9 @@ class LocalizationPredictions(ImagePredictions["ImageManifest", "CaseRows"]):
 
     @override
     def entries(self, key: str, answer: object) -> list[Row]:
-        """Return finding -> fields of a line, a point (x, y), a list of points, a cell, or a run-length mask."""
+        """Return a line per finding of ``{finding: place}``.
+
+        A place is the fields of a line, a point (x, y), a list of points, a cell, or a run-length mask."""
         if not isinstance(answer, Mapping):
             rule = "must map an image to its findings and these to places, as {image: {finding: (x, y)}}"
             raise ArgumentError("predictions", rule, f"{type(answer).__name__} for {key!r}")
@@ -156,7 +158,7 @@ class LocalizationScoring(Scoring["LocalizationRecord", "LocalizationPrediction"
 
     @override
     def protocol(self, options: ScoringOptions) -> dict[str, object]:
-        """Return cells per side, and which findings are asked."""
+        """Return the number of cells per side, and which findings are asked."""
         return {"grid": options.grid, "asks": options.asks}
 
     @override
@@ -168,7 +170,7 @@ class LocalizationScoring(Scoring["LocalizationRecord", "LocalizationPrediction"
         options: ScoringOptions,
         ratings: Sequence[Rating] = (),
     ) -> CaseRows:
-        """One row per image and finding, see :func:`~reveal_bench.kinds.localization.scoring.score_localization`."""
+        """Return a row per image and finding (:func:`~reveal_bench.kinds.localization.scoring.score_localization`)."""
         from reveal_bench.kinds.localization.scoring import score_localization
 
         return score_localization(
@@ -232,7 +234,7 @@ class LocalizationRelease(Release["LocalizationPrediction", "ImageManifest", "Ca
 
     @override
     def largest_cell(self, manifest: ImageManifest) -> tuple[int, str]:
-        """How often the finding is asked for that is asked for most."""
+        """Return the number of cases of the finding that is asked for most often."""
         [(finding, n)] = Counter(finding for _, finding in manifest.asked_pairs()).most_common(1) or [("a finding", 0)]
         return n, f"cases of {finding}, the most of any finding"
 

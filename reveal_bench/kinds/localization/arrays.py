@@ -1,10 +1,10 @@
-"""Localization predictions and rows of cases as arrays, see :mod:`reveal_bench.kinds.arrays`, and their marks.
+"""Conversion of localization predictions and rows to arrays (:mod:`reveal_bench.kinds.arrays`), and their marks.
 
-A mask has the size of its image. Masks are run-length text in one array, all in one spelling: COCO's compressed
-run lengths as pycocotools spells them whatever the sender wrote: no run of length zero but the first, no code longer
-than it need be. Mask i is ``text[offsets[i]:offsets[i + 1]]``.
+A mask has the size of its image. Masks are run-length text in one array, in a single spelling, whatever the sender
+wrote: COCO's compressed run lengths as pycocotools writes them, with no zero-length run except the first, and no code
+longer than necessary. Mask i is ``text[offsets[i]:offsets[i + 1]]``.
 
-Marks leave out confidences, which are not scored. Positions of items are in 16ths of the image.
+Marks leave out confidences, which are not scored. Items have positions in 16ths of the image.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class ImageCodec(Codec[LocalizationPrediction, ImagesT, RowsT]):
         }
 
     def predictions_from(self, arrays: Arrays, manifest: ImagesT, limits: Limits) -> tuple[LocalizationPrediction, ...]:
-        """Return the predictions back; a mask may have as many runs as the limits say."""
+        """Rebuild the predictions; a mask may have as many runs as `limits` allow."""
         rows, cells = list(manifest.rows.values()), Grid(manifest.grid).cells
         _check_shapes(arrays)
         require(bool((arrays["image"] < len(rows)).all()), "`image` must be an index into the manifest")
@@ -131,7 +131,7 @@ class ImageCodec(Codec[LocalizationPrediction, ImagesT, RowsT]):
 
     @abstractmethod
     def check_pairs(self, arrays: Arrays, manifest: ImagesT) -> None:
-        """Raise ValueError unless the file may predict each (image, finding) as often as it does."""
+        """Raise ValueError if a pair (image, finding) has more predictions than a file may have."""
 
 
 class LocalizationCodec(ImageCodec[ImageManifest, CaseRows]):
@@ -151,7 +151,7 @@ class LocalizationCodec(ImageCodec[ImageManifest, CaseRows]):
         return ImageManifest(**manifest_fields(raw))
 
     def check_pairs(self, arrays: Arrays, manifest: ImageManifest) -> None:
-        """Raise ValueError unless each (image, finding) that is predicted is asked for, and predicted once."""
+        """Raise ValueError unless each predicted (image, finding) is asked for and predicted once."""
         n = len(manifest.findings)
         pairs = arrays["image"].astype(np.int64) * n + arrays["finding"]
         require(len(np.unique(pairs)) == len(pairs), "each (image, finding) must be predicted once")
@@ -160,7 +160,7 @@ class LocalizationCodec(ImageCodec[ImageManifest, CaseRows]):
         require(asked.issuperset(pairs.tolist()), "every (image, finding) must be asked for by the manifest")
 
     def arrays_of_rows(self, rows: CaseRows) -> Arrays:
-        """Names as indices, every metric's values, and the references' shares of the images where they are known."""
+        """Return names as indices, every metric's values, and the proportions of images that references cover."""
         columns = rows.values | ({SHARE: rows.shares} if len(rows.shares) else {})
         images = {pair: i for i, pair in enumerate(rows.all_images)}
         findings = {finding: i for i, finding in enumerate(rows.findings)}
@@ -235,7 +235,7 @@ def _check_place(prediction: LocalizationPrediction, row: ManifestRow) -> None:
 
 
 def text_of_masks(masks: Sequence[Rle]) -> tuple[Text, IntArray]:
-    """Return the text of all masks, and the offsets of each, shape (n + 1,).
+    """Return (text, offsets): the text of all masks, and where each begins and the last ends, shape (n + 1,).
 
     Raises
     ------
@@ -259,7 +259,7 @@ def masks_from_text(
     Parameters
     ----------
     sizes : (height, width) of each mask
-    most_runs : of one mask
+    most_runs : most runs of one mask
 
     Raises
     ------
@@ -292,7 +292,7 @@ def _batches(lengths: Sequence[int]) -> Iterator[slice]:
 
 
 def _spell(ends: npt.NDArray[np.int32], offsets: IntArray) -> tuple[Text, IntArray]:
-    """Return text of packed masks, and the number of characters of each."""
+    """Return (text, lengths): the text of packed masks, and the number of characters of each."""
     runs = np.diff(ends, prepend=ends.dtype.type(0))
     runs[offsets[:-1]] = ends[offsets[:-1]]
     values = runs.copy()
@@ -328,13 +328,13 @@ _MASKS_AT_ONCE = 256
 def marks_of(
     predictions: Sequence[LocalizationPrediction], manifest: ImageManifest, thresholds: float | Mapping[str, float]
 ) -> Marks:
-    """Point, cell, box and mask of each finding; items are their places."""
+    """Return the point, cell, box and mask of each prediction; items are their places."""
     cases = sorted(predictions, key=lambda p: (p.image_id, p.finding))
     return Marks([case_answer(p) for p in cases], set(case_items(cases, manifest)))
 
 
 def signs_of(cases: Sequence[LocalizationPrediction], manifest: ImageManifest) -> list[str]:
-    """Return points at one place, lattices of points, masks that are empty, whole images or rectangles."""
+    """Return signs: points at one place, lattices of points, and masks that are empty, whole images or rectangles."""
     if not cases:
         return ["Nothing is predicted."]
     signs = []
@@ -359,7 +359,7 @@ def signs_of(cases: Sequence[LocalizationPrediction], manifest: ImageManifest) -
 
 
 def case_answer(p: LocalizationPrediction) -> Item:
-    """Return all of a prediction but its score."""
+    """Return everything of a prediction except its score."""
     return (
         p.image_id,
         p.finding,
@@ -371,7 +371,7 @@ def case_answer(p: LocalizationPrediction) -> Item:
 
 
 def case_items(cases: Sequence[LocalizationPrediction], manifest: ImageManifest) -> Iterator[Item]:
-    """Places of predictions, coarsely."""
+    """Yield the places of predictions, rounded."""
     for p in cases:
         case, size = (p.image_id, p.finding), manifest.rows[p.image_id].size
         if p.points:
@@ -388,7 +388,7 @@ def case_items(cases: Sequence[LocalizationPrediction], manifest: ImageManifest)
 def _masks(
     cases: Sequence[LocalizationPrediction],
 ) -> Iterator[tuple[LocalizationPrediction, tuple[int, int], int, tuple[float, ...]]]:
-    """Every mask: its prediction, size, area in pixels and tight box (zeros if empty); some at a time are unpacked."""
+    """Yield prediction, size, area in pixels and tight box (zeros if empty) of each mask, unpacking a few at a time."""
     remaining = iter([(p, p.mask) for p in cases if p.mask is not None])
     while batch := list(islice(remaining, _MASKS_AT_ONCE)):
         packed = pack_masks([mask for _, mask in batch])
@@ -408,7 +408,7 @@ def _corners(box: Sequence[float], size: tuple[int, int]) -> Item:
 
 
 def example_upload() -> tuple[ImageManifest, str]:
-    """Return a manifest, and a file with a mask as run lengths, one as a contour, and a point."""
+    """Return (manifest, file): the file has a mask as run lengths, a mask as a contour, and a point."""
     finding = CHEXLOCALIZE_FINDINGS[0]
     rows = {name: ManifestRow(name, name, "AP", 8, 8, (finding,)) for name in ("a", "b")}
     manifest = ImageManifest("warm-up", "1", "test", 8, CHEXLOCALIZE_FINDINGS, rows)

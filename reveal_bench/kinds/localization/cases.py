@@ -1,8 +1,8 @@
-"""Images of a localization benchmark as cases that are shown: what readers drew, where systems pointed.
+"""Images of a localization benchmark: cases for display, drawings for annotation tools, and single readers' drawings.
 
-Also as drawings for annotation tools, and as what single readers said: those whom models are compared with ("human
-benchmark"), and individual readers by their id. What a reader drew of a finding that is not asked has no part; a
-finding that is asked and that a reader did not draw is absent there.
+Single readers are those whom models are compared with ("human benchmark"), and individual readers, named by their id. A
+reader's drawings of findings that are not asked are ignored. A finding that is asked, but that a reader did not draw,
+is absent for that reader.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ OVERLAPS = {"mask_iou_all": "IoU", "box_iou": "box IoU"}
 
 
 def case_of_image(record: LocalizationRecord) -> Case:
-    """Return an image with all drawings on it, each individual reader's apart."""
+    """Return an image with all drawings on it, grouped by reader."""
     marks: dict[str, list[Mark]] = {name: [] for name in READER_NAMES.values()}
     for drawn in sorted(record.annotations, key=lambda one: _counted(one.reader_id or "")):
         if drawn.area_px > 0:
@@ -65,7 +65,7 @@ def case_of_image(record: LocalizationRecord) -> Case:
 
 
 def _counted(name: str) -> list[tuple[int, str]]:
-    """Return a key that sorts R2 before R10."""
+    """Return a sort key that puts R2 before R10."""
     return [(int(part or 0), text) for text, part in re.findall(r"(\D*)(\d*)", name)]
 
 
@@ -75,7 +75,7 @@ def answers_of_images(
     rows: CaseRows,
     grid: Grid,
 ) -> dict[str, list[CaseAnswer]]:
-    """Return image -> a system's answers: its drawings, with the scored point, and its hits of `rows`."""
+    """Return image_id -> a system's answers: its drawings, with the scored point, and its hits according to `rows`."""
     sizes = {record.image_id: record.size for record in records}
     by_pair = {(one.image_id, one.finding): one for one in predictions}
     answers: dict[str, list[CaseAnswer]] = {}
@@ -99,7 +99,7 @@ def _marks(prediction: LocalizationPrediction, size: tuple[int, int], grid: Grid
 
 
 def _words(prediction: LocalizationPrediction | None, is_hit: bool | None, values: Mapping[str, float]) -> str:
-    """Return such as "miss, cell C4" and "hit, IoU 0.43"."""
+    """Return an outcome such as "miss, cell C4" or "hit, IoU 0.43"."""
     if prediction is None:
         return "no answer"
     words = ["not judged" if is_hit is None else "hit" if is_hit else "miss"]
@@ -113,7 +113,7 @@ def _words(prediction: LocalizationPrediction | None, is_hit: bool | None, value
 
 
 def drawn_references(records: Sequence[LocalizationRecord], manifest: ImageManifest) -> Annotations:
-    """Return the drawings of every reader, with a reader's points in the drawing of the same finding."""
+    """Return the drawings of every reader; a reader's point is in that reader's drawing of the same finding."""
     films = {
         one.image_id: AnnotatedImage(one.image_id, one.study_id, one.patient_id, one.width, one.height, one.spacing_mm)
         for one in records
@@ -163,10 +163,10 @@ def drawn_predictions(
 
 
 def predictions_of(annotations: Annotations) -> tuple[list[LocalizationPrediction], list[str]]:
-    """Return one prediction per image and finding, and what that could not keep, in words.
+    """Return (predictions, losses): one prediction per image and finding, and sentences on what was lost.
 
-    Masks and contours of several instances become their union, points stay side by side, of several boxes the one with
-    the best score stays, the first among equals.
+    Masks and contours of several instances become their union. All points are kept. Of several boxes only the one with
+    the highest score is kept, the first if scores are equal.
     """
     together: dict[tuple[str, str], list[Drawing]] = defaultdict(list)
     for drawing in annotations.drawings:
@@ -206,7 +206,7 @@ Drawn = Mapping[str, Annotation]
 
 
 def drawn_readings(folder: AnyFolder, split: str, records: Sequence[LocalizationRecord]) -> dict[str, dict[str, Drawn]]:
-    """Reader -> image -> what that reader drew of the findings asked; images that a reader left empty are there too."""
+    """Return reader -> image_id -> that reader's drawings of the findings asked; empty for images without a drawing."""
     readings: dict[str, dict[str, Drawn]] = {}
     for reader, record in images_read(folder, split, records):
         readings.setdefault(reader, {})[record.image_id] = {}
@@ -221,7 +221,7 @@ def drawn_readings(folder: AnyFolder, split: str, records: Sequence[Localization
 def images_read(
     folder: AnyFolder, split: str, records: Sequence[LocalizationRecord]
 ) -> Iterator[tuple[str, LocalizationRecord]]:
-    """Readers and the images that they read, drawn on or not, where the config `readers` says so."""
+    """Yield (reader, record) for each image that a reader read, drawn on or not, according to the config `readers`."""
     known = {record.image_id: record for record in records}
     for shard in split_shards(folder, "readers", split):
         for row in read_rows(shard, ["image_id", "reader_id"]):
@@ -230,7 +230,7 @@ def images_read(
 
 
 def drawn_by_reader(record: LocalizationRecord) -> dict[str, dict[str, Annotation]]:
-    """Return reader -> finding -> what that reader drew; who drew empty masks alone is there, too."""
+    """Return reader -> finding -> that reader's drawing; the dict is empty for a reader who drew only empty masks."""
     readings: dict[str, dict[str, Annotation]] = {}
     for one in record.annotations:
         if one.reader == "ground_truth":
@@ -242,7 +242,7 @@ def drawn_by_reader(record: LocalizationRecord) -> dict[str, dict[str, Annotatio
 
 
 def agreed_regions(record: LocalizationRecord, readings: Sequence[Drawn], at_least: int) -> Drawn:
-    """Return finding -> the pixels that at least so many readers drew, where there is one."""
+    """Return finding -> the pixels that at least `at_least` readers drew; findings without such pixels are left out."""
     agreed = {}
     for finding in dict.fromkeys(finding for drawn in readings for finding in drawn):
         of_finding = [drawn[finding] for drawn in readings if finding in drawn]
@@ -263,7 +263,7 @@ def image_by_reading(record: LocalizationRecord, drawn: Drawn) -> LocalizationRe
 
 
 def predictions_of_reader(record: LocalizationRecord, drawn: Drawn) -> list[LocalizationPrediction]:
-    """Return masks, and boxes around boxes, as predictions."""
+    """Return a reader's drawings as predictions: the mask, or else a box around all boxes."""
     return [
         LocalizationPrediction(record.image_id, finding, mask=one.rle, box=None if one.rle else one.bbox_xywh)
         for finding, one in drawn.items()

@@ -71,10 +71,10 @@ _predicted = attrgetter(*(one.name for one in fields(LocalizationPrediction)))
 
 @dataclass(slots=True)
 class Draft:
-    """A checked prediction. `row` is None for an unknown image, `finding` for an unknown finding.
+    """A checked prediction. `row` is None for an unknown image, and `finding` is None for an unknown finding.
 
-    `filled` is the mask of its pair's contours, `area` the area of its mask, both once they are known.
-    Geometry with valid numbers is kept even if it is outside the image, so that patterns show.
+    `filled` is the mask made from its pair's contours and `area` the area of its mask; both are None until known.
+    Geometry with valid numbers is kept even if it is outside the image, so that patterns can be recognised.
     """
 
     line: int
@@ -107,12 +107,12 @@ class Draft:
 
     @property
     def mask(self) -> Rle | None:
-        """As given, or of the contours."""
+        """The mask as given, or else the mask made from the contours."""
         return self.rle or self.filled
 
     @property
     def coordinates(self) -> tuple[Point, ...]:
-        """Points, far corner of the box and vertices."""
+        """Points, the far corner of the box, and vertices."""
         if self.box is None and not self.polygons:
             return self.points
         corner = ((self.box[0] + self.box[2], self.box[1] + self.box[3]),) if self.box else ()
@@ -124,8 +124,7 @@ class EntryChecker:
 
     Attributes
     ----------
-    spellings : Counter of (spelling, canonical name)
-        Tolerated spellings met, and how often.
+    spellings : Counter of (spelling, canonical name) Tolerated spellings in the file, and how often each occurs.
     """
 
     def __init__(self, manifest: ImageManifest, grid: int, file_format: str, limits: Limits, log: ProblemLog) -> None:
@@ -143,7 +142,7 @@ class EntryChecker:
         self._name_hints: dict[str, str] = {}
 
     def check(self, entry: RawPrediction) -> Draft:
-        """Check `entry`, noting everything that is wrong with it."""
+        """Check `entry` and note all of its problems."""
         fields = entry.fields
         self._check_names(entry)
         draft = Draft(entry.line, entry.path, self._row(entry), self._finding(entry))
@@ -167,11 +166,11 @@ class EntryChecker:
     def error(
         self, entry: RawPrediction | Draft, rule: str, field: str, message: str, value: object, *, hint: str = ""
     ) -> None:
-        """Note an error of one entry, its field named as the file names it."""
+        """Note an error of one entry, using the file's name for the field."""
         self._log.error(rule, message, line=entry.line, field=self._place(entry, field), value=value, hint=hint)
 
     def warning(self, entry: RawPrediction | Draft, rule: str, field: str, message: str, *, hint: str = "") -> None:
-        """Note a warning of one entry, its field named as the file names it."""
+        """Note a warning about one entry, using the file's name for the field."""
         self._log.warning(rule, message, line=entry.line, field=self._place(entry, field), hint=hint)
 
     def _place(self, entry: RawPrediction | Draft, field: str) -> str:
@@ -266,7 +265,7 @@ class EntryChecker:
         return finding
 
     def _numbers(self, entry: RawPrediction, field: str, value: object, names: tuple[str, ...]) -> list[float] | None:
-        """`value` as finite numbers, one per name."""
+        """Return `value` as finite numbers, one per name."""
         if not isinstance(value, list) or len(value) != len(names):
             self.error(entry, "wrong-type", field, f"must be [{', '.join(names)}]", value)
             return None
@@ -454,7 +453,7 @@ _RESIZED_SIDES = (224, 256, 320, 336, 384, 448, 512, 768, 1024)
 
 
 def cell_hint(cell: str, grid: Grid) -> str:
-    """How a cell with its parts exchanged, in small letters or of a finer grid should be written."""
+    """Return how to write a cell that has its parts exchanged, is in small letters or belongs to a finer grid."""
     plain = cell.strip().upper()
     for guess in (plain, plain[::-1]):
         if guess in grid.cells:
@@ -463,7 +462,7 @@ def cell_hint(cell: str, grid: Grid) -> str:
 
 
 def edge_hint(x: float, y: float, row: ManifestRow) -> str:
-    """For a point exactly on the right or lower border."""
+    """Return a hint for a point exactly on the right or lower border."""
     return "coordinates start at 0" if x == row.width or y == row.height else ""
 
 

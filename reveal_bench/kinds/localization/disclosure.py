@@ -1,12 +1,13 @@
 """Scores of one submission's cases that a board may show, and the spreads of its hit rates.
 
-A finding is shown if it has at least `min_cell` cases. Every figure of it is one more question about the same places,
-so that few are shown: the hit rate; overlap, of masks or else of boxes, if the finding has :data:`FOR_OVERLAP` times as
-many cases; the grid hit rate on average alone, and not of a file with cells beside its points, which would ask for a
-second place. What five teams learn of this was simulated: "What colluding teams can learn" in the operator's guide.
+A finding is shown if it has at least `min_cell` cases. Each further score of a finding is one more question about the
+same places, so only these are shown: the hit rate; overlap, of masks or else of boxes, if the finding has
+:data:`FOR_OVERLAP` times as many cases; the grid hit rate, but only as an average, and not for a file with cells other
+than those of its points, because such cells ask about a second place. A simulation measured what five teams can learn
+from these scores: "What colluding teams can learn" in the operator's guide.
 
-Hits are counted, so their intervals are made of the shown share and of how many cases and patients there are, see
-:mod:`reveal_bench.kinds.scored`; overlaps keep their own.
+Intervals of hit rates are computed from the shown proportion and the numbers of cases and patients, see
+:mod:`reveal_bench.kinds.scored`; overlaps keep their own intervals.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ HITS = ("point_hit", "grid_hit")
 OVERLAPS = ("mask_iou_all", "box_iou")
 """Metrics of the area that two regions share."""
 FOR_OVERLAP = 2.5
-"""Times `min_cell` cases from which overlap is shown: with twice as many the simulated gain was above .05."""
+"""Multiple of `min_cell` cases from which overlap is shown; with twice `min_cell` the simulated gain was above 0.05."""
 
 
 def disclose_cases(rows: CaseRows, released: Sequence[str], resampling: Resampling, *, min_cell: int) -> Disclosure:
-    """Return the scores of findings with at least `min_cell` cases; `box_iou` only if no mask counts."""
+    """Return the scores of findings with at least `min_cell` cases; `box_iou` only if masks are not scored."""
     rows = rows.with_reference()
     # Where chance is defined follows from the references alone; a row made by hand may lack it.
     n_cases = rows.n_defined("grid_chance" if "grid_chance" in rows.values else "point_hit")
@@ -66,7 +67,7 @@ def disclose_cases(rows: CaseRows, released: Sequence[str], resampling: Resampli
 
 
 def _has_cells_beside(rows: CaseRows) -> bool:
-    """Return True if a cell is scored in a case whose point is, or may be, elsewhere."""
+    """Return True if a scored cell is not, or may not be, the cell of the case's point."""
     return any(
         cell == "cell" and point not in ("cell", "none")
         for cell, point in zip(rows.cell_kinds, rows.point_kinds, strict=True)
@@ -84,7 +85,7 @@ def _notes(few: Sequence[str], min_cell: int, *, asks_twice: bool) -> list[str]:
 
 
 def _patients_of(rows: CaseRows, metric: str, finding: str) -> list[str]:
-    """Return the patient of each case behind a figure."""
+    """Return the patient of each case that supports a score."""
     defined = ~np.isnan(rows.values[metric])
     cases = zip(rows.patient_ids, rows.case_findings, defined, strict=True)
     return [patient for patient, of, is_defined in cases if of == finding and is_defined]

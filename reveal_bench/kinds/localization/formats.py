@@ -1,10 +1,10 @@
-"""Files of localization predictions: their formats, found by their content, the entries in them, and the writer.
+"""Files of localization predictions: recognition of their format by content, reading of entries, and the writer.
 
 Formats
 -------
 ``jsonl`` (the canonical form: one prediction per line), ``csv``, ``tsv``, ``parquet``, ``chexlocalize-segmentations``,
 ``chexlocalize-points``, ``chexlocalize-annotations``, ``coco-results``; any of them may be compressed
-(:mod:`reveal_bench.predictions.limits`). The name of the file plays no part.
+(:mod:`reveal_bench.predictions.limits`). The name of the file does not matter.
 
 CheXlocalize (github.com/rajpurkarlab/cheXlocalize), as released::
 
@@ -14,7 +14,7 @@ CheXlocalize (github.com/rajpurkarlab/cheXlocalize), as released::
 
 An empty list of points or contours is not a prediction. COCO results are a list of ``{"image_id", "category_id", "bbox"
 | "segmentation", "score"}``. A results file does not carry its categories: ``category_id`` must be the finding's name,
-since nothing says whether numbers count from 0 or 1, or what; ``category``, ``name`` and ``finding`` may hold it
+since a number could count from 0 or from 1, in any order; ``category``, ``name`` or ``finding`` may hold the name
 instead. Polygons of COCO are flat lists [x1, y1, x2, y2, ...].
 """
 
@@ -43,7 +43,7 @@ _COCO_IGNORED = ("id", "area", "iscrowd")
 
 
 def load_document(data: bytes, limits: Limits, log: ProblemLog) -> Any:
-    """Return the value of a JSON document; None if refused."""
+    """Return the value of a JSON document; None if it is refused."""
     n_lists, n_objects, n_commas = times_in(data, b"[{,")
     containers = n_lists + n_objects
     if containers > limits.containers:
@@ -63,7 +63,7 @@ def load_document(data: bytes, limits: Limits, log: ProblemLog) -> Any:
 
 
 def chexlocalize_format(document: dict[str, Any]) -> str:
-    """Which of the three kinds `document` is, by the first image that says so."""
+    """Return the CheXlocalize format of `document`, recognised by the first image that shows it."""
     for findings in document.values():
         if isinstance(findings, dict) and findings:
             if "img_size" in findings:
@@ -174,7 +174,7 @@ def read_entries(
     Returns
     -------
     format : str, "unknown" if none fits
-    entries : iterator; reading happens, and problems are noted, while it is used
+    entries : iterator; entries are read, and problems noted, during iteration
     """
     if data.startswith(b"PAR1"):
         return "parquet", read_parquet(data, limits, log)
@@ -192,7 +192,7 @@ def read_entries(
 
 
 def _is_document(head: bytes) -> bool:
-    """Return True if text beginning with `{` is one object of objects, not one prediction per line."""
+    """Return True if text that begins with `{` is a single object of objects, not one prediction per line."""
     member = _FIRST_MEMBER.match(head)
     if member is None or member[1].decode("utf-8", "replace") in FIELDS or b'"image_id"' in head:
         return member is not None and member[1] in _COCO_DATASET
@@ -220,7 +220,7 @@ def _read_document(
 
 
 def _is_of_torchvision(document: Any) -> bool:
-    """Return True for one image's boxes and scores, a list of them, or a mapping with one for each image."""
+    """Return True for torchvision's boxes and scores of one image, a list of these, or a mapping of images to these."""
     if isinstance(document, dict) and not set(TORCHVISION[::2]) <= set(document):
         document = next(iter(document.values()), None)
     elif isinstance(document, list):
@@ -270,7 +270,7 @@ def _plain(value: float) -> float | int:
 
 
 def place_fields(place: Any) -> dict[str, Any]:
-    """Return the fields of a line for a place that is given by itself in Python.
+    """Return the fields of a line for a place that Python code gives without other fields.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Parts shared by kinds of benchmark whose rows are images with drawings: the dataset and its display."""
+"""Parts of kinds of benchmark whose rows are images with drawings, such as the dataset and its display."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ImageData(Data["LocalizationRecord"]):
 
     @override
     def pictures(self, record: LocalizationRecord) -> tuple[PictureFile | None, ...]:
-        """Return the one picture of an image."""
+        """Return the picture of an image, as a tuple of one."""
         return (record.picture,)
 
     @override
@@ -61,7 +61,7 @@ class ImageData(Data["LocalizationRecord"]):
 
     @override
     def bare_record(self, entry: Row, findings: Sequence[str]) -> LocalizationRecord:
-        """Return an image of which nothing is known but its size and view."""
+        """Return an image with only its size and view."""
         from reveal_bench.kinds.localization.records import LocalizationRecord
 
         names = ("image_id", "study_id", "view", "width", "height")
@@ -95,7 +95,7 @@ class ImageTable(Table["LocalizationRecord"]):
 
     @override
     def features(self, benchmark: Benchmark) -> Features:
-        """Return features of the config `localization`."""
+        """Return the Features of the config `localization`."""
         from reveal_bench.kinds.localization.rows import localization_features
 
         return localization_features(benchmark.findings)
@@ -108,7 +108,7 @@ class ImageTable(Table["LocalizationRecord"]):
 
     @override
     def side_features(self, benchmark: Benchmark) -> Features:
-        """Return features of the config `masks`."""
+        """Return the Features of the config `masks`."""
         from reveal_bench.kinds.localization.rows import mask_features
 
         return mask_features(benchmark.findings)
@@ -129,7 +129,7 @@ class ImageTable(Table["LocalizationRecord"]):
         Raises
         ------
         ValueError
-            If the picture has another size than the record says, or a value is outside its vocabulary.
+            If the picture's size differs from the record's, or a value is outside its vocabulary.
         """
         from reveal_bench.kinds.localization.rows import localization_row
 
@@ -154,14 +154,14 @@ class ImageQuestions(Questions["LocalizationRecord", ImagesT]):
 
     @override
     def manifest_schema(self) -> pa.Schema:
-        """Return columns of :class:`~reveal_bench.kinds.localization.records.ManifestRow`."""
+        """Return the columns of :class:`~reveal_bench.kinds.localization.records.ManifestRow`."""
         from reveal_bench.kinds.rows import text_schema
 
         return text_schema(image_id="text", study_id="text", view="text", width="whole", height="whole", asked="texts")
 
     @override
     def manifest_row(self, row: Row, asked: Sequence[str]) -> Row:
-        """Return an image, and the findings asked."""
+        """Return the manifest entry of an image, with the findings asked."""
         from reveal_bench.kinds.images import VIEWS
 
         entry = {name: row[name] for name in ("image_id", "study_id", "width", "height")}
@@ -169,7 +169,7 @@ class ImageQuestions(Questions["LocalizationRecord", ImagesT]):
 
     @override
     def read(self, folder: AnyFolder, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
-        """Yield one per image and finding asked."""
+        """Yield one question per image and finding asked."""
         from reveal_bench.kinds.questions import Question, ViewedImage
 
         for row in self.read_manifest(folder, split).rows.values():
@@ -179,12 +179,12 @@ class ImageQuestions(Questions["LocalizationRecord", ImagesT]):
 
     @override
     def scope(self, manifest: ImageManifest) -> tuple[tuple[str, ...], int]:
-        """Return the findings; images."""
+        """Return (findings, number of images)."""
         return manifest.findings, len(manifest.rows)
 
     @override
     def manifest_entries(self, manifest: ImageManifest) -> list[Row]:
-        """Return the images, and the findings asked."""
+        """Return a row per image, with the findings asked."""
         return [asdict(row) for row in manifest.rows.values()]
 
 
@@ -203,7 +203,7 @@ class ImagePredictions(Predictions["LocalizationPrediction", ImagesT, RowsT]):
 
     @override
     def entry(self, fields: Row) -> Row:
-        """Also ``mask``, an array (height, width) of the full image, bool or 0 and 1."""
+        """Return the fields of a line; ``mask`` may be an array (height, width) of the full image, bool or 0 and 1."""
         entry = dict(fields)
         if "mask" in entry:
             import numpy as np

@@ -1,14 +1,14 @@
-"""The linter: one pass over a prediction file, all problems at once, knowing only the public manifest.
+"""The linter: reports all problems of a prediction file in one pass, knowing only the public manifest.
 
 Conventions
 -----------
-The linter never sees a reference, so everything it says may be shown to anybody. It ends in one of two ways: a report
-with errors and no predictions, or a report without errors whose predictions can be scored unchanged.
+The linter never sees a reference, so everything it says may be shown to anybody. It returns either a report with errors
+and no predictions, or a report without errors whose predictions can be scored unchanged.
 
-This module strings the steps together and holds the checks that need several predictions: masks (their run lengths
-are read all at once), duplicates, pairs that are not asked, missing pairs; and what only the whole file shows:
-suspicious patterns of coordinates, collapsed predictions, statistics. A pattern is a warning, never an error: a file
-may be odd and right. All rules: :data:`reveal_bench.predictions.rules.RULES`.
+This module runs the steps in order and has the checks that need several predictions: masks (whose run lengths are read
+all at once), duplicates, pairs that are not asked, missing pairs. It also has those that need the whole file:
+suspicious patterns of coordinates, collapsed predictions, statistics. A pattern is a warning, never an error, because
+an odd file may be correct. All rules: :data:`reveal_bench.predictions.rules.RULES`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from reveal_bench.predictions.report import LintProblem, LintReport, ProblemLog
 from reveal_bench.words import count_text
 
 AREA_SHARES = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
-"""Bounds of the histogram of mask area / image area; empty masks have a bin of their own."""
+"""Bounds of the histogram of mask area / image area; empty masks have their own bin."""
 
 _FEW = 10  # located predictions below which coordinates form no pattern
 _RESIZED_TO = 1024
@@ -46,7 +46,8 @@ _COLLAPSED_OF = 20
 
 
 def note_coordinates(drafts: Sequence[Draft], log: ProblemLog) -> None:
-    """Warn of coordinates that look normalised, resized or exchanged; refuse a file of boxes in the first pixel."""
+    """Warn of coordinates that look normalised, resized or exchanged; refuse files with all boxes in the first
+    pixel."""
     located = [draft for draft in drafts if draft.row is not None and draft.coordinates]
     boxed = [draft for draft in located if draft.box is not None]
     if len(boxed) >= _FEW and len(boxed) == len(located) and all(_within(draft.coordinates, 1) for draft in boxed):
@@ -97,9 +98,9 @@ _answer = attrgetter("points", "cell", "box", "rle", "polygons")
 
 
 def _commonest(drafts: Iterable[Draft]) -> dict[str, tuple[Any, int, int]]:
-    """Return finding -> its most common answer (without the score), how often it occurs, the number of answers.
+    """Return finding -> (most common answer without its score, its frequency, number of answers).
 
-    Empty masks do not count: they say that there is nothing to show.
+    Empty masks do not count, because they say that there is nothing to show.
     """
     alike: dict[str, Counter[Any]] = defaultdict(Counter)
     for draft in drafts:
@@ -110,7 +111,7 @@ def _commonest(drafts: Iterable[Draft]) -> dict[str, tuple[Any, int, int]]:
 
 
 def _note_collapse(drafts: Sequence[Draft], log: ProblemLog) -> None:
-    """The collapse that MedGemma showed in paper 000: one cell for nearly every image."""
+    """Warn of collapse as MedGemma showed it in paper 000: the same cell for nearly every image."""
     pointed = [draft for draft in drafts if draft.cell is not None or draft.points]
     for finding, ((points, cell, *_), n_same, n) in _commonest(pointed).items():
         if n >= _COLLAPSED_OF and n_same > _COLLAPSED_SHARE * n:
@@ -128,8 +129,8 @@ def describe(drafts: Sequence[Draft], manifest: ImageManifest, n_missing: int) -
 
     Returns
     -------
-    dict of :func:`describe_drafts`, with
-        ``same_answer_share``: per finding, the share of its commonest answer among its predictions;
+    the dict of :func:`describe_drafts`, and
+        ``same_answer_share``: per finding, the proportion of its predictions that give its most common answer;
         ``share_missing``: missing pairs / asked pairs (0 if none is asked).
     """
     n_asked = sum(len(row.asked) for row in manifest.rows.values())
@@ -146,8 +147,8 @@ def describe_drafts(drafts: Sequence[Draft], manifest: ImageManifest) -> dict[st
     Returns
     -------
     dict with
-        ``per_finding``: predictions of each finding;
-        ``kinds``: how many give a point, cell, box, rle or polygons;
+        ``per_finding``: number of predictions of each finding;
+            ``kinds``: number of predictions with a point, cell, box, rle or polygons;
         ``mask_area_share``: histogram of mask area / image area, bins as text.
     """
     per_finding = Counter(draft.finding for draft in drafts)
@@ -181,7 +182,7 @@ def lint_predictions(path: Path, manifest: ImageManifest, options: LintOptions =
     ----------
     path : file of any accepted format, see :mod:`reveal_bench.kinds.localization.formats`
     manifest : what the split asks
-    options : see :class:`~reveal_bench.predictions.limits.LintOptions`; missing pairs are scored as misses
+    options : see :class:`~reveal_bench.predictions.limits.LintOptions`; allowed missing pairs are scored as misses
 
     Returns
     -------
@@ -190,7 +191,7 @@ def lint_predictions(path: Path, manifest: ImageManifest, options: LintOptions =
     Raises
     ------
     OSError
-        If the file cannot be read. What is in it never raises.
+        If the file cannot be read. Its content never raises.
     ValueError
         If `grid` is out of range.
     """
@@ -232,7 +233,7 @@ def lint_predictions(path: Path, manifest: ImageManifest, options: LintOptions =
 
 
 def runs_problems(predictions: Sequence[LocalizationPrediction], limits: Limits, file: str) -> Iterator[LintProblem]:
-    """Yield masks with more runs than may be: looked at when several of a pair are one."""
+    """Yield a problem for each mask with too many runs; checked after the masks of a pair were united."""
     masks = ((p.line, p.mask) for p in predictions if p.mask is not None and len(p.mask.counts) > limits.mask_runs)
     counted = ((line, _count_runs(mask)) for line, mask in masks)
     for line, n_runs in islice(((line, n) for line, n in counted if n > limits.mask_runs), limits.problems):
@@ -242,7 +243,7 @@ def runs_problems(predictions: Sequence[LocalizationPrediction], limits: Limits,
 
 
 def _count_runs(rle: Rle) -> int:
-    """Runs that the text of a mask spells: characters that end a code."""
+    """Return the number of runs in the text of a mask, which is the number of characters that end a code."""
     text = np.frombuffer(rle.counts.encode(), np.uint8)
     return int(np.count_nonzero((text - 48) & 0x20 == 0))
 
@@ -261,7 +262,7 @@ def check_masks(drafts: Sequence[Draft], checker: EntryChecker) -> None:
 
 
 def _fill_contours(drafts: Iterable[Draft], checker: EntryChecker, limits: Limits, log: ProblemLog) -> None:
-    """Turn the contours of each asked pair into one mask, kept by the first draft of the pair."""
+    """Turn the contours of each asked pair into one mask, and store it in the first draft of the pair."""
     by_pair: dict[Pair, list[Draft]] = {}
     for draft in drafts:
         pair = _pair(draft)
@@ -282,7 +283,7 @@ def _fill_contours(drafts: Iterable[Draft], checker: EntryChecker, limits: Limit
 
 
 def filling_work(draft: Draft) -> int:
-    """Vertices times rows spanned, summed over contours: filling looks at every edge in every row."""
+    """Return vertices times rows spanned, summed over contours, because filling visits every edge in every row."""
     work = 0
     for contour in draft.polygons:
         rows = [y for _, y in contour]

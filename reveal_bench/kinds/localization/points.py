@@ -1,4 +1,4 @@
-"""Points and cells of predictions: a cell, box or mask is scored by its point, a point by its cell."""
+"""Points and cells of predictions: a cell, box or mask has a point for point metrics, and a point has a cell."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reveal_bench.masks import pack_masks
 
 
 def kind_of_answer(prediction: LocalizationPrediction | None) -> str:
-    """Return the scored part of a prediction that may have several: "point", "box", "cell", "mask" or "none"."""
+    """Return the part of a prediction that is scored as its point: "point", "box", "cell", "mask" or "none"."""
     if prediction is None:
         return "none"
     for kind, value in (("point", prediction.points), ("box", prediction.box), ("cell", prediction.cell)):
@@ -26,12 +26,12 @@ def points_of(
     size: tuple[int, int],
     deepest: Sequence[int] | None = None,
 ) -> Sequence[Point]:
-    """Return the points (x, y) of a prediction; none for an absent prediction or an empty mask.
+    """Return the points (x, y) of a prediction; empty for an absent prediction or an empty mask.
 
     Parameters
     ----------
     size : (height, width) of the image
-    deepest : deepest pixel of the mask, where that is all that is predicted; found here by default
+    deepest : deepest pixel of the mask, used if only a mask is predicted; computed here by default
     """
     if prediction is None:
         return ()
@@ -49,15 +49,14 @@ def points_of(
 def cells_of(
     prediction: LocalizationPrediction | None, points: Sequence[Point], *, grid: Grid, size: tuple[int, int]
 ) -> list[str]:
-    """Return the cells of a prediction, with its `points`; points outside the central square have none."""
+    """Return the cells of a prediction with these `points`; points outside the central square have no cell."""
     if prediction is not None and prediction.cell is not None:
         return [prediction.cell]
     return [cell for x, y in points if (cell := grid.cell_at(x, y, size=size)) is not None]
 
 
 def kind_of_cell(prediction: LocalizationPrediction | None, *, grid: Grid, size: tuple[int, int]) -> str:
-    """Return the part scored as the cell of a prediction: "cell" if it names another than its point's own, else
-    the part that is scored as its point."""
+    """Return "cell" if a prediction names a cell other than its point's, else the part that is scored as its point."""
     kind = kind_of_answer(prediction)
     if prediction is None or prediction.cell is None:
         return kind

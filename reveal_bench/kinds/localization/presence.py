@@ -1,8 +1,8 @@
 """Presence of findings: scores of images with and without a finding, if a benchmark asks for all findings.
 
-A case is an image and a finding that is labelled present or absent, with a prediction that has a score; others have no
-part, and are told. The figure is AUROC (paper 002 prints it beside each finding of Fig. 2), with percentiles of
-replicates as intervals.
+A case is an image and a finding that is labelled present or absent, with a prediction that has a score. Other pairs are
+left out, and a note says how many. The metric is AUROC (paper 002 prints it beside each finding of Fig. 2), with
+percentiles of replicates as intervals.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Presence:
     image_ids, findings : lists (n_cases,)
     scores : float array (n_cases,)
     present : bool array (n_cases,)
-    n_without_confidence : images and findings that are labelled and have no score
+    n_without_confidence : number of labelled pairs of image and finding without a score
     """
 
     image_ids: list[str]
@@ -37,7 +37,7 @@ class Presence:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How many questions have no part, if some have not."""
+        """A sentence on the number of questions without a score, if there are any."""
         n = len(self.findings) + self.n_without_confidence
         return (f"{self.n_without_confidence:,} of {n:,} questions have no score, and no part in AUROC",) * (
             self.n_without_confidence > 0
@@ -52,12 +52,12 @@ class Presence:
     def estimates(
         self, findings: Sequence[str], all_images: Sequence[tuple[str, str]], resampling: Resampling
     ) -> list[Estimate]:
-        """AUROC of each finding and its macro.
+        """Return AUROC of each finding, and the macro.
 
         Parameters
         ----------
-        all_images : (image_id, patient_id) of the split
-        resampling : of unit "patient" or "image"
+        all_images : (image_id, patient_id) of all images of the split
+        resampling : unit "patient" or "image"
         """
         from reveal_bench.metrics.estimates import estimate_ranking
 
@@ -77,7 +77,7 @@ class Presence:
 def presence_of(
     predictions: Mapping[tuple[str, str], LocalizationPrediction], records: Sequence[LocalizationRecord]
 ) -> Presence | None:
-    """Return the scores of all labelled images and findings; None if no prediction has one."""
+    """Return the scores of all labelled images and findings; None if no prediction has a score."""
     cases = [
         (record.image_id, finding, status == 1, predictions.get((record.image_id, finding)))
         for record in records

@@ -26,7 +26,7 @@ from reveal_bench.masks import Rle
 
 Reader = Literal["ground_truth", "human_benchmark", "individual"]
 READERS: tuple[Reader, ...] = ("ground_truth", "human_benchmark", "individual")
-"""Consensus or reference reader; the readers whom models are compared with; one of several before any consensus."""
+"""Kinds of reader: consensus or reference reader; readers compared with models; one of several before a consensus."""
 Point = tuple[float, float]
 Box = tuple[float, float, float, float]
 Polygons = tuple[tuple[Point, ...], ...]
@@ -44,12 +44,11 @@ class Annotation:
         Mask; None for sources that have boxes only.
     polygons : contours of (x, y), may be empty
     bbox_xywh : tight box [x, y, width, height] of the mask or of all boxes; None for an empty mask
-    n_instances : int
-        Contours (or boxes) drawn.
+    n_instances : int Number of contours (or boxes) drawn.
     area_px : int
         Foreground pixels of the mask (of the union of the boxes, whole pixels, without a mask).
-    boxes_xywh : boxes as the source draws them, one per instance; empty where it draws none
-    reader_id : which of the individual readers; None for the other kinds of reader
+    boxes_xywh : boxes as the source draws them, one per instance; empty if it draws none
+    reader_id : id of an individual reader; None for other kinds of reader
     """
 
     finding: str
@@ -81,10 +80,10 @@ class LocalizationRecord:
     ----------
     label_status : dict from finding to 1 (present), 0 (absent) or None (unlabelled)
     missing : findings that are present but have no ground-truth mask
-    picture : the file of the pixels; a source gives this, and the folder writer reads it and fills in the hashes, the
-        pipeline and, if the record gives none, the spacing
+    picture : the file of the pixels, set by a source; the folder writer reads it and fills in the hashes, the pipeline
+        and, if the record has none, the spacing
     image : file bytes instead, or None when pixels are withheld; `image_name` is its file name in the source
-    source_sha256 : of the file the user holds
+    source_sha256 : hash of the file that the user holds
     pixel_pipeline : how the published pixels were made; "original bytes" for an unchanged JPEG or PNG
     """
 
@@ -126,7 +125,7 @@ class LocalizationRecord:
         return None
 
     def asked(self, asks: str) -> list[str]:
-        """Return findings a model is asked for: those with a non-empty ground-truth reference, or all of them."""
+        """Return the findings a model is asked for: those with a non-empty ground truth, or all findings."""
         if asks == "all":
             return list(self.label_status)
         drawn = {a.finding for a in self.annotations if a.reader == "ground_truth" and a.area_px > 0}
@@ -152,7 +151,7 @@ class ManifestRow:
 
 @dataclass(frozen=True)
 class ImageManifest:
-    """The questions of a split of images, which are all that a linter may know."""
+    """The questions of a split of images; the linter uses nothing else."""
 
     kind: ClassVar[str] = "localization"
 
@@ -170,16 +169,15 @@ class ImageManifest:
 
 @dataclass(frozen=True, slots=True)
 class LocalizationPrediction:
-    """One prediction as the linter hands it on: every coordinate checked, polygons already filled.
+    """One prediction as the linter returns it, with coordinates checked and polygons filled.
 
     Attributes
     ----------
-    points : tuple of (x, y), box : [x, y, width, height], cell : grid cell, mask : Rle
-        Each may be absent; at least one is there.
+    points : tuple of (x, y), box : [x, y, width, height], cell : grid cell, mask : Rle Each may be missing, but not
+        all.
     score : float or None
         The model's confidence that the finding is present.
-    line : int
-        Line (or 1-based entry) of the file it came from.
+    line : int Line (or entry, counted from 1) of the file it came from.
     """
 
     image_id: str
@@ -216,8 +214,8 @@ def read_localization(
 
     Parameters
     ----------
-    config : where they are
-    contours : whether annotations have their polygons, which scoring does not look at and which are most of the work
+    config : config with the references
+    contours : True to read the polygons of annotations, which scoring does not use and which take most of the time
 
     Raises
     ------
@@ -230,7 +228,7 @@ def read_localization(
 def each_localization(
     folder: AnyFolder, split: str, *, config: str = "localization", contours: bool = True
 ) -> Iterator[LocalizationRecord]:
-    """Yield what :func:`read_localization` reads; a few images are held at a time."""
+    """Yield the records of :func:`read_localization`, holding only a few images at a time."""
     info = open_split(folder, split).info
     shards = split_shards(folder, config, split)
     if not shards:

@@ -5,11 +5,11 @@ ClassLabel codes are positions in the benchmark's findings and in `records.READE
 `records.SPACING_SOURCES`. Coordinates are float64: a polygon rounded to float32 no longer fills to the mask that was
 published with it.
 
-In a *blank* row (the inputs of a holdout) every column that says something about findings is null or empty, and so is
-the hashes of file and pixels, which would tell who holds the file.
+In a *blank* row (the inputs of a holdout) all columns about findings are null or empty. So are the hashes of file and
+pixels, which would identify images to those who hold the files.
 
-A fault is (field, rule, value). Masks and pictures are checked elsewhere; that codes have names and lists are there is
-checked before.
+A fault is (field, rule, value). Masks and pictures are checked elsewhere. Codes without names and missing lists are
+found by an earlier check.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MEANINGS = {
     "points": "most representative point (x, y) of a finding, per reader",
     "missing": "findings that are present but were not drawn: unknown masks, not empty ones",
 }
-"""Column -> what it means, on the card; those that other kinds have too are in `dataset/card_tables.py`."""
+"""Column -> its meaning, for the card; columns that other kinds share are in `dataset/card_tables.py`."""
 
 
 COLUMNS = (
@@ -68,7 +68,7 @@ COLUMNS = (
 
 
 def localization_features(findings: Sequence[str]) -> Features:
-    """Return features of the config `localization` for a vocabulary of findings."""
+    """Return the Features of the config `localization` for a vocabulary of findings."""
     from datasets import ClassLabel, Features, Image, List, Value
 
     label = ClassLabel(names=list(findings))
@@ -110,7 +110,7 @@ def localization_features(findings: Sequence[str]) -> Features:
 
 
 def localization_row(record: LocalizationRecord, findings: Sequence[str]) -> Row:
-    """Return the row of `record`; where it has no image, `pixel_pipeline` says that pixels are withheld.
+    """Return the row of `record`; without an image, `pixel_pipeline` says that pixels are withheld.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def localization_row(record: LocalizationRecord, findings: Sequence[str]) -> Row
 
 
 def blank_row(row: Row) -> Row:
-    """`row` as an input without references: nothing of its findings and no hash of its source file."""
+    """Return `row` without references: no findings and no hashes of its file and pixels."""
     empty: Row = {
         "labels": [],
         "label_status": None,
@@ -159,7 +159,7 @@ def blank_row(row: Row) -> Row:
 
 
 def mask_features(findings: Sequence[str]) -> Features:
-    """Return features of the config `masks`, which is there to be looked at: a picture per image and finding."""
+    """Return the Features of the config `masks`, which people look at: a picture per image and finding."""
     from datasets import ClassLabel, Features, Image, Value
 
     label = ClassLabel(names=list(findings))
@@ -167,7 +167,7 @@ def mask_features(findings: Sequence[str]) -> Features:
 
 
 def mask_rows(record: LocalizationRecord, findings: Sequence[str]) -> list[Row]:
-    """The ground-truth masks of an image as PNG pictures of its size, 255 where the finding is and 0 elsewhere."""
+    """Return the ground-truth masks of an image as PNG pictures of its size, 255 inside the finding and 0 elsewhere."""
     rows = []
     for annotation in record.annotations:
         if annotation.reader != "ground_truth" or annotation.rle is None or annotation.area_px == 0:
@@ -285,10 +285,10 @@ class LocalizationTally(Tally):
 
     Attributes
     ----------
-    drawn, masks : per (finding, reader), images with a non-empty drawing, and images with a mask, not just boxes
+    drawn, masks : per (finding, reader), images with a non-empty drawing, and images with a mask, not only boxes
     instances : per finding, contours or boxes of the ground truth
-    points, not_drawn : per finding, images with a point, and images where it is present but was not drawn
-    readers_per_image : how many individual readers drew something -> images
+    points, not_drawn : per finding, images with a point, and images on which it is present but was not drawn
+    readers_per_image : number of individual readers who drew something -> number of images
     reader_ids : the individual readers
     """
 
@@ -327,7 +327,7 @@ class LocalizationTally(Tally):
         self.reader_ids |= readers
 
     def findings_text(self, findings: Sequence[str]) -> str:
-        """Present, drawn and not drawn, per finding."""
+        """Return a Markdown table of how often each finding is present, drawn and not drawn."""
         n = len(findings)
 
         def by(reader: str) -> list[int]:
@@ -357,7 +357,7 @@ class LocalizationTally(Tally):
         return f"{table}\n\nNever present or drawn in this split: {never or 'none'}."
 
     def missing(self, findings: Sequence[str]) -> str:
-        """Return findings without a drawing."""
+        """Return how often a finding is present without a drawing, in words."""
         total = sum(self.not_drawn.values())
         each = ", ".join(f"{findings[i]} {n:,}" for i, n in sorted(self.not_drawn.items()) if n)
         if not each:
@@ -365,12 +365,12 @@ class LocalizationTally(Tally):
         return f"{total:,} times a finding is present without a ground-truth drawing ({each})"
 
     def agreement_cells(self) -> list[object]:
-        """Return the individual readers, and how many of them drew on how many images."""
+        """Return the number of individual readers, and how many of them drew on how many images."""
         spread = ", ".join(f"{n} on {count:,}" for n, count in sorted(self.readers_per_image.items()))
         return [len(self.reader_ids), spread] if self.reader_ids else []
 
     def _what_is_drawn(self) -> str:
-        """Return the masks or boxes of the ground truth, or without one, of all readers."""
+        """Return "masks", "boxes", "masks or boxes" or "drawn", according to the ground truth, or else to readers."""
         truth = {place for place in self.drawn if place[1] == "ground_truth"} or set(self.drawn)
         n_drawn, n_masks = (sum(counts[place] for place in truth) for counts in (self.drawn, self.masks))
         if n_drawn == 0:

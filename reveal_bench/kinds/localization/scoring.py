@@ -3,26 +3,27 @@
 Conventions
 -----------
 There is one row per image x finding whose reference is not empty (and, where a benchmark asks for all findings, per
-predicted mask without a reference). An absent prediction is a miss. A metric applies to a submission when at least
-one of its predictions carries what the metric needs; a metric that does not apply is absent from the rows.
+predicted mask without a reference). An absent prediction is a miss. A metric applies to a submission if at least one of
+its predictions has what the metric needs; a metric that does not apply is absent from the rows.
 
-What is scored when only something else is predicted: as a point, a box counts by its centre, a cell by its centre in
-the full image, a mask by the pixel deepest inside it; as a cell, any point counts by the cell that holds it (none, and
-thus a miss, outside the central square); as a mask, only a mask counts; as a box, only a box, against the tight box of
-the reference. The kind used is written in the row.
+A prediction of another type is converted for point and cell metrics. The point of a box is its centre, the point of a
+cell its centre in the full image, the point of a mask its deepest pixel. The cell of a point is the cell that contains
+it; outside the central square there is none, which is a miss. Mask metrics score only masks, and box metrics only
+boxes, against the tight box of the reference. The row says which type was used.
 
-`mask_iou` follows the true-positive slice of paper 002: undefined where the submission hands in an *empty* mask. An
-absent prediction is a miss (0) in both `mask_iou` and `mask_iou_all`; an empty mask is 0 in `mask_iou_all` alone. With
-``missing="empty"``, as the published code has it, an absent mask is an empty one.
+`mask_iou` follows the true-positive slice of paper 002: it is undefined for an *empty* mask. An absent prediction is a
+miss (0) in both `mask_iou` and `mask_iou_all`; an empty mask is 0 only in `mask_iou_all`. With ``missing="empty"``, as
+in the published code, an absent mask counts as an empty one.
 
 References without a mask are boxes, one per instance (sources that draw nothing else). Points and cells are scored
 against their union, which contains a pixel if a box contains its centre (:mod:`reveal_bench.masks`). A box is scored
-against the tight box around all of them, as a mask reference is reduced to its tight box; so where a finding has
-several boxes, a box around one of them cannot reach 1. A mask is not compared with boxes: `mask_iou` and `mask_iou_all`
-are undefined there, absent from the rows if no reference is a mask, and :attr:`CaseRows.notes` says so.
+against the tight box around all of them, just as a mask reference is reduced to its tight box. So if a finding has
+several boxes, a box around one of them cannot reach 1. A mask is not compared with boxes: for such references
+`mask_iou` and `mask_iou_all` are undefined. If no reference is a mask they are absent from the rows, and
+:attr:`CaseRows.notes` says so.
 
-If a benchmark asks for all findings, scores say whether a finding is present, and AUROC is added to the other
-figures (:mod:`reveal_bench.kinds.localization.presence`).
+If a benchmark asks for all findings, confidence scores say whether a finding is present, and AUROC is added to the
+other metrics (:mod:`reveal_bench.kinds.localization.presence`).
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ class Reference:
     Attributes
     ----------
     size : (height, width) of the image
-    region : mask, or the boxes whose union it is
-    box : around the boxes; None for a mask, whose tight box shows when it is decoded
+    region : the mask, or the boxes whose union is the reference
+    box : box around the boxes; None for a mask, whose tight box is computed when it is decoded
     """
 
     size: tuple[int, int]
@@ -75,12 +76,12 @@ class Reference:
 
     @property
     def is_mask(self) -> bool:
-        """True if masks can be compared with it."""
+        """True if masks can be compared with this reference."""
         return isinstance(self.region, Rle)
 
     @property
     def weight(self) -> int:
-        """The cost of unpacking it: characters of its run-length string, or columns of its boxes."""
+        """The cost of unpacking the region: characters of its run-length string, or columns of its boxes."""
         return len(self.region.counts) if isinstance(self.region, Rle) else sum(int(box[2]) for box in self.region)
 
 
@@ -88,7 +89,7 @@ Case = tuple[LocalizationRecord, str, Reference]
 
 
 def list_cases(records: Sequence[LocalizationRecord]) -> list[Case]:
-    """(record, finding, reference) of every case by the ground truth, in the order of the records.
+    """Return (record, finding, reference) of every case with a ground truth, in the order of the records.
 
     Raises
     ------
@@ -99,7 +100,7 @@ def list_cases(records: Sequence[LocalizationRecord]) -> list[Case]:
 
 
 def _each_case(records: Iterable[LocalizationRecord], also: Collection[tuple[str, str]]) -> Iterator[Case]:
-    """The cases; pairs of (image_id, finding) in `also` are some, with an empty mask, even where nothing is drawn."""
+    """Yield the cases; pairs (image_id, finding) in `also` without a drawing are cases with an empty mask, too."""
     seen: set[str] = set()
     for record in records:
         if record.image_id in seen:
@@ -132,8 +133,9 @@ SIZES = (
     ("2 to 10 % of the image", 0.02, 0.1),
     ("10 % of the image or more", 0.1, math.inf),
 )
-"""Strata of references by the proportion of the image that they cover: name, least proportion, and its exclusive limit;
-an empty reference is in none."""
+"""Strata of references by the proportion of the image that they cover: name, lower bound, upper bound (exclusive).
+
+An empty reference is in none of them."""
 SHARE = "share of the image"
 """The key of the references' sizes among the metrics of a batch, and in rows kept as arrays."""
 _TEXTS = ("image_ids", "patient_ids", "case_findings", "point_kinds", "cell_kinds")
@@ -142,9 +144,9 @@ _NEEDED = {
     "grid_chance": "", "point_hit": "answer", "grid_hit": "answer", "mask_iou": "mask", "mask_iou_all": "mask",
     "box_iou": "box",
 }  # fmt: skip
-"""Metric -> what of a prediction some case must have for it to apply."""
+"""Metric -> the part of a prediction that at least one case must have for the metric to apply."""
 _TEXT_AT_ONCE = 2 << 20
-"""Characters of run-length strings that are unpacked together: bounds memory, about 10 bytes a character."""
+"""Characters of run-length strings that are unpacked together; limits memory to about 10 bytes a character."""
 _NO_MASKS = "masks were not compared: the references are boxes, so mask IoU is not defined; a mask counts by its point"
 
 
@@ -156,16 +158,16 @@ class CaseRows(Rows):
     ----------
     findings : vocabulary, in table order
     image_ids, patient_ids, case_findings : lists (n_cases,)
-    point_kinds, cell_kinds : lists (n_cases,)
-        What counted as the point and as the cell of the prediction: "point", "box", "cell", "mask" or "none". A cell
-        that is named and is the point's own counts as the point's.
+    point_kinds, cell_kinds : lists (n_cases,) The part scored as the point and as the cell of the prediction: "point",
+        "box", "cell", "mask" or "none". A named
+            cell that is the point's own cell counts as the point's.
     values : dict from metric to float array (n_cases,)
-    all_images : every (image_id, patient_id) of the split, rows or not: the units that are resampled
-    notes : what a reader of the scores should know, for people
-    views : image_id -> view, where known
-    scores : float array (n_cases,), the model's confidence that the finding is present; NaN where it gave none
-    shares : float array (n_cases,), share of the image that the reference covers; empty where it is not known
-    presence : the scores of all findings that were asked, present or not; None where only present ones are
+    all_images : every (image_id, patient_id) of the split, with or without rows: the units that are resampled
+    notes : sentences that people need to interpret the scores
+    views : image_id -> view, if known
+    scores : float array (n_cases,), the model's confidence that the finding is present; NaN if it gave none
+    shares : float array (n_cases,), proportion of the image that the reference covers; empty if unknown
+    presence : the scores of all findings that were asked, present or not; None if only present findings are asked
     """
 
     kind: ClassVar[str] = "localization"
@@ -193,13 +195,15 @@ class CaseRows(Rows):
         return self.findings
 
     def metrics(self) -> list[str]:
-        """Return metrics that apply."""
+        """Return the metrics that apply."""
         return [name for name in METRICS if name in self.values]
 
     def estimates(
         self, resampling: Resampling, *, stratum: str | None = None, groups: Sequence[str] | None = None
     ) -> list[Estimate]:
-        """See :func:`summarize`, and AUROC of the whole split; of a stratum all units are resampled too.
+        """Return the estimates of :func:`summarize`, and AUROC for the whole split.
+
+        For a stratum all units of the split are resampled, too.
 
         Raises
         ------
@@ -213,7 +217,7 @@ class CaseRows(Rows):
         return estimates
 
     def strata(self) -> dict[str, BoolArray]:
-        """Return the cases by view of their image, and by size of their reference: bool arrays (n_cases,)."""
+        """Return stratum -> bool array (n_cases,): the cases of each view, and of each size of reference."""
         views = np.array([self.views.get(image, "") for image in self.image_ids], object)
         parts = {f"view: {view}": views == view for view in VIEWS}
         if len(self.shares):
@@ -237,7 +241,7 @@ class CaseRows(Rows):
 
     @classmethod
     def answers(cls, systems: Sequence[CaseRows], metric: str, groups: Sequence[str]) -> FloatArray:
-        """Return each system's scores on the cases that any of them has, (n_systems, n_cases); -1 if undefined."""
+        """Return each system's values on the cases that any system has, (n_systems, n_cases); -1 if undefined."""
         wanted, scored = set(groups), []
         for rows in systems:
             cases = zip(rows.image_ids, rows.case_findings, rows.values[metric].tolist(), strict=True)
@@ -247,11 +251,11 @@ class CaseRows(Rows):
         return np.where(np.isnan(table), -1.0, table)
 
     def patients(self) -> frozenset[str]:
-        """Return all patients of the split, with cases or not."""
+        """Return all patients of the split, with or without cases."""
         return frozenset(patient for _, patient in self.all_images)
 
     def of_patients(self, patients: Collection[str]) -> CaseRows:
-        """Return the rows of `patients` alone, as if the split held nobody else."""
+        """Return the rows as if the split held only `patients`."""
         chosen = frozenset(patients)
         kept = np.array([patient in chosen for patient in self.patient_ids], bool)
         images = tuple(pair for pair in self.all_images if pair[1] in chosen)
@@ -259,7 +263,7 @@ class CaseRows(Rows):
         return replace(self.take(kept), all_images=images, presence=presence)
 
     def without(self, questions: Collection[tuple[str, str]]) -> CaseRows:
-        """Return the other pairs of an image and a finding; without the scores of all findings that were asked."""
+        """Return the rows without the pairs (image_id, finding) of `questions`, and without `presence`."""
         chosen = frozenset(questions)
         pairs = zip(self.image_ids, self.case_findings, strict=True)
         return replace(self.take(np.array([pair not in chosen for pair in pairs], bool)), presence=None)
@@ -267,7 +271,7 @@ class CaseRows(Rows):
     def with_reference(self) -> CaseRows:
         """Return the cases with a reference, leaving out cases that a mask without a reference added.
 
-        A submission without any prediction has no others.
+        A submission without any prediction has only cases with a reference.
         """
         return self.take(~np.isnan(self.values["point_hit"])) if "point_hit" in self.values else self
 
@@ -281,7 +285,7 @@ class CaseRows(Rows):
     def chance(self, groups: Sequence[str]) -> dict[str, float]:
         """Return the expected hit rates of a random cell (paper 000, section 4.1) and of a random point.
 
-        Each only if it is known of every group.
+        A rate is included only if it is known for every group.
         """
         rows = self.with_reference()
         of = np.array(rows.case_findings, object)
@@ -293,7 +297,7 @@ class CaseRows(Rows):
         }
 
     def confidences(self) -> Confidences | None:
-        """Scores against hits: a case is there because its finding is, so they say nothing of where it is absent."""
+        """Return scores compared with hits; all cases have their finding, so nothing is said of images without it."""
         if "point_hit" not in self.values or np.isnan(self.scores).all():
             return None
         asked = ~np.isnan(self.values["point_hit"])
@@ -314,7 +318,7 @@ class CaseRows(Rows):
         )
 
     def n_defined(self, metric: str) -> dict[str, int]:
-        """Defined rows of `metric` per finding."""
+        """Return finding -> number of rows in which `metric` is defined."""
         defined = ~np.isnan(self.values[metric])
         counts = dict.fromkeys(self.findings, 0)
         for finding, is_defined in zip(self.case_findings, defined, strict=True):
@@ -322,7 +326,7 @@ class CaseRows(Rows):
         return counts
 
     def to_table(self) -> pa.Table:
-        """An Arrow table: image_id, patient_id, finding, the kinds and a column per metric (null = undefined)."""
+        """Return a table: image_id, patient_id, finding, the kinds and a column per metric (null = undefined)."""
         import pyarrow as pa
 
         columns = {
@@ -348,24 +352,24 @@ def score_localization(
 
     Parameters
     ----------
-    predictions : at most one per (image, finding); those for pairs without a row are ignored
-    records : references; ground truth only is used. With "present", a few at a time are in memory
+    predictions : at most one per (image, finding); predictions for pairs without a row are ignored
+    records : references; only their ground truth is used. With "present", only a few are in memory at a time
     findings : vocabulary of the benchmark
     grid : cells per side
     asks : {"present", "all"}
         With "all", a predicted mask without a reference adds a row, in which only `mask_iou_all` is defined.
-    missing : {"miss", "empty"}
-        What a mask that is missing counts as in `mask_iou`: 0, or undefined as an empty mask is.
+    missing : {"miss", "empty"} The value of a missing mask in `mask_iou`: 0, or undefined like an empty mask.
 
     Raises
     ------
     ValueError
-        If a pair is predicted twice, an image is listed twice, a reference is malformed, or `missing` is "empty" where
-        no mask is predicted.
+        If a pair is predicted twice, an image is listed twice, a reference is malformed, or `missing` is "empty"
+        although no mask
+            is predicted.
     """
     by_pair = _by_pair(predictions)
     if missing == "empty" and not any(prediction.mask is not None for prediction in predictions):
-        raise ArgumentError("missing", "must be 'miss' where no mask is predicted", repr(missing))
+        raise ArgumentError("missing", "must be 'miss' if no mask is predicted", repr(missing))
     presence, also = None, frozenset[Pair]()
     if asks == "all":
         records = list(records)
@@ -431,7 +435,7 @@ def _by_pair(predictions: Sequence[LocalizationPrediction]) -> dict[Pair, Locali
 def _batches(
     cases: Iterable[Case], by_pair: Mapping[Pair, LocalizationPrediction]
 ) -> Iterator[tuple[list[Case], list[LocalizationPrediction | None]]]:
-    """Cases and their predictions, whose run-length strings have about :data:`_TEXT_AT_ONCE` characters together."""
+    """Yield batches of cases and predictions with about :data:`_TEXT_AT_ONCE` characters of run-length strings."""
     batch: list[Case] = []
     chosen: list[LocalizationPrediction | None] = []
     n_characters = 0
@@ -504,21 +508,21 @@ def summarize(
     metrics: Sequence[str] | None = None,
     findings: Sequence[str] | None = None,
 ) -> list[Estimate]:
-    """Return mean per finding and macro of every metric, with 95 % intervals from one draw.
+    """Return the mean per finding and the macro of every metric; all 95 % intervals come from the same replicates.
 
     Parameters
     ----------
     rows : CaseRows
-    resampling : of unit "patient" or "image": every one of the split takes part, with rows or without; interval
-        "jackknife", "percentile", "bca" or "chexlocalize", the published rule on these draws (the published draws too
-        are in :mod:`reveal_bench.evaluation.compat`)
-    metrics : names to report, those that apply by default
-    findings : findings to report; the macro is over these alone
+    resampling : unit "patient" or "image": all units of the split are resampled, with or without rows; interval
+        "jackknife", "percentile", "bca" or "chexlocalize", which is the published rule on these replicates
+        (:mod:`reveal_bench.evaluation.compat` has the published replicates, too)
+    metrics : metrics to report; by default those that apply
+    findings : findings to report; the macro is over these only
 
     Returns
     -------
-    list of Estimate: per metric its macro first, then its findings in the order asked. A replicate in which a finding
-    has no defined row is left out for that finding; a macro replicate averages the findings it has.
+    list of Estimate: for each metric the macro, then the findings in the order of `findings`. A replicate in which a
+    finding has no defined row is left out for that finding; the macro of a replicate averages the other findings.
 
     Raises
     ------
@@ -545,7 +549,7 @@ def resample_systems(
     findings: Sequence[str],
     with_means: bool = True,
 ) -> list[dict[str, BootstrapMeans]]:
-    """Means per finding of several systems on one split, on the data and in the same replicates.
+    """Return means per finding of several systems on one split: on the data, and on the same replicates.
 
     `with_means` as in :func:`~reveal_bench.metrics.bootstrap.bootstrap_columns`.
 
@@ -570,7 +574,7 @@ def resample_systems(
         if missing:
             raise ArgumentError("metrics", f"must be among {list(rows.values)}", missing)
         if rows.all_images != images and (stray := min(set(images) ^ set(rows.all_images), default=None)):
-            raise ValueError(f"all systems must be scored on the same images, got {stray[0]!r} in some of them alone")
+            raise ValueError(f"all systems must be scored on the same images, got {stray[0]!r} in only some of them")
     units = sorted({image[1 if unit == "patient" else 0] for image in images})
     results = []
     for rows in systems:
