@@ -291,7 +291,7 @@ def test_one_page_holds_everything(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "statements"),
     [
         (
             ("{model}", "{model}", "--folder", "{folder}", "--human", "{human}", "--out", "x"),
