@@ -40,7 +40,7 @@ def compare_released(
     Parameters
     ----------
     a, b : two scores on one version of a benchmark
-    kind : key of KINDS; of tasks the mean scores are compared, not how far readers agreed
+    kind : key of KINDS; for tasks the mean scores are compared, but not the agreement of readers
     ids : their submission ids
 
     Returns

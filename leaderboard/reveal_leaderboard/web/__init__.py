@@ -22,7 +22,7 @@ class GradioWithoutStubs(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of that module with a changed loader; None for all other modules."""
+        """Return the spec of the stub-writing module, with a changed loader; None for all other modules."""
         spec = PathFinder.find_spec(fullname, path) if fullname == MODULE else None
         if spec is None or spec.loader is None:
             return None

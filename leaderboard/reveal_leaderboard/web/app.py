@@ -1,6 +1,6 @@
 """Builds the web application: the REST API, the Gradio pages, and the middleware in front of both.
 
-`OwnMethods` is here rather than in :mod:`.middleware` because it reads the application's routes.
+`OwnMethods` reads the application's routes, so it is here rather than in :mod:`.middleware`.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def guard(
 
     Parameters
     ----------
-    auth : finds the sender of a request, and knows the server's host names
+    auth : finds the sender of a request, and has the server's host names
     max_body_bytes : largest request body
     n_proxies : number of trusted proxies in front of the server; only their headers are trusted
     limits : request limits; by default the mode's own, none in local mode
@@ -155,7 +155,7 @@ UNLISTED = ("/entry", "/submission", "/admin", "/read")
 
 @dataclass(frozen=True)
 class Front:
-    """Settings of the application towards its network.
+    """Settings for the network side of the application.
 
     Attributes
     ----------
@@ -223,9 +223,9 @@ def build_app(
 
 @contextmanager
 def _no_app_yet() -> Iterator[None]:
-    """Stop Gradio from creating an application after every page: only the one that is finally mounted is used.
+    """Stop Gradio from creating an application after every page: only the application that is finally mounted is used.
 
-    Each has about a hundred routes; together they take as long as everything else at the start of a server.
+    Each application has about a hundred routes; creating them all takes as long as the rest of a server's start.
     """
     create = App.create_app
     App.create_app = staticmethod(lambda *_, **__: None)  # type: ignore[assignment]
@@ -236,9 +236,10 @@ def _no_app_yet() -> Iterator[None]:
 
 
 class _BareSessions(StateHolder):
-    """Gradio's state of every open page, without a copy of all components.
+    """Gradio's state of every open page, without the usual copy of all components.
 
-    That copy serves deep links, which are closed here. It took a third of a megabyte and delayed every page by 20 ms.
+    The copy is needed only for deep links, which are closed here. It took a third of a megabyte per page and delayed
+    every page by 20 ms.
     """
 
     def __getitem__(self, session_id: str) -> SessionState:

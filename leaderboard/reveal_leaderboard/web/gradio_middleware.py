@@ -1,11 +1,12 @@
-"""Guards the routes that Gradio mounts: those that the pages need serve their owner, all others answer 404.
+"""Guards the routes that Gradio mounts: routes that the pages need work for the owner of a session or file only, and
+all other routes answer 404.
 
 Conventions
 -----------
 Measured on Gradio 6.31: any visitor can call any handler by several routes, read any upload whose path is known, pass
 another person's upload to a handler, and read the events of a session whose hash is known. This middleware prevents it:
 
-- below ``/gradio_api`` only the routes of `ROUTES` exist, and the monitoring and editing routes outside it do not;
+- below ``/gradio_api`` only the routes of `ROUTES` exist; the monitoring and editing routes elsewhere do not exist;
 - only people who are signed in can upload, and only they can fetch their file or pass it to a handler;
 - a browser knows its file by a name generated here, never by its path on this machine's disk;
 - a session hash belongs to the first who uses it; a visitor's session may become a person's, never the reverse.
@@ -62,7 +63,7 @@ class GradioGate(Gate):
 
     Parameters
     ----------
-    functions : numbers of the pages' handlers, which may be filled in later; None leaves the check to Gradio
+    functions : numbers of the pages' handlers; the set may be filled later, and with None only Gradio checks the number
     """
 
     def __init__(self, app: ASGIApp, auth: Auth, functions: Container[object] | None = None) -> None:
@@ -134,12 +135,12 @@ class GradioGate(Gate):
             await self.app(scope, _replay(json.dumps(event).encode(), receive), send)
 
     def _with_paths(self, value: Any, owner: str) -> Any:
-        """Return an event with the true path of every file that it passes to a handler.
+        """Return an event in which the generated name of every file is replaced by the file's true path.
 
         Raises
         ------
         _NotTheirsError
-            If a file is not the owner's.
+            If a file does not belong to `owner`.
         """
         if isinstance(value, list):
             return [self._with_paths(inner, owner) for inner in value]
@@ -153,7 +154,9 @@ class GradioGate(Gate):
         return event
 
     def _renaming(self, owner: str, send: Send) -> Send:
-        """Return a `send` that answers an upload with generated names, which belong to the owner, instead of paths."""
+        """Return a `send` that answers an upload with generated names instead of paths, and records the owner of each
+        name.
+        """
 
         async def answer(start: Message, body: bytes) -> None:
             if len(body) > MAX_UPLOAD_ANSWER:
@@ -196,13 +199,13 @@ class _UploadedFiles:
         self._path_of: Recent[tuple[str, str], str] = Recent(MAX_KNOWN)
 
     def add(self, path: str, owner: str) -> str:
-        """Return a new name for an uploaded file, which ends in its own name as pages show it."""
+        """Return a new name for an uploaded file; it ends with the file's own name, which pages show."""
         name = f"{secrets.token_urlsafe(16)}/{PurePath(path).name}"
         self._path_of.put((name, owner), path)
         return name
 
     def path_of(self, name: str, owner: str) -> str | None:
-        """Return the path of the owner's file of that name; None if it is not theirs."""
+        """Return the path of the file with this generated name; None if it does not belong to `owner`."""
         return self._path_of.get((name, owner))
 
 
@@ -215,7 +218,7 @@ def _is_closed(method: str, path: str) -> bool:
 
 
 async def _read(receive: Receive) -> bytes | None:
-    """Return the whole body; None if it is too large or broke off."""
+    """Return the whole body of a request; None if it is too large or was cut off."""
     body = b""
     while True:
         message = await receive()

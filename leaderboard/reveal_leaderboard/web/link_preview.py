@@ -1,9 +1,9 @@
-"""Pages before any script runs: title, tags for link previews, status, and the first content.
+"""The part of a page that works before any script runs: title, tags for link previews, status, and the first content.
 
 Gradio serves one document for all pages, with its own tags and always with status 200. This middleware replaces the
 tags. An unknown board answers 404; so does an entry that the visitor may not see, or 410 if its team withdrew it. The
-board's table or the entry's headline is visible until the page has drawn its own, and stays without JavaScript. The
-content of the page itself is unchanged.
+board's table or the entry's headline is visible until the page has drawn its own, and remains visible if there is no
+JavaScript. The content of the page itself is unchanged.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ PRINTED = (
     ".rv-scroll tr,.rv-places li{break-inside:avoid}"
     "#entry,#compare,gradio-app .gradio-container{min-height:0!important}}</style>"
 )
-"""Rules for print: intervals keep their bars, controls are hidden. Gradio would limit them to a part of the page."""
+"""Rules for print: intervals keep their bars, and controls are hidden. Gradio would apply such rules to a part of the
+page only.
+"""
 EARLY = (
     "<style>@keyframes rv-gone{{to{{visibility:hidden}}}}#rv-early{{position:absolute;inset:0 0 auto;min-height:100vh;"
     "z-index:9;pointer-events:none;animation:rv-gone 0s 10s forwards}}"
@@ -93,7 +95,7 @@ class Preview:
     Attributes
     ----------
     first : first content of the page, as HTML for browsers without JavaScript
-    is_early : whether other browsers show it as well, until the page has drawn its own
+    is_early : whether other browsers show `first` as well, until the page has drawn its own content
     """
 
     path: str
@@ -168,7 +170,7 @@ class LinkPreviews(Gate):
         return self._of_entry(submission, version)
 
     def _of_board(self, name: str | None) -> Preview:
-        """Return the preview of a board: who leads, and its table."""
+        """Return the preview of a board: its leader and its table."""
         catalogue = self.services.catalogue
         if name and name not in catalogue.names:
             return Preview("/", f"Not found · {SITE}", "This board does not exist.", status=404)
@@ -202,7 +204,9 @@ class LinkPreviews(Gate):
 
 @cache
 def _early_style() -> str:
-    """Return the pages' stylesheet for a shadow tree; its host has the colours, dark if the system is."""
+    """Return the pages' stylesheet for a shadow tree; the tree's host sets the colours, dark ones if the system is set
+    to dark.
+    """
     sheet = (files("reveal_leaderboard.web.pages") / "style.css").read_text(encoding="utf-8")
     sheet = re.sub(r"/\*.*?\*/", "", sheet, flags=re.DOTALL)
     own = DARK.sub(r"@media (prefers-color-scheme:dark){:host\1}", sheet.replace(":root {", ":host {", 1), count=1)

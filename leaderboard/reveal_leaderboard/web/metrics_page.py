@@ -115,7 +115,7 @@ class _Database:
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all families; only `reveal_database_up` 0 if the database is unreachable."""
+        """Yield all families; if the database is unreachable, yield only `reveal_database_up` with the value 0."""
         try:
             with self._store.read() as connection:
                 now = moment(connection)

@@ -1,12 +1,12 @@
 """ASGI middleware that every request passes before it reaches the API or a page.
 
 From the outside in: `SecureHeaders` adds the security headers. `Compressed` compresses answers to visitors who are not
-signed in. `ErrorPages` shows errors to browsers as pages. `Forwarded` trusts or removes a proxy's headers. `KnownHost`
-refuses names that are not the server's. `Problems` turns every plain error into a problem document.
-:class:`reveal_leaderboard.web.rate_limits.RateLimit` comes next. `SameOrigin` refuses writes from other sites' pages.
-`BodyLimit` counts the bytes of a request as they arrive, whatever its headers say, and disconnects slow senders.
-:class:`reveal_leaderboard.web.gradio_middleware.GradioGate` guards the routes that Gradio mounts. `NoTraces`, the
-innermost, answers an unexpected exception with an incident number; the log has the rest.
+signed in. `ErrorPages` shows errors to browsers as pages. `Forwarded` reads the headers of trusted proxies and removes
+all others. `KnownHost` refuses host names that are not the server's. `Problems` turns every plain error into a problem
+document. :class:`reveal_leaderboard.web.rate_limits.RateLimit` comes next. `SameOrigin` refuses writes from other
+sites' pages. `BodyLimit` counts the bytes of a request as they arrive, whatever its headers say, and disconnects slow
+senders. :class:`reveal_leaderboard.web.gradio_middleware.GradioGate` guards the routes that Gradio mounts. `NoTraces`,
+the innermost, answers an unexpected exception with an incident number; the details are in the log.
 """
 
 from __future__ import annotations
@@ -82,9 +82,10 @@ def gathered(
     answer: Callable[[Message, bytes], Awaitable[None]],
     max_bytes: int | None = None,
 ) -> Send:
-    """Return a `send` that withholds the answers whose first message `matches`, and lets `answer` send its own instead.
+    """Return a `send` that withholds every answer whose first message `matches`, and calls `answer`, which sends
+    another one.
 
-    `answer` gets that first message and the body, which is not read further once it has `max_bytes`.
+    `answer` gets the first message and the body, of which at most about `max_bytes` are read.
     """
     start: Message | None = None
     body = b""
@@ -122,7 +123,7 @@ class SecureHeaders(Gate):
     Parameters
     ----------
     framed_by : sites whose pages may show this one in a frame, such as `SPACE_FRAMES` on a Space; by default none
-    is_secure : whether browsers use https; if so, a header tells them to keep using it
+    is_secure : whether browsers use https; if so, a header tells them to use nothing else
     policy : what pages may load and do
     headers : more headers
     """
@@ -233,7 +234,7 @@ def _is_forwarding(name: bytes) -> bool:
 
 
 class KnownHost:
-    """Refuses requests for hosts other than `hosts` (400), and websockets, which nothing here uses.
+    """Refuses requests for hosts other than `hosts` (400), and all websockets, since the server uses none.
 
     Parameters
     ----------
@@ -284,7 +285,7 @@ class Problems(Gate):
 
 
 def _detail_of(status: int, body: bytes) -> tuple[str, object]:
-    """Return an error's text and its details for programs; nothing internal if the error is ours."""
+    """Return (text, details for programs) of an error; a server error yields neither internal text nor details."""
     if status >= 500 and status != 503:
         return "Something went wrong on our side.", None
     try:
@@ -301,12 +302,12 @@ def _detail_of(status: int, body: bytes) -> tuple[str, object]:
 class SameOrigin(Gate):
     """Refuses writes that come, or may come, from another site's page (403).
 
-    Browsers name the origin of a write, so a write with a cookie and without an origin is refused as well. A page must
-    ask before it sends a token, and CORS refuses that: a request with a token needs no origin.
+    Browsers name the origin of a write, so a write with a cookie but no origin is refused as well. A request with a
+    token needs no origin: a browser asks before it sends a token from another site's page, and CORS refuses that.
 
     Parameters
     ----------
-    is_secure : whether pages are served only by https: then a page of the same name by http is another site's
+    is_secure : whether pages are served by https only; then a page of the same host by http counts as another site's
     """
 
     def __init__(self, app: ASGIApp, is_secure: bool = False) -> None:

@@ -9,8 +9,8 @@ many.
 
 Every request is counted in the memory of its server. Uploads, sign-ins and changes through the API are also counted in
 the database (:mod:`reveal_leaderboard.store.buckets`), for all servers together and across restarts. Reading a page
-writes nothing, and of visitors only sign-ins are written: they must not keep workers from the database. In memory, a
-full bucket is the same as none, so the buckets used longest ago are dropped first.
+writes nothing, and the only requests of visitors that are written are sign-ins: visitors must not keep workers from the
+database. In memory, a full bucket is the same as a missing one, so the buckets used longest ago are dropped first.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class RateLimit(Gate):
 
     Parameters
     ----------
-    auth : finds the actor; visitors are counted by address alone
+    auth : finds the actor; visitors are counted by address only
     shared : counts of all servers together; None for a server that counts alone
     clock : monotonic seconds
     """
@@ -144,7 +144,9 @@ class RateLimit(Gate):
         await self.app(scope, receive, send)
 
     def _take_shared(self, shared: SharedBuckets, charged: dict[str, Rate], cost: float) -> float:
-        """Return the seconds to wait; 0 if the database is unreachable, which the request itself meets next."""
+        """Return the seconds to wait; 0 if the database is unreachable, because the request itself then reports the
+        outage.
+        """
         try:
             if self._clock() > self._swept + SWEEP_SECONDS:
                 self._swept = self._clock()
@@ -157,14 +159,14 @@ class RateLimit(Gate):
 
 
 class _Buckets:
-    """Contents of each bucket, and the time of that count."""
+    """The units in each bucket, and the time at which they were counted."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._contents: Recent[str, tuple[float, float]] = Recent(MAX_BUCKETS)
 
     def wait(self, rates: dict[str, Rate], cost: float) -> float:
-        """Return the seconds until every bucket holds `cost`; 0 if they do now."""
+        """Return the seconds until every bucket contains `cost`; 0 if every bucket does now."""
         return max(rate.wait(self._now_in(key, rate), cost) for key, rate in rates.items())
 
     def take(self, rates: dict[str, Rate], cost: float) -> None:

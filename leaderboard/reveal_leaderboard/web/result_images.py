@@ -33,7 +33,7 @@ def badge(result: SharedResult) -> VectorImage:
 
 
 def state_badge(label: str, state: str) -> VectorImage:
-    """Return the badge of an entry without scores: it is withdrawn, or does not exist."""
+    """Return the badge of an entry that has no scores because it is withdrawn or does not exist."""
     return _badge(label, state, SOFT, f"{label}: {state}", {"drawn": "badge", "state": state})
 
 
@@ -131,7 +131,9 @@ def _axis(figure: ReleasedEstimate) -> _Axis:
 
 
 def entry_figure(result: SharedResult, metric: str | None = None) -> VectorImage | None:
-    """Return the findings of a metric, by default the one used for ranking; None if no score of it is released."""
+    """Return the figure of an entry's findings by one metric, by default the ranked one; None if no score of it is
+    released.
+    """
     primary = result.figure
     metric = metric or (None if primary is None else primary.metric)
     rows, first = [], None
@@ -149,7 +151,7 @@ def entry_figure(result: SharedResult, metric: str | None = None) -> VectorImage
 
 
 def board_figure(board: Standings) -> VectorImage | None:
-    """Return the ranked macro of every entry of a board; None without one."""
+    """Return the figure of every entry's ranked macro on a board; None if no entry has one."""
     rows, first = [], None
     for entry in board.entries:
         figure = entry.figure(board.primary.name)

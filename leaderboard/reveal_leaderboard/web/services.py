@@ -27,13 +27,13 @@ class NotAdminError(PermissionError):
 
 @dataclass(frozen=True)
 class Services:
-    """Everything that a route or a page can reach; that excludes holdouts, the vault and signing keys.
+    """Everything that a route or a page can use; holdouts, the vault and signing keys are not part of it.
 
     Attributes
     ----------
     confinement : confinement of this process, for ``/readyz``
     metrics : renders ``/metrics``; None to switch it off
-    metrics_token : bearer token for ``/metrics``; without one, only this machine may request it
+    metrics_token : bearer token for ``/metrics``; without a token, only this machine may request the page
     galleries : viewers of cases
     """
 
@@ -49,7 +49,7 @@ class Services:
 
     @property
     def settings(self) -> Settings:
-        """Settings of the policy."""
+        """Settings of the boards' policies."""
         return self.store.settings
 
     @property
@@ -78,7 +78,7 @@ class Services:
         Raises
         ------
         NotAdminError
-            If the sender is not.
+            If the sender is not an admin.
         """
         actor = self.actor(request)
         if actor is None or not actor.is_admin:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Comparator:
-    """A value to compare the entry's with: chance, or human readers in a paper."""
+    """A value to compare with the entry's value: chance, or human readers in a paper."""
 
     name: str
     kind: str
@@ -44,7 +44,7 @@ class SharedResult:
 
     Attributes
     ----------
-    place : its rank or range of ranks, such as "2-5"; empty for an entry without one
+    place : its rank or range of ranks, such as "2-5"; empty for an entry without a rank
     n_ranked : number of ranked entries
     figure : the macro used for ranking; None if it is not released
     comparators : chance on this holdout and published values on the same data, for that macro
@@ -166,7 +166,7 @@ class SharedResult:
 
 
 def _bibtex(text: str) -> str:
-    """Return a text as LaTeX in a BibTeX field; BibTeX counts braces, escaped or not, so they become commands."""
+    """Return a text as LaTeX for a BibTeX field; braces become commands, because BibTeX counts even escaped ones."""
     return escape_latex(text).replace(r"\{", r"{\textbraceleft}").replace(r"\}", r"{\textbraceright}")
 
 
@@ -207,7 +207,9 @@ def _n_ranked(entries: tuple[BoardEntry, ...]) -> int:
 
 
 def _comparators(board: Standings, figure: ReleasedEstimate | None) -> tuple[Comparator, ...]:
-    """Return chance, on this holdout or else from a paper, and human readers from a paper, for the same macro."""
+    """Return the comparators for the ranked macro: chance, on this holdout or else from a paper, and human readers from
+    a paper.
+    """
     if figure is None:
         return ()
     names = {"human": "Human readers", "chance": "Chance"}

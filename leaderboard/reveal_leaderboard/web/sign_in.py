@@ -2,10 +2,11 @@
 
 Conventions
 -----------
-The state of a pending sign-in (state, nonce, PKCE verifier, next path) is in a cookie of ten minutes that browsers send
-back only to this host, so any server can answer the callback; each part is compared or checked when it returns. A
-completed sign-in always gets a new session and ends the previous one. Afterwards, people are sent only to paths of this
-server. Errors are shown as a page in plain words; the log has the rest under the number on the page.
+The data of a pending sign-in (state, nonce, PKCE verifier, next path) are in a cookie that is valid for ten minutes and
+that browsers send back only to this host. So any server can answer the callback. Each part is compared or checked when
+it returns. A completed sign-in always gets a new session and ends the previous one. Afterwards, people are sent only to
+paths of this server. An error is shown as a page in plain words with a number; the details are in the log under this
+number.
 
 Providers are used by the Authorization Code flow (OpenID Connect Core 1.0, section 3.1) with PKCE S256 (RFC 7636), and
 an issuer in the answer must match (RFC 9207). ID tokens are accepted only with RS256 or ES256, from this issuer, for
@@ -83,7 +84,7 @@ def add_sign_in(app: FastAPI, auth: Auth) -> None:
 
     @app.get("/login", include_in_schema=False)
     def login(request: Request, next: str = "/") -> Response:
-        """Send the browser to the provider; in local mode, all users are already signed in."""
+        """Send the browser to the provider, except in local mode, where all users are already signed in."""
         path = own_path(next)
         if auth.mode == "links":
             return how_to_sign_in()

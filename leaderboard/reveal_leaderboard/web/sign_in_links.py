@@ -1,8 +1,8 @@
 """Signing in by a link that an administrator sent: ``GET`` and ``POST /login/link``.
 
-Mail programs open links to check them, so opening one looks nothing up and changes nothing. The button on its page uses
-it, and counts as a sign-in for the request limits. The page never says why a link does not work: an expired link looks
-like one that never existed.
+Mail programs open links to check them, so opening a link looks nothing up and changes nothing. The button on the link's
+page uses the link, and counts as a sign-in for the request limits. The page never says why a link does not work: an
+expired link looks like one that never existed.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 Modes
 -----
 ``local``: one person on one machine. All requests come from that person, an administrator, so the server must listen on
-a loopback address, and a request that came through a proxy has no actor.
-``oidc``: people sign in with an OpenID provider (Authorization Code with PKCE).
-``links``: people sign in with a link that an administrator made for them (``admin invite``), without a provider.
-``huggingface``: as ``oidc``, with Hugging Face as the provider, on a Space, which supplies the client.
+a loopback address, and a request through a proxy has no actor. ``oidc``: people sign in with an OpenID provider
+(Authorization Code with PKCE). ``links``: people sign in with a link that an administrator made for them (``admin
+invite``), without a provider. ``huggingface``: as ``oidc``, with Hugging Face as the provider, on a Space, which
+supplies the client.
 
 Environment
 -----------
@@ -119,7 +119,7 @@ class Auth:
         return actor
 
     async def find_actor(self, scope: MutableMapping[str, Any]) -> Actor | None:
-        """Return the same as :meth:`actor_of` in an event loop; a thread queries the database."""
+        """Return the result of :meth:`actor_of`, for callers in an event loop: a thread queries the database."""
         if ACTOR in scope:
             return self.actor_of(scope)
         return await to_thread.run_sync(self.actor_of, scope)
@@ -151,7 +151,7 @@ def is_from_here(request: HTTPConnection) -> bool:
 
 
 def check_mode(mode: str, host: str, environ: Mapping[str, str], *, trusts_proxy: bool = False) -> None:
-    """Refuse settings with which a server would admit people that it must not.
+    """Refuse settings with which a server would admit people whom it must keep out.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def check_mode(mode: str, host: str, environ: Mapping[str, str], *, trusts_proxy
     Raises
     ------
     ModeError
-        Naming the setting, the rule and the value.
+        If it would; the message names the setting, the rule and the value.
     """
     if mode not in MODES:
         raise ModeError(f"the mode of signing in must be one of {', '.join(MODES)}, got {mode!r}")
@@ -203,7 +203,7 @@ def open_auth(accounts: Accounts, mode: str, environ: Mapping[str, str]) -> Auth
 
 
 def provider_from(mode: str, environ: Mapping[str, str]) -> Provider:
-    """Return the provider of the mode "oidc" or "huggingface", read from the environment.
+    """Return the provider for the mode "oidc" or "huggingface", as the environment describes it.
 
     Raises
     ------

@@ -2,11 +2,11 @@
 
 Conventions
 -----------
-A confined child lints the file against the public manifest before anything is stored: a file with errors leaves only
-its report, and one that cannot be sent now leaves nothing. The child turns a clean file into arrays, which are stored
-with it; workers score the arrays and never read the file again. Both are stored before the submission is recorded, so
-a submission never names missing data. The linter knows no references, so the report may say everything about the file.
-The right to submit for an organization is checked here and nowhere else.
+A confined child lints the file against the public manifest before anything is stored: for a file with errors only the
+report remains, and for a file that cannot be sent now nothing remains. The child turns a clean file into arrays, which
+are stored with it; workers score the arrays and never read the file again. Both are stored before the submission is
+recorded, so a submission never names missing data. The linter knows no references, so the report may say everything
+about the file. The right to submit for an organization is checked here and nowhere else.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Intake:
         UnknownBenchmarkError
             If the benchmark is not served.
         ParseFailed
-            If reading it took too much memory or time.
+            If reading the file took too much memory or time.
         """
         published = self.catalogue.current(benchmark)
         return self._parse(path, published, name=name, allow_missing=allow_missing).report
@@ -101,12 +101,12 @@ class Intake:
         NotAMemberError
             If the actor may not submit for the organization in the metadata.
         MetadataError
-            If the metadata name another grid than the board's, or labels that it does not ask for, or the file was
-            sent before under the same name with other thresholds.
+            If the metadata name another grid than the board's or labels that the board does not ask for, or if the same
+            file was sent before under this name with other thresholds.
         ParseFailed
             If reading the file took too much memory or time.
         KeyReusedError, QuotaExceededError, BoardClosedError, NotAllowedError
-            As :meth:`reveal_leaderboard.store.store.Store.add_submission`.
+            If :meth:`reveal_leaderboard.store.store.Store.add_submission` raises them.
         """
         published = self.catalogue.current(benchmark)
         team = self.team_of(actor, metadata.organization)

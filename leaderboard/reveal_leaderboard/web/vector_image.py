@@ -166,7 +166,7 @@ def _font(size: float, *, is_bold: bool = False) -> Any:
 
 
 def _drawable(text: str) -> str:
-    """Return the text in letters of the font; Pillow's own, which is always available, has only ASCII."""
+    """Return the text in characters that the font has. If only Pillow's own font is available, these are ASCII."""
     if _has_font():
         return text
     plain = unicodedata.normalize("NFKD", text.translate(ASCII))

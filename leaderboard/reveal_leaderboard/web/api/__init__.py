@@ -3,8 +3,8 @@
 Conventions
 -----------
 Scores are fractions, times are UTC texts, errors are problem documents (RFC 9457; see :mod:`.problems`). A route parses
-the request, calls one part of the leaderboard, and translates its answer or its error. Who may call it is decided in
-:mod:`.authentication`, what the caller may see in :mod:`.visibility`, and how the answer looks in :mod:`.documents`.
+the request, calls one part of the leaderboard, and translates its answer or its error. :mod:`.authentication` decides
+who may call a route, :mod:`.visibility` what the caller may see, and :mod:`.documents` the format of the answer.
 
 The description (OpenAPI 3.1) is complete: a status or media type missing from it is a bug. It leaves out FastAPI's own
 error formats, because every error here is a problem document.
@@ -109,13 +109,13 @@ def _describe(app: FastAPI) -> dict[str, Any]:
 
 
 def _public_names(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a description in which `ApiReceipt` and its like have their public names, such as `Receipt`."""
+    """Return a description in which classes such as `ApiReceipt` have their public names, such as `Receipt`."""
     renamed: dict[str, Any] = json.loads(re.sub(r'(?<=["/])Api(?=[A-Z])', "", json.dumps(document)))
     return renamed
 
 
 def add_unknown(app: FastAPI) -> None:
-    """Answer for the API's other methods and paths, which the pages mounted below would answer otherwise."""
+    """Add answers for unknown methods and paths of the API, which the pages mounted below would answer otherwise."""
     paths: Mapping[str, Mapping[str, Any]] = app.openapi()["paths"]
     for path, operations in paths.items():
         allowed = {method.upper() for method in operations}

@@ -1,7 +1,7 @@
 """Decides who may call a route: 401 without a valid session or token, 403 for a token without the scope.
 
-:class:`reveal_leaderboard.web.sign_in_modes.Auth` finds the actor of a request; the answer to a missing one is decided
-here, also for uploads from the pages. What an actor may see of a submission is decided in :mod:`.visibility`.
+:class:`reveal_leaderboard.web.sign_in_modes.Auth` finds the actor of a request. This module decides the answer if there
+is none, also for uploads from the pages. :mod:`.visibility` decides what an actor may see of a submission.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def require_actor(services: Services, request: Request, scope: str) -> Actor:
 
 
 def find_visitor(services: Services, request: Request) -> Actor | None:
-    """Return the actor of a request that needs none; None for a visitor without a token.
+    """Return the actor of a request that visitors may send as well; None for a visitor without a token.
 
     Raises
     ------
     ProblemError
-        If a token was sent that is not valid: its owner would take a visitor's answer for the complete one.
+        If the request has an invalid token: its owner would take the answer for visitors for the complete answer.
     """
     actor = services.auth.actor(request)
     if actor is None and "authorization" not in request.headers:

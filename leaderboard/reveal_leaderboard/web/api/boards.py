@@ -3,7 +3,7 @@
 Conventions
 -----------
 All answers come from public manifests, released scores and published rows. A board is the same for all visitors. It is
-computed again after a new event or ranking; an unchanged one answers 304.
+computed again after a new event or ranking; a request for an unchanged board is answered with 304.
 """
 
 from __future__ import annotations
@@ -210,7 +210,9 @@ def _add_compare(router: APIRouter, services: Services) -> None:
 
 
 def _released_of_both(services: Services, a: Visible, b: Visible) -> tuple[ReleasedScore, ReleasedScore]:
-    """Return the scores of two entries of a board; a difference must not reveal a score that is held back or hidden."""
+    """Return the scores of two entries, which must be on the board: a difference must not reveal a score that is held
+    back or hidden.
+    """
     if a.submission.id == b.submission.id:
         raise ProblemError("not-comparable", "Choose two different submissions.")
     if a.submission.benchmark != b.submission.benchmark:

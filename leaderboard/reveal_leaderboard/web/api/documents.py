@@ -4,8 +4,8 @@ Conventions
 -----------
 Scores are fractions as released: already rounded, without findings that have few cases. Times are UTC texts such as
 ``2026-11-21T23:05:00Z``. Public documents name no people; an event has the role of the person, not the name. Contact
-addresses and names of uploaded files are never shown. The description of the API omits the prefix of classes such as
-`ApiReceipt`.
+addresses and names of uploaded files are never shown. In the API's description, classes such as `ApiReceipt` lose their
+prefix.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from reveal_leaderboard.store.metadata import Links, Model
 from reveal_leaderboard.store.queue import ALIVE_SECONDS
 
 ROLES = {"user": "submitter", "worker": "worker", "cli": "operator"}
-"""Kind of actor in the event log, the part before the colon -> role shown; "server" for all others."""
+"""Part of an actor's name before the colon, as in the event log -> role shown; "server" for all others."""
 OPERATORS_ALONE = ("hidden", "restored")
 
 
@@ -60,7 +60,9 @@ class ApiFault(Document):
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> ApiFault:
-        """Return an error from a mapping with these keys, with unprintable characters escaped and long texts cut."""
+        """Return the error described by a mapping with the keys of these fields; unprintable characters are escaped,
+        long texts cut.
+        """
         return cls(**{name: escape(str(raw.get(name, "")))[:500] for name in ("field", "rule", "value")})
 
 

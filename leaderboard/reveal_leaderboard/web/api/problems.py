@@ -3,8 +3,8 @@
 Conventions
 -----------
 Errors are problem documents (RFC 9457). `type` is a relative address below this server, such as ``/problems/quota``,
-that does not change between releases: programs distinguish errors by it, people by `title` and `detail`. A document's
-text depends on the request, the public manifest and the state of the board; never on a reference.
+that does not change between releases: programs distinguish errors by `type`, people by `title` and `detail`. A
+document's text depends on the request, the public manifest and the state of the board; never on a reference.
 """
 
 from __future__ import annotations

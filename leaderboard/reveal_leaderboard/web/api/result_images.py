@@ -2,8 +2,9 @@
 
 Conventions
 -----------
-An image shows what a visitor may see, for every caller. An entry that is hidden, held back or not scored answers like
-one that never existed. Images may be cached for `CACHE_SECONDS`, after which a withdrawn entry's image is gone.
+Every caller gets the image that a visitor may see. For an entry that is hidden, held back or not scored, the answer is
+the same as for one that never existed. Images may be cached for `CACHE_SECONDS`, after which a withdrawn entry's image
+is gone.
 """
 
 from __future__ import annotations
@@ -87,9 +88,9 @@ def image_routes(services: Services) -> APIRouter:
 
 
 class PngCache:
-    """A cache of PNGs, because drawing one takes a tenth of a second of processor time, and visitors cause it.
+    """A cache of PNGs: drawing one takes a tenth of a second of processor time, and any visitor can request it.
 
-    One is drawn at a time. Their key is their content, so a change of an entry or its board draws them again.
+    One PNG is drawn at a time. Its key is its content, so it is drawn again after a change of the entry or its board.
     """
 
     def __init__(self) -> None:

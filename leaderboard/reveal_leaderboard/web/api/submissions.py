@@ -3,8 +3,8 @@
 Conventions
 -----------
 The sender is checked before the body is read, so that strangers cannot make the server store anything. A body has at
-most one file and three fields. The answer to a clean upload is 202: it is linted and queued, and its address has its
-state.
+most one file and three fields. The answer to a clean upload is 202: the submission is linted and queued, and the answer
+has the address at which its state can be read.
 """
 
 from __future__ import annotations
@@ -150,7 +150,9 @@ def _receive(services: Services, actor: Actor, form: FormData, idempotency_key: 
 
 
 def _fields(form: FormData) -> tuple[UploadFile, str, str, bool]:
-    """Return (file, benchmark, metadata, allow_missing) of a form; each may occur once, with its type."""
+    """Return (file, benchmark, metadata, allow_missing) of a form; each must have the right type and occur at most
+    once.
+    """
     errors = []
     fields: dict[str, Any] = {"allow_missing": "false"}
     for name, value in form.multi_items():

@@ -1,12 +1,12 @@
-"""Visibility of submissions: which of them a person may see or change, and which parts.
+"""Visibility of submissions: which submissions a person may see or change, and which parts of them.
 
 Conventions
 -----------
-A scored submission is public unless it is withdrawn, hidden or held back by the ladder. Any other is seen only by its
-team and the board's operators; everyone else gets the same answer as for an id that never existed. An entry that was
-public until its team withdrew it is the exception: the answer says so, without its figures
-(:mod:`reveal_leaderboard.boards.standings`). The reasons of events are shown to its team and the operators only, since
-they are written to a team and may name other submissions.
+A scored submission is public unless it is withdrawn, hidden or held back by the ladder. Only its team and the board's
+operators see any other submission; everyone else gets the same answer as for an id that never existed. The exception is
+an entry that was public until its team withdrew it: the answer says that it was withdrawn, without its figures
+(:mod:`reveal_leaderboard.boards.standings`). Only a submission's team and the operators see the reasons of its events,
+since these are written to the team and may name other submissions.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ def is_own(actor: Actor | None, submission: Submission) -> bool:
 
 
 def find_published(services: Services, benchmark: str, version: str | None = None) -> Published:
-    """Return the public side of a benchmark, by default at the version that its board shows.
+    """Return the public side of a benchmark at a version, by default the version that its board shows.
 
     Raises
     ------
     ProblemError
-        If it is not served, or its board has not shown that version yet.
+        If the benchmark is not served, or its board has not shown that version yet.
     """
     catalogue = services.catalogue
     try:
@@ -111,7 +111,7 @@ def read_own(services: Services, actor: Actor, submission_id: str) -> Submission
     Raises
     ------
     ProblemError
-        As :func:`read_visible`; "not-yours" if `actor` may only see it.
+        The errors of :func:`read_visible`; "not-yours" if `actor` may see the submission but not change it.
     """
     submission = read_visible(services, actor, submission_id).submission
     if actor.team(submission.team_id) is None:
