@@ -72,11 +72,11 @@ from pathlib import Path
 
 from reveal_leaderboard import cli
 from reveal_leaderboard.cli.process import live_in
-from reveal_leaderboard.store.paths import places
+from reveal_leaderboard.store.paths import resolve_paths
 
 root, files = Path(sys.argv[1]), json.loads(sys.argv[2])
 live_in(root / "data")
-state = cli._confine(places(root / "data", None, None, root / "settings.toml"), [root / "public"])
+state = cli._confine(resolve_paths(root / "data", None, None, root / "settings.toml"), [root / "public"])
 sys.path.insert(0, str(root / "data" / "modules"))
 
 from opener import opened
