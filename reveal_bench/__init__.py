@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         tune_gates,
         tune_saliency,
     )
-    from reveal_bench.api.scores import summarize
+    from reveal_bench.api.score_tables import summarize
     from reveal_bench.benchmarks import BENCHMARKS
     from reveal_bench.evaluate_modules import load_metric
     from reveal_bench.evaluation.score import LintError
@@ -59,7 +59,7 @@ _HOME = dict.fromkeys(__all__, "api") | {
     "read_manifest": "kinds.localization.records",
     "run_callable": "models.callables",
     "score_localization": "kinds.localization.scoring",
-    "summarize": "api.scores",
+    "summarize": "api.score_tables",
 }
 
 if not TYPE_CHECKING:  # a checker then refuses a name that is misspelt

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         readers,
         readings,
     )
-    from reveal_bench.api.scores import Scores
+    from reveal_bench.api.score_tables import Scores
     from reveal_bench.api.scoring import Comparisons, Ranking, compare, rank, score
     from reveal_bench.api.shape_features import Shapes, shapes
 
@@ -53,7 +53,7 @@ _NAMES = {
     "pages": ("WrittenReport", "report"),
     "reader_agreement": ("Agreement", "agreement"),
     "reader_study": ("ReaderPlan", "ReaderStudyResult", "ReadingsTable", "plan_readers", "readers", "readings"),
-    "scores": ("Scores",),
+    "score_tables": ("Scores",),
     "shape_features": ("Shapes", "shapes"),
     "scoring": ("Comparisons", "Ranking", "compare", "rank", "score"),
 }  # fmt: skip

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.api.bench import AnyBench, Bench, as_bench
 from reveal_bench.api.inputs import frame_of, lint_inputs, name_of, type_of
 from reveal_bench.api.result_table import TableResult, written
-from reveal_bench.api.scores import AgainstReaders, Scores, Subgroups, beside_published
+from reveal_bench.api.score_tables import AgainstReaders, Scores, Subgroups, beside_published
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation import compare as comparison
 from reveal_bench.evaluation.compare import Comparison, RankedSystem, as_records

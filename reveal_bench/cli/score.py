@@ -33,7 +33,7 @@ from reveal_bench.cli.output import (
 from reveal_bench.files import replacing
 
 if TYPE_CHECKING:
-    from reveal_bench.api.scores import Scores
+    from reveal_bench.api.score_tables import Scores
     from reveal_bench.evaluation.score import AnsweredOnly, ScoredFile
     from reveal_bench.kinds.options import ScoringOptions
 

@@ -3,6 +3,8 @@
 ``evaluate.load("reveal_bench/evaluate_modules/hit_rate")`` from a checkout and :func:`load_metric` from anywhere give
 the same module, and both the figures of ``reveal-bench score``. (`evaluate` copies a module's file elsewhere before it
 imports it, and finds what the file needs with a regular expression: imports there are absolute, one on a line.)
+
+To add a module, copy a folder: its README.md, module, app.py and requirements.txt are all that a module needs.
 """
 
 from __future__ import annotations

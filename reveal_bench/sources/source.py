@@ -11,6 +11,8 @@ The module of a source has three functions:
   Records carry a :class:`reveal_bench.kinds.images.PictureFile` instead of pixels: the folder writer reads
   the pictures, on all cores, and reports those that it cannot read.
 
+To add a source, follow the steps in :mod:`reveal_bench.sources`.
+
 With ``keep_going=True`` an entry with a problem is left out, and the warnings say which and why.
 """
 

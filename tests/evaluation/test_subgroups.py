@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.stats import PermutationMethod, ttest_ind
 
-from reveal_bench.api.scores import Subgroups
+from reveal_bench.api.score_tables import Subgroups
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.subgroups import Subgroup, groups_of_column, score_subgroups
 from reveal_bench.kinds.localization.scoring import CaseRows

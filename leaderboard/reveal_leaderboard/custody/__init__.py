@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING
 from reveal_bench.lazy import getter
 
 if TYPE_CHECKING:
-    from reveal_leaderboard.custody.answers import Lint, Parsed
     from reveal_leaderboard.custody.custody import Custody, ParseFailed, ScoreFailed, cases_file
     from reveal_leaderboard.custody.limits import BOARD_LIMITS, MOST_MASK_RUNS, PARSE_LIMITS, SCORE_LIMITS, JailLimits
+    from reveal_leaderboard.custody.replies import Lint, Parsed
 
 __all__ = [
     "BOARD_LIMITS", "MOST_MASK_RUNS", "PARSE_LIMITS", "SCORE_LIMITS", "Custody", "JailLimits", "Lint", "ParseFailed",
@@ -36,7 +36,7 @@ __all__ = [
 
 _WHERE = dict.fromkeys(__all__, "limits")
 _WHERE |= dict.fromkeys(("Custody", "ParseFailed", "ScoreFailed", "cases_file"), "custody")
-_WHERE |= dict.fromkeys(("Lint", "Parsed"), "answers")
+_WHERE |= dict.fromkeys(("Lint", "Parsed"), "replies")
 
 
 # A template imports modules of this package, and must not get the server's with them

@@ -28,11 +28,11 @@ from pydantic import BaseModel, ValidationError
 
 from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.kinds.parts import Manifest
-from reveal_leaderboard.custody.answers import Parsed, RankAnswer, ScoreAnswer, check_released
 from reveal_leaderboard.custody.arrays import dump_manifest, stamp_of
 from reveal_leaderboard.custody.fork_client import TemplateError, TemplateService
 from reveal_leaderboard.custody.limits import PARSE_LIMITS, SCORE_LIMITS, JailLimits
 from reveal_leaderboard.custody.messages import TOO_LARGE, ExitStatus, JobRequest
+from reveal_leaderboard.custody.replies import Parsed, RankAnswer, ScoreAnswer, check_released
 from reveal_leaderboard.custody.sandbox import confinement_here
 from reveal_leaderboard.release.fingerprints import Fingerprint
 from reveal_leaderboard.release.outcomes import ScoredOutcome

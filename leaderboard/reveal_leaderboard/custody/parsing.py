@@ -31,7 +31,7 @@ def parse(arguments: dict[str, Any], files: list[int], manifest: Manifest) -> by
     Returns
     -------
     JSON object with the report (without the predictions) and the signs:
-    :class:`~reveal_leaderboard.custody.answers.Parsed`
+    :class:`~reveal_leaderboard.custody.replies.Parsed`
     """
     upload = Path(f"/proc/self/fd/{files[0]}")
     is_other = arguments["is_of_other_version"]
