@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def asked_for(words: Sequence[str]) -> typer.Typer:
-    """Return `app` with only the command that `words` begin with, and with names only for ``--help``.
+    """Return `app` with only the command named first in `words`; for ``--help``, with all commands but no options.
 
     Creating all commands with all their options takes longer than most of them run.
     """

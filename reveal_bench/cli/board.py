@@ -140,7 +140,7 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        If it holds something else.
+        If the file contains anything else.
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -173,7 +173,7 @@ def _watch(server: Server, document: dict[str, Any], *, quiet: bool) -> dict[str
 
 
 def _queue_note(document: dict[str, Any]) -> str:
-    """Return a submission's position in the queue and about how long it will take, if known."""
+    """Return a note on a submission's position in the queue and its expected wait, if known."""
     position, seconds = document.get("queue_position"), document.get("expected_seconds")
     if not position:
         return ""
@@ -288,14 +288,14 @@ def _plain(text: object) -> str:
 
 
 def read_key(text: str, receipt: Path) -> str:
-    """Return the public key that ``--key`` gives: the key, or a file with it or with the answer of ``/api/v1/keys``.
+    """Return the public key of ``--key``: a key, or a file with a key or with the answer of ``/api/v1/keys``.
 
-    Among several keys it is the one that signed the `receipt`, or else the newest.
+    Of several keys, return the one that signed the `receipt`, or else the newest.
 
     Raises
     ------
     ValueError
-        If the file holds neither.
+        If the file contains neither.
     """
     from reveal_bench.evaluation.receipts import read_receipt
 

@@ -1,4 +1,4 @@
-"""Commands from a download to a dataset folder: ``phantom`` and ``inspect``, and ``build``, which makes one."""
+"""Commands before there is a dataset folder: ``phantom``, ``inspect``, and ``build``, which makes the folder."""
 
 from __future__ import annotations
 
@@ -293,7 +293,7 @@ def build(
 
 
 def _fused(source_data: SourceData, benchmark: Benchmark, how: str, iou: float) -> tuple[dict[str, Records], Benchmark]:
-    """Return every split with readers' boxes fused, and the benchmark whose card says so."""
+    """Return (splits, benchmark): every split with readers' boxes fused, and the benchmark with a card that says so."""
     from reveal_bench.kinds import KINDS
     from reveal_bench.sources.source import Records
 
@@ -320,7 +320,7 @@ def _source_module(root: Path, source: str | None, mapping: Path | None) -> Sour
 
 
 def cores(workers: int | None) -> int:
-    """Return the number of processes: at least two, so that a crashing decoder ends only one of them."""
+    """Return the number of processes: at least two, so that a crash in a decoder ends only one of them."""
     return workers or max(os.cpu_count() or 1, 2)
 
 
@@ -339,7 +339,7 @@ def _options(module: SourceModule, **given: Any) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        If an option was given that means nothing to the source.
+        If an option was given that the source does not have.
     """
     for name, value in given.items():
         if value is not None and name not in module.options and name != "workers":
@@ -385,7 +385,7 @@ def _write_log(path: Path | None, problems: Iterable[Problem], source_data: Sour
 
 
 def _write_ids(path: Path, source_data: SourceData) -> None:
-    """Return the table of the download's identifiers and the ids made of them."""
+    """Write the table of the download's identifiers and the ids made from them."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8", newline="") as file:
         table = csv.writer(file)
         table.writerow(["kind", "own_id", "id"])

@@ -3,8 +3,8 @@
 Conventions
 -----------
 The server's REST API is version 1; errors are RFC 9457 problem documents, passed on in :class:`LeaderboardError`.
-Every request may be repeated, and is: after a connection that broke, 429 and 503, with growing pauses or those that the
-server asks for. An upload bears a key made of its content, so that however often it is sent, it is queued once.
+Every request is repeated after a broken connection, 429 or 503, with growing pauses or those that the server asks for.
+An upload has a key made of its content, so that it is queued once, however often it is sent.
 
 A token is read from a file or from ``REVEAL_TOKEN`` and goes nowhere but to the server it was meant for: never over
 plain http to another machine, and never along a redirect.
@@ -94,7 +94,7 @@ class Upload:
     allow_missing: bool = False
 
     def key(self, after: str = "") -> str:
-        """Return the Idempotency-Key: the same for the same content sent `after` the same state."""
+        """Return the Idempotency-Key; the same content sent `after` the same state has the same key."""
         with self.path.open("rb") as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
         parts = [self.benchmark, self.metadata, self.allow_missing, content, after]
@@ -102,7 +102,7 @@ class Upload:
 
     @property
     def fields(self) -> dict[str, str]:
-        """The fields of the form."""
+        """Fields of the upload form."""
         texts = {"benchmark": self.benchmark, "metadata": json.dumps(self.metadata)}
         return {**texts, "allow_missing": str(self.allow_missing).lower()}
 
@@ -141,9 +141,9 @@ class Server:
         allow_missing: bool = False,
         progress: Progress | None = None,
     ) -> Document:
-        """Upload a prediction file; sending the same again returns the submission there already is.
+        """Upload a prediction file; an upload sent before returns the existing submission.
 
-        One that was withdrawn, refused or failed before is queued again.
+        An upload whose submission was withdrawn, refused or failed is queued again.
 
         Parameters
         ----------
@@ -198,7 +198,7 @@ class Server:
         Raises
         ------
         TimeoutError
-            If it is not final after `timeout` seconds; it goes on, and can be followed again.
+            If it is not final after `timeout` seconds; the server continues, and you can follow it again.
         """
         deadline = time.monotonic() + timeout
         last: tuple[Any, Any] | None = None
@@ -217,12 +217,12 @@ class Server:
             pause = min(LONGEST_POLL, 1.3 * pause)
 
     def wait_until_ready(self, *, seconds: float) -> None:
-        """Wait until the leaderboard answers, for at most `seconds`; without patience, return at once.
+        """Wait until the leaderboard answers, for at most `seconds`; if `seconds` is not above 0, return at once.
 
         Raises
         ------
         ConnectionError
-            If none arrives in time.
+            If no answer arrives in time.
         """
         deadline = time.monotonic() + seconds
         while seconds > 0:
@@ -262,7 +262,7 @@ class Server:
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """Return the certificates that verify a server: loading them takes longer than most requests."""
+    """Return the certificates that verify a server; cached, as loading takes longer than most requests."""
     import httpx
 
     return httpx.create_ssl_context()
@@ -274,7 +274,7 @@ def _backoff(attempt: int) -> float:
 
 
 def _pause_asked_for(response: httpx.Response, attempt: int) -> float | None:
-    """Return seconds to wait before a repeat; None if it would change nothing or take too long."""
+    """Return the seconds to wait before a repeat; None if a repeat would change nothing or the wait is too long."""
     if response.status_code not in (429, 503):
         return None
     if response.status_code == 429 and "/problems/quota" in response.text[:1000]:

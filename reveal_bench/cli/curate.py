@@ -1,7 +1,7 @@
 """The commands ``reveal-bench curate ...``: make a benchmark from studies and reports (paper 004), step by step.
 
-Every command names the curation folder first; ``extract``, ``refresh`` and ``candidates`` begin one. What a step did,
-or that it was done already, is printed with its counts; if a model was asked, also what this run asked and paid.
+Every command names the curation folder first; ``extract``, ``refresh`` and ``candidates`` begin one. Each prints
+whether its step was done now or before, and its counts; after asking a model, also the requests and cost of this run.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Calls = Literal["two", "one"]
 
 
 def engine_of(client: ModelClient | None, calls: Calls) -> ReportEngine:
-    """Engines that read reports: a model, or rules."""
+    """Return the engine that reads reports: a model, or rules without a `client`."""
     from reveal_bench.curation.rules import Rules
 
     if client is None:
@@ -63,12 +63,12 @@ def client_of(
     price_in: str | None,
     price_out: str | None,
 ) -> ModelClient | None:
-    """Return the client that asks the model and stores its answers in `cache`; None without a model.
+    """Return a client that asks the model and stores its answers in `cache`; None without a model.
 
     Raises
     ------
     ValueError
-        If an option breaks its rule, or needs another.
+        If an option breaks its rule, or needs another option.
     """
     if model is None:
         if endpoint is not None or options is not None:
@@ -217,7 +217,7 @@ def import_votes(
     ],
     reassigned: Annotated[Path | None, typer.Option(help="Final assignments, if readings changed hands.")] = None,
     allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="Accept studies that not all of their readers have read.")
+        bool, typer.Option("--allow-missing", help="Accept studies that some of their readers have not read.")
     ] = False,
     redo: Redo = False,
 ) -> None:
@@ -487,7 +487,7 @@ def _tell(folder: CurationFolder, record: StepRecord) -> None:
 
 
 def _counts(counts: Mapping[str, Any]) -> str:
-    """Return the plain numbers among the counts, in one line."""
+    """Return those counts that are single numbers, in one line."""
     plain = {name.replace("_", " "): value for name, value in counts.items() if isinstance(value, (int, str, Decimal))}
     texts = {name: f"{value:,}" if isinstance(value, int) else str(value) for name, value in plain.items()}
     return ", ".join(f"{name} {value}" for name, value in texts.items() if value)

@@ -1,7 +1,8 @@
 """Commands on finished dataset folders: ``validate``, ``diff``, ``attach`` and ``publish``.
 
-``publish`` checks a folder, shows what would go, asks, and publishes. Tokens come from the environment, a file, or ``hf
-auth login``, never from the command line, where every process of the machine and the shell's history would see them.
+``publish`` checks a folder, shows what it would upload, asks for confirmation, and uploads it. Tokens come from the
+environment, a file, or ``hf auth login``, never from the command line, where every process of the machine and the
+shell's history would see them.
 """
 
 from __future__ import annotations

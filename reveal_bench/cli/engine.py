@@ -35,7 +35,7 @@ TaskSize = Annotated[int, typer.Option("--task-size", min=1, help="Records or ma
 
 
 def seen_by(engine: Engine, path: Path) -> Path:
-    """Return the path for tasks, which may start in another folder: absolute, unless the pool works here."""
+    """Return `path` as tasks need it: absolute, because they may start in another folder; unchanged for the pool."""
     return path if engine == "pool" else path.resolve()
 
 
@@ -54,10 +54,10 @@ def tasks_of(
 
     Parameters
     ----------
-    storage : as given; by default a folder beside `target`, which is removed once the work is done
-    executor : as given; by default processes of this machine
-    work : the command
-    target : what it writes or checks
+    storage : value of ``--storage``; by default a folder beside `target`, which is removed once the work is done
+    executor : value of ``--executor``; by default processes of this machine
+    work : name of the command
+    target : folder or file that the command writes or checks
     """
     if engine == "pool":
         for name, given in (("storage", storage), ("executor", executor)):

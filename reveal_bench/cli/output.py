@@ -141,7 +141,7 @@ def print_scores(
 
 
 def _other_n(estimates: Sequence[Estimate], metric: str, n: Mapping[str, int]) -> int | None:
-    """Return a metric's number of cases if it is the same for all findings but differs from the table's."""
+    """Return a metric's number of cases if all findings have the same number and it differs from the table's."""
     from reveal_bench.metrics.bootstrap import MACRO
 
     own = {e.finding: e.n for e in estimates if e.metric == metric and e.finding != MACRO}
@@ -196,7 +196,7 @@ def _print_grid(
     *,
     wide: bool = False,
 ) -> None:
-    """Print cells by (finding, metric): as many metrics as fit on the terminal, unless `wide`.
+    """Print cells, whose keys are (finding, metric), with as many metrics as fit on the terminal, unless `wide`.
 
     `others` has the numbers of cases of metrics that differ from `counts`.
     """
@@ -247,7 +247,7 @@ def _that_fit(
 def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: str) -> None:
     """Print two systems in percent, a block per metric, the macro first; `what` heads the column of differences.
 
-    On a narrow terminal, the two values are left out, which `score` prints, then the numbers of cases.
+    A narrow terminal lacks the values of the two systems (`score` prints them), and then the numbers of cases.
     """
     for left_out in ((), ("A", "B"), ("A", "B", "n")):
         table, is_strong = _of_comparisons(comparisons, caption, what, left_out)
@@ -263,7 +263,7 @@ def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: 
 def _of_comparisons(
     comparisons: Sequence[Comparison], caption: str, what: str, left_out: Sequence[str]
 ) -> tuple[PrintedTable, list[bool]]:
-    """Return the table without some of its columns, and which of its rows to stress."""
+    """Return (table, rows): the table without some of its columns, and the rows to stress."""
     from reveal_bench.metrics import METRICS
     from reveal_bench.metrics.bootstrap import MACRO
     from reveal_bench.metrics.scales import ends_text, groups_text, value_text
@@ -357,7 +357,7 @@ def _print_table(table: PrintedTable, is_strong: Sequence[bool] = (), *, wide: b
 
 
 def _width(*, wide: bool = False) -> int:
-    """Return the columns of the terminal; a table that is piped has 200."""
+    """Return the width of the terminal in characters; output to a pipe has 200."""
     return _UNBOUNDED if wide else shutil.get_terminal_size().columns if sys.stdout.isatty() else 200
 
 
@@ -373,14 +373,14 @@ def print_refusal(problem: dict[str, Any]) -> None:
 
 
 def warnings_of(problems: Iterable[LintProblem], file_format: str) -> list[str]:
-    """Return the first warnings among the problems of a file, a line each."""
+    """Return the first warnings among the problems of a file, one line per warning."""
     lines = [one.told(file_format, with_severity=False) for one in problems if one.severity == "warning"]
     left = len(lines) - 3
     return [*lines[:3], *[f"and {left} more; `reveal-bench lint` lists them"] * (left > 0)]
 
 
 def problems_of(report: Mapping[str, Any]) -> list[LintProblem]:
-    """Return the problems of a lint report's document."""
+    """Return the problems in the JSON document of a lint report."""
     from reveal_bench.predictions.report import LintProblem
 
     names = [field.name for field in fields(LintProblem)]  # of a server, which leaves out null and may say more
@@ -439,7 +439,7 @@ def progress(verb: str) -> Iterator[Callable[..., None]]:
 def plain_progress(
     verb: str, *, every: float = 10.0, clock: Callable[[], float] = time.monotonic
 ) -> Callable[..., None]:
-    """Return a progress function for a log: at most one line every so many seconds, none for shorter work.
+    """Return a progress function for a log: at most one line per interval, and none for work shorter than that.
 
     Examples
     --------
@@ -472,12 +472,12 @@ def warn(warnings: Sequence[str]) -> None:
 
 
 def prices_of(price_in: str | None, price_out: str | None, price_cached: str | None = None) -> Prices | None:
-    """Return the typed prices; None without any.
+    """Return the prices that the options state; None without prices.
 
     Raises
     ------
     ValueError
-        If one is there without the other, or is not a number of at least 0.
+        If one price is given without the other, or a price is not a number of at least 0.
     """
     if price_in is None or price_out is None:
         if (price_in, price_out, price_cached) != (None, None, None):
@@ -492,7 +492,7 @@ def prices_of(price_in: str | None, price_out: str | None, price_cached: str | N
 
 
 def numbers_of(argument: str, text: str) -> list[float]:
-    """Return the numbers between commas."""
+    """Return the numbers of a text, which commas separate."""
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:

@@ -1,5 +1,5 @@
 """Commands that ask models: ``run``; for other harnesses ``import-inspect``, ``export-lmms``, ``import-lmms``; and
-``import-replies`` for what a model has said already.
+``import-replies`` for replies that a model has given before.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def run(
 
 
 def _warn_of_coordinates(model: str, settings: AskSettings) -> None:
-    """Warn if a model is known to answer in another coordinate convention than it is asked for."""
+    """Warn if a model is known to answer in another convention for coordinates than the requested one."""
     from reveal_bench.models.coordinates import known_model
     from reveal_bench.models.questions import PLACED
 
@@ -223,7 +223,7 @@ def _say_coordinates(out: Path) -> None:
 
 
 def _check_place(out: Path, option: str, rule: str, *, run: bool = False) -> None:
-    """Raise ValueError before the first question if `out` is not writable, has other content, or is in a dataset."""
+    """Raise ValueError before the first question if `out` is not writable, has other contents, or is in a dataset."""
     check_outside_datasets(out, option)
     try:
         there = {path.name for path in out.iterdir() if not path.name.startswith(".")} if out.exists() else set()
@@ -238,7 +238,7 @@ def _check_place(out: Path, option: str, rule: str, *, run: bool = False) -> Non
 
 
 def _is_complete(out: Path) -> bool:
-    """Return True if an earlier run left no question: its files can then be rewritten without the model."""
+    """Return True if an earlier run asked all questions: its files can then be rewritten without the model."""
     from reveal_bench.models.run_folder import read_run
 
     try:
@@ -248,7 +248,7 @@ def _is_complete(out: Path) -> bool:
 
 
 def _check_that_it_answers(endpoint: str) -> None:
-    """Raise ValueError if there is nothing at an endpoint: patient attempts would not say so for many minutes."""
+    """Raise ValueError if nothing answers at an endpoint; a run would repeat its requests for many minutes first."""
     import socket
     from urllib.parse import urlsplit
     from urllib.request import getproxies

@@ -160,7 +160,7 @@ def _threshold(text: str) -> Any:
 
 
 def _number_or_table(argument: str, text: str) -> float | dict[str, float]:
-    """Return a number, or a table's second column by finding, which published tables call `task`."""
+    """Return a number, or finding -> number from a table, whose column of findings may be called `task`."""
     try:
         return float(text)
     except ValueError:

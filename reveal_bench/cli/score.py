@@ -258,7 +258,7 @@ def score(
 
 
 def _print_answered(file: Path, answered: AnsweredOnly | None, *, wide: bool) -> None:
-    """Print the scores of answered questions, if others were declined."""
+    """Print the scores of the answered questions if the system declined others."""
     if answered is None:
         return
     typer.echo()
@@ -270,7 +270,7 @@ def _print_answered(file: Path, answered: AnsweredOnly | None, *, wide: bool) ->
 
 
 def thresholds_of(metadata: Path | None) -> float | dict[str, float]:
-    """Return the thresholds in a submission.json, 0.5 without any."""
+    """Return the thresholds of a submission.json; 0.5 if it has none."""
     stated = None if metadata is None else read_json(metadata).get("thresholds")
     return 0.5 if stated is None else stated
 
@@ -309,7 +309,7 @@ def _tell_of_tuning(file: Path, scored: ScoredFile) -> None:
 
 @contextmanager
 def _replacing(target: Path) -> Iterator[Path]:
-    """Yield a new file that replaces `target` if the block succeeds; until then `target` is untouched."""
+    """Yield a new file that replaces `target` only if the block succeeds."""
     if target.exists() and not target.is_file():
         raise ValueError(f"{target} must be a file or not exist yet")
     with replacing(target) as new:
@@ -447,7 +447,7 @@ def rank(
 
 
 def _thresholds(scored: Mapping[str, ScoredFile]) -> dict[str, Any]:
-    """Return every system's thresholds, for the protocol of a document."""
+    """Return the thresholds of every system, for the protocol in a JSON document."""
     return {"thresholds": {name: one.protocol.get("thresholds") for name, one in scored.items()}}
 
 

@@ -1,7 +1,7 @@
-"""How a benchmark is made from studies and reports, and refreshed later (paper 004, sections 2.1 to 2.3).
+"""Makes a benchmark from studies and reports, and refreshes it later (paper 004, sections 2.1 to 2.3).
 
-The steps, in the order in which they happen, each a function of files in a
-:class:`~reveal_bench.curation.folder.CurationFolder`, whose tables are in ``tables``:
+The steps in their order. Each is a function of files in a :class:`~reveal_bench.curation.folder.CurationFolder`;
+``tables`` defines the rows of its tables:
 
 * ``extract`` labels from the reports of ``report_tables``, by ``rules`` on their ``sentences``, or by ``model_engine``
   with the questions of ``report_prompts``;
@@ -9,6 +9,6 @@ The steps, in the order in which they happen, each a function of files in a
 * find the ``consensus``, with ``comments`` read by rules, and ``select`` the benchmark;
 * ``split`` it into a released and a holdout half that are in ``balance``; later ``refresh`` it.
 
-The report of a curation is :mod:`reveal_bench.reports.curation`; how a model is asked is
+The report of a curation is :mod:`reveal_bench.reports.curation`; models are asked by
 :mod:`reveal_bench.models.model_client`.
 """

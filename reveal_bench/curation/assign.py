@@ -100,7 +100,7 @@ def assign(
 
 
 def read_readers(path: Path) -> dict[str, int]:
-    """Read the capacity of each reader from a table with exactly these two columns (csv, tsv, xlsx, json, jsonl).
+    """Read the capacities from a table with exactly the columns reader and capacity (csv, tsv, xlsx, json, jsonl).
 
     Raises
     ------

@@ -184,7 +184,7 @@ def _largest(values: FloatArray) -> float:
 
 @dataclass(frozen=True, slots=True)
 class StudyFacts:
-    """Columns in the order of the requested studies, and counts of unmatched rows and studies."""
+    """Columns of facts, one text per requested study in order, and the counts of unmatched rows and studies."""
 
     columns: tuple[Column, ...]
     n_studies_without_row: int
@@ -265,7 +265,7 @@ def _check_words(file: str, name: str, rows: Iterable[TableRow], problems: list[
 
 
 def _text(row: TableRow, name: str) -> str:
-    """Return a cell; vocabulary words in their published spelling."""
+    """Return the text of a cell; words of the vocabularies get their published spelling."""
     text = row[name]
     own = {folded(word): word for word in VOCABULARIES.get(name, ())}
     return own.get(folded(text), text)

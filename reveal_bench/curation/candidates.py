@@ -116,7 +116,7 @@ The other keys are lists of short tags, empty where none fits: "anatomical_regio
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A drafted task; `scores` and `tags` by the names in QUESTION_SCORES and TAGS."""
+    """A drafted task; `scores` and `tags` have the keys QUESTION_SCORES and TAGS."""
 
     category: str
     prompt: str
@@ -174,7 +174,7 @@ class TaskDrafter(RetryingClient):
 
 
 def drafts_prompt(report: str, n: int) -> Prompt[tuple[str | None, list[dict[str, Any]]]]:
-    """Return the prompt from a report to its indication and `n` drafts in the form of the schema."""
+    """Return the prompt that asks for the indication in a report and for `n` drafts, in the form of the schema."""
 
     def read(text: str) -> tuple[str | None, list[dict[str, Any]]]:
         document = parse_object(text, DRAFTS_SCHEMA)
@@ -195,7 +195,7 @@ def drafts_prompt(report: str, n: int) -> Prompt[tuple[str | None, list[dict[str
 
 
 def assessments_prompt(indication: str | None, drafts: Sequence[Mapping[str, Any]]) -> Prompt[list[Candidate]]:
-    """Return the prompt from drafts to candidates with scores and tags, in order."""
+    """Return the prompt that asks for scores and tags of drafts; its parser returns candidates in the same order."""
     asked = {"indication": indication, "tasks": [draft["prompt"] for draft in drafts]}
     request = ModelRequest((("system", _ASSESS_TASK), ("user", as_json(asked))), "assessments", ASSESSMENTS_SCHEMA)
 
@@ -217,7 +217,7 @@ def assessments_prompt(indication: str | None, drafts: Sequence[Mapping[str, Any
 
 
 def _tags(values: Sequence[str], place: str) -> tuple[str, ...]:
-    """Check tags for one cell, where a dash between blanks separates them and "None" means no tag."""
+    """Return tags that fit into one cell, where a dash between blanks separates them and "None" means no tag."""
     checked = tuple(line_of(value, place, MOST_TAG_CHARACTERS) for value in values)
     for value in checked:
         if re.search(r"\s[-\u2013]\s", value) or value.casefold() == "none":
@@ -306,6 +306,6 @@ def candidate_table(drafted: Drafted) -> Iterator[dict[str, Any]]:
 
 
 def read_candidates(folder: CurationFolder) -> list[dict[str, str]]:
-    """Return the rows of ``candidates.csv`` by :data:`COLUMNS`; the step must be done."""
+    """Return the rows of ``candidates.csv`` as dicts with the keys :data:`COLUMNS`; the step must have been done."""
     folder.need("candidates")
     return [dict(row) for row in read_table(folder.path(CANDIDATES_NAME), verbatim=True).rows]

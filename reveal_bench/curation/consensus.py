@@ -9,7 +9,7 @@ A study with at least two lists has a majority: the labels in more than half of 
 have a label, it is tied and not in the majority's list; the study keeps its list, and both are counted. Source: paper
 004 (REVEAL-CXR), sections 2.2, 3 and 4.2, where 681 of 1,000 studies had a list.
 
-ConsensusAgreement
+Agreement
 ---------
 Agreement is measured on the suggested labels as a whole, label by label, and between each reader and the others, with
 the arithmetic of :mod:`reveal_bench.metrics`. All scores share the same replicates of the sampled studies, from one
@@ -68,7 +68,7 @@ from reveal_bench.metrics.estimates import POOLED
 from reveal_bench.metrics.intervals import Estimate, Resampling, find_intervals
 
 ORDERED = tuple(reversed(ANSWERS))
-"""Disagree, mostly, all: codes 0, 1, 2."""
+"""Answers by code: 0 disagree, 1 agree mostly, 2 agree to all."""
 
 READS = ("sample.parquet", "votes.parquet")
 WRITES = ("revisions.parquet", "consensus.parquet", "agreement.json", "unread_notes.jsonl")
@@ -315,7 +315,7 @@ class ReaderConsensus:
 
 @dataclass(frozen=True, slots=True)
 class ConsensusAgreement:
-    """All scores of agreement, see the module. `shares`: studies with votes, by number of readers who agreed to all."""
+    """All scores of agreement, see the module. `shares` is by the number of readers of a study who agreed to all."""
 
     categories: int
     """The number of categories in the comparison: 2 or 3."""
@@ -473,7 +473,7 @@ class _Measuring:
         return intervals.estimates(names, n, n_undefined, metric=metric, signature=recipe)
 
     def _means(self, metric: str, names: Sequence[str], cases: Sequence[tuple[str, str, bool]]) -> list[Estimate]:
-        """Return the mean over all names together, then of each; `cases` are (name, study, value)."""
+        """Return the mean over all names together, then the mean of each name; `cases` are (name, study, value)."""
         together, *each = estimate_means(
             np.array([value for *_, value in cases], np.float64),
             [name for name, *_ in cases],
@@ -488,5 +488,5 @@ class _Measuring:
 
 
 def _with_pooled(of_labels: FloatArray) -> FloatArray:
-    """Return (n_studies, n_labels, ...) with the sum over the labels put first."""
+    """Return counts (n_studies, n_labels, ...) with the sum over labels before the first label."""
     return np.concatenate([of_labels.sum(axis=1, keepdims=True), of_labels], axis=1)

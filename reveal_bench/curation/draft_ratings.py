@@ -2,8 +2,8 @@
 
 Conventions
 -----------
-A model reads the task, the reference answer and the answer, and gives the four scores of a text from 1 to 5, as readers
-do (paper 001, section 3.3; the wording of the prompts is this project's). Only
+A model reads the task, the reference answer and the answer, and gives the answer four scores from 1 to 5, as readers do
+(paper 001, section 3.3; the wording of the prompts is this project's). Only
 :class:`reveal_bench.curation.film_grader.FilmGrader` shows it the images. A draft is never a score: its table has a
 column `grader` and no column `reader`, so that no command mistakes it for readers' ratings, and it is written only if a
 reader rated at least one of these answers. Content is the minimum of process, execution and synthesis. Answers without
@@ -90,7 +90,7 @@ class DraftAgreement:
 
     Attributes
     ----------
-    n : answers that both scored
+    n : number of answers that both model and reader scored
     cohen_kappa_quadratic, mean_absolute_difference : from
         :func:`~reveal_bench.metrics.ordinal.reader_agreement`; NaN if kappa is undefined
     """
@@ -104,7 +104,7 @@ class DraftAgreement:
 
 @dataclass(frozen=True)
 class DraftRatings:
-    """Drafts in the order of the answers, their agreement with every reader, and the number of answers without one."""
+    """Drafts in the order of the answers, agreement with every reader, and the number of answers without a draft."""
 
     drafts: tuple[DraftRating, ...]
     agreement: tuple[DraftAgreement, ...]
@@ -149,7 +149,7 @@ class Grader(RetryingClient):
 
 
 def rating_prompt(task: TaskRecord, answer: str, *, with_films: bool = False) -> Prompt[dict[str, Any]]:
-    """Return the prompt from a task and an answer to the scores and the reason; `with_films` if images precede it."""
+    """Return the prompt that asks to rate an answer to a task; `with_films` means that images precede it."""
     asked = {
         "task": task.prompt,
         "reason_for_the_study": task.indication,
@@ -192,7 +192,7 @@ def draft_ratings(
     rateable = [(model, one.task_id, one.answer) for model, own in answers.items() for one in own]
     rated = {(task_id, model) for task_id, model in rated_answers(ratings)}
     if not any((task_id, model) in rated for model, task_id, _ in rateable):
-        rule = "must be of some of these answers: drafts are shown only with their agreement with readers"
+        rule = "must rate some of these answers: drafts are shown only with their agreement with readers"
         raise ArgumentError("ratings", rule, f"none of {', '.join(answers)}")
     by_id = {task.task_id: task for task in tasks}
     asked = [(model, by_id[task_id], answer) for model, task_id, answer in rateable]

@@ -32,7 +32,7 @@ SUGGESTIONS_NAME, QUARANTINE_NAME = "suggestions.parquet", "quarantine.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class ReportTable:
-    """A table of reports, what its columns are, and the sheet of an xlsx file with several."""
+    """A table of reports: its file, its columns, and the sheet to read if an xlsx file has several."""
 
     path: Path
     columns: ReportColumns
@@ -41,7 +41,7 @@ class ReportTable:
 
 @dataclass(frozen=True, slots=True)
 class SuggestionTable:
-    """A table of ready labels, what its columns are, and the sheet of an xlsx file with several."""
+    """A table of ready labels: its file, its columns, and the sheet to read if an xlsx file has several."""
 
     path: Path
     columns: SuggestionColumns

@@ -55,7 +55,7 @@ class CurationError(ValueError):
 
 @dataclass(frozen=True)
 class StepRecord:
-    """How a step was done. Digests are of files: external ones by their role, the folder's own by their name.
+    """The record of a finished step, with SHA-256 digests of external files by role and of the folder's files by name.
 
     The flow diagram and the report are drawn from `counts`.
     """
@@ -67,7 +67,7 @@ class StepRecord:
     counts: dict[str, Any]
     version: str = __version__
     is_new: bool = field(default=True, compare=False)
-    """True if this very call did the step."""
+    """True if the current call did the step, False if it was already done."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class CurationFolder:
         return self.root / name
 
     def rng(self, step: str) -> np.random.Generator:
-        """Return the random numbers of a step, from the folder's seed and the step's name."""
+        """Return the random generator of a step, seeded by the folder's seed and the step's name."""
         return np.random.default_rng([self.seed, *sha256(step.encode()).digest()[:8]])
 
     def record(self, step: str) -> StepRecord | None:
@@ -132,7 +132,7 @@ class CurationFolder:
     # States of the steps --------------------------------------------------------------------------------------------
 
     def states(self) -> list[StepState]:
-        """Return the states of all steps in their order; rarely needed steps only once done."""
+        """Return the states of all steps in their order; rarely needed steps are included only once done."""
         return [self.state(step) for step in STEPS if step != "candidates" or step in self._records]
 
     def state(self, step: str) -> StepState:
@@ -191,8 +191,8 @@ class CurationFolder:
         settings : everything that the outputs depend on besides files and seed, as JSON
         work : gets a working folder, writes all of `writes` into it and returns the counts; further files there survive
             an interruption if inputs and settings stay the same, and are removed once the step is done
-        reads : the folder's own files that it reads
-        files : role -> external file that it reads
+        reads : the folder's own files that the step reads
+        files : role -> external file that the step reads
         writes : names of the outputs, possibly in subfolders
         redo : repeat the step even if it was done; required with other inputs or settings
 

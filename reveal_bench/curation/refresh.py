@@ -8,7 +8,7 @@ The rules
 * Studies that stay keep their half. With `retire_holdout` the previous holdout is released, and all new studies form
   the new one; otherwise new studies are split as at first (:mod:`reveal_bench.curation.split`).
 * Patients who were ever released in any version, or are in the previous version, cannot enter again: their studies are
-  left out and counted. ``history.parquet`` passes on which studies were ever released, and their patients. A study
+  left out and counted. ``history.parquet`` lists all studies ever released, and their patients. A study
   known under another patient id is refused, because then ids do not identify patients.
 * Nothing more is published about new patients than about the previous version's patients.
 * ``labels_diff.json`` lists the changes; like everything here, it contains labels of the holdout.
@@ -104,7 +104,7 @@ def refresh(
     if retire_holdout and additions is None:
         raise CurationError("a holdout can be retired only if new studies take its place, got none")
     if facts is not None and additions is None:
-        raise CurationError("`facts` must be of new studies, got no `additions`")
+        raise CurationError("`facts` must describe new studies, got no `additions`")
     last = "refresh" if before.record("refresh") is not None else "split"
     version_before = str(
         before.need(last).counts["version"] if last == "refresh" else before.need(last).settings["version"]
@@ -203,8 +203,8 @@ def read_corrections(path: Path, placed: Sequence[Placed]) -> list[Correction]:
     Raises
     ------
     BuildError
-        With every row that names no study of the benchmark, or one named before, an unknown label, the study's present
-        labels, or no reason.
+        With every row whose study is not in the benchmark or is in an earlier row, or that has an unknown label, the
+        study's present labels, or no reason.
     """
     labels_of = {one.study_id: one.labels for one in placed}
 
@@ -224,7 +224,7 @@ def read_corrections(path: Path, placed: Sequence[Placed]) -> list[Correction]:
 
 
 def _placed(new: Sequence[Selected], folder: CurationFolder, version: str, *, retire_holdout: bool) -> list[Placed]:
-    """Return new studies with their halves; a single one goes to the holdout."""
+    """Return new studies with their halves; new studies of a single patient go to the holdout."""
     if retire_holdout or len({one.patient_id for one in new}) < 2:
         halves = [HOLDOUT] * len(new)
     else:

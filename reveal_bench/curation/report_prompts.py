@@ -86,7 +86,7 @@ def check_schema(value: Any, schema: Mapping[str, Any], place: str = "the answer
     Raises
     ------
     UnreadableAnswerError
-        Naming the place, the rule and the value.
+        If the value breaks the schema; the message names the place, the rule and the value.
     """
     unknown = set(schema) - WORDS
     if unknown:
@@ -174,7 +174,7 @@ def _decoded(piece: str) -> dict[str, Any]:
 
 
 def _shown(value: Any, most: int = 120) -> str:
-    """Return a value in the form of the message."""
+    """Return a value as messages show it."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= most else text[:most] + "..."
 
@@ -228,7 +228,7 @@ class Prompt(Generic[T]):
     read: Callable[[str], T]
 
     def again(self, answer: str, reason: str) -> Prompt[T]:
-        """Return the prompt once more, after an answer that could not be read."""
+        """Return the prompt that asks again after an answer that could not be read."""
         reply = (("assistant", answer),) if answer.strip() else ()
         complaint = f"This answer could not be used: {reason}. Answer once more, with the whole JSON object alone."
         return replace(
@@ -310,14 +310,14 @@ answer and the note. Tell which labels the radiologist would give. These are the
 
 
 def findings_prompt(report: str) -> Prompt[tuple[Finding, ...]]:
-    """Return prompt (a): the abnormal findings of a report; none if it is normal."""
+    """Return prompt (a), which asks for the abnormal findings of a report; none if it is normal."""
     return Prompt(
         ModelRequest((("system", _FINDINGS_TASK), ("user", report)), "findings", FINDINGS_SCHEMA), _read_findings
     )
 
 
 def labels_prompt(findings: Sequence[Finding]) -> Prompt[tuple[Finding, ...]]:
-    """Return prompt (b): the same findings, each with its label or None.
+    """Return prompt (b), which asks for the label of each finding, or None.
 
     Raises
     ------
@@ -346,7 +346,7 @@ def labels_prompt(findings: Sequence[Finding]) -> Prompt[tuple[Finding, ...]]:
 
 
 def labelled_findings_prompt(report: str) -> Prompt[tuple[Finding, ...]]:
-    """Return prompt (c): the abnormal findings of a report, each with its label or None; none if it is normal."""
+    """Return prompt (c), which asks for the abnormal findings of a report, each with its label or None."""
     messages = (("system", _LABELLED_FINDINGS_TASK), ("user", report))
 
     def read(text: str) -> tuple[Finding, ...]:
@@ -362,7 +362,7 @@ def labelled_findings_prompt(report: str) -> Prompt[tuple[Finding, ...]]:
 
 
 def note_prompt(suggested: Labels, answer: str, note: str) -> Prompt[Labels | None]:
-    """Return prompt (d): the labels that a reader's note leaves; None if the note does not determine them."""
+    """Return prompt (d), which asks for a reader's labels after a note; None if the note does not determine them."""
     asked = {"suggested_labels": list(suggested), "answer": answer.replace("_", " "), "note": note}
     return Prompt(ModelRequest((("system", _NOTE_TASK), ("user", as_json(asked))), "note", NOTE_SCHEMA), _read_note)
 

@@ -30,7 +30,7 @@ from reveal_bench.tables import InputTable, TableRow, missing_columns, scan_tabl
 
 
 class OfStudy(Protocol):
-    """A row of a table, parsed."""
+    """A parsed row of a table, which is about one study."""
 
     @property
     def study_id(self) -> str:
@@ -112,7 +112,7 @@ def _is_plain(kind: Any) -> bool:
 
 
 GIVEN = "given"
-"""The engine of suggestions from a table."""
+"""Name of the engine of suggestions that come from a table."""
 
 MOST_CHARACTERS = 1_000_000
 """The maximum length of one study's report."""
@@ -225,8 +225,8 @@ def read_reports(path: Path, columns: ReportColumns, *, sheet: str | None = None
 def read_suggestions(path: Path, columns: SuggestionColumns, *, sheet: str | None = None) -> list[Suggestion]:
     """Read the ready labels of a table, in order; their engine is :data:`GIVEN`, their findings are unknown.
 
-    A study without any of the labels has "None", "Normal" or "No finding": a blank cell is a problem. Spelling follows
-    :func:`reveal_bench.findings.canonical_finding`; a cell of a JSON or Parquet file may be a list.
+    A study without any of the labels must have "None", "Normal" or "No finding"; a blank cell is a problem. Labels
+    are spelt as :func:`reveal_bench.findings.canonical_finding` accepts; a cell of JSON or Parquet may be a list.
 
     Raises
     ------

@@ -2,8 +2,8 @@
 
 :data:`TERMS` lists the words that radiologists use for the twelve labels, as data (the lists are our own);
 :mod:`reveal_bench.curation.sentences` decides which sections are read, which findings are denied and how hedges count.
-A finding that one sentence asserts is present, whatever another one says. Any change to these that changes an answer
-raises the version.
+A finding that one sentence asserts counts as present, whatever another sentence says. Any change of the rules that
+changes an answer raises the version.
 
 Conventions
 -----------
@@ -58,7 +58,7 @@ LARGEST_NODULE_CM = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A finding, its label, its ICD-10 code, and the patterns of its wording; `sized` if its size decides."""
+    """A finding, its label, its ICD-10 code, and the patterns of its wording; `sized` if its size decides the label."""
 
     finding: str
     label: str | None
@@ -424,8 +424,8 @@ class Rules:
 def find_findings(report: str) -> tuple[Finding, ...] | None:
     """Return the findings asserted in a report, once each, in order; None if nothing in it describes the image.
 
-    Known findings with none of the twelve labels are included. A finding that is named with a side and without is
-    returned with the side only.
+    Known findings with none of the twelve labels are included. A finding that is named both with a side and
+    without one is returned only with the side.
 
     Examples
     --------

@@ -31,7 +31,7 @@ LESS_COMMON: Labels = in_order(
         "Lymphadenopathy", "Interstitial opacity",
     )
 )  # fmt: skip
-"""Paper 004, section 2.3."""
+"""Labels whose studies come first (paper 004, section 2.3)."""
 
 N_READERS = 3
 
@@ -96,10 +96,11 @@ def choose(
 
     Returns
     -------
-    Choice, whose counts are: ``studies``; of these ``not_three_votes``, ``too_few_agree_all``, ``without_labels`` and
-    ``eligible``; of these ``less_common``, selected except for ``less_common_left_out``, and ``most_findings``;
-    ``selected`` by ``n_labels`` and by ``n_agree_all``; ``shortage``; ``cut_off``, the smallest number of labels
-    selected for it, and ``cut_off_left_out``, the number of studies with that many labels that chance left out
+    Choice, whose counts are: ``studies``, divided into ``not_three_votes``, ``too_few_agree_all``, ``without_labels``
+    and ``eligible``. Eligible studies that are ``less_common`` (all selected except ``less_common_left_out``), and
+    those selected for ``most_findings``. ``selected`` studies, ``by_n_labels`` and ``by_n_agree_all``; ``shortage``;
+    ``cut_off``, the smallest number of labels of a study selected for most findings, and ``cut_off_left_out``, the
+    number of studies with that many labels that chance left out.
     """
     first = _checked(target, less_common, at_least)
     counts: dict[str, Any] = {"studies": len(rows), "not_three_votes": 0, "too_few_agree_all": 0, "without_labels": 0}

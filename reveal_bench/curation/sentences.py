@@ -21,7 +21,6 @@ begins after a comma, "and" or "with": at a word with its own verb, or, after a 
 Findings that are not denied count as present. Thus the policy on hedges is: "may represent", "possible", "probable",
 "suspicious for" and "versus" count; "cannot be excluded", "rule out", "questionable", "borderline", a question mark and
 history do not.
-not.
 
 Triggers, pseudo-triggers and scopes follow NegEx (Chapman et al. 2001); rules and words are our own.
 """
@@ -169,7 +168,7 @@ def sentences(text: str) -> list[str]:
 
 
 def _spelled_out(cm: re.Match[str]) -> str:
-    """CM as cardiomegaly, unless a number is before it in its sentence; with a capital, as it may begin a line."""
+    """Return "Cardiomegaly" for "CM" (capitalised as it may begin a line), or "CM" after a number in its sentence."""
     before = cm.string[max(0, cm.start() - MOST_CHARACTERS) : cm.start()]
     own_sentence = _BULLET.sub("", _END.split(before)[-1], count=1)
     is_length = _COUNTED_JUST_BEFORE.search(before[-30:]) or _COUNTED.search(own_sentence)
@@ -200,7 +199,7 @@ KINDS: dict[str, Denial] = {
     "absent_before": "absent",
     "gone_after": "absent",
 }
-"""Kind of trigger -> its meaning; pseudo-triggers mean nothing."""
+"""Kind of trigger -> the effect on a finding; pseudo-triggers have none."""
 
 POLICY = {
     "counts": ["may represent", "possible", "probable", "suspicious for", "versus", "improving", "partly resolved"],
@@ -245,7 +244,7 @@ ASKED_AFTER = (
     "(?:should|must|to) be (?:excluded|ruled out)",
     "\\?$",
 )
-"""After a finding: its presence is unknown."""
+"""Triggers after a finding whose presence is then unknown."""
 
 GONE_AFTER = (
     f"{_BE} {_SOFT}{{0,2}}(?:resolved|cleared|gone|disappeared|absent|excluded|ruled out|negative(?! for\\b))",
@@ -255,7 +254,7 @@ GONE_AFTER = (
     "(?:resolved|cleared|absent|none|nil|unlikely|negative)$",
     ":(?= (?:there (?:is|are) )?(?:no|none|nil|not|absent|negative|without|normal|clear|resolved)\\b)",
 )
-"""After a finding: it is absent, or gone."""
+"""Triggers after a finding that is then absent, or gone."""
 
 ASKED_BEFORE = (
     "(?:to |must |please )?(?:rule out|exclude)",
@@ -276,7 +275,7 @@ ASKED_BEFORE = (
     "status post",
     "prior",
 )
-"""Before a finding: it is only asked about, or was present in the past."""
+"""Triggers before a finding that is then only asked about, or was present in the past."""
 
 ABSENT_BEFORE = (
     "no",
@@ -303,7 +302,7 @@ ABSENT_BEFORE = (
     "fail(?:s|ed) to (?:show|demonstrate|reveal)",
     "excludes?",
 )
-"""Before a finding: it is absent."""
+"""Triggers before a finding that is then absent."""
 
 _ENDINGS = (
     "but|however|although|though|whereas|while|yet|except(?: for)?|apart from|aside from|other than"
@@ -322,7 +321,7 @@ def _any(patterns: Sequence[str]) -> str:
 
 
 def whole_words(pattern: str) -> re.Pattern[str]:
-    """`pattern` where it begins and ends at a blank or an end of a normalised sentence."""
+    """Return `pattern`, limited to matches of whole words in a normalised sentence."""
     return re.compile(f"(?<![^ ])(?:{pattern})(?![^ ])")
 
 

@@ -12,7 +12,6 @@ and labels (:mod:`reveal_bench.dataset.balance`) is used; ties: the first. The n
 undefined differences do not count, infinite ones do. ``balance.json`` records the rule, the number of draws, the value
 of each draw and, over everything ever requested in this folder, the number of draws made: trying many splits to choose
 one leaves a record. Tests are reported and decide nothing (section 3).
-nothing (section 3).
 
 Input of ``reveal-bench build``
 ---------------------------------
@@ -47,7 +46,7 @@ from reveal_bench.sources.mapping import KEY_FACTS, VOCABULARIES
 
 WRITES = ("split.parquet", "balance.json", "benchmark/labels.csv", "benchmark/mapping.yaml")
 LEVEL = 0.05
-"""P values below it are counted; the paper had none."""
+"""P values below this are counted; the paper had none."""
 
 
 def split(

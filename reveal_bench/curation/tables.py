@@ -176,7 +176,7 @@ def labels_of(findings: Iterable[Finding]) -> Labels:
 
 
 def tally(numbers: Iterable[int]) -> dict[str, int]:
-    """Count each number, for the counts of a step: by the number as text, in ascending order.
+    """Return each number as text -> how often it occurs, in ascending order, for the counts of a step.
 
     Examples
     --------
@@ -187,7 +187,7 @@ def tally(numbers: Iterable[int]) -> dict[str, int]:
 
 
 def label_counts(lists: Iterable[Labels]) -> dict[str, int]:
-    """Count the lists with each label, in the order of REVEAL_LABELS."""
+    """Return label -> number of lists with it, in the order of REVEAL_LABELS."""
     counts = Counter(label for one in lists for label in one)
     return {label: counts[label] for label in REVEAL_LABELS}
 

@@ -1,6 +1,6 @@
 """Import a table of votes cast elsewhere into ``votes.parquet``, without losing or guessing anything.
 
-A row is one reader's answer to one study: `study`, `reader`, `answer` and, optionally, `comment` and `labels` (those
+A row is one reader's answer to one study: `study`, `reader`, `answer` and, optionally, `comment` and `labels` (labels
 that the reader wrote down). Answers are spelled as in paper 004 ("Agree All", "agree_mostly", "Disagree") or as in its
 Figure 2, where the first is "Agree"; case, spaces, hyphens and underscores do not matter. Labels are in one cell,
 separated; "None" means that the reader saw none of the twelve, a blank that the reader listed none.
@@ -136,7 +136,7 @@ def check_votes(
 
 
 def spelled_answer(text: str) -> str | None:
-    """Return one of ANSWERS; None if `text` spells none of them.
+    """Return the one of ANSWERS that `text` spells; None if it spells none.
 
     Examples
     --------

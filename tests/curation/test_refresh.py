@@ -156,7 +156,7 @@ def test_facts_are_not_ignored_in_silence(before: CurationFolder, tmp_path: Path
     after = CurationFolder.create(tmp_path / "v2", name="Chest")
     facts = table(tmp_path / "f.csv", [["n-p7", "Asian"]], ("study", "race"))
     corrections = table(tmp_path / "c.csv", [["r1", "COPD", "adjudicated"]])
-    with pytest.raises(CurationError, match="`facts` must be of new studies, got no `additions`"):
+    with pytest.raises(CurationError, match="`facts` must describe new studies, got no `additions`"):
         refresh(after, before, corrections=corrections, facts=facts)
     with pytest.raises(CurationError, match=r"that the previous version publishes \(sex\), got race"):
         refresh(after, before, additions=new(tmp_path / "new", ["p7", "p8"]), facts=facts)
