@@ -2,23 +2,23 @@
 
 Conventions
 -----------
-An audit only reads: the connection of :func:`opened_to_read` refuses writes, and nothing is migrated. Problems are
-reported one sentence each, by area. The chains prove that nothing in them was changed by anyone who could not rewrite
-all of it; against anyone who could, compare the report's heads with those of earlier reports kept elsewhere.
+An audit only reads: the connection of :func:`opened_to_read` refuses writes, and nothing is migrated. Each problem is
+reported as a sentence, by area. The chains prove that nobody changed them who could not rewrite a whole chain. Against
+somebody who could, compare the report's heads with the heads of earlier reports kept elsewhere.
 
 Checked are: SQLite's own integrity check; the chain of events; that every submission, team, user, token, flag and
 board, with the rows that belong to it (:mod:`reveal_leaderboard.store.events`), is as its last event left it; the chain
 of receipts with every signature, and that each new key was signed for with the previous one; that each score, public or
 final, has a receipt with its figures, team, model and time, and that no other receipts exist; that each submission's
-status follows from its events; that readers' ratings match the digest in its event; that every line of the ledger has
-the team and board of its submission and agrees with its outcome, or was granted in an event; and on request that every
-upload, and every stored file of predictions made from uploads, is unchanged. Predictions may be missing, as they can be
+status follows from its events; that its readers' ratings match the digest in its event; that every line of the ledger
+has the team and board of its submission and agrees with the submission's outcome, or was granted in an event; and on
+request, that every upload and every stored file of predictions is unchanged. Predictions may be missing, as they can be
 made again.
 
 Not covered, because no chain includes them: sessions, jobs, workers, times of a token's last use or a row's last
-change, which of a model's submissions is shown (their events say so), buckets of rate limits, webhooks and their
-deliveries, fingerprints, single ratings of a submission that is still being rated, and ranks, which are recomputed.
-Data that cannot be read are a problem of their area; the audit continues.
+change, the column that says which of a model's submissions is shown (the choice is recorded in events), buckets of rate
+limits, webhooks and their deliveries, fingerprints, single ratings of a submission that is still being rated, and
+ranks, which are recomputed. Data that cannot be read are a problem of their area; the audit continues.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class AuditReport:
 
     Attributes
     ----------
-    problems : empty if all is well
+    problems : empty if every check passed
     counts : checked events, receipts, scores, submissions, ledger rows and uploads (None: not checked)
     heads : chain -> (length, last hash), to be kept elsewhere
     keys : ids of the keys that signed receipts, in order of first use
@@ -150,7 +150,7 @@ def check_schema(connection: sa.Connection) -> None:
     Raises
     ------
     NoBoardError
-        If they are older or newer, missing, or unreadable.
+        If the tables are older or newer, missing, or unreadable.
     """
     from alembic.migration import MigrationContext
     from alembic.script import ScriptDirectory
@@ -241,7 +241,7 @@ def _goes_on(connection: sa.Connection, name: str, length: int, head: str) -> It
 
 
 def _format_problems(step: Callable[[], Iterable[str]]) -> Iterator[str]:
-    """Yield the problems that a step reports, and one for what it cannot read."""
+    """Yield the problems that a step reports, and one more if the step cannot read its data to the end."""
     try:
         yield from step()
     except (sa.exc.SQLAlchemyError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

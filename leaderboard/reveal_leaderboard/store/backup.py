@@ -4,11 +4,11 @@ Conventions
 -----------
 A backup is a folder: the database (``database.sqlite``, or ``database.dump`` in PostgreSQL's custom format), ``blobs/``
 with the uploads and the predictions made from them, by hash, and ``manifest.json`` with the size and SHA-256 of every
-file and the audit's report, including the heads of the chains. The copy is audited: the file itself, or the snapshot
-that was dumped. A backup is written under a temporary name and renamed once complete, so any existing backup folder is
-complete. The database is copied before the uploads; because an upload is never removed while a submission names it,
-all uploads that the copy names still exist. Missing predictions are skipped: they are made again from the upload when
-needed. Servers and workers may run meanwhile.
+file and the audit's report, including the heads of the chains. The audit reads the copied SQLite file itself or, for
+PostgreSQL, the snapshot that was dumped. A backup is written under a temporary name and renamed once complete, so any
+existing backup folder is complete. The database is copied before the uploads; because an upload is never removed while
+a submission names it, all uploads that the copy names still exist. Missing predictions are skipped: they are made again
+from the upload when needed. Servers and workers may run during a backup.
 
 Holdouts and vaults (exact figures, incidents, the salt, the receipt key) are deliberately excluded: only the worker's
 user may read them. Back up a vault separately, encrypted. A backup contains names of users and hashes of tokens: keep
@@ -108,7 +108,7 @@ def restore(source: Path, store_url: str, blobs_url: str | Path) -> Backup:
     Raises
     ------
     BackupError
-        If the backup is incomplete, or the target is not empty or of another kind.
+        If the backup is incomplete, or the target is not empty or is another kind of database.
     """
     source = Path(source).absolute()
     manifest = _read_manifest(source)

@@ -2,10 +2,10 @@
 
 Conventions
 -----------
-An existing name always has its whole content, whichever process was killed. In a folder, a file is written under a
-temporary name, hashed on the way, flushed to disk and renamed; the folder is flushed too. In a bucket, an object
-becomes visible once its upload is complete. Opening a blob checks its hash first. Names sent by clients never become
-paths.
+A name exists only with its whole content, even if a process was killed while it wrote. In a folder, a file is written
+under a temporary name, hashed on the way, flushed to disk and renamed; the folder is flushed too. In a bucket, an
+object becomes visible once its upload is complete. Opening a blob checks its hash first. Names sent by clients never
+become paths.
 
 A store is named by its URL: ``file:///FOLDER`` (or a plain path) or ``s3://BUCKET/PREFIX``. Credentials and the address
 of a bucket come from the sources that AWS's own tools use (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ...), never
@@ -64,7 +64,7 @@ class Bucket:
         Raises
         ------
         OSError
-            If the bucket has another size for it afterwards.
+            If the object in the bucket has another size than the file afterwards.
         """
         self._files.put_file(str(path), self._key(name))
         stored = int(self._files.info(self._key(name), refresh=True)["size"])
@@ -178,7 +178,7 @@ class Blobs:
 
     @contextmanager
     def receive(self, stream: BinaryIO) -> Iterator[ReceivedFile]:
-        """Copy `stream` to a temporary file, which is removed afterwards unless it was stored."""
+        """Copy `stream` to a temporary file and yield it; the file is removed after the block unless it was stored."""
         with _locked_file(self._incoming) as file:
             path = Path(file.name)
             try:
@@ -223,7 +223,7 @@ class Blobs:
         Raises
         ------
         FileNotFoundError
-            If it is not stored.
+            If the content is not stored.
         BlobDamagedError
             If the stored content has another hash.
         """
@@ -282,7 +282,7 @@ class Blobs:
         return room is not None and room.free >= n_bytes and not room.is_read_only
 
     def sweep(self) -> int:
-        """Remove partly received files of killed servers, not those of running uploads; return their number."""
+        """Remove partly received files of killed servers, but not of running uploads; return their number."""
         if self._bucket is not None:
             return self._bucket.abort_uploads(older_than=ORPHANED_AFTER)
         return sum(_remove_if_left(path) for path in self._incoming.iterdir())

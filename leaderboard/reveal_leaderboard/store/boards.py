@@ -106,7 +106,7 @@ def set_state(connection: sa.Connection, benchmark: str, state: str, *, who: str
     LookupError
         If the board does not exist.
     ValueError
-        If `state` is not one of these, or a closed board's version has final figures.
+        If `state` is not open, paused or closed, or if a closed board's version has shown its final figures.
     """
     if state not in BOARD_STATES:
         raise ValueError(f"`state` must be one of {', '.join(BOARD_STATES)}, got {state!r}")
@@ -130,7 +130,7 @@ def check_open_board(connection: sa.Connection, benchmark: str, version: str, *,
     Raises
     ------
     BoardClosedError
-        If it does not.
+        If the board does not accept them.
     """
     query = sa.select(boards).where(boards.c.benchmark == benchmark)
     row = connection.execute(locked(query) if lock else query).one_or_none()

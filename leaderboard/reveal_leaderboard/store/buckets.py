@@ -3,10 +3,10 @@
 Conventions
 -----------
 A bucket contains at most `burst` units and fills by `per_second`; an unused bucket is full. Taking from several buckets
-takes from all of them or from none. In the database this is one short transaction, by the database's clock, that locks
-the buckets in the order of their names. If a bucket was written at a later time than now, the clock was set back: its
-level stays and fills from now on, so that nobody waits for the old time and nobody gains units. Buckets that must be
-full by now are removed.
+takes from all of them or from none. In the database, taking is one short transaction, by the database's clock, that
+locks the buckets in the order of their names. If a bucket was written at a time later than now, the clock was set back:
+the bucket keeps its level and fills from now on, so that nobody waits for the old time and nobody gains units. Buckets
+that must be full by now are removed.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class SharedBuckets:
         return wait
 
     def sweep(self, seconds: float) -> None:
-        """Remove the buckets unused for this many seconds, except those in use now."""
+        """Remove the buckets that were unused for this many seconds, except buckets that are locked now."""
         with self._engine.begin() as connection:
             old = sa.select(buckets.c.name).where(buckets.c.at < moment(connection) - seconds)
             connection.execute(buckets.delete().where(buckets.c.name.in_(locked(old, skip=True))))

@@ -135,7 +135,7 @@ def _close_to_others(path: Path) -> None:
 
 
 def reading(engine: sa.Engine) -> sa.Engine:
-    """Return the same engine for transactions that only read: they take no write lock and see one snapshot."""
+    """Return `engine` with options for transactions that only read: they take no write lock and see one snapshot."""
     if engine.dialect.name == "sqlite":
         return engine.execution_options(reading=True)
     return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
@@ -152,7 +152,9 @@ def _set_up_sqlite(connection: Any, record: Any) -> None:
 
 
 def _keep_a_write_ahead_log(cursor: sqlite3.Cursor) -> None:
-    """Wait here for WAL mode: SQLite does not wait for its lock when several connections turn a new file to WAL."""
+    """Turn on WAL mode, retrying while it is locked: SQLite itself does not wait when several connections turn a new
+    file to WAL.
+    """
     deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:
         try:
@@ -170,7 +172,8 @@ def _begin_sqlite(connection: sa.Connection) -> None:
 
 
 def locked(query: sa.Select[Any], *, skip: bool = False) -> sa.Select[Any]:
-    """Return `query` with its rows locked until the transaction ends; with `skip`, without rows locked by others.
+    """Return `query` so that its rows are locked until the transaction ends; with `skip`, rows locked by others are
+    left out.
 
     The lock is PostgreSQL's FOR NO KEY UPDATE, so that rows that only refer to a locked row may be inserted meanwhile.
     """

@@ -2,16 +2,16 @@
 
 Conventions
 -----------
-The chain of events is the outbox: an event exists if and only if its change does, and events appear in the order of
-their numbers, since each locks the chain until its transaction ends. The table `webhooks` records the last event
+The chain of events is the outbox: an event exists if and only if its change was made, and events appear in the order of
+their numbers, since each transaction locks the chain until it ends. The table `webhooks` records the last event
 processed for each webhook. :meth:`Deliveries.collect` continues from there: it creates the deliveries and moves that
 mark in one transaction. So no event is lost, no undone change is announced, and code that changes something need not
-know of webhooks. A new webhook starts with the events after it was first seen.
+mention webhooks. A new webhook starts with the events after it was first seen.
 
 A sender *claims* a delivery, which is due again for other senders after :data:`LEASE_SECONDS`: if a sender is killed
-before it records the answer, the delivery is sent a second time under the same id. Its id is random rather than the
-event's number, which recurs for another event on a restored board. Attempts follow each other at :data:`PAUSES`; after
-the last one, or at once if the receiver says that it is gone (410), the delivery has failed. Finished deliveries are
+before it records the answer, the delivery is sent a second time under the same id. Its id is random, since on a
+restored board an event's number may recur for another event. Attempts follow each other at :data:`PAUSES`; after the
+last one, or at once if the receiver answers 410 (gone), the delivery has failed. Finished deliveries are
 deleted after :data:`KEPT_SECONDS`. All times are the database's.
 """
 
@@ -40,7 +40,7 @@ KIND = sa.case(
     (sa.and_(events.c.subject.like("submission:%"), events.c.to_status == "withdrawn"), "withdrawn"),
     else_=None,
 )
-"""Return a webhook's name for an event, None for most; scoring against another version is not `scored`."""
+"""Return the type of message for an event; None for most events. Scoring against another version is not `scored`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Delivery:
     event_id : None for a test
     kind : "scored", "withdrawn", "flagged" or "test"
     status : "waiting", "delivered" or "failed"
-    next_at : when a waiting one is sent
+    next_at : time at which a waiting delivery is sent
     answer : HTTP status of the last answer; None without an answer
     """
 
@@ -101,7 +101,9 @@ class Deliveries:
             return _put(connection, webhook, "test", None)
 
     def claim(self, webhook: str, *, only: str | None = None) -> Delivery | None:
-        """Claim the first delivery that is due (with `only`, that one), to be sent now; return None if none is due."""
+        """Claim the first delivery that is due, to be sent now; return None if none is due. With `only`, consider that
+        delivery only.
+        """
         table = deliveries.c
         where = [table.webhook == webhook, table.status == "waiting", _is_due()]
         if only is not None:

@@ -8,14 +8,14 @@ events and the last hash, so that :func:`verify_events` finds edits, gaps and a 
 whole database can rewrite the chain as well: keep its head elsewhere now and then (`audit` prints it).
 
 An event also contains the hash of its subject's record after the event; events from before version 0007 of the database
-have none. :func:`append` locks the chain until the transaction ends: it is the last lock that a transaction takes, and
-comes after all changes.
+have none. :func:`append` locks the chain until the transaction ends. This must be the last lock that a transaction
+takes, after all its changes.
 
 The record of a subject ("submission:ID", "team:ID", "user:ID", "token:ID", "invitation:ID", "flag:ID", "board:NAME")
 is its row and the rows that belong to it: for a submission its lines of the ledger, for a team its members and grants,
 for a board its versions and the rows that frozen versions show. Columns that change without an event are left out
 (:data:`LEFT_OUT`). A change is made first and its event appended after it, in one transaction, so that the last event
-of a subject has the hash of the record as it must be.
+of a subject always has the hash of its current record.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ CHAIN = "events"
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One change: of what, when, by whom, from where to where, and why (shown to whoever may see the subject).
+    """One change: its subject, time, author, states before and after, and reason (shown to all who may see the
+    subject).
 
     Attributes
     ----------
@@ -112,7 +113,7 @@ def history(connection: sa.Connection, subject: str) -> list[Event]:
 
 
 def verify_events(connection: sa.Connection) -> list[str]:
-    """Return the problems of the chain, one sentence each; empty if it is intact."""
+    """Return the problems of the chain, a sentence for each; empty if the chain is intact."""
     problems = []
     n, head = 0, GENESIS
     columns = [column for column in events.c if column.name != "record" or _has_records(connection)]
@@ -137,7 +138,9 @@ def verify_events(connection: sa.Connection) -> list[str]:
 
 
 def record_all(connection: sa.Connection) -> None:
-    """Append an event for each subject as it is, so that its record is verifiable from then on."""
+    """Append an event for each subject with the hash of its current record, so that records are verifiable from then
+    on.
+    """
     why = "as it stood when events began to hold what they left"
     for subject in list(subjects(connection)):
         append(connection, subject=subject, who="migration", to_status="recorded", why=why)
@@ -174,8 +177,9 @@ LEFT_OUT: dict[sa.FromClause, tuple[str, ...]] = {
     tokens: ("used_at",),
     ledger: ("id",),
 }
-"""Columns that no record includes: the time of the last change, which of a model's submissions is shown (their
-events say so), when a token was last used, and numbers of lines."""
+"""Columns that no record includes: the time of the last change, the mark of the shown one of a model's submissions
+(events record the choice), the time of a token's last use, and the ids of lines.
+"""
 _FROZEN = results.c.kind == "frozen"
 _GRANTED = ledger.c.submission_id.is_(None)
 _RECORDS: dict[str, list[tuple[sa.Column[str], sa.ColumnElement[bool]]]] = {

@@ -3,13 +3,13 @@
 Conventions
 -----------
 A line has `time` (UTC), `level`, `logger`, `event` and perhaps `where`, `error` and named facts. `event` is the message
-in our source with its arguments inserted, but only arguments that cannot be a user's words: numbers, ids and hashes,
-incident numbers, our own modules, words for kinds and states, and the words passed to :func:`set_up_journal`.
-Everything else is replaced by its length. For an exception the type and the places in the code are logged, never a
-variable; its message only if its class declares ``loggable = True``, so that no user's words get into it, since a
-parser's message quotes the file that it parsed. For other libraries' lines only logger, place and level are logged.
-Tracebacks that a library prints become such lines as well: Gradio prints the tracebacks of its pages' functions,
-including what a visitor sent.
+in our source with its arguments inserted, if they cannot be a user's words: numbers, ids and hashes, incident numbers,
+our own modules, words for kinds and states, and the words passed to :func:`set_up_journal`. Every other argument is
+replaced by its length. For an exception, its type and the places in the code are logged, but never a variable. Its
+message is logged only if its class declares ``loggable = True``, which promises that it contains no user's words; a
+parser's message, for example, quotes the file that it parsed. For lines of other libraries only logger, place and level
+are logged. Tracebacks that a library prints become such lines as well: Gradio prints the tracebacks of its pages'
+functions, including what a visitor sent.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ class JournalFormatter(logging.Formatter):
 
 
 def _error(error: BaseException) -> dict[str, Any]:
-    """Return the types and places of an exception and its causes, with a message only if our class allows it."""
+    """Return the types and code positions of an exception and its causes; a message only if its class declares it
+    loggable.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     described: dict[str, Any] = {
         "type": f"{type(error).__module__}.{type(error).__qualname__}",

@@ -2,9 +2,9 @@
 
 Conventions
 -----------
-Names (model, version, organization) are normalised to NFKC and then must be plain ASCII from a short list of
-characters: no look-alikes, no invisible or right-to-left characters, no starts of formulas. Other texts may be in any
-script, but without control or format characters. Links are https only. Users' texts are never markup: pages escape
+Names (model, version, organization) are normalised to NFKC and then may contain only a short list of ASCII characters:
+no look-alikes, no invisible or right-to-left characters, and no character that starts a formula. Other texts may be in
+any script, but without control or format characters. Links are https only. Users' texts are never markup: pages escape
 them.
 """
 
@@ -97,7 +97,7 @@ class Metadata(_MetadataModel):
     contact: Annotated[str, Field(min_length=1, max_length=254), AfterValidator(_plain)] | None = None
 
     def check_grid(self, n: int) -> None:
-        """Refuse cells of another grid than the board's, which would be read as the board's cells.
+        """Refuse a grid other than the board's: its cells would be read as the board's cells.
 
         Raises
         ------
@@ -157,7 +157,9 @@ CHOICES = {
     "parameters": (2, "must be a text of at most 500 characters, a finite number, true, false or null"),
     "thresholds": (1, "must be a number from 0 to 1, or one for each label"),
 }
-"""Fields that accept several types: the length of their location after which pydantic names a type, and the rule."""
+"""Field that accepts several types -> (length of its location in pydantic's errors, after which they name a type; its
+rule).
+"""
 
 
 def _fault(fault: Any) -> dict[str, str]:

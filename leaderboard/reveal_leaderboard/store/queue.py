@@ -3,19 +3,20 @@
 Conventions
 -----------
 A worker *leases* a job. The lease carries a number, the fence, which increases with every lease and is never reset. A
-worker's report counts only while the job still has its number, so that a worker presumed dead cannot overwrite its
-successor. A lease that is not prolonged in time (:meth:`Queue.heartbeat`) goes to another worker. A job whose lease ran
-out `max_attempts` times stopped its worker each time and is set aside: failed and refunded.
+worker's result is accepted only while the job still has the worker's fence, so that a worker presumed dead cannot
+overwrite its successor. A lease that is not prolonged in time (:meth:`Queue.heartbeat`) goes to another worker. A job
+whose lease ran out `max_attempts` times apparently stopped its worker each time. It is set aside: it fails and is
+refunded.
 
 A job of kind "score" moves its submission along: queued, scoring, then scored, refused or failed; answers to tasks wait
 for readers in between and are queued a second time (:mod:`reveal_leaderboard.boards.reading`). A "rescore" scores a
 submission against another version and changes neither its status nor the ledger. "rank" writes a document into the
-table of results. There is one job per kind and subject. Requested again after it ended, it is done again; a document
-requested again while it is being made is made once more afterwards. All times are the database's.
+table of results. There is one job per kind and subject. If it is requested again after it ended, it is done again. If a
+document is requested again while it is being made, it is made once more afterwards. All times are the database's.
 
-A worker is alive if it was seen within :data:`ALIVE_SECONDS`. A submission waits behind every older queued one on any
-board served by a worker that serves its own board. The estimate is the median time of the board's last scorings times
-the number of turns to wait; no estimate is given without a living worker or an earlier scoring.
+A worker is alive if it was seen within :data:`ALIVE_SECONDS`. A submission waits behind every older queued submission
+that a worker of its own board may take, whichever board that one is for. The estimate is the median time of the board's
+last scorings times the number of turns to wait; no estimate is given without a living worker or an earlier scoring.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def _usual_seconds(connection: sa.Connection, benchmark: str, version: str) -> f
 
 LEASE_SECONDS = 60.0
 LONGEST_LEASE = 3600.0
-"""Seconds; a lease that ends later was given before the clock was set back, and no longer counts."""
+"""Seconds; a lease that ends later than this from now was given before the clock was set back, and no longer counts."""
 MAX_ATTEMPTS = 3
 STANDS_BACK = {"score": 0.0, "rank": 15.0, "rescore": 120.0}
 """Seconds by which a kind of job is postponed: submissions go first, but no job waits for ever on a busy board."""
@@ -93,9 +94,9 @@ class Job:
     Attributes
     ----------
     subject : a submission's id; "board" for a rank
-    attempts : leases since it was queued
-    fence : leases ever
-    is_stale : requested again while it was leased
+    attempts : number of leases since it was queued
+    fence : number of all leases so far
+    is_stale : True if it was requested again while it was leased
     """
 
     id: str
@@ -183,7 +184,9 @@ class Queue:
             return int(connection.execute(update).rowcount) == 1
 
     def give_back(self, job: Job, *, who: str, why: str) -> bool:
-        """Requeue a job with unavailable resources, not counting the attempt; return False if another worker has it."""
+        """Requeue a job that lacks a resource now, without counting the attempt; return False if another worker has the
+        job.
+        """
         is_score = job.kind == "score"
         with self.engine.begin() as connection:
             if is_score:

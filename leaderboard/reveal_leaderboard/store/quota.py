@@ -5,13 +5,15 @@ Conventions
 A budget belongs to a team and to one version of one benchmark. Sending a submission *reserves* one (+1), and a released
 score *charges* it (0: the reservation becomes final). An error, a refusal, a timely withdrawal, a repetition or a score
 of which nothing can be shown *refunds* it (-1), and an admin may *grant* more (-n). So the sum of a team's amounts,
-without grants, is what it has spent or has in progress; every row says why, and none is ever changed.
+without grants, is the number of its submissions that are charged or in progress. Every row has a reason, and no row is
+ever changed.
 
-Repetitions and scores of which nothing can be shown cost nothing of the total but count for their day, because scoring
-them has a cost. They can be told from other refunds because they were scored, and nothing scored is sent again.
+Repetitions and scores of which nothing can be shown are not counted in the total, but they count for their day, because
+scoring them has a cost. They differ from other refunds in that their submission was scored; a scored submission is
+never reserved again.
 
 Days are UTC days by the database's clock. :func:`reserve` locks the team's row, and its caller holds the board's lock,
-so that two simultaneous submissions cannot both take the last one.
+so that two simultaneous submissions cannot both take the last place.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class QuotaBalance:
     ----------
     total : allowed scored submissions, grants included
     charged, pending : submissions scored and in progress
-    left : remaining submissions of `total`
+    left : number of submissions that remain of `total`
     per_day, left_today : the day's limit, and the remainder of today
     next_at : when the next one is possible, seconds since 1970 UTC: now or the next midnight; None for never
     board_left : remaining submissions of all teams together
@@ -121,14 +123,14 @@ def reserve(
 
     Returns
     -------
-    The balance before the reservation
+    the balance before the reservation
 
     Raises
     ------
     QuotaExceededError
         If the team's total, its day or the board's total is used up; undo the caller's transaction then.
     ValueError
-        If one is already reserved for it.
+        If the submission already has a reservation.
     """
     connection.execute(locked(sa.select(teams.c.id).where(teams.c.id == team_id))).one()
     last = _last(connection, submission_id)
@@ -194,7 +196,9 @@ def statement(connection: sa.Connection, team_id: str, benchmark: str, version: 
 
 
 def _on_version(connection: sa.Connection, benchmark: str, version: str, policy: QuotaPolicy) -> Quota:
-    """Return `policy` in numbers, by the version's kind and size; one answer if these are unknown."""
+    """Return `policy` in numbers, by the version's kind and size; if these are unknown, as for a holdout that allows
+    one submission per team.
+    """
     query = sa.select(versions.c.facts).where(versions.c.benchmark == benchmark, versions.c.version == version)
     facts = connection.execute(query).scalar_one_or_none() or {}
     kind = KINDS.get(facts.get("kind", ""))

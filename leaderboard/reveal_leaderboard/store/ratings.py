@@ -3,11 +3,11 @@
 Conventions
 -----------
 An answer has a random id, so that readers cannot tell whose it is. A rating is one reader's scores of one answer
-(:mod:`reveal_leaderboard.store.rubric`). A reader is "user:ID", or "file:NAME" with a name from a file of ratings.
-Functions run in their caller's transaction; :mod:`reveal_leaderboard.boards.reading` decides who may do what and what
-follows.
+(:mod:`reveal_leaderboard.store.rubric`). A reader is stored as "user:ID", or as "file:NAME" with a name from a file of
+ratings. Functions run in their caller's transaction; :mod:`reveal_leaderboard.boards.reading` decides who may do what
+and what follows.
 
-A file of ratings is CSV in UTF-8 with the columns of :data:`COLUMNS`; a cell of the pictures' criteria may be empty.
+A file of ratings is CSV in UTF-8 with the columns of :data:`COLUMNS`; a cell of an image criterion may be empty.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def find_answer(connection: sa.Connection, answer_id: str) -> StoredAnswer | Non
 
 
 def count_ratings(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> dict[str, int]:
-    """Return the number of readers of each answer, by its id, for the submissions selected by `where`."""
+    """Return answer id -> number of its readers, for the submissions selected by `where`."""
     counted = sa.func.count(ratings.c.reader)
     query = (
         sa.select(answers.c.id, counted)
@@ -126,7 +126,7 @@ def put_rating(connection: sa.Connection, answer: StoredAnswer, reader: str, sco
     Raises
     ------
     RatingError
-        As :func:`~reveal_leaderboard.store.rubric.check_scores`.
+        If :func:`~reveal_leaderboard.store.rubric.check_scores` refuses the scores.
     """
     check_scores(scores, has_boxes=bool(answer.boxes))
     key = {"answer_id": answer.id, "reader": reader}

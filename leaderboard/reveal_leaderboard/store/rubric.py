@@ -55,7 +55,7 @@ def check_scores(scores: Scores, *, has_boxes: bool) -> None:
     Raises
     ------
     RatingError
-        With everything that is wrong.
+        If scores break a rule; the message names every problem.
     """
     unknown = [name for name in scores if name not in CRITERIA]
     problems = [f"scores must be of the criteria, got {hint(str(name)[:60], CRITERIA)}" for name in unknown[:1]]

@@ -133,9 +133,10 @@ def freeze(connection: sa.Connection, benchmark: str, version: str) -> None:
 
 
 def place_holder(connection: sa.Connection, submission: Submission, version: str) -> str | None:
-    """Return the team's other submission with the same predictions that keeps a scored one off the board, or None.
+    """Return another submission of the team with the same predictions that keeps this scored one off the board, or
+    None.
 
-    That is a submission shown instead, or one that an admin hid: hidden predictions do not return under another name.
+    It is shown instead of this one, or an admin hid it: hidden predictions must not return under another name.
     """
     mine = (fingerprints.c.submission_id == submission.id, fingerprints.c.version == version)
     content = connection.execute(sa.select(fingerprints.c.content).where(*mine)).scalar_one_or_none()

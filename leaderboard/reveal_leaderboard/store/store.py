@@ -4,13 +4,13 @@ Conventions
 -----------
 ``received -> linted -> queued -> scoring -> scored | refused | failed``, or `withdrawn` while queued; answers to tasks
 wait for readers in between (`reading`, see :mod:`reveal_leaderboard.boards.reading`). A submission's row is only the
-summary of its events. A scored submission stays charged when withdrawn; it only leaves the board. Scores of a version
-that is not on the board yet are shown to nobody, and final figures only once their version is frozen or its board is
-closed.
+summary of its events. A scored submission stays charged when withdrawn; it only leaves the board. Nobody is shown
+scores of a version that is not on the board yet, and final figures are shown only once their version is frozen or its
+board is closed.
 
 The same file by the same team under the same name is one submission. If it failed, was refused, or was withdrawn before
-it was scored, sending it again queues it under the same id. If it was withdrawn after it was scored, it returns to the
-board at no cost, unless the same predictions are shown under another name, or were hidden.
+it was scored, sending it again queues it under the same id. If it was withdrawn after it was scored, sending it again
+returns it to the board at no cost, unless the same predictions are shown under another name or were hidden.
 
 :meth:`Store.check_sending` reports early what :meth:`Store.add_submission` will refuse, so that no file is stored
 needlessly; :meth:`Store.add_submission` decides, with the board and the team locked. For the order of locks see
@@ -92,13 +92,13 @@ def _check_team(connection: sa.Connection, query: sa.Select[Any]) -> None:
 
 
 def _check_thresholds(known: Submission, new: NewSubmission) -> None:
-    """Refuse other thresholds for a known file: scores with them must not pass for the existing ones."""
+    """Refuse a known file with other thresholds: its scores would differ from the existing scores under the same id."""
     if known.metadata.get("thresholds") != new.metadata.get("thresholds"):
         raise OtherThresholdsError(f"`thresholds` must be those of submission {known.id}, which is the same file")
 
 
 def _is_replay(known: Submission, new: NewSubmission) -> bool:
-    """Return True if `new` repeats the same request."""
+    """Return True if `new` repeats the request that sent `known`: both have the same Idempotency-Key."""
     return new.idempotency_key is not None and known.idempotency_key == new.idempotency_key
 
 
@@ -223,7 +223,7 @@ class Store:
             return known, False
 
     def check_sending(self, new: NewSubmission) -> None:
-        """Raise what :meth:`add_submission` would raise now; nothing is written."""
+        """Raise the error that :meth:`add_submission` would raise now; nothing is written."""
         with self.read() as connection:
             _check_team(connection, sa.select(teams).where(teams.c.id == new.team_id))
             known = find_repeated(connection, new)
@@ -259,7 +259,7 @@ class Store:
     def score_of(self, submission_id: str, version: str | None = None, part: str = "public") -> Score | None:
         """Return the score against a version once it is shown; without `version`, against the board's version.
 
-        A submission without a score against the board's version shows its latest.
+        If a submission has no score against the board's version, its latest score is returned.
         """
         matches = [score for score in self.scores_of(submission_id) if score.part == part]
         if version is not None:
@@ -285,7 +285,8 @@ class Store:
             return [Score(**row._mapping) for row in connection.execute(query)]
 
     def board_rows(self, benchmark: str, version: str) -> list[tuple[Submission, Score]]:
-        """Return the rows that the board shows of a version, oldest submission first; none of an unshown version.
+        """Return the rows that the board shows of a version, oldest submission first; no rows if the version was never
+        shown.
 
         See :func:`reveal_leaderboard.store.scores.on_board`.
         """
@@ -361,8 +362,8 @@ class Store:
         UnknownSubmissionError
             If it does not exist.
         NotAllowedError
-            If it cannot be on the board: not scored, withdrawn, showing another one's figures, or not scored on the
-                version that the board shows.
+            If it cannot be on the board: it is not scored, is withdrawn, shows another one's figures, or has no score
+            on the version that the board shows.
         """
         with self.write() as connection:
             submission = lock_known(connection, submission_id)

@@ -27,7 +27,7 @@ class KeyReusedError(ValueError):
 
 
 class NotAllowedError(ValueError):
-    """The submission's state does not allow this now."""
+    """The state of a submission or its team does not allow this now."""
 
 
 class OtherThresholdsError(ValueError):
@@ -128,7 +128,8 @@ def lock_known(connection: sa.Connection, submission_id: str) -> Submission:
 
 
 def find_repeated(connection: sa.Connection, new: NewSubmission) -> Submission | None:
-    """Return the submission that `new` repeats: with its Idempotency-Key, otherwise the same file for the same model.
+    """Return the submission that `new` repeats: the one with its Idempotency-Key, otherwise the one with the same file
+    and model.
 
     Raises
     ------
@@ -147,7 +148,9 @@ def find_repeated(connection: sa.Connection, new: NewSubmission) -> Submission |
 
 
 def stored_names(connection: sa.Connection) -> tuple[set[str], set[str]]:
-    """Return the hashes of all uploads, and of all predictions stored as arrays; none from before these were stored."""
+    """Return (hashes of all uploads, hashes of all predictions stored as arrays); the latter are empty in a database
+    from before these were stored.
+    """
     table = submissions.c
     uploads = set(connection.execute(sa.select(table.sha256).distinct()).scalars())
     if all(column["name"] != "canonical" for column in sa.inspect(connection).get_columns("submissions")):
@@ -165,5 +168,5 @@ def note(
 
 
 def waits_for_approval(name: str) -> str:
-    """Return the message for a team that would submit before it is approved."""
+    """Return the message for a team that tries to submit before it is approved."""
     return f"{name} awaits the maintainers’ approval and may submit once approved"

@@ -2,10 +2,10 @@
 
 The first version's data are carried over: its teams, which were texts, become teams of one local user; leases become
 jobs; scored submissions are charged, refused and failed ones are refunded; events get their chain. Two texts that
-differ only in capitals would be one team by the new rule, and nobody can tell whether they were: the later one gets a
-number.
+differ only in capitals would be one team by the new rule, but nobody can tell whether they were one team, so the later
+one gets a number.
 
-Nothing here may follow later changes of the package: a migration is what it was when it was written.
+This module must not follow later changes of the package: a migration stays as it was when it was written.
 """
 
 from __future__ import annotations

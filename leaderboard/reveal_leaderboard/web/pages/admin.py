@@ -1,10 +1,10 @@
 """The page Admin: health, boards and versions, the queue, incidents, exposure, flags, submissions, people.
 
-Only admins receive any of it. It has no exact score and no text of an exception, because the web process has none.
-:class:`Acts` has the actions of a maintainer by name; each returns a message. The right is checked by
-:meth:`reveal_leaderboard.web.services.Services.admin` before an action and, if it concerns people, again inside the
-transaction that writes. :class:`Panels` reads the rows of each panel, the functions below it select and order them, and
-``admin.html`` has the markup.
+Only admins receive any part of the page. It has no exact score and no text of an exception, because the web process has
+none. :class:`Acts` has the actions of a maintainer by name; each returns a message.
+:meth:`reveal_leaderboard.web.services.Services.admin` checks the right before an action; if the action concerns people,
+the right is checked again inside the transaction that writes. :class:`Panels` reads the rows of each panel, the
+functions below it select and order them, and ``admin.html`` has the markup.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class Acts(Handlers):
         return team
 
     def _user(self, user_id: str, actor: Actor) -> User:
-        """Return another person: admins must not lock themselves out."""
+        """Return the person with this id, who must not be the acting admin: admins must not lock themselves out."""
         user = self.services.accounts.user(user_id)
         if user is None:
             raise LookupError("unknown person")
@@ -242,7 +242,9 @@ class Panels(Handlers):
     """Panels of the page; the caller has checked that the viewer is an admin."""
 
     def draw_all(self, actor: Actor, search: str, names: Iterable[str] = PANELS) -> list[str]:
-        """Return the panels of these names in order; a panel that fails says so, without affecting the others."""
+        """Return the panels of these names in order; a panel that fails shows a message and leaves the others
+        unaffected.
+        """
         panels: dict[str, Callable[[], str]] = {
             "health": lambda: health_view(read_health(self.services)),
             "boards": self._boards,
@@ -299,7 +301,7 @@ class Panels(Handlers):
             return workers_view(self.services.queue.workers(connection), moment(connection))
 
     def _incidents(self) -> str:
-        """Return the incidents; of their jobs only number and time are selected."""
+        """Return the incidents: only their numbers and the times of their jobs."""
         query = sa.select(jobs.c.incident, jobs.c.ended_at).where(jobs.c.incident.is_not(None))
         with self.services.store.read() as connection:
             rows = connection.execute(query.order_by(jobs.c.ended_at.desc()).limit(MAX_JOBS)).all()

@@ -166,7 +166,7 @@ def _instead(answer: tuple[Any, ...], name: str) -> tuple[Any, ...]:
 
 
 def _keep_search(answer: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the answer without the search text: the person who types is ahead of the server."""
+    """Return the answer without an update of the search text, since the person may have typed more meanwhile."""
     return (*answer[:SEARCH], gr.skip(), *answer[SEARCH + 1 :])
 
 

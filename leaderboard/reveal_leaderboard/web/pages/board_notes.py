@@ -41,7 +41,7 @@ def closed(state: str, why: str) -> str:
 
 
 def notes(board: Standings) -> str:
-    """Return the notes on a board; that it is frozen has its own box."""
+    """Return the notes on a board; a frozen board has a separate box that says so."""
     sentences = list(board.notes)
     banner = _frozen(board, sentences.pop(0)) if board.is_frozen and sentences else ""
     return banner + draw(PAGE, "notes", sentences)
@@ -116,7 +116,9 @@ def _moved(up: int) -> str:
 
 
 def plots_of(board: Standings, entries: Sequence[BoardEntry], columns: str) -> str:
-    """Return the plots of the primary or selected metric: rows if some are published, findings, and time."""
+    """Return the plots of the selected metric, by default the primary one: the rows if there are published ones, the
+    findings, and the best score over time.
+    """
     metric = next((m for m in board.metrics if m.name == columns), board.metrics[0])
     rows = board.references if board.comparable else ()
     plotted = entries[:MAX_ROWS]
@@ -130,7 +132,9 @@ def plots_of(board: Standings, entries: Sequence[BoardEntry], columns: str) -> s
 
 
 def _forest(entries: Sequence[BoardEntry], rows: Sequence[ReferenceRow], metric: Metric, cut: str) -> str:
-    """Return entries and published rows; without the latter it would only repeat the table, which draws intervals."""
+    """Return the plot of entries and published rows; empty without published rows, because the table draws the entries'
+    intervals.
+    """
     marks = [mark for entry in entries if (mark := _entry_mark(entry, metric.name, MACRO))]
     if not marks or not rows:
         return ""

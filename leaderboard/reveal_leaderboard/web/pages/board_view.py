@@ -38,7 +38,7 @@ class View:
     Attributes
     ----------
     columns : "overview", or the name of a metric whose findings are the columns
-    search, kind, organization : filters of the rows; empty ones keep all
+    search, kind, organization : filters of the rows; an empty filter keeps all rows
     sort : "rank", "model", "date", or "<metric>:<finding>"
     descending : the direction; ranks start at 1, scores at their best
     """
@@ -58,7 +58,7 @@ class View:
         return cls(**values, descending=query.get("descending") == "1")
 
     def to_query(self) -> dict[str, str]:
-        """Return the parameters that differ from the default."""
+        """Return the address's parameters, without those that have their default."""
         default = asdict(View())
         changed = {name: value for name, value in asdict(self).items() if value != default[name]}
         return {name: "1" if value is True else str(value) for name, value in changed.items()}
@@ -102,7 +102,7 @@ class _Column:
 
 
 def column_groups(board: Standings) -> dict[str, str]:
-    """Return the choices of columns, name -> title: the overview, then each metric with a score."""
+    """Return the choices of columns as name -> title: the overview, then each metric with a score."""
     scored = {figure.metric for entry in board.entries for figure in entry.score.figures}
     return {OVERVIEW: "Overview", **{m.name: m.title for m in board.metrics if m.name in scored}}
 
@@ -138,7 +138,7 @@ def _in_order(board: Standings, view: View) -> tuple[BoardEntry, ...]:
 
 
 def _columns(board: Standings, view: View) -> tuple[list[_Column], list[str]]:
-    """Return the columns with a score in any row, and the titles of the columns left out."""
+    """Return (columns with a score in any row, titles of the other columns)."""
     metric = next((m for m in board.metrics if m.name == view.columns), None)
     candidates = [_Column(m, MACRO, f"Macro {m.in_words}", board.chance.get(m.name)) for m in board.metrics]
     if metric is not None:
@@ -218,7 +218,9 @@ _Cell = tuple[ReleasedEstimate | None, str, str, str, float | None]
 
 
 def _entry_cell(entry: BoardEntry, column: _Column, board: Standings) -> _Cell:
-    """Return a cell: the score, or its placeholder with the reason; the column's title, and the position of chance."""
+    """Return a cell: the score, or a placeholder with the reason why it is missing; the column's title; the position of
+    chance.
+    """
     figure = entry.figure(column.metric.name, column.finding)
     chance = None if column.chance is None else positions(column.metric.name, column.chance)[0]
     has_metric = any(figure.metric == column.metric.name for figure in entry.score.figures)
@@ -246,7 +248,7 @@ def _published(rows: Sequence[ReferenceRow], columns: Sequence[_Column]) -> list
 
 
 def _reference_cell(row: ReferenceRow, column: _Column) -> tuple[float | None, str, str, str]:
-    """Return a published value or None, its origin, the column's title, and the metric."""
+    """Return (published value or None, its origin, title of the column, metric)."""
     metric, finding = column.metric.name, column.finding
     if finding == MACRO and metric in row.macro:
         return (*row.macro[metric], column.label, metric)

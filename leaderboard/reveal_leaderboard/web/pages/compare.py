@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 RATED = [kind.name for kind in KINDS.values() if kind.scoring.scored_by == "readers"]
 LEAST_REACH, LEAST_RATED_REACH = 0.05, 0.25
-"""Smallest range of the scale of differences: in fractions, and in points of a scale from 1 to 5."""
+"""Smallest range of the scale of differences: for fractions, and for ratings from 1 to 5."""
 
 
 def build(services: Services, page: gr.Blocks) -> None:
@@ -115,7 +115,7 @@ class CompareHandlers(Handlers):
         return {entry.submission_id: entry for entry in standings(self.services.store, published).entries}
 
     def _compared(self, benchmark: str, entries: Mapping[str, BoardEntry], a: str, b: str) -> str:
-        """Return the comparison as HTML, for entries of the board only."""
+        """Return the comparison of two entries as HTML, or a notice if one is not on the board."""
         if not entries:
             return message("info", "No submission is scored yet.", "A comparison needs two entries.")
         if a not in entries or b not in entries:
@@ -163,7 +163,7 @@ def _placed(entry: BoardEntry) -> str:
 
 
 def _verdict(rows: Sequence[Mapping[str, Any]], a: BoardEntry, b: BoardEntry, *, is_rated: bool) -> tuple[str, str]:
-    """Return the result for the ranked macro, and its relation to the tiers and to the correction over all rows."""
+    """Return sentences on the ranked macro: the result, its relation to the tiers, and the correction over all rows."""
     primary = primary_figure(a.score)
     key = None if primary is None else (primary.metric, primary.finding)
     macro = next((row for row in rows if (row["metric"], row["finding"]) == key), None)

@@ -33,7 +33,7 @@ RATING, CORRECT, AGREEMENT = "rubric_mean", "share_of_5", "cohen_kappa_quadratic
 
 PRIVATE: dict[str, Any] = {"api_visibility": "private"}
 QUIET: dict[str, Any] = PRIVATE | {"show_progress": "hidden"}
-"""Options of a page's events, which are not an API; and of those that show no progress."""
+"""Options of a page's events, which are not part of the API, and options of events that show no progress."""
 
 SHOW_ANSWER = "() => document.getElementById('answer')?.scrollIntoView({block: 'nearest'})"
 """Script that scrolls an answer above a long list into view."""

@@ -86,12 +86,14 @@ def _unknown(entry_id: str) -> str:
 
 
 def withdrawn_view(entry: WithdrawnEntry) -> str:
-    """Return a withdrawn entry as visitors see it: its team and dates, no score."""
+    """Return a withdrawn entry as visitors see it: its team and dates, but no score."""
     return draw(PAGE, "withdrawn", entry)
 
 
 def _server(request: gr.Request) -> str:
-    """Return the server's address as the reader's browser has it; the middleware admits only known hosts."""
+    """Return the server's address as the reader's browser sees it. It can be trusted, because the middleware admits
+    only known hosts.
+    """
     inner = request.request
     return "" if inner is None else f"{inner.url.scheme}://{inner.url.netloc}"
 
@@ -146,7 +148,7 @@ def entry_view(
 
     Parameters
     ----------
-    scores : public and final ones of each benchmark version, the oldest version first
+    scores : public and final scores of each benchmark version, the oldest version first
     version : version of the scores shown
     events : (time, state, reason); visitors get no reasons
     is_own : whether the reader belongs to the team or is an admin

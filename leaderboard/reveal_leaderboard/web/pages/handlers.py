@@ -37,21 +37,21 @@ class Click:
 
     @classmethod
     def of(cls, event: gr.EventData) -> Click:
-        """Read an event; fields that are missing are empty, long ones are cut."""
+        """Return the click that an event describes; missing fields become empty texts, and long fields are cut."""
         data = event._data if isinstance(event._data, dict) else {}
         act, subject, why = (str(data.get(name, ""))[:n] for name, n in (("act", 50), ("id", 200), ("why", 500)))
         return cls(act, subject, why)
 
 
 class Handlers:
-    """Handlers of the events of a page, or of a part of one."""
+    """Handlers of the events of a page or of a part of a page."""
 
     def __init__(self, services: Services) -> None:
         self.services = services
 
 
 def attempt(do: Callable[[], str], refusals: tuple[type[Exception], ...]) -> str:
-    """Return the message that `do` answers, or one with the reason if it raised an exception."""
+    """Return the message that `do` returns; if it raises an exception, return a message with the reason."""
     try:
         return do()
     except refusals as error:

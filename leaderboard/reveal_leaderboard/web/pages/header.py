@@ -1,4 +1,4 @@
-"""The line at the top of every page: the user, sign-in or sign-out, and links to pages for some users only.
+"""The line at the top of every page: the user, sign-in or sign-out, and links to pages that only some users may see.
 
 It also loads the script that all pages share (`site.js`: a skip link, and titles that follow the headings).
 """

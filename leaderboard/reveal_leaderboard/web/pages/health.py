@@ -2,8 +2,8 @@
 
 Conventions
 -----------
-A part is "bad" if submissions are not scored or cannot be sent, "watch" if that is near or something needs attention,
-and "good" otherwise. Sizes are in bytes, times in seconds. The texts contain no path, address or person.
+A part is "bad" if submissions are not scored or cannot be sent, "watch" if this may happen soon or something needs
+attention, and "good" otherwise. Sizes are in bytes, times in seconds. The texts contain no path, address or person.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The page My submissions: a person's submissions, ledger, API tokens and teams.
 
 Ids from the browser (of a team or a submission) only name a thing; each handler checks that it belongs to the actor.
-The secret of a token is only in the answer to the event that created it, never in a state or the list.
+Only the answer to the event that created a token contains its secret; no state of the page and no list does.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ class TokenHandlers(Handlers):
     def issue(
         self, request: gr.Request, team_id: str | None, name: str | None, days: float | None, scopes: list[str]
     ) -> tuple[str, str]:
-        """Create a token and show its secret, this once. It requires a session: a token cannot create tokens."""
+        """Create a token and show its secret, which is never shown again. The user must have a session: a token cannot
+        create tokens.
+        """
         actor = self.services.actor(request)
         if actor is None or actor.via == "token":
             return message("bad", "No token was created.", "You are not signed in."), self._listed(actor)
@@ -88,7 +90,7 @@ class TokenHandlers(Handlers):
         return draw(PAGE, "secret", token, secret), self._listed(actor)
 
     def revoke(self, request: gr.Request, event: gr.EventData) -> tuple[str, str]:
-        """Revoke a token; its owner is checked where it is written."""
+        """Revoke a token; the function that writes the change checks the token's owner."""
         actor = self.services.actor(request)
         click = Click.of(event)
         if actor is None or click.act != "revoke":
@@ -163,7 +165,7 @@ class MineHandlers(Handlers):
         return self._page(self.services.actor(request), None, self.services.names[0])
 
     def show(self, request: gr.Request, team_id: str | None, benchmark: str) -> tuple[str, str, str]:
-        """Return another team, or the ledger of another benchmark."""
+        """Return the page for another team, or with the ledger of another benchmark."""
         return self._lists(self.services.actor(request), team_id, benchmark)
 
     def refresh(self, request: gr.Request, team_id: str | None, benchmark: str) -> tuple[Any, Any]:
@@ -209,7 +211,7 @@ class MineHandlers(Handlers):
     def invite(
         self, request: gr.Request, team_id: str | None, benchmark: str, user_id: str | None, role: str
     ) -> tuple[str, str, str, str]:
-        """Invite a person to the team, or change a member's role; the right is checked where it is written."""
+        """Invite a person to the team, or change a member's role; the functions that write check the right."""
 
         def do(actor: Actor) -> str:
             membership = _membership(actor, team_id)
@@ -243,7 +245,7 @@ class MineHandlers(Handlers):
     # What the handlers do -------------------------------------------------------------------------------------------
 
     def _attempt(self, actor: Actor | None, do: Callable[[Actor], str]) -> str:
-        """Return the answer of `do`, or the reason why it was not done."""
+        """Return the message that `do` returns, or the reason why the action was not done."""
         return SIGN_IN if actor is None else attempt(lambda: do(actor), REFUSALS)
 
     def _own(self, actor: Actor, submission_id: str) -> Submission:

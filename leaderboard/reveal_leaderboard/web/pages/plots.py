@@ -92,7 +92,9 @@ class Day:
 
 
 def best_over_time(days: Sequence[Day], *, better: str, title: str) -> str:
-    """Return every score at its day, and the best one so far as a stepped line; empty for fewer than two days."""
+    """Return a plot of every score at its day, with the best score so far as a stepped line; empty for fewer than two
+    days.
+    """
     points = sorted(days, key=lambda point: point.day)
     if len({point.day for point in points}) < 2:
         return ""

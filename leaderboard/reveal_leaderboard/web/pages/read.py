@@ -69,7 +69,9 @@ class ReadHandlers(Handlers):
         return self._page(request, benchmark, lambda actor: ("", self._next(actor, str(benchmark))))
 
     def save(self, request: gr.Request, benchmark: str | None, answer_id: str, *values: Any) -> tuple[Any, ...]:
-        """Save the scores of the current answer and return the next one, or the same one with the missing scores."""
+        """Save the scores of the current answer and return the next answer; if the scores are refused, return the same
+        answer again, with the chosen scores and a notice.
+        """
 
         def do(actor: Actor) -> tuple[str, StoredAnswer | None]:
             scores = dict(zip((question.name for question in QUESTIONS), values, strict=True))
@@ -134,7 +136,7 @@ class ReadHandlers(Handlers):
             return reading.next_answer(connection, actor, benchmark, policy)
 
     def _of_reader(self, actor: Actor, benchmark: str, answer_id: str) -> StoredAnswer | None:
-        """Return the same answer if the reader may see it, else the next one."""
+        """Return the answer with this id if the reader may still see it, else the next answer."""
         policy = self.services.settings.of(benchmark).reading
         with self.services.store.read() as connection:
             answer = reading.readable(connection, actor, answer_id, policy)
@@ -181,7 +183,7 @@ def _empty(notice: str) -> tuple[Any, ...]:
 
 
 def _radios(scores: dict[str, Any] | None, has_boxes: bool) -> list[Any]:
-    """Return the six questions with their scores; those about images only if the answer has boxes."""
+    """Return the six questions with their scores; the questions about images are shown only if the answer has boxes."""
     values, visible = scores or {}, questions(has_boxes=has_boxes)
     return [gr.update(value=values.get(question.name), visible=question in visible) for question in QUESTIONS]
 

@@ -1,6 +1,6 @@
 """The page of a submission in progress: its queue position, then its scores and rank.
 
-Only its team and the admins see it; to others it looks like one that does not exist.
+Only its team and the admins see the submission; to others it looks like one that does not exist.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class SubmissionHandlers(Handlers):
         return submission if submission is not None and is_own(actor, submission) else None
 
     def _place(self, submission: Submission) -> tuple[BoardEntry, int] | None:
-        """Return its row of the board and the number of rows; None if it has no row."""
+        """Return the submission's row on the board and the number of rows; None if it has no row."""
         try:
             board = standings(self.services.store, self.services.catalogue.current(submission.benchmark))
         except UnknownBenchmarkError:

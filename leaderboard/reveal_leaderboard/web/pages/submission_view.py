@@ -51,7 +51,9 @@ def score_view(score: ReleasedScore, titles: Mapping[str, str], *, human: Refere
 
 
 def _on_average_only(score: ReleasedScore, titles: Mapping[str, str], metrics: Sequence[str]) -> list[str]:
-    """Return a sentence on metrics with only an average; without other metrics, also on the averaged findings."""
+    """Return a sentence on the metrics that have only an average; if there are no other metrics, also on the findings
+    averaged.
+    """
     of_findings = {figure.metric for figure in score.figures if figure.finding != MACRO}
     averaged = [titles[name] for name in metrics if name not in of_findings]
     if not averaged:
@@ -61,7 +63,7 @@ def _on_average_only(score: ReleasedScore, titles: Mapping[str, str], metrics: S
 
 
 def _count(score: ReleasedScore, finding: str, metrics: Sequence[str], titles: Mapping[str, str]) -> str:
-    """Return the ranges of cases of a row; for a macro, the number of findings of each metric."""
+    """Return the number of cases of a row as ranges; for a macro, the number of findings of each metric."""
     counts = {metric: figure.n for metric in metrics if (figure := score.figure(metric, finding)) is not None}
     if finding != MACRO:
         return " / ".join(sorted(set(counts.values())))
@@ -126,7 +128,7 @@ def progress_view(
     ----------
     waiting : queue position, for queued submissions
     why : reason of the last event, for submissions that ended without a score
-    place : its row of the board and the number of rows, if it has one
+    place : its row on the board and the number of rows, if it has a row
     """
     parts = [steps(submission.status), _state(submission, waiting, why, place)]
     if score is not None and submission.status == "scored":

@@ -65,7 +65,7 @@ MORE = ("parameters", "grid", "thresholds", "contact")
 NO_PROMPT = "none (not prompted)"
 MAX_FILE_BYTES = 64 * 1024
 INFO = {"organization": "one of your teams"}
-"""Field -> its hint, unless it has a problem."""
+"""Field -> its hint, which is shown unless the field has a problem."""
 
 
 def build_form(*, any_organization: bool) -> tuple[list[gr.components.Component], gr.Accordion]:
@@ -100,7 +100,7 @@ def read_file(path: Path) -> Metadata:
     Raises
     ------
     MetadataError
-        If it is too large, is not UTF-8 text, or breaks a rule.
+        If the file is too large, is not UTF-8 text, or breaks a rule.
     """
     with path.open("rb") as stream:
         raw = stream.read(MAX_FILE_BYTES + 1)
@@ -112,7 +112,7 @@ def read_file(path: Path) -> Metadata:
 
 
 def values_of(metadata: Metadata) -> tuple[list[str | None], dict[str, Any]]:
-    """Return the values of the form's fields, and the file's further contents."""
+    """Return (values of the form's fields, further contents of the file)."""
     document = metadata.model_dump(exclude_none=True)
     values: list[str | None] = []
     for field in FIELDS:
@@ -129,7 +129,7 @@ def read_form(form: Sequence[str | None], more: Mapping[str, Any]) -> Metadata:
     Raises
     ------
     MetadataError
-        With every problem.
+        If the metadata break a rule; the error lists every problem.
     """
     values = dict(zip(FIELDS, (value or None for value in form), strict=True))
     style = values["prompt_style"]
@@ -147,7 +147,7 @@ def read_form(form: Sequence[str | None], more: Mapping[str, Any]) -> Metadata:
 
 
 def metadata_view(problem: MetadataError, title: str = "Not sent: correct the description of the model.") -> str:
-    """Return every problem of the metadata under the form's labels."""
+    """Return the problems of the metadata as HTML, each under its label in the form."""
     rows = [
         (FIELDS.get(error["field"], error["field"]), error["rule"], _got(error.get("value", "")))
         for error in problem.errors
@@ -261,7 +261,9 @@ def missing_view(*, is_clean: bool, name: str | None, organization: str | None) 
 
 
 def faults_at_fields(problem: MetadataError | None) -> list[Any]:
-    """Return an update that opens the optional fields if needed, then one per field with its problem or its hint."""
+    """Return the updates of the form: one that opens the optional fields if needed, then one per field with its problem
+    or its hint.
+    """
     rules: dict[int, str] = {}
     for fault in [] if problem is None else problem.errors:
         rules.setdefault(_position(fault["field"]), fault["rule"])
@@ -273,7 +275,7 @@ def faults_at_fields(problem: MetadataError | None) -> list[Any]:
 
 
 def _position(field: str) -> int:
-    """Return the position of the form's field that shows a problem of the metadata; 0 without one."""
+    """Return the position of the form's field that shows problems of this field of the metadata; 0 if no field does."""
     return FIELD_POSITIONS.get(field, FIELD_POSITIONS.get(field.partition(".")[0], 0))
 
 
@@ -305,7 +307,7 @@ class SubmitHandlers(Handlers):
         return _account(actor) or EMPTY, gr.update(choices=teams, value=only), balance
 
     def check(self, request: gr.Request, path: str | None, benchmark: str, allow_missing: bool) -> tuple[str, bool]:
-        """Lint the dropped file; return the report, and whether the file can be sent."""
+        """Lint the dropped file; return (its report as HTML, whether the file can be sent)."""
         actor = self.services.actor(request)
         if actor is None:
             return SIGN_IN, False
@@ -323,7 +325,7 @@ class SubmitHandlers(Handlers):
     def ready(
         self, request: gr.Request, is_clean: bool, name: str | None, organization: str | None, benchmark: str
     ) -> tuple[Any, ...]:
-        """Enable the button once nothing is missing; withdraw a question about earlier values."""
+        """Enable the button once nothing is missing, and remove a confirmation question about earlier values."""
         missing = missing_view(is_clean=is_clean, name=name, organization=organization)
         _, may_send = self._balance(self.services.actor(request), benchmark, organization)
         return gr.update(interactive=not missing and may_send), missing, ""
@@ -360,7 +362,7 @@ class SubmitHandlers(Handlers):
         return self._balance(self.services.actor(request), benchmark, organization)[0]
 
     def _balance(self, actor: Actor | None, benchmark: str, organization: str | None) -> tuple[str, bool]:
-        """Return the team's remaining budget, and whether it may send one more file."""
+        """Return (the team's remaining budget as HTML, whether the team may send one more file)."""
         team = next((t for t in teams_of(actor) if team_key(t.name) == team_key(organization or "")), None)
         if team is None:
             return "", True  # sending reports the problem

@@ -1,6 +1,6 @@
 """Accounts, boards and their versions, the queue, the ledger, chained events and receipts.
 
-The rows of the first version are taken out, the tables are made anew, and the rows are put into them: see
+The rows of the first version are read, the tables are created anew, and the converted rows are inserted: see
 :mod:`reveal_leaderboard.store.migrations.first_rows`.
 """
 
