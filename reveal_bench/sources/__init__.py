@@ -1,8 +1,8 @@
-"""From a raw download to records, and from records to a dataset folder.
+"""Sources: they read a raw download into records, from which a dataset folder is built.
 
 :data:`SOURCE_MODULES` lists the sources that are understood, one for each row of
-:data:`reveal_bench.benchmarks.SOURCES`; :func:`detect_source` finds which of them a folder is. Each reads its download
-into records, and :func:`reveal_bench.dataset.build.build_folder` writes those.
+:data:`reveal_bench.benchmarks.SOURCES`; :func:`detect_source` finds the one whose download a folder is. Each source
+reads its download into records, and :func:`reveal_bench.dataset.build.build_folder` writes those.
 
 To add a source: its module here, its row in :data:`reveal_bench.benchmarks.BENCHMARKS`, for a new benchmark its card
 ``dataset_cards/<benchmark>.md``, a function of :mod:`reveal_bench.phantom` that writes its layout, and a section of
@@ -41,7 +41,7 @@ SOURCE_MODULES: dict[str, SourceModule] = {name: _source_module(name) for name i
 
 
 def detect_source(root: Path, mapping: Path | None = None) -> SourceModule:
-    """Return the source whose download `root` is; a `mapping` of boxes elsewhere also decides it.
+    """Return the source whose download `root` is; if `mapping` names a mapping of boxes, that is own-boxes.
 
     Raises
     ------

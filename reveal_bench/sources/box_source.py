@@ -1,7 +1,7 @@
-"""The skeleton of a source of boxes: its module fills a :class:`BoxSource` with the parts that differ. These are the
-files of the download, their contents, and the records made from them once the pictures are found. The order is the same
-for all: all tables are read, their counts compared with the published ones, then pictures are looked for, and every
-problem is raised together.
+"""The skeleton of a source of boxes. The module of a source fills a :class:`BoxSource` with the parts that differ: how
+to find the files of the download, how to parse them, and how to make records once the pictures are found. The order of
+the steps is the same for all sources: read all tables, compare their counts with the published ones, look for the
+pictures, raise all problems together.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class BoxBuild(Generic[Parsed]):
     workers: int
 
     def films(self, suffixes: Sequence[str], *, kind: PictureKind = "picture") -> PictureFolder:
-        """Return the pictures of the download, or of the folder that the user names, as `pixels` needs them.
+        """Return the pictures in the folder that the user names, or else in the download.
 
         Raises
         ------
@@ -52,7 +52,10 @@ class BoxBuild(Generic[Parsed]):
         )
 
     def settle(self) -> None:
-        """Raise all problems together, or note them as warnings; images to leave out are in ``faults.bad``."""
+        """Raise all problems together, or turn them into warnings.
+
+        ``faults.bad`` then has the ids of images to leave out.
+        """
         self.faults.settle(self.warnings, keep_going=self.keep_going)
 
 
@@ -66,11 +69,11 @@ class BoxSource(Generic[Parsed]):
     Attributes
     ----------
     name : name of the source
-    needs : contents that `root` must hold, in the words of the message
+    needs : contents that `root` must have, as the error message puts it
     published : counts that the source publishes
-    find : returns the files of a download by role; an empty dict if `root` is not a download
+    find : returns role -> file of a download; an empty dict if `root` is not a download
     parse : returns the contents of the files, and notes problems
-    count : returns counts of the parsed contents; those in `published` are compared
+    count : returns counts of the parsed contents, which are compared with `published` as far as that has them
     make : returns splits and extra tables, after finding the pictures and settling all problems
     """
 
@@ -83,7 +86,7 @@ class BoxSource(Generic[Parsed]):
     make: Callable[[BoxBuild[Parsed]], tuple[Splits, Sequence[Extra]]]
 
     def detect(self, root: Path) -> float:
-        """1 if `root` is, or holds, the annotations under a published name; else 0."""
+        """Return 1 if `root` is, or holds, the annotations under a published name; else 0."""
         return 1.0 if self.find(Path(root)) else 0.0
 
     def inspect(self, root: Path, *, pictures: Path | None = None, workers: int = 1) -> Inspection:
@@ -119,7 +122,8 @@ class BoxSource(Generic[Parsed]):
         Parameters
         ----------
         root : folder of the download, or its main file
-        pixels : "withhold" needs pictures only if no table has their size, and hashes those that are there
+        pixels : with "withhold", pictures are needed only if no table has their sizes; pictures that are present are
+            hashed
         keep_going : leave out images with a problem instead of raising
         pictures : folder with the pictures at any depth, `root` by default
         workers : processes that read headers of DICOM files

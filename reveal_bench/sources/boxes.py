@@ -1,16 +1,18 @@
-"""Code shared by sources of boxes: tables with line numbers, pictures by name, checked boxes, left-out images.
+"""Code shared by sources of boxes: read tables with line numbers, find pictures, check boxes, leave out images.
 
 Conventions
 -----------
-* A problem belongs to an image or to a file. With ``keep_going`` an image with a problem is left out whole, with all
-  its boxes, since a reference that lacks a box is a wrong one; a broken file stops the build.
+* A problem belongs to an image or to a file. With ``keep_going`` an image with a problem is left out with all its
+  boxes, because a reference without one of its boxes would be wrong. A broken file stops the build.
 * A box is ``[x, y, width, height]``, kept as the source draws it. It may stick out of its image by rounding
   (:data:`SLACK` pixels); the part outside has no pixels. `area_px` counts the pixels whose centres are in the union of
   a finding's boxes, `bbox_xywh` is the box around them all.
-* Files are found below the root by name; a folder with very many folders is a tree of pictures and is not searched.
-* A picture belongs to the image whose id is the stem of its file name; two of one name are a problem of that image.
-* Where pixels are embedded every image needs its picture. Where they are withheld, pictures are still looked for,
-  because their hashes verify a user's own copies; a warning counts images without a picture.
+* Files are found below the root by name; a folder with very many subfolders is taken for a tree of pictures and not
+  searched.
+* A picture belongs to the image whose id is the stem of its file name; two pictures with one stem are a problem of that
+  image.
+* If pixels are embedded, every image needs its picture. If they are withheld, pictures are still looked for, because
+  their hashes verify a user's own copies; a warning counts the images without a picture.
 """
 
 from __future__ import annotations
@@ -40,13 +42,13 @@ if TYPE_CHECKING:
 
 
 NO_PATIENTS = "the source does not identify patients: every image counts as one, also in a holdout"
-"""Warning of a source without patients, where two images of one patient look like two patients."""
+"""Warning for sources that do not identify patients: two images of one patient look like two patients."""
 SLACK = 1.0
-"""Pixels that a box may stick out of its image."""
+"""Largest number of pixels by which a box may stick out of its image."""
 NIH_SIDE = 1024
 """Width and height of every frame of NIH ChestX-ray14 as several sources show it, in pixels."""
 DEPTH, MANY = 5, 60
-"""Depth of the search for tables, and the number of folders that makes a folder a tree of pictures."""
+"""Depth of the search for tables; a folder with more than MANY subfolders counts as a tree of pictures."""
 
 
 @dataclass
@@ -58,7 +60,7 @@ class Faults:
     is_fatal: bool = False
 
     def add(self, problem: Problem, image_id: str | None) -> None:
-        """Note a problem of an image, or with None of a whole file."""
+        """Note a problem of an image, or of a whole file if `image_id` is None."""
         self.problems.append(problem)
         if image_id is None:
             self.is_fatal = True
@@ -66,7 +68,7 @@ class Faults:
             self.bad.add(image_id)
 
     def settle(self, warnings: list[str], *, keep_going: bool) -> None:
-        """Raise all problems together, or turn them into warnings; the images to leave out are `bad`.
+        """Raise all problems together, or turn them into warnings; `bad` then has the ids of images to leave out.
 
         Raises
         ------
@@ -83,7 +85,7 @@ class Faults:
 
 @dataclass(frozen=True, slots=True)
 class BoxRow:
-    """One row of a table: its 1-based line in the file, or its name there, and its values by column, stripped."""
+    """One row of a table: its 1-based line in the file, or its name there, and its stripped values by column."""
 
     file: str
     line: int | str
@@ -98,7 +100,10 @@ class BoxRow:
 
 
 def find_file(root: Path, *patterns: str) -> Path | None:
-    """The file below `root` (or `root` itself) that fits the first pattern that any fits; the shallowest of several."""
+    """Return the file below `root`, or `root` itself, that fits the first pattern with a match.
+
+    None if no pattern has one. Of several files the one in the shallowest folder is returned.
+    """
     root = Path(root)
     if root.is_file():
         return root if any(fnmatch(root.name, pattern) for pattern in patterns) else None
@@ -111,7 +116,7 @@ def find_file(root: Path, *patterns: str) -> Path | None:
 
 
 def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Folders with their visible files, shallow ones first; picture trees are not entered."""
+    """Yield each folder with its visible files, shallow folders first; picture trees are not entered."""
     level = [root] if root.is_dir() else []
     for _ in range(DEPTH + 1):
         below: list[Path] = []
@@ -127,13 +132,15 @@ def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
 
 
 def find_files(root: Path, patterns: Mapping[str, Sequence[str]]) -> dict[str, Path]:
-    """Return the result of :func:`find_file` by role, without roles that no file fits."""
+    """Return role -> file, as :func:`find_file` finds it; roles without a matching file are left out."""
     paths = {role: find_file(root, *names) for role, names in patterns.items()}
     return {role: path for role, path in paths.items() if path is not None}
 
 
 def is_synthetic(root: Path, files: Iterable[Path] = ()) -> bool:
-    """Return True if a download declares itself synthetic: in `root`, or beside each of its `files` inside `root`.
+    """Return True if a download says that it is synthetic.
+
+    The notice must be in `root`, or each of `files` must have one beside it or in a folder above it within `root`.
 
     An archive may have been unpacked into a folder of its own. Folders above `root` are ignored: a notice beside real
     data must not make them synthetic.
@@ -147,9 +154,9 @@ def is_synthetic(root: Path, files: Iterable[Path] = ()) -> bool:
 def read_table(
     path: Path, columns: Sequence[str], faults: Faults, warnings: list[str], *, optional: Sequence[str] = ()
 ) -> list[BoxRow]:
-    """Return rows of a table, which may be packed by gzip or alone in a zip.
+    """Return the rows of a table, which may be compressed by gzip or be the only file of a zip archive.
 
-    A missing column is a problem of the file and gives no rows; one that is not known is a warning.
+    If a column is missing, note a problem of the file and return no rows. An unknown column gives a warning.
     """
     problems: list[Problem] = []
     table = scan_table(path, path.name, problems, may_be_empty=True)
@@ -168,7 +175,7 @@ def read_table(
 
 
 def known_finding(name: str, vocabulary: Sequence[str]) -> tuple[str | None, str]:
-    """Canonical spelling of a label, or None; and what an error message shows of it."""
+    """Return (label, text): the label's canonical spelling, or None if unknown, and the text for an error message."""
     finding = canonical_finding(name, vocabulary)
     return finding, repr(name) if finding is not None else hint(name, vocabulary)
 
@@ -182,7 +189,10 @@ def read_box(
     form: Literal["xywh", "xyxy"],
     size: tuple[int, int] | None,
 ) -> Box | None:
-    """Return the checked box of a row, or None after noting a problem. With `size` None only its form is checked."""
+    """Return the checked box of a row, or None after noting a problem.
+
+    Without a `size`, only the numbers are checked, not their place in the image.
+    """
     texts = [row[column] for column in columns]
     try:
         values = [float(text) for text in texts]
@@ -203,7 +213,7 @@ def read_box(
 
 
 def xyxy_to_xywh(corners: Box) -> Box:
-    """[left, top, right, bottom] -> [x, y, width, height]."""
+    """Convert [left, top, right, bottom] to [x, y, width, height]."""
     left, top, right, bottom = corners
     return left, top, right - left, bottom - top
 
@@ -230,7 +240,7 @@ def annotate_boxes(
     reader: Reader = "ground_truth",
     reader_id: str | None = None,
 ) -> Annotation:
-    """Return the annotation of one finding by one reader from its boxes, at least one, all checked."""
+    """Return one reader's annotation of one finding, made from at least one box; the boxes must have been checked."""
     return Annotation(
         finding=finding,
         reader=reader,
@@ -246,7 +256,7 @@ def annotate_boxes(
 def annotate_mask(
     finding: str, rle: Rle, n_instances: int, *, polygons: Polygons = (), boxes: Sequence[Box] = ()
 ) -> Annotation:
-    """Return the ground truth of one finding from its mask, with contours and boxes as far as the source has them."""
+    """Return the ground truth of one finding, made from its mask and, if the source has them, contours and boxes."""
     mask = pack_masks([rle])
     x, y, width, height = mask.boxes_xywh()[0].tolist()
     return Annotation(
@@ -262,7 +272,7 @@ def annotate_mask(
 
 
 def reader_rows(pairs: Iterable[tuple[str, str]]) -> list[Extra]:
-    """Return the table `readers` from (image_id, reader) of who looked at what, drawn on or not; none without any."""
+    """Return the table `readers`, made from (image_id, reader) of each image that a reader read; [] without pairs."""
     rows = [{"image_id": image_id, "reader_id": reader} for image_id, reader in pairs]
     return [Extra("readers", _reader_features, rows, key="image_id")] if rows else []
 
@@ -283,7 +293,10 @@ def nih_record(
     view: str = "UNKNOWN",
     view_raw: str | None = None,
 ) -> LocalizationRecord:
-    """The record of a frame of NIH ChestX-ray14; a source that names neither study nor patient has image ids there."""
+    """Return the record of a frame of NIH ChestX-ray14.
+
+    `study_id` repeats the image id, and so does an unknown `patient_id`.
+    """
     return LocalizationRecord(
         image_id=image_id,
         patient_id=patient_id or image_id,
@@ -312,7 +325,7 @@ PictureKind = Literal["picture", "dicom", "png16"]
 
 @dataclass(frozen=True)
 class PictureFolder:
-    """Pictures below a folder by the stem of their file names; a stem that occurs twice is in `doubles`.
+    """Pictures below a folder by the stems of their file names; `doubles` has the further file of a repeated stem.
 
     `need_all` says whether an image without a picture is a problem.
     """
@@ -335,10 +348,11 @@ class PictureFolder:
         may_be_empty: bool = False,
         by_path: bool = False,
     ) -> PictureFolder:
-        """All visible files with one of the `suffixes` (lower case) at any depth, but in folders named in `skip`, and
-        no link that leads out of `root`.
+        """Return the visible files below `root` with one of the `suffixes` (lower case).
 
-        With `by_path` they are keyed by their paths below `root` instead of their stems, which may repeat.
+        Folders named in `skip` are not entered, and links that lead out of `root` are ignored.
+
+        With `by_path`, pictures are keyed by their paths below `root`, because stems may repeat.
 
         Raises
         ------
@@ -367,7 +381,8 @@ class PictureFolder:
     ) -> PictureFile | None:
         """Return the picture of an image, published as PNG unless its bytes pass unchanged.
 
-        None if it is missing, or after noting a problem, which is given the place `row` (or the image's) of `file`.
+        Return None if the picture is missing. A missing picture that is required, or a second picture of the same name,
+        is noted as a problem of `file`, at `row` or, without one, at the image's id.
         """
         path = self.paths.get(image_id)
         if path is None and not self.need_all:
@@ -383,7 +398,7 @@ class PictureFolder:
         return PictureFile(path, name, self._shown(path), self.kind)
 
     def pictures_of(self, first_rows: Mapping[str, BoxRow], faults: Faults) -> dict[str, PictureFile]:
-        """Return image id -> picture of the images that have one; a problem names the first row of the image."""
+        """Return image id -> picture for the images that have one; problems name the first row of the image."""
         pictures = {
             image_id: self.picture(image_id, faults, file=row.file, row=row.line)
             for image_id, row in first_rows.items()
@@ -391,7 +406,7 @@ class PictureFolder:
         return {image_id: picture for image_id, picture in pictures.items() if picture is not None}
 
     def warnings(self, image_ids: Iterable[str]) -> list[str]:
-        """Return warnings with the number of unused pictures, and of images without a picture that need none."""
+        """Return warnings that count unused pictures and, if `need_all` is False, images without a picture."""
         ids = set(image_ids)
         n_unused = len(self.paths.keys() - ids)
         messages = []
@@ -409,7 +424,7 @@ class PictureFolder:
 
 
 def no_pictures(n_images: int, what_else: str = "") -> list[str]:
-    """Return the warning of a build with withheld pixels in which so many images have no picture."""
+    """Return a warning that `n_images` have no picture in a build with withheld pixels; [] if `n_images` is 0."""
     if not n_images:
         return []
     verb = "has" if n_images == 1 else "have"
@@ -422,7 +437,7 @@ def dicom_headers(pictures: Mapping[str, PictureFile], faults: Faults, *, worker
 
     Parameters
     ----------
-    pictures : pictures by image id
+    pictures : image id -> picture
     workers : processes that read; with more than one the calling script needs the ``__main__`` guard of
         `multiprocessing`
     """
@@ -439,7 +454,7 @@ def dicom_headers(pictures: Mapping[str, PictureFile], faults: Faults, *, worker
 
 
 def _read_headers(paths: Sequence[Path]) -> list[Header | str]:
-    """Return for each path its header, or the reason why it is unusable."""
+    """Return the header of each path, or the reason why it is unusable."""
     from reveal_bench.dicom import DicomError, read_header
 
     headers: list[Header | str] = []

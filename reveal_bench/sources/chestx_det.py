@@ -12,7 +12,7 @@ Conventions
   The source's own boxes are kept in `boxes_xywh`.
 * All thirteen findings were looked for in every image, so a finding without an instance is absent (0).
 * The source publishes neither patients, studies nor views: `patient_id` and `study_id` repeat the image id.
-* An image has one entry, in one of the two files. One with an entry that is wrong, or with two, is left out whole.
+* An image has one entry, in one of the two files. An image whose entry is wrong, or which has two, is left out.
 * Pixels are not part of the download: the PNG files are looked for below it or below ``pictures``.
 """
 
@@ -69,7 +69,10 @@ def _make(build: BoxBuild[_SplitEntries]) -> tuple[dict[str, Records], list[Extr
 
 @dataclass
 class _SplitEntries:
-    """Well-formed `entries` by split: (image id, 1-based number, entry); `first_of` has the first place of an image."""
+    """Well-formed `entries` by split, as (image id, 1-based number, entry).
+
+    `first_of` has the first position of an image.
+    """
 
     entries: dict[str, list[tuple[str, int, Entry]]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
@@ -104,7 +107,7 @@ class _SplitEntries:
 
 
 def _entry_problems(entry: Any, number: int, file: str) -> list[Problem]:
-    """Return the problems of one entry; later rules assume the earlier ones."""
+    """Return the problems of one entry; later rules assume that the earlier ones hold."""
 
     def problem(field: str, rule: str, value: object) -> Problem:
         return Problem(file, number, field, rule, str(value))

@@ -8,10 +8,10 @@ What becomes what
 -----------------
 * One record per row of ``val_labels.csv`` (or CheXpert's own ``valid.csv``; "validation") and ``test_labels.csv``
   ("test"). A picture without an entry in the JSON files has no positive finding, unless its labels say otherwise.
-* `label_status` is the CSV's; masks are ``gt_segmentations``'; contours are ``gt_annotations``'. Where they contradict
-  each other nothing is dropped: a finding that is labelled present and has no mask is `missing`; a mask of a finding
-  that is labelled absent stays; both are counted in the warnings, and so are contours that do not fill to their mask.
-  A ``groundtruth.csv`` (labels of the test studies, published apart) is compared, and differences are counted.
+* `label_status` is the CSV's; masks are ``gt_segmentations``'; contours are ``gt_annotations``'. If they contradict
+  each other, nothing is dropped: a finding that is labelled present and has no mask is `missing`; a mask of a finding
+  that is labelled absent stays. Warnings count both, and contours whose filled area differs from their mask. A
+  ``groundtruth.csv`` (labels of the test studies, published apart) is compared, and differences are counted.
 * The human benchmark's masks, contours and points belong to the reader "human_benchmark". A reader's annotation whose
   segmentation is missing keeps its contours and the box around them, without a mask.
 * JPEG bytes pass unchanged. A picture whose size differs from its masks' is an error; CheXpert-small is refused.
@@ -62,7 +62,7 @@ from reveal_bench.sources.source import Inspection, Pixels, Problem, Records, So
 from reveal_bench.words import count_text
 
 SPLITS = {"validation": "val", "test": "test"}
-"""Name of a split here -> in the download."""
+"""Name of a split in this package -> its name in the download."""
 
 
 @dataclass
@@ -85,7 +85,7 @@ class SplitFiles:
 def parse_splits(
     download: ChexlocalizeDownload, problems: list[Problem], warnings: list[str], *, need_pictures: bool
 ) -> dict[str, SplitFiles]:
-    """Return the splits whose files are there, each parsed as a whole."""
+    """Return the contents of the splits whose label file and masks are in the download."""
     splits = {}
     for split, suffix in SPLITS.items():
         labels = download.labels(suffix)
@@ -154,7 +154,7 @@ def _find_pictures(
 
 
 def _differences(studies: dict[str, dict[str, int | None]], parsed: SplitFiles) -> list[str]:
-    """Return warnings that count differences between the labels of studies and of their images."""
+    """Return warnings that count differences between the labels of studies and those of their images."""
     unlike = [
         f"{finding} of {image_id}"
         for image_id, row in parsed.labels.items()
@@ -171,7 +171,7 @@ def _differences(studies: dict[str, dict[str, int | None]], parsed: SplitFiles) 
 
 
 def _one_size(sizes: list[tuple[str, dict[str, Size]]], problems: list[Problem]) -> dict[str, Size]:
-    """Return (height, width) per image, the same in every file."""
+    """Return image id -> (height, width); note a problem where two files disagree."""
     first: dict[str, tuple[Size, str]] = {}
     for file, image_sizes in sizes:
         for image_id, size in image_sizes.items():
@@ -192,7 +192,7 @@ def _check_ids(parsed: SplitFiles, keys: dict[str, set[str]], problems: list[Pro
 def check_sizes(parsed: SplitFiles, problems: list[Problem], warnings: list[str], *, need_all: bool) -> None:
     """Check that pictures and masks have the same sizes, and leave out points outside their pictures.
 
-    Without pictures the masks' sizes are all there is; with `need_all` an image of unknown size is a problem.
+    An image without a picture has the size of its masks. With `need_all`, an image of unknown size is a problem.
     """
     for image_id in parsed.labels:
         path = parsed.pictures.get(image_id)
@@ -218,7 +218,7 @@ def check_sizes(parsed: SplitFiles, problems: list[Problem], warnings: list[str]
 
 
 def _drop_points_outside(parsed: SplitFiles) -> list[str]:
-    """Remove the points outside their picture (from 0 to below its sides); return a warning that lists them."""
+    """Remove points that are not at least 0 and below the sides of their picture; return a warning that lists them."""
     outside: list[str] = []
     for image_id, by_finding in parsed.points.items():
         height, width = parsed.sizes.get(image_id, (math.inf, math.inf))
@@ -266,12 +266,12 @@ PUBLISHED = {
 
 
 def detect(root: Path) -> float:
-    """1 if `root` holds the annotation files in the download's layout, however nested; else 0."""
+    """Return 1 if `root` holds the annotation files in the download's layout, however nested; else 0."""
     return 1.0 if find_download(Path(root)) is not None else 0.0
 
 
 def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
-    """Parse every file, and of the pictures the headers; list counts, problems and warnings.
+    """Parse every file, but only the headers of pictures; list counts, problems and warnings.
 
     Raises
     ------
@@ -307,12 +307,12 @@ def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
 
 
 def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pictures: Path | None = None) -> SourceData:
-    """Return records per split ("validation", "test": those whose files are there) and warnings.
+    """Return records and warnings of the splits "validation" and "test", as far as their files are there.
 
     Parameters
     ----------
     root : the download, however nested
-    pixels : "withhold" needs no pictures where an image's size is known from its annotations
+    pixels : with "withhold", pictures are needed only for images whose size is not known from annotations
     keep_going : leave out images with a problem instead of raising
     pictures : a folder with CheXpert's pictures, if they are not in the download
 
@@ -442,7 +442,7 @@ def _picture(image_id: str, parsed: SplitFiles) -> PictureFile | None:
 def _annotation(
     image_id: str, finding: str, reader: Reader, masks: Masks, polygons: dict[str, dict[str, Polygons]]
 ) -> Annotation | None:
-    """Return the annotation of one finding; None where nothing was drawn."""
+    """Return the annotation of one finding; None if nothing was drawn."""
     contours = polygons.get(image_id, {}).get(finding, ())
     if masks.area(image_id, finding) > 0:
         i = masks.index[image_id, finding]

@@ -1,4 +1,4 @@
-"""The files of the CheXlocalize download: their places and contents, each file read by itself.
+"""The files of the CheXlocalize download: their places and contents. Each file is parsed separately.
 
 Every parser appends to a list of :class:`Problem` instead of stopping, and returns the sound entries. Traps handled
 here:
@@ -43,7 +43,7 @@ from reveal_bench.words import count_text
 ANNOTATIONS, PICTURES = "CheXlocalize", "CheXpert"
 PARTIAL = ".azDownload-"
 FOLDERS = {"val": ("val", "valid"), "test": ("test",)}
-"""Split as the annotation files name it -> folders of its pictures."""
+"""Split's name in the annotation files -> folders of its pictures."""
 LABELS = {"val": ("val_labels.csv", "valid.csv"), "test": ("test_labels.csv",)}
 HEAT_MAPS = {".npy", ".npz", ".png", ".safetensors"}
 """Heat maps that a program may read; pickles are excluded because opening one can run code."""
@@ -80,7 +80,7 @@ class ChexlocalizeDownload:
         return self._first(LABELS[split])
 
     def groundtruth(self) -> Path | None:
-        """Return the study-level labels of rajpurkarlab/cheXpert-test-set-labels, if somebody put them here."""
+        """Return ``groundtruth.csv`` of rajpurkarlab/cheXpert-test-set-labels, if somebody put it into the download."""
         return self._first(("groundtruth.csv",))
 
     def picture_folders(self, split: str) -> list[Path]:
@@ -119,7 +119,10 @@ def is_small(path: Path) -> bool:
 
 
 def find_download(root: Path, pictures: Path | None = None) -> ChexlocalizeDownload | None:
-    """Return the download at `root`: there, or in chexlocalize folders below it, two at most."""
+    """Return the download in `root` or in a folder ``chexlocalize`` below it, at most two deep.
+
+    None if there is none.
+    """
     root = Path(root)
     folder, outer = root, [root]
     for _ in range(3):
@@ -160,7 +163,7 @@ def study_of(image_id: str) -> str:
 
 
 def index_pictures(download: ChexlocalizeDownload, split: str, problems: list[Problem]) -> SplitPictures:
-    """Pictures of a split; partial downloads are passed over, CheXpert-small is refused where it is all there is."""
+    """Return the pictures of a split; it is a problem if the only pictures are those of CheXpert-small."""
     index = SplitPictures()
     folders = download.picture_folders(split)
     usable = [folder for folder in folders if not is_small(folder)]
@@ -194,7 +197,7 @@ def _index_folder(download: ChexlocalizeDownload, folder: Path, problems: list[P
 
 
 def set_aside(download: ChexlocalizeDownload) -> list[tuple[str, str]]:
-    """Yield (path, reason) of files beside the references: interrupted downloads, heat maps, a model's masks."""
+    """Return (path, reason) of files that are not references: interrupted downloads, heat maps, a model's masks."""
     aside = []
     places = dict.fromkeys([download.annotations, *download.picture_folders("val"), *download.picture_folders("test")])
     for place in places:
@@ -238,7 +241,7 @@ class LabelRow:
 
 @dataclass
 class Masks:
-    """A segmentation file: strings, decoded runs, and the finding and image of each."""
+    """The masks of a segmentation file: their strings, their decoded runs, and the image and finding of each."""
 
     rles: list[Rle] = field(default_factory=list)
     index: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -272,7 +275,7 @@ def parse_labels(path: Path, problems: list[Problem], warnings: list[str]) -> di
 
 
 def parse_groundtruth(path: Path, problems: list[Problem], warnings: list[str]) -> dict[str, dict[str, int | None]]:
-    """Study-level labels, ``{"patient64741_study1": {finding: status}}``; the key column is Study."""
+    """Return labels of studies, ``{"patient64741_study1": {finding: status}}``; the key column is Study."""
     studies: dict[str, dict[str, int | None]] = {}
     for raw, columns in _label_rows(path, "Study", problems, warnings):
         match = _STUDY.search(raw["Study"])
@@ -288,7 +291,10 @@ def parse_groundtruth(path: Path, problems: list[Problem], warnings: list[str]) 
 def _label_rows(
     path: Path, key: str, problems: list[Problem], warnings: list[str]
 ) -> Iterator[tuple[TableRow, dict[str, str]]]:
-    """Yield rows, and the column of each finding, of a table that has the column `key` and one of every finding."""
+    """Yield each row with the column of each finding.
+
+    The table must have the column `key` and one for every finding.
+    """
     with open_table(path, problems=problems) as reader:
         if reader.is_broken:
             return
@@ -299,7 +305,7 @@ def _label_rows(
 
 
 def _label_columns(table: TableReader, key: str, problems: list[Problem], warnings: list[str]) -> dict[str, str]:
-    """Finding -> column name."""
+    """Return finding -> name of its column."""
     columns: dict[str, str] = {}
     known = {name.casefold() for name in (*OTHER_LABELS, *FACTS, key)}
     for head in table.columns:

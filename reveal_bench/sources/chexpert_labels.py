@@ -7,7 +7,7 @@ Conventions
 -----------
 * A table has a column ``Study`` or ``Path``, such as ``CheXpert-v1.0/test/patient64741/study1`` or
   ``test/patient64741/study1/view1_frontal.jpg``, and the fourteen observations, in any order, as 0 or 1.
-* A table with the name of a table of references (:data:`REFERENCES`) is one, and so is a table that is given by itself.
+* A table holds references if it has one of the names in :data:`REFERENCES`, or if `root` is the table.
   Any other table with the fourteen columns is a reader's: it becomes rows of the config ``readers``, under its file's
   name.
 * A study is ``patient64741_study1``. If a table has a row per radiograph, all rows of a study must agree.
@@ -48,7 +48,7 @@ _STUDY = re.compile(r"(?:.*/)?(?P<split>[^/]+)/(?P<patient>patient\d+)/(?P<study
 _SPLITS = {"valid": "validation", "val": "validation"}
 _VALUES = {"0": False, "0.0": False, "1": True, "1.0": True}
 _SEXES = {"Female": "F", "Male": "M", "Unknown": UNKNOWN}
-"""CheXpert's words for the vocabulary of records."""
+"""Word in CheXpert's tables -> word in our records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class _ChexpertTables:
 
 
 def detect(root: Path) -> float:
-    """Return 0.7 if `root` is, or directly contains, a table with CheXpert's columns."""
+    """Return 0.7 if `root` is, or directly contains, a table with CheXpert's columns; else 0."""
     return 0.7 if next(_tables_of(Path(root)), None) is not None else 0.0
 
 
@@ -104,7 +104,7 @@ def inspect(root: Path) -> Inspection:
 
 
 def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False) -> SourceData:
-    """Return records of every split, and what readers said as the config ``readers``.
+    """Return records of every split, and the readers' labels as the config ``readers``.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False) -> S
 
 
 def _tables_of(root: Path) -> Iterator[Path]:
-    """Return the tables with CheXpert's columns: `root` itself, or files directly in it."""
+    """Yield the tables with CheXpert's columns: `root` itself, or files directly in it."""
     for path in [root] if root.is_file() else sorted(root.glob("*.csv")):
         if path.is_file() and path.suffix.lower() == ".csv":
             with path.open(encoding="utf-8-sig", errors="replace") as file:
@@ -159,14 +159,14 @@ def _read_all(root: Path) -> _ChexpertTables:
         tables.files[f"reader {path.stem}"] = path.name
         own = _by_study(path, {}, tables.problems)
         for study_id in own.keys() - tables.references.keys():
-            rule = "must be of a study that has references"
+            rule = "must have a study that is in a table of references"
             tables.problems.append(Problem(path.name, study_id, "study", rule, "none"))
         tables.readers[path.stem] = {name: study.labels for name, study in own.items() if name in tables.references}
     return tables
 
 
 def _by_study(path: Path, before: dict[str, _StudyLabels], problems: list[Problem]) -> dict[str, _StudyLabels]:
-    """Return the studies of a table, except those that its rows, or the tables `before`, contradict."""
+    """Return the studies of a table, and remove studies from `before`, except studies whose labels are contradictory."""
     studies: dict[str, _StudyLabels] = {}
     contradicted = set()
     for study_id, row, study in _read_table(path, problems):
@@ -181,7 +181,7 @@ def _by_study(path: Path, before: dict[str, _StudyLabels], problems: list[Proble
 
 
 def _read_table(path: Path, problems: list[Problem]) -> Iterator[tuple[str, TableRow, _StudyLabels]]:
-    """Yield rows with their study and what they say; those with a problem are left out."""
+    """Yield (study id, row, labels and facts of the study); rows with a problem are left out."""
     table = scan_table(path, path.name, problems)
     if table is None:
         return
@@ -214,7 +214,7 @@ def _labels(table: InputTable, row: TableRow, columns: dict[str, str], problems:
 
 
 def _facts(table: InputTable, row: TableRow, problems: list[Problem]) -> tuple[str, str]:
-    """Sex and age band, unknown where the table has none."""
+    """Return (sex, age band), each unknown if the table has no column for it."""
     sex, band = UNKNOWN, UNKNOWN
     if "Sex" in table:
         text = row["Sex"].strip()

@@ -1,9 +1,9 @@
 """Published ids for data without a public id: keyed hashes of the source's identifiers.
 
 An id is the first 16 hexadecimal digits of HMAC-SHA256 over the kind and the identifier, under a secret of the
-publisher. Without the secret nobody can find the identifier or test a guess; with it the same ids come out again, so a
-later version of a dataset fits the earlier one. A study, an image and a patient with the same identifier get ids that
-have nothing in common.
+publisher. Without the secret nobody can find the identifier or test a guess. With the secret, the same identifier
+always gets the same id, so ids of a later version of a dataset match those of an earlier one. A study, an image and a
+patient with the same identifier get ids that have nothing in common.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from reveal_bench.arguments import ArgumentError
 IdKind = Literal["study", "image", "patient"]
 KINDS: tuple[IdKind, ...] = ("study", "image", "patient")
 KEY_BYTES = 32
-"""Least length of a secret."""
+"""Smallest length of a secret, in bytes."""
 DIGITS = 16
 
 
@@ -37,7 +37,7 @@ def keyed_id(key: bytes, kind: IdKind, uid: str) -> str:
     Raises
     ------
     ValueError
-        If an argument breaks its rule; the message does not show the key.
+        If an argument is invalid; the message does not show the key.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def keyed_id(key: bytes, kind: IdKind, uid: str) -> str:
 
 
 def check_collisions(key: bytes, kind: IdKind, uids: Iterable[str]) -> dict[str, list[str]]:
-    """Return the ids that several of the different `uids` would share -> those uids. Almost always empty."""
+    """Return id -> uids, for each id that several different `uids` would share. Almost always empty."""
     names: dict[str, list[str]] = {}
     for uid in sorted({uid.strip(" \0") for uid in uids}):
         names.setdefault(keyed_id(key, kind, uid), []).append(uid)
@@ -76,7 +76,8 @@ def read_id_key(path: Path, *, create: bool = False) -> bytes:
     Raises
     ------
     ValueError
-        If the file is missing and not to be made, too short, no hexadecimal, or readable or writable by others.
+        If the file is missing and `create` is False, or is too short, not hexadecimal, or readable or writable by
+        others.
     """
     path = Path(path)
     if create:

@@ -22,13 +22,14 @@
 
 Further keys: `patient_key: {column: ...}` where the headers do not identify patients; `ids: {study: COLUMN, patient:
 COLUMN}` for ids that are public already; `source: REVEAL-CXR` if the download claims to be that release;
-`require_deidentified: true`; `other_studies: left out` if the images hold studies that do not belong to the dataset,
-which are a problem otherwise; `pictures: true` if they are PNG or JPEG files, each `file` or each `folder` a study,
-whichever the key matches. Under `labels`, `cells: {"": absent, "x": present}` adds texts of `wide` cells.
+`require_deidentified: true`; `other_studies: left out` if some images belong to studies outside the dataset (without
+this key they are a problem); `pictures: true` if the images are PNG or JPEG files, and each `file` or each `folder`,
+whichever the study key matches, is a study. Under `labels`, `cells: {"": absent, "x": present}` adds texts of `wide`
+cells.
 
-A text on the left of `values` is a cell's (case does not matter); on the right is a word of this package, or null for
-unknown. Without `values` the cells themselves must be words of this package. A blank cell means unknown, but never for
-labels. All scalars are read as text, so `Yes`, `1` and `1.0` need no quotes.
+In `values`, the text of a cell is on the left (case does not matter); on the right is a word of this package, or null
+for unknown. Without `values` the cells themselves must be words of this package. A blank cell means unknown, except in
+a column of labels. All scalars are read as text, so `Yes`, `1` and `1.0` need no quotes.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ from reveal_bench.kinds.findings.records import AGE_BANDS, AGREEMENTS, PATIENT_C
 from reveal_bench.sources.source import BuildError, Problem
 
 KEY_FACTS = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "PatientID", "folder", "file")
-"""Facts that a study key may match: a value of the headers, a folder's name above the images, an image's file name
-without suffix. Not the accession number: it is never read."""
+"""Facts that a study key may match: a value of the headers, the name of a folder above the images, or an image's file
+name without suffix. The accession number is not among them, because it is never read."""
 
 BY_PATH = ("file", "folder")
-"""Facts of `KEY_FACTS` that need no header."""
+"""Those `KEY_FACTS` that need no header."""
 
 VOCABULARIES: dict[str, tuple[str, ...]] = {
     "age_band": AGE_BANDS,
@@ -65,7 +66,10 @@ SPLIT_NAME = "the name of a split: letters, digits, _ and dots, but not `all`"
 NULLS = ("", "null", "~", "Null", "NULL")
 FINDING_KEYS = ("name", "synonyms", "stands_alone")
 FINDING_NAME = re.compile(r"(?!macro$)[^\W_][^,;|\n\r\t]{0,79}", re.IGNORECASE)
-"""Answers list findings with commas between them, and "macro" is the average over all."""
+"""Names of findings. Commas and "macro" are excluded.
+
+Answers list findings with commas between them, and "macro" is the average over all findings.
+"""
 KEYS = (
     "table", "sheet", "study_key", "labels", "agreement", "n_agree_all", "demographics", "split", "patient_key", "ids",
     "source", "require_deidentified", "other_studies", "findings", "reader",
@@ -75,7 +79,10 @@ KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class ColumnRule:
-    """A column and the meaning of its texts (folded text -> value, None for unknown); no column: from the headers."""
+    """A column and the meaning of its texts (folded text -> value, None for unknown).
+
+    Without a column the fact comes from the headers.
+    """
 
     column: str | None
     values: Mapping[str, str | None] | None = None
@@ -88,7 +95,7 @@ class ColumnRule:
 
 @dataclass(frozen=True, slots=True)
 class LabelRule:
-    """The place of the labels: `form` is "wide", "list" or "json"; `columns` has the label of each wide column."""
+    """The columns with the labels: `form` is "wide", "list" or "json"; `columns` has the label of each wide column."""
 
     form: str
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -99,7 +106,7 @@ class LabelRule:
 
 @dataclass(frozen=True)
 class StudyMapping:
-    """A parsed mapping; see the module. `file` is its name for messages."""
+    """A parsed mapping, as the module describes it. `file` is its name for messages."""
 
     file: str
     table: str
@@ -108,7 +115,7 @@ class StudyMapping:
     key_matches: str
     labels: LabelRule
     rules: Mapping[str, ColumnRule]
-    """agreement, n_agree_all, reader, age, age_band, sex, race, patient_class, split, patient_key: those given."""
+    """Fact -> its rule, for each of agreement, n_agree_all, reader, age, age_band, sex, race, patient_class, split and patient_key that the mapping has."""
     ids: Mapping[str, str]
     source: str | None
     require_deidentified: bool
@@ -123,13 +130,13 @@ class StudyMapping:
 
     @property
     def without_column(self) -> list[str]:
-        """Findings that no study can have: the others have a column each."""
+        """Findings that no study can have, because `labels.wide` has no column for them."""
         names = self.labels.columns.values()
         return [finding for finding in self.findings if finding not in names] if self.labels.form == "wide" else []
 
     @property
     def columns(self) -> list[str]:
-        """Every column that it names."""
+        """All columns that the mapping names."""
         named = [self.key_column, self.labels.column, *self.labels.columns, *self.ids.values()]
         return [*filter(None, named), *(rule.column for rule in self.rules.values() if rule.column)]
 
@@ -151,7 +158,10 @@ def read_mapping(path: Path) -> StudyMapping:
 
 
 def load_mapping(path: Path, problems: list[Problem]) -> dict[str, Any] | None:
-    """Return the keys of a YAML mapping, every scalar as text; None, and a problem, if the file is something else."""
+    """Return a YAML mapping with every scalar as text.
+
+    If the file is something else, note a problem and return None.
+    """
     content = _load(path, problems)
     if not isinstance(content, dict):
         problems += [] if problems else [Problem(path.name, None, "file", "must be a YAML mapping", "something else")]
@@ -160,7 +170,7 @@ def load_mapping(path: Path, problems: list[Problem]) -> dict[str, Any] | None:
 
 
 def is_split_name(text: str) -> bool:
-    """Return True if `datasets` accepts the name of a split; "all" has another meaning there."""
+    """Return True if `datasets` accepts `name` as the name of a split; "all" has another meaning there."""
     return text != "all" and re.fullmatch(r"\w+(\.\w+)*", text, re.ASCII) is not None
 
 
@@ -375,7 +385,7 @@ def which_labels(findings: Sequence[str]) -> str:
 
 
 def folded(text: str) -> str:
-    """`text` as texts are compared: single spaces, case does not matter."""
+    """Return `text` with single spaces and without case, as texts are compared."""
     return " ".join(text.split()).casefold()
 
 

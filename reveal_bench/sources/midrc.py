@@ -8,9 +8,9 @@ twelve labels a study has, so a table of labels and its mapping are needed, as f
 What becomes what
 -----------------
 * Studies, ids, labels: as in a REVEAL-CXR style build.
-* Age (as a band), sex and race come from the tables `case` and `imaging_study` unless the mapping names columns of its
-  own; the patient is the case.
-* Files whose md5sum the download knows are verified; a listed file that is missing is a problem.
+* Age (as a band), sex and race come from the tables `case` and `imaging_study` unless the mapping names columns for
+  them; the case is the patient.
+* Files with an md5sum in the download are verified; a listed file that is missing is a problem.
 * ``mRALE_annotations.csv``, where it is there, becomes the config `mrale`: study_id, mrale_score.
 
 The files beside the images
@@ -59,7 +59,7 @@ NODE_NAMES = ("imaging_study", "cr_series_file", "dx_series_file", "case")
 _NODE = re.compile(rf"(?:^|[_\W])({'|'.join(NODE_NAMES)})(?=[_\W]|$)", re.IGNORECASE)
 _MRALE = re.compile(r"mrale", re.IGNORECASE)
 MRALE_RANGE = range(25)
-"""0 to 24: four grades of extent and of density in each lung."""
+"""Largest mRALE score: each lung has four grades of extent and of density."""
 
 _SEXES = {"female": "F", "male": "M", "other": "other"}
 _RACES = {
@@ -75,7 +75,7 @@ _YES = ("yes", "true", "1")
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """One file as manifest and tables describe it."""
+    """One file, as the manifest or a table lists it."""
 
     source: str
     row: int
@@ -93,7 +93,7 @@ class Nodes:
     files : path relative to the root -> role, of every file that was read
     cases : submitter_id -> facts (age_band, sex, race)
     studies : StudyInstanceUID -> submitter_id and facts
-    entries : files that should be there; those without a name are counted in `n_nameless`
+    entries : files that should be in the download; `n_nameless` counts entries without a name
     mrale : StudyInstanceUID -> score
     """
 
@@ -106,7 +106,7 @@ class Nodes:
 
 
 def find_nodes(root: Path) -> dict[str, Path]:
-    """Path relative to the root -> file, of manifests, tables of nodes and mRALE scores at the root or one below."""
+    """Return path relative to the root -> file, for manifests, node tables and mRALE scores in `root` or its subfolders."""
     paths = {}
     for pattern in ("*", "*/*"):
         for path in sorted(root.glob(pattern)):
@@ -116,7 +116,7 @@ def find_nodes(root: Path) -> dict[str, Path]:
 
 
 def read_nodes(root: Path, problems: list[Problem]) -> Nodes:
-    """Read everything that :func:`find_nodes` finds."""
+    """Return the contents of all files that :func:`find_nodes` finds."""
     nodes = Nodes()
     tables: list[tuple[str, InputTable]] = []
     for name, path in find_nodes(root).items():
@@ -136,7 +136,10 @@ def read_nodes(root: Path, problems: list[Problem]) -> Nodes:
 
 
 def check_files(root: Path, nodes: Nodes, problems: list[Problem], *, verify: bool, workers: int) -> list[str]:
-    """Check that every file of manifest and tables is there, and with `verify` that its md5 is right; warnings."""
+    """Note a problem for each listed file that is missing or has the wrong size or (with `verify`) md5.
+
+    Return warnings.
+    """
     entries: dict[str, FileEntry] = {}
     for entry in nodes.entries:
         known = entries.setdefault(entry.name, entry)
@@ -195,7 +198,7 @@ def _role(path: Path) -> str | None:
 
 
 def _bare(table: InputTable) -> InputTable:
-    """Return the same without the ``*`` of required columns."""
+    """Return the table without the ``*`` before names of required columns."""
     return table.renamed(lambda name: name.lstrip("*"))
 
 
@@ -261,7 +264,7 @@ def _read_mrale(nodes: Nodes, table: InputTable, problems: list[Problem]) -> Non
 def _keyed(
     table: InputTable, column: str, known: dict[str, Any], problems: list[Problem]
 ) -> Iterator[tuple[TableRow, str]]:
-    """Yield rows with their key in `column`, which must be present and unique."""
+    """Yield (key, row) with the key in `column`; a key must be present and unique."""
     if column not in table:
         problems.append(Problem(table.file, None, "columns", f"must have `{column}`", hint(column, table.columns)))
         return
@@ -305,7 +308,7 @@ WANTED = "tables of MIDRC (imaging_study, cr_series_file, dx_series_file) and DI
 
 
 def detect(root: Path) -> float:
-    """Return 0.9 if `root` has a table of studies or series files under gen3's names; else 0."""
+    """Return 0.9 if `root` has a table of studies or of series files with gen3's name; else 0."""
     names = [name.lower() for name in find_nodes(Path(root))]
     return 0.9 if any(node in name for name in names for node in ("imaging_study", "series_file")) else 0.0
 
@@ -399,7 +402,7 @@ def read(
 
 
 def _mismatches(joining: Joining, nodes: Nodes) -> list[str]:
-    """Return warnings that count studies which images, tables and scores do not all cover."""
+    """Return warnings with the numbers of studies that lack images, a row of the table or both (for a score), and of those whose PatientID and case differ."""
     images = set(joining.tree.studies)
     cases = {uid: facts.get("patient_key") for uid, facts in nodes.studies.items()}
     other_case = sum(
@@ -419,7 +422,7 @@ def _mismatches(joining: Joining, nodes: Nodes) -> list[str]:
 
 
 def _scores(joined: list[Joined], study_ids: set[str], nodes: Nodes, namer: Namer) -> list[dict[str, object]]:
-    """Return rows of the config `mrale`, of the studies `study_ids`, those that became a record."""
+    """Return the rows of the config `mrale` for the studies in `study_ids`, which became records."""
     rows: list[dict[str, object]] = []
     for pair in joined:
         if pair.study.uid in nodes.mrale:

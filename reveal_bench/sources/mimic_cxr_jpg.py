@@ -1,4 +1,4 @@
-"""The MIMIC-CXR-JPG tree: lookup of the images of given studies, and of nothing else of its 377,110.
+"""The MIMIC-CXR-JPG tree: look up the images of given studies only, not all of its 377,110 images.
 
 Source: MIMIC-CXR-JPG 2.0.0 and 2.1.0 on PhysioNet (credentialed access). ::
 
@@ -9,9 +9,10 @@ Source: MIMIC-CXR-JPG 2.0.0 and 2.1.0 on PhysioNet (credentialed access). ::
 
 Conventions
 -----------
-* The folders are never listed: a picture's path follows from the subject, study and DICOM id of its metadata row.
+* The picture folders are never listed: a picture's path is made from the subject, study and DICOM id in its metadata
+  row.
 * The tree may be below ``physionet.org/files/mimic-cxr-jpg/2.1.0/``, as `wget -r` leaves it, with its ``index.html``
-  files, and may hold a part of the pictures only.
+  files, and may hold only a part of the pictures.
 * Without metadata the ids come from ``IMAGE_FILENAMES``, sizes from the pictures' headers, and views are unknown.
 * Rows and Columns are the height and width of the original; a picture of another size was rescaled and is refused,
   because no box would fit it.
@@ -44,7 +45,10 @@ PROJECTIONS = {
     "LATERAL": "LATERAL", "LL": "LATERAL", "RL": "LATERAL", "XTABLE LATERAL": "LATERAL",
     "ANTERO-POSTERIOR": "AP", "POSTERO-ANTERIOR": "PA", "LEFT LATERAL": "LATERAL", "RIGHT LATERAL": "LATERAL",
 }  # fmt: skip
-"""ViewPosition, or where that is blank ViewCodeSequence_CodeMeaning, in capitals. Oblique views are not used."""
+"""Text of ViewPosition (or, if that is blank, ViewCodeSequence_CodeMeaning) in capitals -> view.
+
+Oblique views are left out.
+"""
 
 _TABLE = re.compile(r"mimic-cxr-2\.\d+\.\d+-(metadata|split|chexpert|negbio|test-set-labeled)\.csv(\.gz)?")
 _PATH = re.compile(r"(?:.*/)?files/p(\d\d)/p(\1\d+)/s(\d+)/([^/]+)\.jpg")
@@ -62,7 +66,7 @@ class ImageFault(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MimicImage:
-    """One image as the metadata describes it; `size` is (height, width), or None if it has none."""
+    """One image as the metadata describe it; `size` is (height, width), or None if the metadata have no size."""
 
     dicom_id: str
     path: Path
@@ -83,12 +87,15 @@ class MimicStudy:
     taken: tuple[int, float] | None = field(default=None, repr=False)
 
     def is_before(self, other: MimicStudy) -> bool | None:
-        """Return True if it was taken before `other`; None if that is unknown."""
+        """Return True if this study was taken before `other`; None if that is unknown."""
         return None if self.taken is None or other.taken is None else self.taken < other.taken
 
 
 def find_trees(root: Path) -> list[Path]:
-    """The folders at or below `root` that hold a metadata table or IMAGE_FILENAMES; picture folders are not entered."""
+    """Return the folders at or below `root` that hold a metadata table or IMAGE_FILENAMES.
+
+    Picture folders are not entered.
+    """
     folders: list[Path] = []
     level, n_seen = [Path(root)], 0
     for _ in range(DEEPEST + 1):
@@ -104,7 +111,9 @@ def find_trees(root: Path) -> list[Path]:
 
 
 def tree_files(tree: Path) -> dict[str, Path]:
-    """Tables of a tree by role: "metadata", "split", "chexpert", "negbio", "test-set-labeled", "IMAGE_FILENAMES".
+    """Return role -> file of a tree's tables.
+
+    The roles are "metadata", "split", "chexpert", "negbio", "test-set-labeled" and "IMAGE_FILENAMES".
 
     If a table is there as ``.csv.gz`` and as ``.csv``, the former is read, because it is the published file.
     """
@@ -145,7 +154,7 @@ def look_up_studies(
 
 
 def study_images(study: MimicStudy, *, need_pictures: bool) -> tuple[tuple[StudyImage, ...], list[ImageFault]]:
-    """Return the images of a study for a record, and their problems; reads the headers of the pictures present."""
+    """Return (images, problems) of a study for a record; the headers of the pictures that are present are read."""
     images, faults = [], []
     for image in study.images:
         there = image.path.is_file()
@@ -219,7 +228,10 @@ def _described(image: MimicImage, row: TableRow, problems: list[Problem]) -> Mim
 
 
 def _taken(row: TableRow) -> tuple[int, float] | None:
-    """A date and time that can be compared: StudyTime is a decimal number of HHMMSS that may lack leading zeros."""
+    """Return (date, time) as comparable numbers, None if unknown.
+
+    StudyTime is HHMMSS with decimals, maybe without leading zeros.
+    """
     try:
         return int(row["StudyDate"]), float(row["StudyTime"])
     except (KeyError, ValueError):
@@ -250,7 +262,7 @@ def _splits(path: Path, studies: Collection[str], problems: list[Problem]) -> di
 
 
 def table_rows(path: Path, required: tuple[str, ...], problems: list[Problem]) -> Iterator[TableRow]:
-    """Yield rows of a table, which may be packed; one without the `required` columns has none."""
+    """Yield rows of a table, which may be compressed; a table without one of the `required` columns yields none."""
     with open_table(path, problems=problems) as reader:
         lacking = [name for name in required if name not in reader]
         if not lacking:
@@ -262,7 +274,7 @@ def table_rows(path: Path, required: tuple[str, ...], problems: list[Problem]) -
 
 @contextmanager
 def _text(path: Path, problems: list[Problem]) -> Iterator[TextIO]:
-    """Yield a text file, packed or not, whatever its name says; an unreadable file is a problem."""
+    """Open a text file, compressed or not, whatever its suffix says; if it cannot be read, note a problem."""
     try:
         with path.open("rb") as raw:
             packed = raw.read(2) == b"\x1f\x8b"
