@@ -192,7 +192,8 @@ def _check_ids(parsed: SplitFiles, keys: dict[str, set[str]], problems: list[Pro
 def check_sizes(parsed: SplitFiles, problems: list[Problem], warnings: list[str], *, need_all: bool) -> None:
     """Check that pictures and masks have the same sizes, and leave out points outside their pictures.
 
-    An image without a picture has the size of its masks. With `need_all`, an image of unknown size is a problem.
+    The size of an image without a picture comes from its annotations. With `need_all`, an image of unknown size is a
+    problem.
     """
     for image_id in parsed.labels:
         path = parsed.pictures.get(image_id)

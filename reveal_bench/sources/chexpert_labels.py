@@ -166,7 +166,10 @@ def _read_all(root: Path) -> _ChexpertTables:
 
 
 def _by_study(path: Path, before: dict[str, _StudyLabels], problems: list[Problem]) -> dict[str, _StudyLabels]:
-    """Return the studies of a table, and remove studies from `before`, except studies whose labels are contradictory."""
+    """Return the studies of a table.
+
+    Studies that contradict themselves or `before` are left out, and removed from `before`.
+    """
     studies: dict[str, _StudyLabels] = {}
     contradicted = set()
     for study_id, row, study in _read_table(path, problems):

@@ -66,7 +66,7 @@ SPLIT_NAME = "the name of a split: letters, digits, _ and dots, but not `all`"
 NULLS = ("", "null", "~", "Null", "NULL")
 FINDING_KEYS = ("name", "synonyms", "stands_alone")
 FINDING_NAME = re.compile(r"(?!macro$)[^\W_][^,;|\n\r\t]{0,79}", re.IGNORECASE)
-"""Names of findings. Commas and "macro" are excluded.
+"""Pattern of a finding's name, which excludes commas and "macro".
 
 Answers list findings with commas between them, and "macro" is the average over all findings.
 """
@@ -115,7 +115,10 @@ class StudyMapping:
     key_matches: str
     labels: LabelRule
     rules: Mapping[str, ColumnRule]
-    """Fact -> its rule, for each of agreement, n_agree_all, reader, age, age_band, sex, race, patient_class, split and patient_key that the mapping has."""
+    """Fact -> its rule, for the facts that the mapping has.
+
+    They are among agreement, n_agree_all, reader, age, age_band, sex, race, patient_class, split and patient_key.
+    """
     ids: Mapping[str, str]
     source: str | None
     require_deidentified: bool

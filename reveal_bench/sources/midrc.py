@@ -59,7 +59,7 @@ NODE_NAMES = ("imaging_study", "cr_series_file", "dx_series_file", "case")
 _NODE = re.compile(rf"(?:^|[_\W])({'|'.join(NODE_NAMES)})(?=[_\W]|$)", re.IGNORECASE)
 _MRALE = re.compile(r"mrale", re.IGNORECASE)
 MRALE_RANGE = range(25)
-"""Largest mRALE score: each lung has four grades of extent and of density."""
+"""Possible mRALE scores: each lung has four grades of extent and of density."""
 
 _SEXES = {"female": "F", "male": "M", "other": "other"}
 _RACES = {
@@ -106,7 +106,10 @@ class Nodes:
 
 
 def find_nodes(root: Path) -> dict[str, Path]:
-    """Return path relative to the root -> file, for manifests, node tables and mRALE scores in `root` or its subfolders."""
+    """Return path relative to the root -> file.
+
+    The files are manifests, tables of nodes and mRALE scores, in `root` or the folders directly in it.
+    """
     paths = {}
     for pattern in ("*", "*/*"):
         for path in sorted(root.glob(pattern)):
@@ -136,10 +139,7 @@ def read_nodes(root: Path, problems: list[Problem]) -> Nodes:
 
 
 def check_files(root: Path, nodes: Nodes, problems: list[Problem], *, verify: bool, workers: int) -> list[str]:
-    """Note a problem for each listed file that is missing or has the wrong size or (with `verify`) md5.
-
-    Return warnings.
-    """
+    """Note each listed file that is missing or has the wrong size or (with `verify`) md5; return warnings."""
     entries: dict[str, FileEntry] = {}
     for entry in nodes.entries:
         known = entries.setdefault(entry.name, entry)
@@ -402,7 +402,10 @@ def read(
 
 
 def _mismatches(joining: Joining, nodes: Nodes) -> list[str]:
-    """Return warnings with the numbers of studies that lack images, a row of the table or both (for a score), and of those whose PatientID and case differ."""
+    """Return warnings that count studies with incomplete or contradictory data.
+
+    They lack images or a row of the table, have a score but no images, or have a PatientID that is not their case.
+    """
     images = set(joining.tree.studies)
     cases = {uid: facts.get("patient_key") for uid, facts in nodes.studies.items()}
     other_case = sum(

@@ -1,19 +1,19 @@
 """MS-CXR: boxes of phrases from reports, in eight categories, on pictures of MIMIC-CXR-JPG.
 
-Source: PhysioNet (Boecking et al. 2022), ``MS_CXR_Local_Alignment_v1.1.0.csv`` and the same as COCO ``.json``; version
-1.0.0 is read too. The pictures come from MIMIC-CXR-JPG and keep their bytes.
+Source: PhysioNet (Boecking et al. 2022), ``MS_CXR_Local_Alignment_v1.1.0.csv`` or the same boxes as COCO ``.json``;
+version 1.0.0 is also read. The pictures come from MIMIC-CXR-JPG and keep their bytes.
 
 Conventions
 -----------
-* Either file suffices. If both are there the CSV is used, and every box of the one must be in the other.
+* Either file suffices. If both are there, the CSV is used, and both must have the same boxes.
 * Boxes are pixels of the full-size JPEG, whose size is in every row; a picture of another size is an error.
 * A phrase may have several boxes, one per row. Boxes of one category and picture become one annotation; the phrases,
   each with its box, are the config ``phrases``.
-* Phrases of reports were marked, not every finding: a category without a box is unlabelled, not absent.
+* The source's boxes mark phrases of reports, not every finding: a category without a box is unlabelled, not absent.
 * Patient and study are read from ``path``, ``files/p10/p<subject>/s<study>/<dicom>.jpg``. The view comes from the
   metadata of MIMIC-CXR-JPG if it is there: ``view_raw`` is its text, ``view`` its meaning. The source calls all
-  pictures frontal, so a picture without a view is FRONTAL, and one that the metadata call lateral or oblique is kept
-  with that view (LATERAL, UNKNOWN) and counted in the warnings.
+  pictures frontal, so a picture without a view is FRONTAL. A picture that the metadata call lateral or oblique keeps
+  that view (LATERAL or UNKNOWN) and is counted in the warnings.
 * The pictures come from MIMIC-CXR-JPG: `pictures` is its root, the folder that holds ``files``, and must be named
   when pixels are embedded. Where they are withheld, it is looked for in the download.
 
@@ -69,7 +69,7 @@ _PATH = re.compile(r"(?:.*/)?p\d{2}/(p\d+)/(s\d+)/([0-9a-f-]+)\.(?:jpg|dcm)")
 
 @dataclass(frozen=True, slots=True)
 class PhraseBox:
-    """One box with the phrase it belongs to; `line` is the row, or the number of the annotation, in `file`."""
+    """One box with the phrase it belongs to; `line` is its row, or the number of its annotation, in `file`."""
 
     image_id: str
     patient_id: str
@@ -155,7 +155,7 @@ def _checked(table: Sequence[BoxRow], faults: Faults) -> list[PhraseBox]:
 
 
 def _checked_row(raw: BoxRow, faults: Faults) -> PhraseBox | None:
-    """Return the row, or None after noting all that is wrong with it."""
+    """Return the row, or None after noting all its problems."""
     image_id, n_before = raw["dicom_id"], len(faults.problems)
     finding, value = known_finding(raw["category_name"], MS_CXR_FINDINGS)
     if finding is None:
@@ -199,7 +199,7 @@ def _whole(text: str) -> int | None:
 
 
 def _compare(table: list[PhraseBox], coco: list[PhraseBox], faults: Faults) -> None:
-    """Check that every box of the one is in the other, cut to whole pixels."""
+    """Note a problem for each box, cut to whole pixels, that is in only one of the two files."""
 
     def keys(rows: list[PhraseBox]) -> Counter[tuple[Any, ...]]:
         return Counter((row.image_id, row.finding, row.phrase, *(int(value) for value in row.box)) for row in rows)
@@ -269,7 +269,7 @@ def _counts(rows: list[PhraseBox]) -> dict[str, int]:
 
 
 def _pictures(rows: list[PhraseBox], root: Path, faults: Faults, *, need_all: bool) -> dict[str, PictureFile]:
-    """The JPEG of each image at its path below `root`, which is the folder above ``files`` or ``files`` itself."""
+    """Return image id -> JPEG, found by its path below `root` (the folder ``files`` or the one above it)."""
     pictures: dict[str, PictureFile] = {}
     for row in {row.image_id: row for row in rows}.values():
         tail = Path(row.path).with_suffix(".jpg")
@@ -284,7 +284,7 @@ def _pictures(rows: list[PhraseBox], root: Path, faults: Faults, *, need_all: bo
 
 
 def _read_views(place: Path, image_ids: set[str], faults: Faults, warnings: list[str]) -> dict[str, str]:
-    """Return the ViewPosition of `image_ids` from MIMIC-CXR-JPG's own table of 377,110 images, if it is there."""
+    """Return image id -> ViewPosition from MIMIC-CXR-JPG's table of 377,110 images; {} without that table."""
     path = find_file(place, *METADATA)
     if path is None:
         return {}
@@ -311,7 +311,7 @@ def _read_views(place: Path, image_ids: set[str], faults: Faults, warnings: list
 
 
 def _view(raw: str | None) -> str:
-    """View of a ViewPosition, "FRONTAL" if it is blank."""
+    """Return the view that a ViewPosition means, "FRONTAL" if it is blank."""
     return PROJECTIONS.get(raw.upper(), "UNKNOWN") if raw else "FRONTAL"
 
 

@@ -4,13 +4,13 @@ Source: NIH Clinical Center, ``BBox_List_2017.csv`` (Wang et al. 2017), plain or
 
 Conventions
 -----------
-* Every picture is 1024 x 1024 pixels; coordinates are pixels with decimals. The header names its columns ``Bbox [x``,
-  ``y``, ``w``, ``h]`` and three more without a name and without values.
+* Every picture is 1024 x 1024 pixels; coordinates are pixels with decimals. The header calls the columns of a box
+  ``Bbox [x``, ``y``, ``w`` and ``h]``; three more columns have neither names nor values.
 * The list says "Infiltrate" where the collection's labels say "Infiltration"; the latter is used.
 * Only images in the list are part of the dataset. A finding without a box was not looked for with boxes: it is
-  unlabelled, not absent. The collection's labels come from reports by a program and are not mixed in.
+  unlabelled, not absent. The collection's own labels, which a program extracted from reports, are not used.
 * The first part of a picture's name is the patient. The view is known if ``Data_Entry_2017*.csv`` is beside the list.
-* The spacing that the collection publishes belongs to the originals, not to these frames: none is given.
+* The spacing that the collection publishes belongs to the original images, not to these frames, so records have none.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _counts(parsed: _List) -> dict[str, int]:
 
 
 def _read_views(path: Path, faults: Faults, warnings: list[str]) -> dict[str, str]:
-    """View by image, from the collection's table of all images."""
+    """Return image id -> view, from the collection's table of all images."""
     ignored: list[str] = []  # its other columns are known, only not of use here
     rows = read_table(path, ("Image Index", "View Position"), faults, ignored)
     views = {row["Image Index"].removesuffix(".png"): row["View Position"] for row in rows}

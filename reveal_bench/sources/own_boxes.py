@@ -12,18 +12,17 @@
 
 Conventions
 -----------
-* Of a COCO file the keys from `image` to `reader` are left out: `file_name`, categories and boxes [x, y, w, h] in
-  pixels have one meaning.
+* For a COCO file, leave out the keys from `image` to `reader`: its `file_name`, categories and boxes [x, y, w, h] in
+  pixels need no explanation.
 * `images` says which images were read for all findings: the images of a table, those ``in the table`` of boxes (or
-  listed by the COCO file), or ``all pictures``. There a finding without a box is absent. Without the key it is
-  unlabelled.
-* A row without finding and numbers is an image without a box; it is a problem without `images`.
-* With `reader` and without a reference nothing is merged: boxes belong to individual readers, see
-  :mod:`reveal_bench.kinds.detection.fusion`. A finding of two readers is present, a finding of one is unknown. A reader
-  has read the images that have a row with the reader's name; the config ``readers`` lists them.
-* Sizes come from the pictures, which are needed even where pixels are withheld: DICOM files if there is any, else PNG
-  and JPEG. Those that a COCO file names must be the same. Patients come from the column
-  `patient` or from DICOM headers.
+  listed by the COCO file), or ``all pictures``. In these images a finding without a box is absent. In all other images,
+  it is unlabelled.
+* A row without a finding and numbers names an image without a box; without the key `images` it is a problem.
+* With `reader` and without a reference, boxes are not merged but belong to individual readers, see
+  :mod:`reveal_bench.kinds.detection.fusion`. A finding that two readers drew is present; one that a single reader drew
+  is unknown. A reader has read the images that have a row with the reader's name; the config ``readers`` lists them.
+* Sizes come from the pictures, which are needed even if pixels are withheld: DICOM files if there are any, else PNG and
+  JPEG. Sizes in a COCO file must be equal to them. Patients come from the column `patient` or from DICOM headers.
 """
 
 from __future__ import annotations
@@ -81,19 +80,19 @@ UNFUSED = (
 
 @dataclass(frozen=True)
 class _Own:
-    """The state of one `read`: places of mapping and tables, and the maker of ids."""
+    """The state of one `read`: the path of the mapping, and the maker of ids."""
 
     mapping: Path | None = None
     namer: Namer = field(default_factory=lambda: Namer(None))
 
     @property
     def source(self) -> BoxSource[OwnTables]:
-        """The skeleton of sources of boxes, filled in."""
+        """This source, as the skeleton of sources of boxes needs it."""
         needs = f"{MAPPING_NAME} with the key `boxes`"
         return BoxSource("own-boxes", needs, {}, self.find, self.parse, OwnTables.counts, self.make)
 
     def find(self, root: Path) -> dict[str, Path]:
-        """Return the mapping; it names the tables, which are beside it or in `root`."""
+        """Return role -> file: the mapping, and the tables that it names, which are beside it or in `root`."""
         path = self.mapping if self.mapping is not None else root / MAPPING_NAME
         if not is_of_boxes(path):
             return {}
@@ -105,7 +104,7 @@ class _Own:
         return {"mapping": path} | {r: p if p.is_file() else root / tables[r] for r, p in beside.items()}
 
     def parse(self, files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> OwnTables:
-        """Return every image that a table names."""
+        """Return the contents of the tables."""
         return read_tables(read_box_mapping(files["mapping"]), files, faults, warnings)
 
     def make(self, build: BoxBuild[OwnTables]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
@@ -171,7 +170,7 @@ def _check_splits(tables: OwnTables, records: Mapping[str, LocalizationRecord], 
 
 
 def _percent_warning(mapping: BoxMapping, records: Iterable[LocalizationRecord]) -> list[str]:
-    """Return a warning if every number may be a percentage, where films are larger."""
+    """Return a warning if no number of a box is above 100 although all images are larger: they may be percentages."""
     pairs = [(record, box) for record in records for one in record.annotations for box in one.boxes_xywh]
     if mapping.is_normalised or not pairs or any(min(record.size) <= PERCENT for record, _ in pairs):
         return []
@@ -182,7 +181,7 @@ def _percent_warning(mapping: BoxMapping, records: Iterable[LocalizationRecord])
 
 
 def detect(root: Path) -> float:
-    """1 if ``mapping.yaml`` in `root` is a mapping of boxes, else 0."""
+    """Return 1 if ``mapping.yaml`` in `root` is a mapping of boxes, else 0."""
     return float(is_of_boxes(Path(root) / MAPPING_NAME))
 
 
@@ -219,7 +218,7 @@ def read(
     BuildError
         With every problem of mapping, tables and pictures.
     ValueError
-        If the mapping of boxes, all pictures, or an `id_key` that is needed for ids, are missing.
+        If the mapping of boxes, all pictures, or a needed `id_key` are missing.
     """
     own = _Own(mapping, Namer(id_key))
     how: dict[str, Any] = {"pixels": pixels, "keep_going": keep_going, "pictures": pictures, "workers": workers}
@@ -231,7 +230,7 @@ def read(
 
 
 def _films(build: BoxBuild[OwnTables]) -> tuple[PictureFolder, dict[str, Header]]:
-    """Return pictures, and headers of DICOM files, by what images are called in the table."""
+    """Return (pictures, headers of DICOM pictures), both by the name that the table gives the image."""
     place = build.root if build.pictures is None else Path(build.pictures)
     is_by_uid = build.parsed.mapping.matches == "SOPInstanceUID"
     films = PictureFolder.below(place, DICOM, kind="dicom", may_be_empty=True, by_path=is_by_uid)
@@ -320,7 +319,7 @@ class _OwnRecords:
             return None
 
     def _check_size(self, name: str, listed: BoxRow | None, size: tuple[int, int]) -> None:
-        """Note if a COCO file was made for a picture of another size."""
+        """Note a problem if the size in a COCO file is not the picture's."""
         if listed is None or not listed.values.keys() >= {"width", "height"}:
             return
         own, stated = f"{size[1]} x {size[0]}", f"{listed['width']} x {listed['height']}"
@@ -328,7 +327,7 @@ class _OwnRecords:
             self.faults.add(listed.problem("width, height", f"must be {own}, the size of the picture", stated), name)
 
     def _boxes(self, rows: Sequence[tuple[str, BoxRow]], name: str, size: tuple[int, int]) -> dict[str, list[Box]]:
-        """Return boxes by finding in pixels, checked."""
+        """Return the checked boxes of each finding, in pixels."""
         boxes: dict[str, list[Box]] = {}
         mapping = self.mapping
         for finding, row in rows:

@@ -1,7 +1,7 @@
-"""Files of boxes of one's own: the mapping, and the tables that it names. What the keys mean is in docs/sources.md.
+"""The files of a user's own boxes: the mapping and the tables that it names. docs/sources.md explains the keys.
 
-Every image that a table names becomes an :class:`OwnImage`: what each reader drew on it, and who read it and drew
-nothing. Boxes are looked at once the size of the film is known, in :mod:`reveal_bench.sources.own_boxes`.
+Every image that a table names becomes an :class:`OwnImage`: the boxes that each reader drew on it, and the readers who
+read it without drawing a box. :mod:`reveal_bench.sources.own_boxes` checks boxes once the size of the image is known.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ IMAGES = "table of images"
 LISTED, PICTURED = "in the table", "all pictures"
 COCO_BOX = ("bbox[0]", "bbox[1]", "bbox[2]", "bbox[3]")
 REFERENCE = ""
-"""The reader of boxes that are the reference."""
+"""Key of reference boxes where boxes are stored by reader."""
 
 
 @dataclass(frozen=True)
 class BoxMapping:
-    """A parsed mapping. The fields from `image` to `reader` name columns; "" means none."""
+    """A parsed mapping. The fields from `image` to `reader` are names of columns; "" means no column."""
 
     file: str
     boxes: str
@@ -140,9 +140,9 @@ class OwnImage:
 
     Attributes
     ----------
-    first : the first row that names it
-    drawn : reader -> (finding, row) of each box; a reader who drew nothing has none
-    empty : reader -> the row that says so
+    first : the first row that names the image
+    drawn : reader -> (finding, row) of each box; an empty list for a reader who drew nothing
+    empty : reader -> the row that says that this reader drew nothing
     listed : its entry in a COCO file, with `width` and `height`
     """
 
@@ -197,7 +197,7 @@ def read_tables(mapping: BoxMapping, files: Mapping[str, Path], faults: Faults, 
 def _rows(
     path: Path, sheet: str | None, columns: Sequence[str], named_in: str, faults: Faults
 ) -> tuple[list[BoxRow], tuple[str, ...]]:
-    """Return the rows of a table with the columns that a mapping names, and all columns; empty after a problem."""
+    """Return (rows, all columns of the table), rows with only the `columns`; both are empty after a problem."""
     problems: list[Problem] = []
     table = scan_table(path, path.name, problems, sheet=sheet)
     problems += [] if table is None else missing_columns(table, columns, named_in=named_in)
@@ -218,7 +218,7 @@ def _box_rows(path: Path, mapping: BoxMapping, faults: Faults, warnings: list[st
 
 
 def _unused(file: str, columns: Sequence[str], mapping: BoxMapping, named: Sequence[str]) -> list[str]:
-    """Return a warning for each column that looks like patients or splits, where the mapping names none for them."""
+    """Return a warning for each column that seems to name patients or splits and that the mapping does not use."""
     keys = [key for key in ("patient", "split") if isinstance(mapping.images, str) or key not in mapping.images]
     return [
         f"{file}: the column {column!r} is not read; the mapping may name a table with a row per image that has it: "
@@ -248,7 +248,10 @@ def _read_images(path: Path, named: Mapping[str, str], tables: OwnTables, faults
 
 
 def _coco_rows(file: str, content: Mapping[str, Any], tables: OwnTables, faults: Faults) -> list[BoxRow]:
-    """Annotations of a COCO file as rows of boxes, after adding its images; rows are called as in the file's lists."""
+    """Return the annotations of a COCO file as rows of boxes, and add its images.
+
+    Rows are named after the file's lists.
+    """
     try:
         images: dict[Any, str] = {}
         for row, entry in _entries(file, content, "images"):
@@ -286,7 +289,10 @@ def _size_of(entry: Mapping[str, Any]) -> dict[str, str]:
 def _coco_problem(
     row: BoxRow, entry: Mapping[str, Any], images: Mapping[Any, str], names: Mapping[Any, str], seen: set[Any]
 ) -> Problem | None:
-    """Return the problem of an annotation, or None; `seen` has the ids of earlier annotations."""
+    """Return (field, rule, value) of the problem of an annotation, or None.
+
+    `seen` has the ids of earlier annotations.
+    """
     if entry["image_id"] not in images:
         return row.problem("image_id", "must be the id of an image", entry["image_id"])
     if entry["category_id"] not in names:
@@ -302,7 +308,7 @@ def _coco_problem(
 
 
 def _list_image(row: BoxRow, tables: OwnTables, faults: Faults) -> None:
-    """Add an image of a COCO file."""
+    """Add an image of a COCO file to the tables."""
     name = image_stem(row["image"])
     _check_table(name, row, "image", tables, faults)
     image = tables.images.setdefault(name, OwnImage(row))
@@ -312,7 +318,7 @@ def _list_image(row: BoxRow, tables: OwnTables, faults: Faults) -> None:
 
 
 def _check_table(name: str, row: BoxRow, column: str, tables: OwnTables, faults: Faults) -> None:
-    """Note an image that is not in the table of images, if there is one."""
+    """Note a problem if there is a table of images and the image is not in it."""
     images = tables.mapping.images
     if not isinstance(images, str) and name not in tables.images:
         faults.add(row.problem(column, f"must be in {images['table']}", repr(row[column])), name)

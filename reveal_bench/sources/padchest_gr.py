@@ -6,16 +6,17 @@ study: ``{"StudyID", "ImageID", "findings": [{"sentence_en", "sentence_es", "abn
 
 Conventions
 -----------
-* Boxes are corners [left, top, right, bottom] from 0 to 1; they become pixels of the picture, whose size no table
-  tells, so the pictures are needed even where pixels are withheld.
+* Boxes are corners [left, top, right, bottom] from 0 to 1; they are converted to pixels with the size of the picture.
+  No table has that size, so the pictures are needed even if pixels are withheld.
 * Boxes belong to a sentence. Its labels, about 150 different ones, become the findings of
-  :data:`reveal_bench.findings.PADCHEST_GR_LABELS`; a sentence with labels of two findings gives both its boxes. Labels
+  :data:`reveal_bench.findings.PADCHEST_GR_LABELS`; if a sentence has labels of two findings, both get its boxes. Labels
   that are not findings stay in the config ``sentences``, which has everything the source says, with boxes in pixels.
-* ``boxes`` are the ground truth, ``extra_boxes``, a second reader's of some sentences, are of the reader "individual".
-* A finding is present if a sentence that is abnormal has a label of it; then it is `missing` if it has no box. A report
-  need not name what it does not see: every other finding is unlabelled, not absent.
+* ``boxes`` are the ground truth; ``extra_boxes``, which a second reader drew for some sentences, belong to the reader
+  "individual".
+* A finding is present if an abnormal sentence has a label of the finding; it is `missing` if it then has no box.
+  Reports need not mention absent findings, so every other finding is unlabelled, not absent.
 * Pictures are PNG of 16 bits, in a folder or in a zip archive. BIMCV's archive comes in parts (``.zip.001`` ...) that
-  must be joined first. Those of earlier studies are not read.
+  must be joined first. Pictures of earlier studies are not read.
 
 Files are parsed strictly. Traps handled here: StudyIDs are whole numbers of up to 39 digits, text here and never a
 float; a sentence that is not abnormal often lacks the keys of its labels and boxes; the images of earlier studies are
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 
 REPORTS, TABLE = "grounded_reports_*.json", ("master_table.csv", "master_table.csv.zip", "master_table.csv.gz")
 EARLIER = "PadChest_GR_progression_prior_studies"
-"""Folder of the pictures of earlier studies, which may repeat a name."""
+"""Folder of the pictures of earlier studies, whose file names may repeat those of other pictures."""
 NEEDED = ("StudyID", "ImageID", "PatientID", "split")
 KNOWN = (
     "label", "boxes_count", "extra_boxes_count", "locations", "prior_study", "progression_status", "prior_imageID",
@@ -80,7 +81,7 @@ class Sentence:
 
     Attributes
     ----------
-    number : 1-based place in its report
+    number : 1-based position in its report
     labels : canonical spellings of PadChest
     """
 
@@ -96,12 +97,15 @@ class Sentence:
 
     @property
     def findings(self) -> list[str]:
-        """Findings of the study's labels, in the order of the benchmark; empty if no label is a finding."""
+        """Findings that the sentence's labels mean, in the order of the benchmark; empty if no label is a finding."""
         findings = {finding for label in self.labels for finding in FINDINGS_OF.get(label, ())}
         return [finding for finding in PADCHEST_GR_LABELS if finding in findings]
 
     def in_pixels(self, size: tuple[int, int], study: PadchestStudy, faults: Faults) -> tuple[list[Box], list[Box]]:
-        """`boxes` and `extra_boxes` in pixels of a picture of `size` (height, width), checked."""
+        """Return (boxes, extra boxes) in pixels of a picture of `size` (height, width).
+
+        Note boxes that do not fit it.
+        """
         return (
             self._scaled("boxes", self.boxes, size, study, faults),
             self._scaled("extra_boxes", self.extra_boxes, size, study, faults),
@@ -150,12 +154,12 @@ class PngSource:
 
     @classmethod
     def below(cls, root: Path) -> PngSource:
-        """PNG files if there are any, else those in zip archives.
+        """Return the PNG files below a folder or, if there are none, those in its zip archives.
 
         Raises
         ------
         ValueError
-            If there is neither; the message says how to join an archive that is still in parts.
+            If there is neither; the message says how to join an archive that is in parts.
         """
         try:
             return cls(PictureFolder.below(root, [".png"], kind="png16", skip=[EARLIER]), {}, root)
@@ -215,14 +219,14 @@ def _size(picture: PictureFile) -> tuple[int, int]:
 
 
 def find_tables(root: Path) -> dict[str, Path]:
-    """The grounded reports ("reports") and, if it is there, the master table ("table"); none without the reports."""
+    """Return the files of the grounded reports ("reports") and the master table ("table"); {} without the reports."""
     folder = root if root.is_dir() else root.parent
     reports = find_files(root, {"reports": [REPORTS]})
     return reports | find_files(folder, {"table": TABLE}) if reports else {}
 
 
 def read_studies(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> list[PadchestStudy]:
-    """Entries of the reports with patient and split; each study and each image once."""
+    """Return the entries of the reports with patient and split; note a study or image that occurs twice."""
     path = files["reports"]
     n_before = len(faults.problems)
     entries = read_json(path, list, lambda problem: faults.add(problem, None))
@@ -246,7 +250,7 @@ def read_studies(files: Mapping[str, Path], faults: Faults, warnings: list[str])
 
 
 def _read_master(path: Path, faults: Faults, warnings: list[str]) -> dict[str, dict[str, str]]:
-    """PatientID, ImageID and split by StudyID; the table has a row per sentence and label."""
+    """Return StudyID -> its PatientID, ImageID and split; the table has a row per sentence and label."""
     studies: dict[str, dict[str, str]] = {}
     for row in read_table(path, NEEDED, faults, warnings, optional=KNOWN):
         facts = {name: row[name] for name in NEEDED[1:]}
@@ -328,7 +332,7 @@ def _texts(raw: dict[str, Any], key: str, where: str, study: PadchestStudy, faul
 
 
 def _corners(raw: dict[str, Any], key: str, where: str, study: PadchestStudy, faults: Faults) -> tuple[Corners, ...]:
-    """Return the unchanged boxes, each of four numbers from 0 to 1."""
+    """Return the boxes unchanged; note a problem if one is not four numbers from 0 to 1."""
     values = raw.get(key) or []
     boxes: list[Corners] = []
     for value in values if isinstance(values, list) else [values]:
@@ -344,7 +348,7 @@ def _corners(raw: dict[str, Any], key: str, where: str, study: PadchestStudy, fa
 PUBLISHED = {"images": 4555, "abnormal sentences": 7037, "other sentences": 3422}
 """Counts of the paper."""
 SECOND_READER = "2"
-"""`reader_id` of the annotations made of ``extra_boxes``."""
+"""`reader_id` of the annotations made from ``extra_boxes``."""
 
 
 def _make(build: BoxBuild[list[PadchestStudy]]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
