@@ -72,7 +72,7 @@ from reveal_bench.sources.study_tree import marker_problems, marker_warnings
 DICOM = (".dcm", ".dicom")
 PERCENT = 100
 UNFUSED = (
-    "no reader is the reference, so no finding that somebody drew has one: name the reader (`reader: {column: NAME, "
+    "no reader is the reference, so findings have no reference boxes: name the reader (`reader: {column: NAME, "
     "reference: WHO}`), or build with --task detection --fuse majority; without either, systems are scored against "
     "single readers alone, with --task detection and `score --readers`"
 )

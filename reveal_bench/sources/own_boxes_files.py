@@ -289,7 +289,7 @@ def _size_of(entry: Mapping[str, Any]) -> dict[str, str]:
 def _coco_problem(
     row: BoxRow, entry: Mapping[str, Any], images: Mapping[Any, str], names: Mapping[Any, str], seen: set[Any]
 ) -> Problem | None:
-    """Return (field, rule, value) of the problem of an annotation, or None.
+    """Return the problem of an annotation, or None.
 
     `seen` has the ids of earlier annotations.
     """

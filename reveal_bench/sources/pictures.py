@@ -1,14 +1,14 @@
 """Picture files: size from the header, hashes, decoded pixels, and the bytes that are published.
 
-:func:`develop` is the one way from a :class:`reveal_bench.kinds.images.PictureFile` to published bytes:
+:func:`develop` is the only function that makes published bytes from a :class:`reveal_bench.kinds.images.PictureFile`:
 JPEG and 8-bit PNG pass unchanged except for their metadata, DICOM goes through the pipeline of
 :mod:`reveal_bench.dicom`, grey PNG of 16 bits becomes one of 8. The hash of the pixels is sha256 over the published
 8-bit grey values, row by row, as Pillow decodes them.
 
-Metadata are EXIF, comments, text chunks, thumbnails, and whatever follows the end: they can hold names, dates and
-paths. They are cut out without touching the coded pixels: a file that has none comes back byte for byte. A JPEG keeps
-the segments that decoding needs (JFIF and Adobe headers, ICC profile, tables, scans); a PNG keeps the critical chunks
-and those that change how pixels are shown.
+Metadata are EXIF, comments, text chunks, thumbnails, and whatever follows the end marker: they can hold names, dates
+and paths. They are cut out without touching the coded pixels, so a file without metadata stays the same, byte for byte.
+A JPEG keeps the segments that decoding needs (JFIF and Adobe headers, ICC profile, tables, scans); a PNG keeps the
+critical chunks and those that change how pixels are shown.
 
 Sources: ITU T.81 (JPEG markers), W3C PNG third edition (chunks).
 """
@@ -35,15 +35,15 @@ SUFFIXES = (".png", ".jpg", ".jpeg")
 
 _JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 GREY_OF_16_BITS = b"\x10\x00"
-"""Bit depth and colour type in a PNG file's first chunk, the bytes 24 and 25."""
+"""Bit depth and colour type of a grey PNG of 16 bits, which are bytes 24 and 25 of the file."""
 _ORIENTATION = 0x0112  # EXIF
 _PNG_KEPT = {b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"sBIT", b"bKGD", b"pHYs"}
 _JPEG_KEPT_APP = {0xE0: (b"JFIF\0",), 0xE2: (b"ICC_PROFILE\0",), 0xEE: (b"Adobe",)}
-"""APPn markers that may stay, with the beginnings that their contents must have."""
+"""APPn markers that are kept, with the first bytes that their contents must have."""
 
 
 def without_metadata(data: bytes) -> bytes:
-    """`data` without metadata, if it is a JPEG or PNG file; anything else comes back as it is.
+    """Return `data` without metadata if it is a JPEG or PNG file, and unchanged if it is anything else.
 
     Raises
     ------
@@ -126,13 +126,13 @@ def _png(data: bytes) -> bytes:
 ORIGINAL = "original bytes"
 """`pixel_pipeline` of a picture whose file bytes are published as they are."""
 CLEANED = "original pixels: metadata cut out of the file, coded data unchanged"
-"""`pixel_pipeline` of a picture whose file held something besides the picture."""
+"""`pixel_pipeline` of a picture whose metadata were cut out of its file."""
 PNG16 = "png16-v1: 16-bit PNG, [lowest, highest] value of the picture -> [0, 255] linearly, rounded half to even"
 """`pixel_pipeline` of a picture of 16 bits."""
 FORMATS = ("JPEG", "PNG")
-"""No other is opened, whatever a file's name says: some of Pillow's readers start other programs."""
+"""The only formats that are opened, whatever a file's name says: some of Pillow's readers start other programs."""
 MEMBER_BYTES = 256 << 20
-"""Largest picture that is read from an archive."""
+"""Largest picture that is read from an archive, in bytes."""
 
 
 def develop(picture: PictureFile) -> PublishedPicture:
@@ -162,7 +162,10 @@ def develop(picture: PictureFile) -> PublishedPicture:
 
 
 def _check_upright(data: bytes) -> None:
-    """Raise ValueError if metadata turn or mirror a JPEG: they are not published, and places are of stored pixels."""
+    """Raise ValueError if its metadata rotate or mirror a JPEG.
+
+    Metadata are not published, and positions refer to the pixels as stored.
+    """
     from PIL import Image
 
     if not data.startswith(_JPEG):
@@ -173,7 +176,7 @@ def _check_upright(data: bytes) -> None:
     except (OSError, SyntaxError, Image.DecompressionBombError):
         return  # a damaged file fails later, when its metadata are cut out and it is decoded
     if turned != 1:
-        raise ValueError(f"turned by its metadata (EXIF orientation {turned}): save it as it is to be seen")
+        raise ValueError(f"rotated by its metadata (EXIF orientation {turned}): save it with its pixels rotated")
 
 
 def picture_size(path: Path) -> tuple[int, int]:
@@ -209,7 +212,7 @@ def _file_bytes(picture: PictureFile) -> bytes:
 
 
 def _decode(data: bytes, path: Path) -> tuple[tuple[int, int], str]:
-    """Return (height, width) and the hash of the pixels of a picture, decoded to its end."""
+    """Return (height, width) and the hash of the pixels of a picture, which is decoded to its end."""
     from PIL import Image
 
     try:
@@ -221,7 +224,10 @@ def _decode(data: bytes, path: Path) -> tuple[tuple[int, int], str]:
 
 
 def grey_of_16_bits(image: Image) -> npt.NDArray[np.uint8]:
-    """Return the pixels of a picture of 16 bits in 8, from its lowest to its highest value; array (height, width)."""
+    """Return the pixels of a 16-bit picture in 8 bits, array (height, width).
+
+    Its lowest value becomes 0, its highest 255.
+    """
     values = np.asarray(image).astype(np.float64)
     low, high = values.min(), values.max()
     grey: npt.NDArray[np.uint8] = np.rint((values - low) * (255 / max(high - low, 1))).astype(np.uint8)

@@ -4,15 +4,15 @@ Source: arXiv 2601.15129 (paper 004); RSNA gives the released half to anyone who
 release is not public, so nothing is assumed: images are grouped into studies by their headers
 (:mod:`reveal_bench.sources.study_tree`), the table is read in any usual form (:mod:`reveal_bench.tables`), and a YAML
 file says what its columns mean (:mod:`reveal_bench.sources.mapping`): ``mapping.yaml`` at the root of the download, or
-the one that is given.
+another file that the user names.
 
 Without a mapping, `inspect` suggests one and `read` refuses: a guess is never used without confirmation.
 
 What becomes what
 -----------------
-* One record per row of the table, or per study where the table has a row per reader; rows and the studies of the images
-  must match one to one: a mismatch is a problem of the row, or of the first file of the study.
-* Splits come from the mapping; without them there is one, "test".
+* One record per row of the table, or per study if the table has a row per reader. Rows and studies of images must match
+  one to one; a mismatch is a problem of the row, or of the first file of the study.
+* Splits come from the mapping; if it names none, the only split is "test".
 * Files that are not original radiographs, and duplicates, are set aside and listed with the reason.
 * Ids are keyed hashes (:mod:`reveal_bench.sources.ids`), unless the mapping names columns with public ids. From
   headers, tables and paths a record takes only view, size, spacing, manufacturer, model, detector type, kVp and mAs,
@@ -65,23 +65,23 @@ if TYPE_CHECKING:
     from datasets import Features
 
 UNDIVIDED = "test"
-"""Name of the only split of a source that names none ("all" is taken by `datasets`)."""
+"""Name of the only split of a source that names none ("all" has another meaning for `datasets`)."""
 
 MOST_HINTS = 20
-"""Number of unknown keys that get the nearest spelling, except UIDs, whose nearest is another study's; for all
-rows of a wrong column the search would take hours."""
+"""Number of unknown keys for which a message shows the nearest spelling: for all rows of a wrong column the search
+would take hours. UIDs get none, because the nearest UID is another study's."""
 DETECTORS = ("DIRECT", "SCINTILLATOR", "STORAGE", "FILM")
-"""Values that DICOM defines for DetectorType (PS3.3 C.8.11.4); another text is not passed on."""
+"""Values that DICOM defines for DetectorType (PS3.3 C.8.11.4); any other text is dropped."""
 SHOWN_TEXTS = 20
 SEX_OF_HEADER = {"F": "F", "M": "M", "O": "other"}
 
 Facts = dict[str, str]
-"""Facts of a study besides its row, by field of a StudyRecord; and `patient_key`, which is not published."""
+"""Further facts of a study, by field of a StudyRecord, and `patient_key`, which is not published."""
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A row and its study."""
+    """A row of the table and the study that it matches."""
 
     row: LabelledStudy
     study: TreeStudy
@@ -96,9 +96,9 @@ def join_rows(
     *,
     faulty: Iterable[str] = (),
 ) -> list[Joined]:
-    """Return rows with their studies, in the order of the rows, except rows with a problem.
+    """Return the rows with their studies, in order; rows that match no study of their own are noted as problems.
 
-    `faulty` are the keys of rows that have a problem already: their studies are not also reported as without a row.
+    `faulty` are the study keys of rows that have a problem already: their studies are not reported as lacking a row.
     """
     by_key: dict[str, list[TreeStudy]] = {}
     for study in tree.studies.values():
@@ -139,7 +139,7 @@ def join_rows(
 
 @dataclass
 class Namer:
-    """Maker of ids, which remembers their origins to find collisions.
+    """Maker of ids, which remembers the identifier behind each id to find collisions.
 
     `key` is the publisher's secret; None if the mapping names public ids of studies and patients.
     """
@@ -158,7 +158,7 @@ class Namer:
         return joined.row.ids.get("study") or self.name("study", joined.study.uid)
 
     def problems(self, file: str) -> list[Problem]:
-        """Return ids that two identifiers share."""
+        """Return a problem for each id that two identifiers share."""
         if self.key is None:
             return []
         return [
@@ -182,8 +182,8 @@ def make_records(
 ) -> dict[str, list[StudyRecord]]:
     """Return the records of every split, made from the joined rows.
 
-    `more_facts` adds what the source gives elsewhere: age_band, sex, race, patient_class and patient_key; the mapping's
-    come first.
+    `more_facts` returns facts that the source has outside the table: age_band, sex, race, patient_class and
+    patient_key. Facts from the mapping take precedence.
     """
     splits: dict[str, list[StudyRecord]] = {}
     rows_of: dict[str, int] = {}
@@ -222,7 +222,7 @@ def make_records(
 
 
 def _device_texts(images: Iterable[StudyImage]) -> list[str]:
-    """Return the only texts of headers that are published, for somebody to look at; a name among them is rare."""
+    """Return a warning with the only header texts that are published: somebody must check them for names of persons."""
     counts = Counter(text for image in images for text in (image.manufacturer_raw, image.model_raw) if text)
     rarest = sorted(counts, key=lambda text: (counts[text], text))
     more = f" and {len(rarest) - SHOWN_TEXTS:,} more" if len(rarest) > SHOWN_TEXTS else ""
@@ -231,7 +231,7 @@ def _device_texts(images: Iterable[StudyImage]) -> list[str]:
 
 
 def label_terms() -> Extra:
-    """Return the table `labels`: definition and codes of every label."""
+    """Return the table `labels`, with the definition and codes of every label."""
     rows = [
         {name: getattr(term, name) for name in ("name", "definition", "radlex", "snomed", "loinc")}
         for term in REVEAL_TERMS
@@ -246,7 +246,7 @@ def _term_features() -> Features:
 
 
 def _header_facts(mapping: StudyMapping, pair: Joined, file: str, problems: list[Problem]) -> Facts:
-    """Age band and sex, where the mapping takes them from the headers."""
+    """Return age band and sex if the mapping takes them from the headers."""
     facts: Facts = {}
     headers = [image.header for image in pair.study.images]
     known = {
@@ -295,16 +295,19 @@ MAPPING_NAME = "mapping.yaml"
 WANTED = "DICOM radiographs and a table of labels"
 
 PUBLISHED = {"studies": 100, "images": 109}
-"""Counts of the released half (paper 004, Tables 1 and S2); compared if the download claims to be it."""
+"""Counts of the released half (paper 004, Tables 1 and S2), for downloads that claim to be that half."""
 
 CLAIM = re.compile(r"reveal[\s_-]*cxr", re.IGNORECASE)
 DICOM_SUFFIXES = (".dcm", ".dicom")
 LOOKED_AT = 5000
-"""Files whose names are looked at to detect a download."""
+"""Number of files whose names are checked to detect a download."""
 
 
 def detect(root: Path) -> float:
-    """0.6 with a mapping beside a table, 0.3 with DICOM files (by suffix) beside a table, more if it is named so."""
+    """Return 0.6 for a mapping and a table, 0.3 for DICOM files (by suffix) and a table, more if the name fits.
+
+    Else 0.
+    """
     root = Path(root)
     if not root.is_dir() or next(tables_below(root), None) is None:
         return 0.0
@@ -318,7 +321,7 @@ def detect(root: Path) -> float:
 def inspect(
     root: Path, *, mapping: Path | None = None, workers: int = 1, include_secondary: bool = False
 ) -> Inspection:
-    """Read headers and table, join them, and list what does not fit; without a mapping, suggest one.
+    """Read headers and table, join them, and list mismatches; without a mapping, suggest one.
 
     The suggestion is one of the warnings; it starts with "no mapping".
 
@@ -367,7 +370,7 @@ def read(
     mapping : YAML file; by default ``mapping.yaml`` in `root`
     id_key : secret of the ids, see :func:`reveal_bench.sources.ids.read_id_key`; not needed if all ids are public
     workers : processes that read headers
-    include_secondary : accept secondary captures too, if their modality is CR, DX or missing
+    include_secondary : also accept secondary captures whose modality is CR, DX or missing
 
     Raises
     ------
@@ -396,7 +399,9 @@ def collect_data(
     keep_going: bool,
     more_facts: Callable[[Joined], Facts] | None = None,
 ) -> SourceData:
-    """Return the reading of a download whose `problems` so far are known; parameters as of `make_records`.
+    """Make records from a joined download, and raise the earlier `problems` together with new ones.
+
+    Parameters are those of `make_records`.
 
     Raises
     ------
@@ -444,7 +449,7 @@ class Joining:
 
     @property
     def is_empty(self) -> bool:
-        """True if no file is DICOM, not even an unusable one."""
+        """True if there is neither a study nor an unusable or set-aside file of one."""
         return not (self.tree.studies or self.tree.problems or self.tree.set_aside)
 
     @property
@@ -455,7 +460,7 @@ class Joining:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Numbers of studies, images and rows."""
+        """Numbers of studies, images, files set aside and rows."""
         counts = {"studies": len(self.tree.studies), "images": self.tree.n_images}
         counts["files set aside"] = len(self.tree.set_aside)
         if self.table is not None:
@@ -465,13 +470,13 @@ class Joining:
 
     @property
     def files(self) -> dict[str, str]:
-        """Mapping and table."""
+        """Role -> name of the mapping and of the table."""
         named = {"mapping": self.mapping and self.mapping.file, "table": self.table and self.table.file}
         return {role: name for role, name in named.items() if name}
 
 
 def join(root: Path, mapping: Path | None, *, workers: int, include_secondary: bool = False) -> Joining:
-    """Read headers, mapping and table, and join rows with studies; whatever is wrong is in `problems`."""
+    """Read headers, mapping and table, and join rows with studies; `problems` of the result has all problems."""
     read = None
     early: list[Problem] = []
     if mapping is not None:
@@ -511,7 +516,7 @@ def join(root: Path, mapping: Path | None, *, workers: int, include_secondary: b
 
 
 def _folder_of_table(root: Path, mapping: Path | None, read: StudyMapping) -> Path:
-    """Return the path of the table: beside the mapping if it is there, else in the download."""
+    """Return the folder of the table: the mapping's if the table is there, else the download's."""
     is_beside = mapping is not None and (mapping.parent / read.table).is_file()
     return mapping.parent if mapping is not None and is_beside else root
 
@@ -526,7 +531,7 @@ def _left_out(joining: Joining, faulty: set[str]) -> list[str]:
 
 
 def _of_readers(rows: Sequence[LabelledStudy]) -> list[str]:
-    """Return warnings with the numbers of readers, if they differ, and of studies without a majority label."""
+    """Return warnings if the numbers of readers differ between studies, and if studies have no majority label."""
     warnings = []
     counted = Counter(len(row.labels_by_reader) for row in rows)
     if len(counted) > 1:
@@ -552,7 +557,7 @@ def needs_key(mapping: StudyMapping | None, id_key: bytes | None) -> None:
 
 
 def suggestion(root: Path, tree: StudyTree) -> str:
-    """Return a sentence with a mapping to save and correct, or with the reason why none can be suggested."""
+    """Return a text with a mapping to save and correct, or with the reason why none can be suggested."""
     guess = guess_mapping(root, tree)
     if guess is None:
         read = [path.relative_to(root).as_posix() for path in tables_below(root)]
@@ -573,7 +578,7 @@ def mapping_path(root: Path, mapping: Path | None) -> Path | None:
 
 
 def checked_folder(root: Path, contents: str) -> Path:
-    """`root`; ValueError, which says what it must hold, if it is not a folder."""
+    """Return `root`; raise ValueError, which names the `contents` that it must have, if it is not a folder."""
     if not root.is_dir():
         raise ArgumentError("root", f"must be a folder with {contents}", root)
     return root

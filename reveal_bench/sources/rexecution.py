@@ -1,7 +1,7 @@
 """Tasks in the manner of ReXecution: a user's own task file and ratings on studies of MIMIC-CXR-JPG.
 
-Source: paper 001. Neither the texts nor the study ids nor the ratings of its 100 tasks are public, only the rubric and
-the prompts that made the candidates. So nothing here reproduces that dataset: the tasks are the user's. The files'
+Source: paper 001. Of its 100 tasks, the texts, study ids and ratings are not public, only the rubric and the prompts
+that generated the candidates. So this source cannot reproduce that dataset: the tasks are the user's. The files'
 columns are in :mod:`reveal_bench.sources.rexecution_files`, the tree of pictures in
 :mod:`reveal_bench.sources.mimic_cxr_jpg`.
 
@@ -9,12 +9,14 @@ What becomes what
 -----------------
 * The download is a folder with ``tasks.csv`` (.tsv, .xlsx, .json, .jsonl) and, if there are any, ``ratings.csv``; or
   the task file itself. The MIMIC-CXR-JPG tree is in it, or `pictures` names it.
-* One record per task, in the split "test". Its images are all of the study's, in the order of the metadata; ids are
-  the source's own public pseudonyms: subject, study and DICOM id.
-* A task has a prior study if ``prior_study_id`` is given: of the same patient, and taken earlier as far as the dates
-  show. A task of measurement_temporal without one is allowed (a cardiothoracic ratio needs none), and counted.
-* Reference boxes are inside an image of the task; the image may go unnamed only where the task has a single one.
-* Ratings become the config `ratings`, which follows the tasks into a private holdout; the rubric the config `rubric`.
+* One record per task, in the split "test". Its images are all images of the study, in the order of the metadata; ids
+  are the source's own public pseudonyms: subject, study and DICOM id.
+* A task has a prior study if ``prior_study_id`` is given. It must be a study of the same patient, taken earlier if the
+  dates are known. A task of measurement_temporal may lack a prior study (a cardiothoracic ratio needs none); a warning
+  counts such tasks.
+* Reference boxes must be inside an image of the task; they may omit the image only if the task has a single one.
+* Ratings become the config `ratings`, which follows the tasks into a private holdout; the rubric becomes the config
+  `rubric`.
 
 With `keep_going` a task with a problem is left out together with its ratings.
 """
@@ -69,7 +71,7 @@ def detect(root: Path) -> float:
 def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
     """Parse both files and look the studies up; list counts, problems and warnings. Pictures need not be there.
 
-    Nothing is expected: the published set is not public, so a user's own counts have nothing to be compared with.
+    Counts are not compared with published ones, because the tasks are the user's own.
     """
     root = Path(root)
     parsed = _parse(root, pictures, need_pictures=False)
@@ -92,7 +94,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
     Parameters
     ----------
     root : folder of the task file, or that file
-    pixels : "withhold" needs no pictures if the metadata has their sizes
+    pixels : with "withhold", pictures are needed only if the metadata lack their sizes
     keep_going : leave out tasks and ratings with a problem instead of raising
     pictures : the MIMIC-CXR-JPG tree, or a folder around it; by default it is looked for in `root`
 
@@ -112,7 +114,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
     task_ids = {task.task_id for task in parsed.tasks}
     parsed.ratings = [line for line in good if line.rating.task_id in task_ids]
     if len(parsed.ratings) < len(good):
-        parsed.warnings.append(f"{len(good) - len(parsed.ratings):,} ratings of tasks left out are left out with them")
+        parsed.warnings.append(f"{len(good) - len(parsed.ratings):,} ratings are left out with their tasks")
     extras = [Extra("rubric", rubric_features, [entry._asdict() for entry in RUBRIC], split="rubric")]
     if parsed.ratings:
         rows = [rating_row(line.rating) for line in parsed.ratings]
@@ -139,7 +141,7 @@ def rubric_features() -> Features:
 
 @dataclass
 class _ParsedFiles:
-    """The parsed contents of a root; `images` has the images of each study that the tree has, by study id."""
+    """The parsed contents of a download; `images` is study id -> images, for the studies in the tree."""
 
     task_file: Path | None = None
     rating_file: Path | None = None
@@ -153,7 +155,7 @@ class _ParsedFiles:
 
     @property
     def own_files(self) -> list[Path]:
-        """The files of tasks and ratings, those that are there."""
+        """The files of tasks and ratings, as far as they exist."""
         return [path for path in (self.task_file, self.rating_file) if path is not None]
 
 
@@ -325,13 +327,13 @@ def _counts(parsed: _ParsedFiles) -> dict[str, int]:
 
 
 def _notes(parsed: _ParsedFiles) -> list[str]:
-    """Return warnings that count what a maintainer may want to check."""
+    """Return warnings that count oddities for a maintainer to check."""
     rated = {line.rating.task_id for line in parsed.ratings}
     single = [task for task in parsed.tasks if task.category == "measurement_temporal" and not task.temporal]
     unseen = Counter(image.view_raw or "blank" for images in parsed.images.values() for image in images
                      if image.view == "UNKNOWN")  # fmt: skip
     notes: Mapping[str, Any] = {
-        "tasks of measurement_temporal have no prior study: they can only measure": len(single),
+        "tasks of measurement_temporal have no prior study: they ask for a measurement, not a comparison": len(single),
         "tasks have no rating": sum(task.task_id not in rated for task in parsed.tasks) if rated else 0,
         f"images have an unknown view ({', '.join(sorted(unseen))})": sum(unseen.values()),
     }

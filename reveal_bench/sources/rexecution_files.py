@@ -30,8 +30,8 @@ reference_boxes        JSON: [{"label": "...", "bbox_xywh": [x, y, width, height
 =====================  ==========================================================================================
 
 ``ratings.csv``, one row per answer and reader: task_id *, model *, reader *, and process, execution, synthesis,
-language, image_content, image_style, whole numbers from 1 to 5 or blank. A column content is checked to be the smallest
-of process, execution and synthesis, and never stored.
+language, image_content, image_style, whole numbers from 1 to 5 or blank. A column `content` must be the smallest of
+process, execution and synthesis; it is checked but not stored.
 
 Files are found by their names. :mod:`reveal_bench.tables` describes how each format is read. In a column name case,
 blanks, underscores, hyphens and slashes do not matter, and a table of aliases applies. A blank cell, ``null`` and a
@@ -77,7 +77,7 @@ class CanonicalTable:
 
 
 def find_tables(folder: Path, stem: str) -> list[Path]:
-    """Return files of a folder with this stem and one of :data:`SUFFIXES`, whatever their case."""
+    """Return files of a folder with this stem and one of :data:`SUFFIXES`; case does not matter."""
     if not folder.is_dir():
         return []
     return sorted(
@@ -111,7 +111,7 @@ def read_table(
     ----------
     path : a file with one of :data:`SUFFIXES`
     columns : canonical name -> further names that mean the same
-    required : canonical names of the columns that rows need
+    required : canonical names of required columns; without one of them no rows are returned
     problems, warnings : lists that get the problems, and the unknown columns
     """
     table = CanonicalTable(path.name)
@@ -143,7 +143,7 @@ def read_table(
 def _canonical(
     raw: InputTable, columns: Mapping[str, Sequence[str]], problems: list[Problem], warnings: list[str]
 ) -> dict[str, str]:
-    """Column as written -> canonical."""
+    """Return column as written -> canonical column."""
     canonical = {fold(name): column for column, aliases in columns.items() for name in (column, *aliases)}
     known: dict[str, str] = {}
     for head in raw.columns:
@@ -231,13 +231,13 @@ class TaskRatingRow:
 
 
 def _named(text: str, known: Mapping[str, str]) -> str:
-    """Return `text` for a message, with the meaning of the nearest of the `known` folded texts."""
+    """Return `text` for a message, with the value of the nearest of the `known` texts, which are folded."""
     near = nearest_names(text, known, most=1)
     return f"{text!r}" + (f" (nearest: {known[near[0]]!r})" if near else "")
 
 
 class _RowCells:
-    """The cells of one row; a broken rule becomes a problem of its line."""
+    """The cells of one row; a cell that breaks a rule becomes a problem of the row's line."""
 
     def __init__(self, file: str, row: Row, problems: list[Problem]) -> None:
         self.file, self.line, self.cells, self.problems = file, row.line, row.cells, problems
@@ -345,7 +345,7 @@ def _box(entry: Any) -> ReferenceBox | None:
 
 
 def parse_tasks(path: Path, problems: list[Problem], warnings: list[str]) -> list[TaskLine]:
-    """Return all tasks of a file, in its order; values of a task that have a problem are blank."""
+    """Return all tasks of a file, in order; values with a problem are left blank."""
     table = read_table(path, TASK_COLUMNS, ("task_id", "study_id", "prompt", "category"), problems, warnings)
     tasks = [_task(_RowCells(table.file, row, problems)) for row in table.rows]
     _check_unique(table.file, [(task.line, (task.task_id,)) for task in tasks], "task_id", problems)
@@ -402,7 +402,7 @@ def _wrong_totals(table: CanonicalTable, tasks: list[TaskLine]) -> list[str]:
 
 
 def parse_ratings(path: Path, problems: list[Problem], warnings: list[str]) -> list[TaskRatingRow]:
-    """Return all ratings of a file, in its order; values of a rating that have a problem are blank."""
+    """Return all ratings of a file, in order; values with a problem are left blank."""
     table = read_table(path, RATING_COLUMNS, ("task_id", "model", "reader"), problems, warnings)
     ratings = [_rating(_RowCells(table.file, row, problems)) for row in table.rows]
     keys = [(line.line, (line.rating.task_id, line.rating.model, line.rating.reader)) for line in ratings]
@@ -438,7 +438,10 @@ def _check_unique(file: str, keys: Iterable[tuple[int, tuple[str, ...]]], field:
 
 
 def _check_spelling(file: str, names: Iterable[tuple[int, str]], field: str, problems: list[Problem]) -> None:
-    """A name that differs from an earlier one in case, blanks and hyphens alone would be one more model or reader."""
+    """Report names that differ from an earlier one only in case, blanks or hyphens.
+
+    They would count as another model or reader.
+    """
     first: dict[str, str] = {}
     for line, name in names:
         known = first.setdefault(re.sub(r"[\s_-]+", " ", name.casefold()), name)
@@ -448,7 +451,7 @@ def _check_spelling(file: str, names: Iterable[tuple[int, str]], field: str, pro
 
 
 def read_ratings_table(path: Path) -> list[Rating]:
-    """Return the ratings of a table by itself, see :func:`parse_ratings`.
+    """Return the ratings of a table that belongs to no download, as :func:`parse_ratings` reads it.
 
     Raises
     ------

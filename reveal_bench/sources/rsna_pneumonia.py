@@ -11,8 +11,8 @@ Conventions
 * A "patientId" names an image. Its patient is in the mapping that RSNA published beside the challenge
   (``pneumonia-challenge-dataset-mappings_2018.json``: patients of ChestX-ray14); without it, `patient_id` repeats the
   image id and patients with several images count as several.
-* The view is read from the DICOM header. The spacing in it belongs to the original before downscaling, so none is
-  given. The images of the challenge's test set have no public labels and are not part of the dataset.
+* The view is read from the DICOM header. The spacing in the header is that of the original before downscaling, so
+  records have no spacing. The images of the challenge's test set have no public labels and are not part of the dataset.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ Boxes = dict[str, list[Box]]
 
 @dataclass(frozen=True)
 class _RsnaTables:
-    """By image: its boxes, none for an image without; its first row; its class and patient, where that is known."""
+    """The contents of the tables by image.
+
+    Boxes ([] for an image without one), first row, and class and patient if known.
+    """
 
     boxes: Boxes
     first_of: dict[str, BoxRow]
@@ -114,7 +117,7 @@ def _parse(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> _R
 
 
 def _read_boxes(path: Path, faults: Faults, warnings: list[str]) -> tuple[Boxes, dict[str, BoxRow]]:
-    """Return boxes by image, none for an image without; and the first row of each image."""
+    """Return (boxes, first rows), both by image; an image without a box has []."""
     boxes: Boxes = {}
     first_of: dict[str, BoxRow] = {}
     for row in read_table(path, ("patientId", *BOX, "Target"), faults, warnings):
@@ -146,7 +149,7 @@ def _counts(tables: _RsnaTables) -> dict[str, int]:
 
 
 def _read_classes(path: Path | None, boxes: Boxes, faults: Faults, warnings: list[str]) -> dict[str, str]:
-    """Class by image; its rows are repeated as often as there are boxes."""
+    """Return image id -> class; the table repeats an image's row once per box."""
     if path is None:
         warnings.append("stage_2_detailed_class_info.csv is missing: no config 'classes'")
         return {}
@@ -167,7 +170,7 @@ def _read_classes(path: Path | None, boxes: Boxes, faults: Faults, warnings: lis
 
 
 def _read_patients(path: Path | None, boxes: Boxes, faults: Faults, warnings: list[str]) -> dict[str, str]:
-    """Patient of ChestX-ray14 by image."""
+    """Return image id -> patient in ChestX-ray14."""
     if path is None:
         warnings.append(f"without a mapping to ChestX-ray14: {NO_PATIENTS}")
         return {}

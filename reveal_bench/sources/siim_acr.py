@@ -10,9 +10,10 @@ Conventions
   and the pixels of foreground, column by column from the top left. ``-1`` means no pneumothorax.
 * An image may have several rows, one per region drawn; its mask is their union, and `n_instances` counts them.
 * One finding, "Pneumothorax": present with a mask, else absent.
-* Images are named by UIDs that the challenge published. Where their pictures are there, embedded or not, images with
-  one PatientID share the `patient_id` of the first; else `patient_id` repeats the image id.
-* The view is read from the header. The spacing in it belongs to the original before downscaling, so none is given.
+* Images are named by UIDs that the challenge published. If their pictures are present, embedded or not, images with the
+  same PatientID have the image id of the first of them as `patient_id`; otherwise `patient_id` repeats the image id.
+* The view is read from the header. The spacing in the header is that of the original before downscaling, so records
+  have no spacing.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ COLUMNS = ("ImageId", "EncodedPixels")
 
 @dataclass(frozen=True)
 class _Table:
-    """Masks by image, none for an image without; and the rows of each image."""
+    """The masks of each image ([] for an image without a pneumothorax), and its rows."""
 
     masks: dict[str, list[PackedMasks]] = field(default_factory=dict)
     rows_of: dict[str, list[BoxRow]] = field(default_factory=dict)
@@ -77,7 +78,7 @@ def _make(build: BoxBuild[_Table]) -> tuple[dict[str, list[LocalizationRecord]],
 
 
 class MaskError(ValueError):
-    """A mask that cannot be read: the rule that its text breaks, and the value that does."""
+    """A mask that cannot be read, with the rule that its text breaks and the offending value."""
 
     def __init__(self, rule: str, value: object) -> None:
         super().__init__(f"{rule}, got {value}")
@@ -85,12 +86,12 @@ class MaskError(ValueError):
 
 
 def decode_relative(text: str, *, side: int = NIH_SIDE) -> PackedMasks:
-    """Return one mask of `side` x `side` pixels from the challenge's pairs of a gap and a length.
+    """Return one mask of `side` x `side` pixels, decoded from the challenge's pairs of a gap and a length.
 
     Raises
     ------
     MaskError
-        If it is not made of such pairs or runs beyond the picture.
+        If `text` is not made of such pairs or runs beyond the picture.
 
     Examples
     --------
@@ -151,7 +152,7 @@ def _counts(table: _Table) -> dict[str, int]:
 
 
 def _patients(image_ids: list[str], headers: Mapping[str, Header], warnings: list[str]) -> dict[str, str]:
-    """Patient by image: the first image with its PatientID, which itself is not published."""
+    """Return image id -> id of the first image with the same PatientID; the PatientID itself is not published."""
     first_of: dict[str, str] = {}
     patients = dict(zip(image_ids, image_ids, strict=True))
     n_alone = 0

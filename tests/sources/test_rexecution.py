@@ -254,7 +254,7 @@ def test_ratings_follow_a_task_that_is_left_out(copy: Path) -> None:
     change(copy / "tasks.csv", lambda rows: rows[0].update(category="?"))
     n_ratings = sum(row["task_id"] == "task-001" for row in table(copy / "ratings.csv"))
     source_data = rexecution.read(copy, keep_going=True)
-    assert f"{n_ratings} ratings of tasks left out are left out with them" in source_data.warnings
+    assert f"{n_ratings} ratings are left out with their tasks" in source_data.warnings
     assert "task-001" not in {row["task_id"] for row in source_data.extras[0].rows}
 
 
@@ -303,4 +303,7 @@ def test_the_least_that_a_task_needs(twin: Path, tmp_path: Path) -> None:
     assert (task.task_id, task.question_scores, task.risk_flag, task.requires_boxes) == ("1", None, None, False)
     assert (task.reference_answer, task.reference_boxes, task.temporal, len(task.images)) == (None, (), False, 1)
     assert not any(task.tags.values())
-    assert "1 tasks of measurement_temporal have no prior study: they can only measure" in source_data.warnings
+    assert (
+        "1 tasks of measurement_temporal have no prior study: they ask for a measurement, not a comparison"
+        in source_data.warnings
+    )
