@@ -66,7 +66,7 @@ Boxes = dict[str, list[Box]]
 class _RsnaTables:
     """The contents of the tables by image.
 
-    Boxes ([] for an image without one), first row, and class and patient if known.
+    `boxes` has [] for an image without a box; `classes` and `patients` lack images whose class or patient is unknown.
     """
 
     boxes: Boxes

@@ -1,4 +1,4 @@
-"""The interface of every source: problems with an address, an inspection, its data, its row of SOURCE_MODULES.
+"""The interface of every source: its problems, its inspection, its data, and its row of SOURCE_MODULES.
 
 Conventions
 -----------
@@ -6,10 +6,10 @@ The module of a source has three functions:
 
 * ``detect(root) -> float``: its confidence, from file names alone, that `root` is its download (0 to 1);
 * ``inspect(root) -> Inspection``: files, counts and mismatches, without reading pixels;
-* ``read(root, *, pixels, keep_going, **options) -> SourceData``: the records of every split. Whatever can be checked
-  without pixels is checked before the first record; all of it is raised together as one :class:`BuildError`.
-  Records carry a :class:`reveal_bench.kinds.images.PictureFile` instead of pixels: the folder writer reads
-  the pictures, on all cores, and reports those that it cannot read.
+* ``read(root, *, pixels, keep_going, **options) -> SourceData``: the records of every split. Everything that can be
+  checked without pixels is checked before the first record, and all problems are raised together as one
+  :class:`BuildError`. Records carry a :class:`reveal_bench.kinds.images.PictureFile` instead of pixels: the folder
+  writer reads the pictures, on all cores, and reports those that it cannot read.
 
 To add a source, follow the steps in :mod:`reveal_bench.sources`.
 
@@ -43,11 +43,11 @@ SYNTHETIC_MARKER = "SYNTHETIC.txt"
 """A file of this name at the root of a download says that all of it is synthetic (see :mod:`reveal_bench.phantom`)."""
 
 SHOWN = 50
-"""Problems written out in the message of a BuildError; all are in its `problems`."""
+"""Number of problems in the message of a BuildError; its `problems` has all of them."""
 
 
 class BuildError(ValueError):
-    """All problems of a build; `problems` holds every one, the message the first of them.
+    """All problems of a build: `problems` has every one, the message only the first ones.
 
     `warnings` holds further messages for the user, such as which files were set aside.
     """
@@ -67,9 +67,9 @@ class Inspection:
 
     Attributes
     ----------
-    files : dict from role ("gt_annotations_test") to path relative to the root
+    files : dict from role (such as "gt_annotations_test") to path relative to the root
     counts, expected : numbers of this download, and those that the source publishes; `warnings` has the differences
-    problems : reasons to stop a build that show without reading pixels
+    problems : reasons to stop a build, as far as they are found without reading pixels
     """
 
     source: str
@@ -88,7 +88,7 @@ class Records:
     Parameters
     ----------
     make : called to start over; returns an iterator of records
-    n : how many there will be, if none has a problem
+    n : number of records, if none has a problem
     """
 
     def __init__(self, make: Callable[[], Iterator[Record]], n: int) -> None:
@@ -108,10 +108,10 @@ class Extra:
     Attributes
     ----------
     config : its name
-    features : made when needed, for `datasets` is slow to import
-    rows : all of them
-    key : column with the key of a main row (such as "task_id"): each row goes where its main row goes. Or None
-    split : name of its only split, for an extra without a `key`; such a table is public
+    features : returns the features; called when needed, because `datasets` is slow to import
+    rows : all rows
+    key : column with the key of a main row (such as "task_id"), so that each row goes where its main row goes; or None
+    split : name of the only split of a table without a `key`; such a table is public
     """
 
     config: str
@@ -131,9 +131,9 @@ class SourceData:
     warnings : grows while the records are iterated
     extras : further configs
     set_aside : (path relative to the download, reason) of every file that is not part of the dataset
-    synthetic : whether the download says that it is synthetic benchmark : the records' benchmark if the download names
-        its own findings; else the source's
-    ids : (kind, identifier in the download) -> id, of those that were made with a secret; private
+    synthetic : whether the download says that it is synthetic
+    benchmark : the records' benchmark if the download names its own findings; otherwise the source's
+    ids : (kind, identifier in the download) -> id, for the ids that were made with a secret; private
     unfused : warning to show when readers' boxes are not fused; empty if there is nothing to fuse
     """
 
@@ -149,7 +149,7 @@ class SourceData:
 
 @dataclass(frozen=True, slots=True)
 class SourceModule:
-    """One row of SOURCE_MODULES; `benchmark` is the key of :data:`reveal_bench.benchmarks.BENCHMARKS` it feeds.
+    """One row of SOURCE_MODULES; `benchmark` is the key of its benchmark in :data:`reveal_bench.benchmarks.BENCHMARKS`.
 
     `options` names the further keyword arguments of its `read`, which its `inspect` accepts too, except `id_key`:
 
@@ -157,7 +157,7 @@ class SourceModule:
     * ``mapping``: Path of a YAML file that says which column means what;
     * ``id_key``: bytes, the secret of the ids (keyed HMAC);
     * ``workers``: int, processes for scanning headers;
-    * ``include_secondary``: bool, take secondary captures as radiographs too.
+    * ``include_secondary``: bool, accept secondary captures as radiographs.
     """
 
     name: str
@@ -177,12 +177,12 @@ def read_json(
     file: str = "",
     repeated: list[str] | None = None,
 ) -> Form:
-    """Return the JSON list or object of a UTF-8 file; an empty one after noting the file's problem.
+    """Return the JSON list or object of a UTF-8 file; if the file has a problem, note it and return an empty one.
 
     Parameters
     ----------
     form : list or dict
-    note : takes the problem, if there is one
+    note : called with the problem, if there is one
     file : name for messages; by default the name of `path`
     """
     name = "list" if form is list else "object"
@@ -217,7 +217,7 @@ def is_synthetic(root: Path) -> bool:
 
 
 def finish(problems: list[Problem], warnings: list[str], *, keep_going: bool) -> None:
-    """Raise `problems` together, or with `keep_going` turn them into warnings; either way empty the list.
+    """Raise `problems` together, or turn them into warnings if `keep_going`; then empty the list.
 
     Raises
     ------

@@ -1,12 +1,12 @@
-"""Rows of a table of studies -> labels, agreement and demographics, as its mapping says.
+"""Converts rows of a table of studies to labels, agreement and demographics, as its mapping says.
 
 Every text must be known to the mapping or to a vocabulary: an unknown text is a problem with the row, the column, the
-text and the nearest spelling. "None", "No finding" and "Normal" mean that no label is present; beside a label they are
-a problem, and so is a blank cell of labels: a study without labels must say so. Where a mapping has findings of its
-own, one of these texts may be among them, and is then a label.
+text and the nearest spelling. "None", "No finding" and "Normal" mean that no label is present. Beside a label they are
+a problem. A blank cell of labels is also a problem: a study without labels must say so. If a mapping has its own
+findings, one of these texts may be among them, and is then a label.
 
-Where the mapping names the column of readers, the rows of a study make one: a label is present if more than half of the
-study's readers gave it. With three readers, the number who gave exactly these labels is counted (paper 004, section
+If the mapping names the column of readers, the rows of a study are combined: a label is present if more than half of
+the study's readers gave it. With three readers, the number who gave exactly these labels is counted (paper 004, section
 2.4).
 """
 
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from datasets import Features
 
 NO_LABEL = ("none", "no finding", "no findings", "normal", "normal exam")
-"""Texts that mean a study without any of the labels, folded."""
+"""Texts, folded, that mean that a study has none of the labels."""
 
 PRESENT = frozenset(("1", "1.0", "yes", "y", "true", "t", "present", "positive"))
 ABSENT = frozenset(("0", "0.0", "no", "n", "false", "f", "absent", "negative"))
-"""Texts of a column of one label, folded."""
+"""Texts, folded, that mean yes and no in the column of a label."""
 
 PUBLIC_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-"""It becomes a part of file names."""
+"""Pattern of a public id, which becomes part of file names."""
 
 N_OF_AGREEMENT = {"two_of_three": 2, "three_of_three": 3}
 _AGREEMENT_OF = {n: word for word, n in N_OF_AGREEMENT.items()}
@@ -56,7 +56,7 @@ _AGREEMENT_OF = {n: word for word, n in N_OF_AGREEMENT.items()}
 class LabelledStudy:
     """One study of the table, from its row or from the rows of all its readers.
 
-    `key` is the study key; None where the mapping leaves a fact to the headers. `facts` has age_band, sex, race and
+    `key` is the study key. A field is None if the table does not have it. `facts` has age_band, sex, race and
     patient_class, as far as the table has them for this study; `labels_by_reader` is empty if the table has no readers.
     """
 
@@ -73,7 +73,7 @@ class LabelledStudy:
 
 
 def check_columns(mapping: StudyMapping, table: InputTable, problems: list[Problem]) -> bool:
-    """Return True if the table has every column that the mapping names."""
+    """Return True if the table has every column that the mapping names; note missing columns as problems."""
     missing = missing_columns(table, mapping.columns, named_in=mapping.file)
     problems += missing
     return not missing
@@ -82,7 +82,7 @@ def check_columns(mapping: StudyMapping, table: InputTable, problems: list[Probl
 def labelled_studies(
     mapping: StudyMapping, table: InputTable, problems: list[Problem]
 ) -> tuple[list[LabelledStudy], set[str]]:
-    """Return every study whose rows have no problem, and the study keys of the others."""
+    """Return (studies, keys): the studies whose rows have no problem, and the study keys of the others."""
     by_key: dict[str, LabelledStudy] = {}
     faulty: set[str] = set()
     spelt: dict[str, str] = {}
@@ -105,7 +105,7 @@ def labelled_studies(
 
 
 def _agreed(study: LabelledStudy, findings: Sequence[str]) -> LabelledStudy:
-    """Return the study with the labels of more than half of its readers."""
+    """Return the study with the labels that more than half of its readers gave."""
     votes = Counter(label for labels in study.labels_by_reader.values() for label in labels)
     labels = tuple(label for label in findings if 2 * votes[label] > len(study.labels_by_reader))
     if len(study.labels_by_reader) != 3:
@@ -115,7 +115,7 @@ def _agreed(study: LabelledStudy, findings: Sequence[str]) -> LabelledStudy:
 
 
 def reader_labels(triples: Iterable[tuple[str, str, Sequence[str]]]) -> list[Extra]:
-    """Return the table `readers` from (study_id, reader, labels); none without any."""
+    """Return the table `readers`, made from (study_id, reader, labels) of each rating; [] without any."""
     rows = [{"study_id": study_id, "reader": reader, "labels": list(labels)} for study_id, reader, labels in triples]
     return [Extra("readers", _reader_features, rows, key="study_id")] if rows else []
 
@@ -127,16 +127,16 @@ def _reader_features() -> Features:
 
 
 Fail = Callable[[str, str, str], None]
-"""Called with (column, rule, value) of each problem of a cell."""
+"""Function that is called with (column, rule, value) of each problem of a cell."""
 
 
 def labels_of_cell(
     entries: Iterable[object], column: str, fail: Fail, vocabulary: Sequence[str] = REVEAL_LABELS
 ) -> tuple[str, ...]:
-    """Return the labels named by the entries of a cell, in the order of `vocabulary`; `fail` is called for each
+    """Return the labels that the entries of a cell name, in the order of `vocabulary`; `fail` is called for each
     problem.
 
-    Spelling follows :func:`reveal_bench.findings.canonical_finding`; a text of :data:`NO_LABEL` must be alone.
+    Spelling follows :func:`reveal_bench.findings.canonical_finding`; a text of :data:`NO_LABEL` must be the only entry.
     """
     entries = list(entries)
     if "" in entries:
@@ -154,7 +154,7 @@ def labels_of_cell(
 
 
 def spelled_labels(entries: Iterable[object], vocabulary: Sequence[str] = REVEAL_LABELS) -> tuple[list[str], list[str]]:
-    """Return the canonical labels of texts, and the unknown texts; texts of :data:`NO_LABEL` are in neither."""
+    """Return (labels, unknown texts); texts of :data:`NO_LABEL` are in neither list."""
     known, unknown = [], []
     for entry in entries:
         label = canonical_finding(entry, vocabulary) if isinstance(entry, str) else None
@@ -166,7 +166,7 @@ def spelled_labels(entries: Iterable[object], vocabulary: Sequence[str] = REVEAL
 
 
 def age_of(text: str) -> float | None:
-    """Years of "67", "67.5", "067Y", ">89" or "90+"; None if it is not an age.
+    """Return the years of "67", "67.5", "067Y", ">89" or "90+"; None if the text is not an age.
 
     Examples
     --------
@@ -182,7 +182,7 @@ def age_of(text: str) -> float | None:
 
 
 def image_stem(name: str) -> str:
-    """Return the name of an image without its folder, and without its suffix if that is one of images.
+    """Return the name of an image without its folder, and without its suffix if that is an image file's.
 
     Examples
     --------
@@ -194,7 +194,7 @@ def image_stem(name: str) -> str:
 
 
 class _MappedRow:
-    """One row of the table, read by a mapping."""
+    """One row of the table, as the mapping says to read it."""
 
     def __init__(self, mapping: StudyMapping, file: str, row: TableRow) -> None:
         self.mapping, self.file, self.row = mapping, file, row
@@ -232,7 +232,7 @@ class _MappedRow:
         )
 
     def join(self, first: LabelledStudy, study: LabelledStudy) -> None:
-        """Add what a reader said in this row, `study`, to the study's first row."""
+        """Add this row's reader and labels, `study`, to the study of its first row; note contradictions."""
         if "reader" not in self.mapping.rules:
             value = f"{study.key!r} again, first in row {first.row}"
             rule = "must occur in one row only, unless the mapping names the column of its `reader`"
@@ -320,7 +320,7 @@ class _MappedRow:
         return text
 
     def _consistent(self, labels: tuple[str, ...]) -> tuple[str, ...]:
-        """Return `labels`, after noting a label that excludes others and is not alone."""
+        """Return `labels`; note a problem if a label that excludes all others is not the only one."""
         if lone := conflict(labels, self.mapping.findings):
             self.fail(lone, "must be alone", ", ".join(labels))
         return labels

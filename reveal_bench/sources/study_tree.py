@@ -1,9 +1,9 @@
-"""A tree of DICOM files or pictures -> studies, and a first mapping of the table of labels.
+"""Groups a tree of DICOM files or pictures into studies, and suggests a mapping of the table of labels.
 
 DICOM files are grouped by their headers, never by folders. Only the values of :class:`reveal_bench.dicom.Header` are
 used. Files that are not original radiographs, and duplicates, are set aside with the reason; files that cannot be read
-and images that may show a name are problems of their study. Where a mapping has ``pictures: true``, the tree is of PNG
-and JPEG files instead: a study is one file, or all files of one folder, depending on the mapping's study key.
+and images that may show a name are problems of their study. If a mapping has ``pictures: true``, the tree has PNG and
+JPEG files instead: a study is one file, or all files of one folder, depending on the mapping's study key.
 
 A suggested mapping says what the columns of a table probably mean. It is never used directly: a person reads and saves
 it. It is written for the table near the root whose rows fit the studies best; unknown meanings are written as ``???``,
@@ -45,7 +45,7 @@ class TreeImage:
 
     @property
     def order(self) -> tuple[int, int, str]:
-        """Frontal images first, then by the number that the study gives them."""
+        """Sort key: frontal images first, then by InstanceNumber."""
         number = self.header.instance_number
         rank = 0 if self.header.view in FRONTAL else 1
         return rank, number if number is not None else 1 << 31, self.header.sop_uid or ""
@@ -53,14 +53,14 @@ class TreeImage:
 
 @dataclass(slots=True)
 class TreeStudy:
-    """One study: `uid` and `patients` are as in the headers and must not be published."""
+    """One study: `uid` and `patients` are identifiers from the headers and must not be published."""
 
     uid: str
     images: list[TreeImage] = field(default_factory=list)
 
     @property
     def patients(self) -> set[str]:
-        """Values of PatientID."""
+        """Different PatientIDs of the study's images."""
         return {image.header.patient_key for image in self.images if image.header.patient_key}
 
     def keys(self, fact: str) -> set[str]:
@@ -79,15 +79,15 @@ class TreeStudy:
 
 @dataclass
 class StudyTree:
-    """All studies, and everything else, below a folder.
+    """The studies below a folder, and all other files.
 
     Attributes
     ----------
     studies : StudyInstanceUID -> study, in the order of their first files
     set_aside : (path, reason) of readable files that are not part of the dataset
-    problems : problems of files; `problem_studies` has the study UID of each image with one
+    problems : problems of files
     problem_studies : UIDs of studies that have a problem
-    n_others : suffix -> files that are neither DICOM nor a table or a mapping
+    n_others : suffix -> number of files that are neither DICOM nor a table or a mapping
     """
 
     studies: dict[str, TreeStudy] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class StudyTree:
 
     @property
     def n_images(self) -> int:
-        """Images of all studies."""
+        """Number of images in all studies."""
         return sum(len(study.images) for study in self.studies.values())
 
 
@@ -111,8 +111,8 @@ def read_tree(
     Parameters
     ----------
     workers : processes that read headers
-    require_deidentified : a file without the markers of de-identification is a problem, not a warning
-    include_secondary : secondary captures of modality CR or DX, or of none, are radiographs too
+    require_deidentified : if True, a file without the markers of de-identification is a problem; otherwise a warning
+    include_secondary : also accept secondary captures whose modality is CR, DX or missing
     """
     scan = scan_tree(Path(root), workers=workers, include_secondary=include_secondary)
     tree = StudyTree()
@@ -155,7 +155,7 @@ def read_pictures(root: Path, *, one_per_study: bool) -> StudyTree:
 
     Parameters
     ----------
-    one_per_study : each file is a study; otherwise each folder that holds files is one
+    one_per_study : if True, each file is a study; otherwise each folder with files is one
     """
     tree = StudyTree()
     aside: list[tuple[DicomFile, str]] = []
@@ -183,7 +183,7 @@ def read_pictures(root: Path, *, one_per_study: bool) -> StudyTree:
 
 
 def _bare_header(study: str, image: str, height: int, width: int) -> Header:
-    """Return the few header values that a picture without a header has."""
+    """Return a header for a picture: its ids and size, everything else unknown."""
     known: dict[str, Any] = dict.fromkeys(item.name for item in fields(Header))
     known |= dict.fromkeys(("image_type", "deid_methods", "source_uids"), ())
     known |= {"study_uid": study, "sop_uid": image, "rows": height, "columns": width, "has_pixels": True}
@@ -191,7 +191,7 @@ def _bare_header(study: str, image: str, height: int, width: int) -> Header:
 
 
 def _path(name: str) -> PurePosixPath:
-    """Return a file's path; an archive counts as a folder of its name without suffix."""
+    """Return a file's path; an archive counts as a folder that has its name without the suffix."""
     archive, bang, member = name.partition("!")
     return PurePosixPath(archive).with_suffix("") / member if bang else PurePosixPath(name)
 
@@ -247,12 +247,12 @@ def _images(studies: Iterable[TreeStudy]) -> Iterable[tuple[TreeStudy, TreeImage
 
 
 OPEN = "???"
-"""Stands for what a person has to fill in."""
+"""Placeholder in a suggested mapping for a value that a person must fill in."""
 
 DEPTH, MOST_TABLES, SAMPLE = 3, 200, 400
 SEPARATORS = (";", "|", ",", "/")
 FEW = 12
-"""A column with more different texts than this is not a category."""
+"""Largest number of different texts in a column of categories."""
 
 _WORDS: dict[str, dict[str, str]] = {
     "sex": {"f": "F", "female": "F", "m": "M", "male": "M"},
@@ -285,19 +285,19 @@ class Guess:
 
     @property
     def rank(self) -> tuple[bool, float, int, int]:
-        """The larger the better."""
+        """Sort key of guesses; the largest is the best."""
         share = self.n_matched / max(self.n_studies, 1)
         n_facts = len(self.content) + self._n_demographics
         return self.has_labels, round(share, 2), n_facts, len(self.content["labels"].get("wide", ()))
 
     @property
     def _n_demographics(self) -> int:
-        """Columns of them, and not facts of the headers."""
+        """Number of demographic facts from columns, not from headers."""
         return sum("column" in rule for rule in self.content.get("demographics", {}).values())
 
     @property
     def text(self) -> str:
-        """The mapping, to be saved and corrected."""
+        """Text of the mapping, for a person to save and correct."""
         import yaml
 
         head = [
@@ -379,7 +379,7 @@ def _guess(table: InputTable, tree: StudyTree) -> Guess | None:
 
 
 def _study_key(cells: dict[str, list[str]], tree: StudyTree) -> tuple[str, str, int] | None:
-    """Return the column and the fact that match most studies."""
+    """Return (column, fact, number of studies) of the column and fact that match most studies; None without a match."""
     best: tuple[int, str, str] | None = None
     for fact in KEY_FACTS:
         by_key: dict[str, str] = {}
@@ -396,7 +396,7 @@ def _study_key(cells: dict[str, list[str]], tree: StudyTree) -> tuple[str, str, 
 
 
 def _labels(table: InputTable, cells: dict[str, list[str]]) -> tuple[dict[str, Any], list[str], set[str]]:
-    """Return the form of the labels, notes, and the columns that hold them."""
+    """Return (rule, notes, columns): the mapping's `labels`, open questions, and the columns that hold the labels."""
     wide = {}
     for column, texts in cells.items():
         label = canonical_finding(column, REVEAL_LABELS)
@@ -423,7 +423,10 @@ def _labels(table: InputTable, cells: dict[str, list[str]]) -> tuple[dict[str, A
 
 
 def _own_findings(cells: dict[str, list[str]]) -> list[str]:
-    """Return columns that may be findings of one's own, at least two: their cells say yes and no, and nothing else."""
+    """Return the columns whose cells only say yes or no, which may be the user's own findings.
+
+    [] for fewer than two.
+    """
     columns = [
         column
         for column, texts in cells.items()
@@ -440,7 +443,7 @@ def _share(entries: Iterator[Any]) -> float:
 
 
 def _categories(texts: list[str]) -> list[str] | None:
-    """Return the different texts of a column, if they are few."""
+    """Return the different texts of a column; None if there are more than FEW, or none."""
     different = sorted(set(texts) - {""})
     return different if 0 < len(different) <= FEW else None
 
@@ -454,7 +457,7 @@ def _agreement(cells: dict[str, list[str]]) -> dict[str, Any] | None:
 
 
 def _agreement_of(text: str) -> str:
-    """Return the agreement by the first number of a text: "2 of 3", "all three", "Agree All: 3/3"."""
+    """Return the agreement that the first number of a text means, as in "2 of 3", "all three" or "Agree All: 3/3"."""
     numbers = re.findall(r"\d+|two|three|unanimous", folded(text))
     meaning = {"2": "two_of_three", "two": "two_of_three"}
     meaning |= dict.fromkeys(("3", "three", "unanimous"), "three_of_three")
@@ -481,7 +484,7 @@ def _demographics(cells: dict[str, list[str]]) -> dict[str, Any]:
 
 
 def _in_headers(tree: StudyTree, of_table: dict[str, Any]) -> dict[str, Any]:
-    """Return age and sex from the headers, unless a column of the table has them."""
+    """Return the rules that take age and sex from the headers, for facts that no column of the table has."""
     headers = [image.header for study in tree.studies.values() for image in study.images]
     has_age = any(header.age_years is not None for header in headers) and not {"age", "age_band"} & of_table.keys()
     has_sex = any(header.sex is not None for header in headers) and "sex" not in of_table
@@ -489,7 +492,7 @@ def _in_headers(tree: StudyTree, of_table: dict[str, Any]) -> dict[str, Any]:
 
 
 def _values(texts: list[str], name: str) -> dict[str, str | None]:
-    """Return the meaning of each text that is not a word of this package; null for unknown."""
+    """Return text -> meaning, None for unknown, for the texts that are not words of this package."""
     own = {folded(word) for word in VOCABULARIES[name]}
     return {
         text: None if folded(text) in _UNKNOWN_WORDS else _WORDS[name].get(folded(text), OPEN)

@@ -5,19 +5,20 @@ Detection).
 
 Conventions
 -----------
-* In "train" every reader's boxes stay that reader's: annotations of the reader "individual" with a `reader_id`. They
-  are never merged, so no finding of "train" has a reference and none is asked. `label_status` is 1 if at least two of
-  the readers of the image found it, 0 if none did, and unlabelled between; a finding with 1 is `missing` a reference.
+* In "train" every reader's boxes stay separate: they are annotations of the reader "individual" with a `reader_id`.
+  They are never merged, so no finding in "train" has a reference, and none is asked for. `label_status` of a finding is
+  1 if at least two readers of the image found it, 0 if no reader did, and unlabelled if one did; a finding with status
+  1 is `missing` a reference.
 * In "test" the consensus of five readers is the ground truth; a finding without it is absent.
-* A reader's findings come from ``image_labels_*.csv``, or from the boxes without that file.
+* A reader's findings come from ``image_labels_*.csv`` or, without that file, from the boxes.
   Contradictions between the two are counted in the warnings.
 * The config ``readers`` lists the readers of every image of "train", with or without a box.
-* The six labels of the whole image ("No finding", "Tuberculosis", ...) have no place: they are in the config
-  ``image_labels``, with all labels that are 1 per image and reader.
+* The six labels of the whole image ("No finding", "Tuberculosis", ...) have no location; the config ``image_labels``
+  has them, with all other labels that are 1, per image and reader.
 * In the Kaggle edition the eight findings that it left out are unlabelled; its "Other lesion" includes them.
-* Pictures are ``<image_id>.dicom``. Their headers give the size, which no table does, so they are needed even where
-  pixels are withheld. A file without pixel data is a problem of its image. Headers name no patient: `patient_id` and
-  `study_id` repeat the image id. The collection holds postero-anterior views only.
+* Pictures are ``<image_id>.dicom``. Only their headers have the size, so they are needed even if pixels are withheld. A
+  file without pixel data is a problem of its image. Headers name no patient: `patient_id` and `study_id` repeat the
+  image id. The collection holds postero-anterior views only.
 
 The tables of the two editions, parsed strictly:
 
@@ -75,11 +76,11 @@ if TYPE_CHECKING:
 
 
 CONSENSUS = ""
-"""Stands for the reader of the test split, where five readers agreed on one set of boxes."""
+"""Key of the consensus where boxes are stored by reader: in the test split five readers agreed on one set of boxes."""
 
 BOX = ("x_min", "y_min", "x_max", "y_max")
 LABELS = (*VINDR_CXR_FINDINGS, *VINDR_GLOBAL_LABELS)
-"""All 28, those with boxes first."""
+"""All 28 labels, those with boxes first."""
 KAGGLE_TABLE = "train.csv"
 KAGGLE_COLUMNS = ("image_id", "class_name", "class_id", "rad_id", *BOX)
 
@@ -97,18 +98,18 @@ class VindrTables:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Findings that the readers of this edition were asked for."""
+        """Findings for which the edition has boxes."""
         return VINBIGDATA_FINDINGS if self.kaggle else VINDR_CXR_FINDINGS
 
     @property
     def splits(self) -> list[str]:
-        """Splits whose boxes are there."""
+        """Splits whose tables of boxes are in the download."""
         return [split for split in ("train", "test") if f"annotations_{split}" in self.files]
 
 
 @dataclass
 class ImageRows:
-    """One image of the tables: its first row, and by reader its boxes and its labels that are 1."""
+    """One image of the tables: its first row, and each reader's boxes and labels that are 1."""
 
     first: BoxRow
     rows: dict[str, list[tuple[str, BoxRow]]] = field(default_factory=dict)
@@ -116,11 +117,11 @@ class ImageRows:
 
     @property
     def readers(self) -> list[str]:
-        """Readers with a row in any table, in order."""
+        """Sorted readers who have a row in any table."""
         return sorted(self.rows.keys() | self.positive.keys())
 
     def boxes(self, size: tuple[int, int], image_id: str, faults: Faults) -> dict[str, dict[str, list[Box]]]:
-        """Return boxes by reader and finding, checked against the size of the picture."""
+        """Return reader -> finding -> boxes; a box that does not fit the size of the picture is noted and left out."""
         by_reader: dict[str, dict[str, list[Box]]] = {}
         for reader, rows in self.rows.items():
             for finding, row in rows:
@@ -143,7 +144,7 @@ def find_tables(root: Path) -> dict[str, Path]:
 
 
 def read_images(download: VindrTables, split: str, faults: Faults, warnings: list[str]) -> dict[str, ImageRows]:
-    """Return image id -> contents of the tables of a split, in the order of the boxes' table."""
+    """Return image id -> its rows in the tables of a split, in the order of the table of boxes."""
     columns = ["image_id", "class_name", *BOX, *(["rad_id"] if split == "train" else [])]
     columns += ["class_id"] if download.kaggle else []
     table = read_table(download.files[f"annotations_{split}"], columns, faults, warnings)
@@ -183,7 +184,7 @@ def _texts(row: BoxRow) -> str:
 
 
 def _read_labels(path: Path, split: str, images: dict[str, ImageRows], faults: Faults, warnings: list[str]) -> None:
-    """Add the labels of the whole image, one row per image and reader (per image in test)."""
+    """Add the labels from a table with a row per image and reader (in test, per image)."""
     needed = ["image_id", *(["rad_id"] if split == "train" else [])]
     table = read_table(path, needed, faults, [])
     if not table:
@@ -203,7 +204,7 @@ def _read_labels(path: Path, split: str, images: dict[str, ImageRows], faults: F
 def _label_columns(
     file: str, heads: Sequence[str], needed: Sequence[str], faults: Faults, warnings: list[str]
 ) -> dict[str, str]:
-    """Label -> column name."""
+    """Return label -> name of its column."""
     columns: dict[str, str] = {}
     for head in heads:
         label, _ = known_finding(head, LABELS)
@@ -219,7 +220,7 @@ def _label_columns(
 
 PUBLISHED = {"train images": 15000, "test images": 3000}
 READERS_EACH = 3
-"""Readers of an image in train."""
+"""Number of readers of an image in train."""
 SUFFIXES = [".dicom", ".dcm"]
 
 
@@ -354,7 +355,7 @@ class _SplitRecords:
         return [f"split {self.split!r}: {count_text(n, noun)} {what}" for (noun, what), n in self._odd.items()]
 
     def _found(self, reader: str, image: ImageRows, boxes: dict[str, dict[str, list[Box]]]) -> set[str]:
-        """Return findings that a reader says are there."""
+        """Return the findings that a reader reports; note contradictions between labels and boxes."""
         findings_drawn = set(boxes.get(reader, {}))
         if reader not in image.positive:
             return findings_drawn
