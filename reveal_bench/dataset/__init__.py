@@ -1,1 +1,4 @@
-"""A dataset folder, from records to the Hub: build, validate, describe, compare, attach pictures, publish."""
+"""Dataset folders.
+
+Build them from records, validate, describe and compare them, attach pictures, publish to the Hub.
+"""

@@ -1,18 +1,19 @@
 """Pixels for a dataset that was published without them, from the user's own copy of the source.
 
-A file is found by its name (an image id is the end of its path, as in ``patient1_study1_view1_frontal``) or, where
-names say nothing, by the sha256 of its bytes, which the dataset knows. It counts as the right one if its bytes have
-the `source_sha256` of the row, or if the pixels that are made of it have the row's `pixel_sha256`. JPEG and 8-bit PNG
-are taken as they are, DICOM and 16-bit PNG go through the same pipeline as in the build.
+A file is found by its name (an image id is the end of its path, as in ``patient1_study1_view1_frontal``) or, if names
+do not help, by the sha256 of its bytes, which the dataset states. It counts as the right file if its bytes have the
+`source_sha256` of the row, or if the pixels made from it have the row's `pixel_sha256`. JPEG and 8-bit PNG are used
+unchanged; DICOM and 16-bit PNG go through the same pipeline as in the build.
 
-Images of a holdout have no published hash, because anyone with the file could recognise it; nor have images of a folder
-that was built without its pictures. They are matched by name alone and named in :attr:`AttachLog.unverified`.
+Images of a holdout have no published hash, because anyone with the file could recognise the image. Images of a folder
+that was built without its pictures have none either. Both are matched only by name, and :attr:`AttachLog.unverified`
+lists them.
 
 Finding an image among the files of a download: by name, or by the sha256 of its bytes.
 
 A name fits if it is the image's id, or if the last parts of the path, joined by "_", are: ``train/p1/s2/v3.jpg`` fits
-``p1_s2_v3``, ``s2_v3``, ``v3`` and ``v3.jpg``. Of several files the one with the right hash counts. Zip archives are
-searched like folders. Files are hashed only when names do not lead to the image, and then each one once.
+``p1_s2_v3``, ``s2_v3``, ``v3`` and ``v3.jpg``. If several files fit, the one with the right hash is used. Zip archives
+are searched like folders. Files are hashed only if no name leads to an image, and each file only once.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".dcm", ".dicom", ".dic", ""}
 PARTS = 4
-"""Last parts of a path that may make up an id."""
+"""Largest number of last parts of a path that may make up an id."""
 HEAD_BYTES = 132
 
 
@@ -75,7 +76,7 @@ class SourceFiles:
                 self._named.setdefault(name, []).append(file)
 
     def find(self, facts: Row) -> MatchedPicture | Problem:
-        """Return the picture of an image; `facts` has image_id, width, height and, where they are known, the hashes."""
+        """Return the picture of an image; `facts` has image_id, width, height and both hashes, which may be None."""
         image_id, source = facts["image_id"], facts["source_sha256"]
         candidates = self._named.get(image_id.casefold(), [])
         faults = []
@@ -104,7 +105,7 @@ class SourceFiles:
 
 
 def _checked(file: PictureFile, facts: Row) -> MatchedPicture | Problem:
-    """Return the file's picture, if it is the right one."""
+    """Return the file's picture if it is the right one, otherwise the reason why not."""
     image_id, source, pixels = facts["image_id"], facts["source_sha256"], facts["pixel_sha256"]
     try:
         made = develop(_with_kind(file))
@@ -196,7 +197,7 @@ def _sha256(file: PictureFile) -> str:
 Progress = Callable[[str, int, int | None], None]
 BATCH_ROWS = 8
 GROUPS = {"images": "image_facts", "prior_images": "prior_image_facts"}
-"""Columns of pictures -> columns that say which pictures they are."""
+"""Column of pictures -> column of facts about them."""
 
 
 @dataclass
@@ -206,7 +207,7 @@ class AttachLog:
     Attributes
     ----------
     n_verified : images whose file has the hash that the dataset states
-    unverified : ids of images that were matched by name alone
+    unverified : ids of images that were matched only by name
     problems : images that were left out (with `keep_going`)
     """
 
@@ -237,15 +238,15 @@ def attach_images(
 
     Returns
     -------
-    The dataset with pictures: a Dataset for a Dataset; for a folder a DatasetDict of its main config, in which a split
-    with private references has what the manifest says and nothing else. None when `out` is written.
+    The dataset with pictures: a Dataset if `dataset` is one; for a folder a DatasetDict of its main config, in which a
+    split with private references has only the pictures and what the manifest says. None if `out` is written.
 
     Raises
     ------
     BuildError
         With every image that is missing or does not match, unless `keep_going`; then nothing is written.
     ValueError
-        If `root` is not a folder, `out` is not free, or `dataset` is neither of the two.
+        If `root` is not a folder, `out` exists and is not empty, or `dataset` is neither a Dataset nor a folder.
     """
     root = Path(root)
     if not root.is_dir():
@@ -273,7 +274,7 @@ def attach_images(
 
 @dataclass
 class _Job:
-    """One run that finds, checks and embeds pictures; threads suffice, as decoding and hashing run outside the lock."""
+    """One run that finds, checks and embeds pictures, in threads: decoding and hashing release Python's global lock."""
 
     files: SourceFiles
     keep_going: bool
@@ -281,7 +282,7 @@ class _Job:
     log: AttachLog
 
     def finish(self) -> None:
-        """Raise the problems of images that may not be left out."""
+        """Raise the problems of images unless they may be left out."""
         if self.log.problems and not self.keep_going:
             raise BuildError(self.log.problems)
 
@@ -380,7 +381,7 @@ class _Job:
         return new
 
     def _picture(self, facts: Row, outcome: MatchedPicture | Problem) -> tuple[Row | None, Row]:
-        """Return the picture, and the facts that it changes."""
+        """Return (picture, changed facts) of an image; (None, {}) after noting a problem."""
         if isinstance(outcome, Problem):
             self.log.problems.append(outcome)
             return None, {}
@@ -418,7 +419,7 @@ def _rows_of(folder: DatasetFolder, config: str, split: str) -> Iterator[Row]:
 
 
 def _side_tables(folder: DatasetFolder) -> Iterator[tuple[str, str, Features]]:
-    """Yield (config, split, Features) of every table but the main one, the inputs, the manifest and the preview."""
+    """Yield (config, split, Features) of every table except main config, inputs, manifest and preview."""
     import pyarrow.parquet as pq
     from datasets import Features
 
@@ -432,7 +433,7 @@ def _side_tables(folder: DatasetFolder) -> Iterator[tuple[str, str, Features]]:
 
 
 def _input_row(entry: Row, folder: DatasetFolder) -> Row:
-    """Return a row of the main config with the values of its manifest alone."""
+    """Return a row of the main config with only the values of its manifest."""
     record = folder.kind.data.bare_record(entry, folder.benchmark.findings)
     n_pictures = len(folder.kind.data.pictures(record))
     row = folder.kind.table.blank(folder.kind.table.row(record, folder.benchmark, [None] * n_pictures))

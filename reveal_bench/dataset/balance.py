@@ -1,15 +1,16 @@
-"""Similarity of two halves of a dataset, and the draw of several that makes the halves most similar.
+"""Similarity of two halves of a dataset, and choice of the random draw with the most similar halves.
 
 Conventions
 -----------
-A :class:`Column` has one text per row, "" where it is missing; missing is a category of its own. A column whose texts
-are all numbers is a column of numbers. `is_holdout` is a bool array (n_rows,); differences are released minus holdout.
-Undefined is NaN.
+A :class:`Column` has one text per row, "" if it is missing; missing values are a category of their own. A column whose
+texts are all numbers is a column of numbers. `is_holdout` is a bool array (n_rows,); differences are released minus
+holdout. Undefined differences are NaN.
 
-Differences are standardized: of a category (p - q) / sqrt((p(1 - p) + q(1 - q)) / 2), of means the same with the
-variances over n - 1 (Austin 2009, doi:10.1080/03610910902859574); 0 where the halves are equal, infinite where both are
-constant and differ. The chosen draw is the first with the smallest largest absolute difference; a difference that is
-undefined does not count, an infinite one does.
+Differences are standardized (Austin 2009, doi:10.1080/03610910902859574). For a category with proportions p and q the
+difference is (p - q) / sqrt((p(1 - p) + q(1 - q)) / 2); for means, the variances over n - 1 replace p(1 - p) and
+q(1 - q). It is 0 if the halves are equal, and infinite if both are constant and differ. Each draw is judged by its
+largest absolute difference, and the first draw with the smallest one is chosen. Infinite differences count, undefined
+ones do not.
 """
 
 from __future__ import annotations
@@ -32,21 +33,24 @@ CRITERION = "the largest absolute standardized difference over all columns of th
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A text per study, "" where it is missing."""
+    """One text per study, "" if it is missing."""
 
     name: str
     texts: tuple[str, ...]
 
     @property
     def numbers(self) -> FloatArray | None:
-        """Its numbers, NaN where missing; None if a text is not a finite number, or all are missing."""
+        """The column's numbers, NaN where missing; None if a text is not a finite number, or all texts are missing."""
         numbers = [NAN if not text else _number(text) for text in self.texts]
         if all(not text for text in self.texts) or any(number is None for number in numbers):
             return None
         return np.array(numbers, np.float64)
 
     def categories(self) -> tuple[list[str | None], FloatArray]:
-        """Categories in order, None (missing) last, and (n_studies, n_categories): 1 where a study is of one.
+        """Return (categories, indicator).
+
+        The categories are in order, None (missing) last; the indicator (n_studies, n_categories) is 1
+        where the study has the category.
 
         Numbers are written as their shortest text, so that 85 and 85.0 are the same.
         """
@@ -66,13 +70,13 @@ class Column:
 class Differences:
     """The standardized differences that a split is judged by.
 
-    Of every category of `columns`; of numbers the means and whether they are missing, as their single values would be
-    judged by chance.
+    A column of texts has a difference for every category. A column of numbers has one for the mean and one for missing
+    values, but none for single numbers, which differ by chance.
 
     Raises
     ------
     ValueError
-        If columns are missing, or have different studies.
+        If there are no columns, or they have different numbers of studies.
     """
 
     def __init__(self, columns: Sequence[Column]) -> None:
@@ -89,14 +93,18 @@ class Differences:
             self.members = np.column_stack([self.members, members])
 
     def __call__(self, is_holdout: BoolArray) -> FloatArray:
-        """Return the values of one split, as a float array."""
+        """Return the differences of one division, as a float array."""
         of_means = mean_differences(self.numbers, is_holdout)
         return np.concatenate([of_means, proportion_differences(self.members, is_holdout)])
 
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """`is_holdout` of the draw that was taken, bool array (n_rows,); its number from 1; the values of all."""
+    """The outcome of several draws.
+
+    `is_holdout`, bool array (n_rows,), is the chosen draw, `taken` its 1-based number; `values` has the largest absolute
+    difference of every draw.
+    """
 
     is_holdout: BoolArray
     taken: int
@@ -116,15 +124,18 @@ def best_draw(draws: Iterable[BoolArray], columns: Sequence[Column]) -> Draws:
 
 
 def proportion_differences(members: FloatArray, is_holdout: BoolArray) -> FloatArray:
-    """Standardized differences of the columns of `members` (n_studies, n_columns), 0 or 1; NaN if a half is empty."""
+    """Return standardized differences of the 0/1 columns of `members` (n_studies, n_columns).
+
+    NaN if a half is empty.
+    """
     p, q = (_column_means(members[half]) for half in (~is_holdout, is_holdout))
     return _standardized(p - q, (p * (1 - p) + q * (1 - q)) / 2)
 
 
 def mean_differences(numbers: FloatArray, is_holdout: BoolArray) -> FloatArray:
-    """Standardized differences of means of (n_studies, n_columns), NaN = missing.
+    """Return standardized differences of the means of `numbers` (n_studies, n_columns), which are NaN if missing.
 
-    NaN if a half has fewer than two numbers.
+    A difference is NaN if a half has fewer than two numbers.
     """
     differences = []
     for column in numbers.T:
@@ -177,8 +188,8 @@ class Balance:
 
     Attributes
     ----------
-    released, holdout : rows
-    values, taken : largest absolute difference of every draw, and the number of the one taken, from 1
+    released, holdout : numbers of rows
+    values, taken : largest absolute difference of every draw, and the 1-based number of the chosen draw
     categories : categories of all columns, the largest absolute difference first
     """
 
@@ -190,7 +201,7 @@ class Balance:
 
 
 def balance_of(draws: Draws, columns: Sequence[Column]) -> Balance:
-    """Return the drawn halves, category by category; only the rows with a label, or with yes."""
+    """Return the balance of the drawn halves, category by category; absence of a label and "no" are left out."""
     shares = []
     for column in columns:
         names, members = column.categories()
@@ -205,7 +216,10 @@ def balance_of(draws: Draws, columns: Sequence[Column]) -> Balance:
 
 
 def compared_columns(features: Mapping[str, Any]) -> list[str]:
-    """Return the columns of a main config to compare halves by: labels, coded columns, yes or no, manufacturer."""
+    """Return the columns of a main config by which halves are compared.
+
+    They are `labels`, `manufacturer`, and the columns of codes or of yes and no.
+    """
     from datasets import ClassLabel, Value
 
     return [
@@ -216,11 +230,11 @@ def compared_columns(features: Mapping[str, Any]) -> list[str]:
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]], features: Mapping[str, Any]) -> list[Column]:
-    """Return the columns of :func:`compared_columns` as texts, and one for every label.
+    """Return the columns of :func:`compared_columns` as texts; `labels` becomes a column for every label.
 
     Parameters
     ----------
-    rows : those columns of every row, coded
+    rows : every row with those columns, coded
     features : features of `datasets`, which give the meaning of codes
     """
     columns = []

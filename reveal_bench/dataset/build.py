@@ -18,14 +18,14 @@ Layout
 
 Records stream: their pictures are read by all workers, finished rows go to small parts on disk
 (:mod:`reveal_bench.dataset.row_pool`), and the folder is made of the parts at the end. A killed build resumes where it
-stopped and gives the same bytes as one that ran through.
+stopped, and writes the same bytes as an uninterrupted build.
 
 A private holdout goes to a second folder of the same form (mode 0700, files 0600, no pictures). Either a split is
-divided at random, or the records come divided, as the splits `released` and `holdout`. Until then private rows exist
-only in the private folder's working folder.
+divided at random, or the records are already divided into the splits `released` and `holdout`. Before the division,
+private rows exist only in the private folder's working folder.
 
 A build works in ``.<name>.building`` beside its target: ``parts/`` holds finished rows, ``folder/`` the dataset folder
-that is made of them at the end and takes the target's name once it is complete. After a kill, an interruption or
+that is made from them at the end and gets the target's name once it is complete. After a kill, an interruption or
 problems with the data the parts stay, so that the same command resumes from there; only a complete folder ever has the
 target's name. Two builds of one target exclude each other by a lock.
 
@@ -77,7 +77,7 @@ class Workplace:
 
     @property
     def parts(self) -> Path:
-        """Finished rows."""
+        """Folder of the finished rows."""
         return self.root / "parts"
 
     @property
@@ -92,11 +92,11 @@ class Workplace:
 
     @property
     def marker(self) -> Path:
-        """There while the target is being replaced; says whether something stood there before."""
+        """File that exists while the target is being replaced; it says whether there was a target before."""
         return self.root / "replacing.json"
 
     def undo(self) -> None:
-        """Put back what an interrupted replacement left."""
+        """Undo an interrupted replacement."""
         try:
             had_target = json.loads(self.marker.read_text(encoding="utf-8"))["had_target"]
         except FileNotFoundError:
@@ -110,7 +110,7 @@ class Workplace:
         self.marker.unlink()
 
     def clear_folder(self) -> None:
-        """Start the dataset folder from nothing."""
+        """Make the dataset folder new and empty."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir()
         self.folder.chmod(self.root.stat().st_mode & self.folder.stat().st_mode)
@@ -118,7 +118,9 @@ class Workplace:
 
 @contextmanager
 def workplace(target: Path, mode: int = 0o777) -> Iterator[Workplace]:
-    """Yield the locked working folder of `target`; it stays if the block fails and has parts, and is removed otherwise.
+    """Yield the locked working folder of `target`.
+
+    If the block fails and has finished parts, the folder stays; otherwise it is removed.
 
     Raises
     ------
@@ -130,7 +132,8 @@ def workplace(target: Path, mode: int = 0o777) -> Iterator[Workplace]:
     root = target.with_name(f".{target.name}.building")
     root.mkdir(mode=mode, exist_ok=True)
     if root.is_symlink() or not root.is_dir() or root.stat().st_uid != os.getuid():
-        raise ValueError(f"{root}, where the build would work, must be a folder of your own: remove it")
+        rule = "is needed for the build, but is a link, a file or another user's folder: remove it, or build elsewhere"
+        raise ValueError(f"{root} {rule}")
     root.chmod(mode & root.stat().st_mode)
     with (root / "lock").open("w") as lock:
         try:
@@ -187,12 +190,12 @@ class BuildEngine(Protocol):
 
     @property
     def spool(self) -> Callable[..., Spool]:
-        """Takes what :class:`Spool` takes."""
+        """Function that makes a spool from the arguments of :class:`Spool`."""
         ...
 
     @property
     def shards(self) -> Callable[..., ShardWriter]:
-        """Takes what :class:`ShardWriter` takes, and `target`, the name of the dataset folder."""
+        """Function that makes a writer from `target`, the dataset folder's name, and the arguments of :class:`ShardWriter`."""
         ...
 
 
@@ -202,9 +205,9 @@ class BuildLog:
 
     Attributes
     ----------
-    left_out : problems of the records left out
-    resumed : records that were there from before
-    balance : similarity of the halves, in a build with a holdout
+    left_out : problems of the records that were left out
+    resumed : number of records whose rows an earlier run had made
+    balance : similarity of the halves, if the build has a holdout
     """
 
     left_out: list[Problem] = field(default_factory=list)
@@ -238,28 +241,30 @@ def build_folder(
     progress: Progress | None = None,
     engine: BuildEngine | None = None,
 ) -> FolderInfo:
-    """Write a dataset folder, and the private folder of its holdout if one is asked for.
+    """Write a dataset folder and, if `holdout` is given, the private folder of its holdout.
 
     Parameters
     ----------
     records : dict from split name to its records, each iterated once
     out : the public folder; must be new or empty unless `overwrite`
-    benchmark : row of BENCHMARKS; `asks` overrides its `asks`
+    benchmark : row of BENCHMARKS; if `asks` is given, it replaces the row's `asks`
     pixels : "embed" writes the pictures, "withhold" reads and hashes them and leaves them out
     holdout : folder for the private references, or None for no holdout
-    holdout_fraction, seed : share of `holdout_split`'s patients that become private, and the seed of the division;
+    holdout_fraction, seed : proportion of `holdout_split`'s patients who become private, and the seed of the division;
         the rest of that split is renamed "released". The seed also decides the order of rows in each half
-    holdout_split : the split to divide; "holdout" if the records come divided, then that split is private as it is
-    best_of : divisions that are drawn from the seed, of which the one with the halves most alike is taken
+    holdout_split : the split to divide; "holdout" if the records are already divided, and then that split is private
+        without a draw
+    best_of : number of divisions drawn from the seed; the one with the most similar halves is used
     previous, previous_holdout : folders of an earlier version: its private patients stay private, its released patients
         released
     keep_going : leave out records with problems instead of raising at the end
     workers : processes that read pictures; with more than one the caller's script needs the usual `__main__` guard
     extras : further tables; rows whose key belongs to the holdout go to the private folder
-    log : filled in, unless it is None progress : called with (split, records done, records in all or None, records with
+    log : filled in, unless it is None
+    progress : called with (split, records done, records in all or None, records with
         a problem) after each record
-    engine : maker of rows and writer of shards, such as :class:`reveal_bench.scale.build.TaskBuild`; without influence
-        on the bytes that are written. By default `workers` processes of this machine
+    engine : maker of rows and writer of shards, such as :class:`reveal_bench.scale.build.TaskBuild`; it does not change
+        the bytes that are written. By default `workers` processes of this machine
 
     Returns
     -------
@@ -268,11 +273,11 @@ def build_folder(
     Raises
     ------
     BuildError
-        With every problem of every split, after all were read. What was finished is kept beside `out`, and the same
-        call goes on from there.
+        With every problem of every split, after all records were read. Finished rows are kept beside `out`, and the
+        same call resumes from them.
     ValueError
-        If an argument breaks its rule, or a patient of folders that are overwritten would change sides without
-        `previous` being named.
+        If an argument is invalid, or if a patient of the overwritten folders would change sides and `previous` is not
+        given.
     """
     out, holdout = Path(out), None if holdout is None else Path(holdout)
     if not _VERSION.fullmatch(version):
@@ -401,7 +406,7 @@ class _Intake:
         *,
         shuffled_by: int | None = None,
     ) -> Spool:
-        """Return the rows of a split's records, in the order of the records or of a seed."""
+        """Return the rows of a split's records, in the order of the records or in one shuffled by a seed."""
         spool = self._new_spool(
             place.parts / split,
             self.kind.table.features(self.benchmark).arrow_schema,
@@ -423,13 +428,13 @@ class _Intake:
         return spool
 
     def settle(self, *, keep_going: bool) -> list[Problem]:
-        """Raise the problems, or with `keep_going` return those that concern one record alone."""
+        """Raise the problems; with `keep_going` return them instead, unless a split has no records."""
         if self.fatal or (self.problems and not keep_going):
             raise BuildError([*self.problems, *self.fatal])
         return self.problems
 
     def _checked(self, records: Iterable[Record], split: str) -> Iterator[Record]:
-        """Yield the records that may become rows."""
+        """Yield the records without a problem; note the problems of the others."""
         stream = iter(records)
         while True:
             try:
@@ -474,7 +479,7 @@ class _Assembly:
 
         Parameters
         ----------
-        released_already : the other half of records that come divided
+        released_already : the released half, if the records are already divided
         """
         assert self.vault is not None
         names = ("patient_id", *compared_columns(self.writer.features))
@@ -505,12 +510,12 @@ class _Assembly:
         return balance_of(draws, columns)
 
     def add_extras(self, extras: Sequence[Extra], *, left_out: set[int | str | None]) -> None:
-        """Further tables; a row with a key goes where the record of that key went.
+        """Add further tables; a row with a key goes to the folder and split of the record with that key.
 
         Raises
         ------
         BuildError
-            If a row's key is not a record's.
+            If a row's key is not the key of a record.
         """
         for extra in extras:
             features = extra.features()
@@ -531,7 +536,7 @@ class _Assembly:
                 writer.add_table(extra.config, split, features, rows)
 
     def finish(self, *, synthetic: bool) -> FolderInfo:
-        """Complete the folders; the private one first."""
+        """Complete the folders, the private one first."""
         if self.vault is not None:
             self.vault.finish(synthetic=synthetic, is_private=True)
         return self.writer.finish(synthetic=synthetic)
@@ -544,7 +549,7 @@ class _Assembly:
         writer.close_split(split, split_writer)
 
     def _write_side(self, spool: Spool, split: str) -> None:
-        """Write the side table of the rows that are public under `split`."""
+        """Write the side table of the rows that are public in `split`."""
         if self.kind.table.side_config is None:
             return
         features, shards = self.kind.table.side_features(self.writer.benchmark), None

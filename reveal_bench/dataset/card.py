@@ -1,18 +1,18 @@
 """The dataset card: a template whose numbers are filled in from the build.
 
-``dataset_cards/<benchmark>.md`` holds prose and ``{{name}}`` places, no count of the data. :func:`render_card` fills
-the places from the tallies of the splits and adds `configs` and `dataset_info` to the YAML block. The public card
-reveals only the number of rows of a private holdout.
+``dataset_cards/<benchmark>.md`` has prose and placeholders ``{{name}}``, but no count of the data. :func:`render_card`
+fills the placeholders from the tallies of the splits and adds `configs` and `dataset_info` to the YAML block. The
+public card reveals only the number of rows of a private holdout.
 
 A template has every section of :data:`SECTIONS` (data cards in the sense of the Hub's own guide, and the contents that
 Croissant's RAI fields ask for); :mod:`reveal_bench.dataset.croissant` takes its prose from the same sections.
 
-``eval.yaml``: what the Hub reads to list a dataset as a benchmark.
+The module also writes ``eval.yaml``, which the Hub reads to list a dataset as a benchmark.
 
 Fields: `name`, `description`, `evaluation_framework` and `tasks`, each with `id`, `config`, `split`. A task is one
-metric of one split, since the Hub ranks the values of a task in one list. A split of the main config is scored at home
-with ``reveal-bench score``; the inputs of a holdout are scored by the leaderboard alone. The file alone has no effect,
-and says so: the Hub lists a benchmark once its maintainers have put the framework and the repository on their lists.
+metric of one split, since the Hub ranks the values of a task in one list. A split of the main config is scored locally
+with ``reveal-bench score``; the inputs of a holdout are scored only by the leaderboard. The file has no effect by
+itself, as a comment in it says: a benchmark is listed once the Hub's maintainers have added the framework and the repository.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SECTIONS = (
 """Headings that every card must have."""
 SIZE_CATEGORIES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 SYNTHETIC_LICENCE = "apache-2.0"
-"""Citation of synthetic data: the program that drew them."""
+"""Citation of synthetic data, which names the program that drew them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Config:
     ----------
     splits : dict from split to (rows, bytes)
     features : features of its rows
-    default : whether `load_dataset` takes it when no config is named
+    default : whether `load_dataset` loads it if no config is named
     """
 
     name: str
@@ -88,18 +88,18 @@ def _template_path(benchmark: Benchmark) -> Path:
 
 
 def template_name(benchmark: Benchmark) -> str:
-    """Return the template's name for messages: its place in the project, or the path of a user's own template."""
+    """Return the template's name for messages: its path in the project, or the path of a user's own template."""
     path = _template_path(benchmark)
     return f"dataset_cards/{path.name}" if path.parent == bundled("dataset_cards") else str(path)
 
 
 def with_card(benchmark: Benchmark, path: Path) -> Benchmark:
-    """Return the benchmark with a card of one's own as template; its first heading is the title.
+    """Return the benchmark with a user's own card as template; the card's first heading becomes the title.
 
     Raises
     ------
     ValueError
-        If the file is not a card: without a YAML block, a title or one of :data:`SECTIONS`, or with a blank one.
+        If the file lacks a YAML block, a title or one of :data:`SECTIONS`, or a section is blank.
     """
     if path.suffix != ".md" or not path.is_file():
         raise ArgumentError("card", "must be a Markdown file (.md)", path)
@@ -130,12 +130,12 @@ def front_matter(card: str) -> tuple[dict[str, Any], str]:
 
 
 def read_yaml(text: str) -> Any:
-    """Return what plain YAML says; a date that no calendar has, such as 2026-02-30, is text.
+    """Return the values of plain YAML; an impossible date, such as 2026-02-30, is returned as text.
 
     Raises
     ------
     yaml.YAMLError
-        If it is not YAML, or names objects.
+        If the text is not YAML, or names objects of Python.
     """
     import yaml
 
@@ -162,7 +162,7 @@ def _loader() -> Any:
 
 @lru_cache(maxsize=4)
 def _parsed(text: str) -> Any:
-    """Kept, since a check asks for the same card several times, and its block is long."""
+    """Return the values of a YAML block; cached, because a check reads the same long block several times."""
     import yaml
 
     try:
@@ -172,7 +172,7 @@ def _parsed(text: str) -> Any:
 
 
 def sections(body: str) -> dict[str, str]:
-    """Heading -> text of every second-level section of a card."""
+    """Return heading -> text of every second-level section of a card."""
     pieces = re.split(r"^## +(.+?) *$", body, flags=re.MULTILINE)
     return dict(zip(pieces[1::2], (piece.strip() for piece in pieces[2::2]), strict=True))
 
@@ -279,7 +279,7 @@ def _config_entry(config: Config) -> dict[str, Any]:
 
 
 def _synthetic_terms(block: dict[str, Any]) -> dict[str, Any]:
-    """Return the block without the terms of the real source, which do not bind data that a program drew."""
+    """Return the YAML block without the terms of the real source, which do not apply to data that a program drew."""
     unrestricted = {name: value for name, value in block.items() if not name.startswith(("license_", "extra_gated_"))}
     return unrestricted | {
         "license": SYNTHETIC_LICENCE,
