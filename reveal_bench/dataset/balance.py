@@ -102,8 +102,8 @@ class Differences:
 class Draws:
     """The outcome of several draws.
 
-    `is_holdout`, bool array (n_rows,), is the chosen draw, `taken` its 1-based number; `values` has the largest absolute
-    difference of every draw.
+    `is_holdout`, bool array (n_rows,), is the chosen draw, `taken` its 1-based number; `values` has the largest
+    absolute difference of every draw.
     """
 
     is_holdout: BoolArray

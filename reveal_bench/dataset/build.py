@@ -195,7 +195,7 @@ class BuildEngine(Protocol):
 
     @property
     def shards(self) -> Callable[..., ShardWriter]:
-        """Function that makes a writer from `target`, the dataset folder's name, and the arguments of :class:`ShardWriter`."""
+        """Function that makes a writer from the arguments of :class:`ShardWriter` and the folder's name, `target`."""
         ...
 
 

@@ -12,7 +12,8 @@ The module also writes ``eval.yaml``, which the Hub reads to list a dataset as a
 Fields: `name`, `description`, `evaluation_framework` and `tasks`, each with `id`, `config`, `split`. A task is one
 metric of one split, since the Hub ranks the values of a task in one list. A split of the main config is scored locally
 with ``reveal-bench score``; the inputs of a holdout are scored only by the leaderboard. The file has no effect by
-itself, as a comment in it says: a benchmark is listed once the Hub's maintainers have added the framework and the repository.
+itself, as a comment in it says: a benchmark is listed once the Hub's maintainers have added
+the framework and the repository.
 """
 
 from __future__ import annotations
