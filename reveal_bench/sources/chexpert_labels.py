@@ -159,7 +159,7 @@ def _read_all(root: Path) -> _ChexpertTables:
         tables.files[f"reader {path.stem}"] = path.name
         own = _by_study(path, {}, tables.problems)
         for study_id in own.keys() - tables.references.keys():
-            rule = "must have a study that is in a table of references"
+            rule = "must be in a table of references"
             tables.problems.append(Problem(path.name, study_id, "study", rule, "none"))
         tables.readers[path.stem] = {name: study.labels for name, study in own.items() if name in tables.references}
     return tables
