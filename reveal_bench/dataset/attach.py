@@ -9,7 +9,7 @@ Images of a holdout have no published hash, because anyone with the file could r
 that was built without its pictures have none either. Both are matched only by name, and :attr:`AttachLog.unverified`
 lists them.
 
-Finding an image among the files of a download: by name, or by the sha256 of its bytes.
+An image is found among the files of a download by its name, or by the sha256 of its bytes.
 
 A name fits if it is the image's id, or if the last parts of the path, joined by "_", are: ``train/p1/s2/v3.jpg`` fits
 ``p1_s2_v3``, ``s2_v3``, ``v3`` and ``v3.jpg``. If several files fit, the one with the right hash is used. Zip archives

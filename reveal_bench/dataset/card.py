@@ -69,7 +69,7 @@ class Config:
 
 
 def card_template(benchmark: Benchmark) -> str:
-    """Return the text of the benchmark's template, with what its kind asks.
+    """Return the text of the benchmark's template, with the placeholders for its kind and its questions filled in.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""Markdown tables of a dataset card, made from tallies; each function fills one place of the templates.
+"""Markdown tables of a dataset card, made from tallies; each function fills one placeholder of the templates.
 
-A table whose counts the kind of benchmark does not have is one sentence that says so.
+If the kind of benchmark does not have the counts of a table, a sentence that says so replaces it.
 
-The meanings of all columns and configs of a dataset folder are in one table, for card and Croissant.
+The meanings of all columns and configs of a dataset folder are also here, for the card and Croissant.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ COLUMNS = {
     "progression": "change since an earlier study, where the sentence tells of one",
     "mrale_score": "modified RALE score of the lungs' opacities, 0 to 24",
 }
-"""Column -> meaning, beside :meth:`reveal_bench.kinds.parts.Display.meanings`. `model` of the config `ratings` is the
-model that answered, which CONFIGS says."""
+"""Column -> meaning, for columns that are not in :meth:`reveal_bench.kinds.parts.Display.meanings`. `model` of the
+config `ratings` is the model that answered, as CONFIGS says."""
 
 CONFIGS = {
     "masks": "ground-truth masks as pictures, to look at: one row per image and finding; scores use the run lengths",
@@ -90,26 +90,26 @@ CONFIGS = {
     "readers": "what single readers said of a study, or which images they read",
     "manifest": "what is asked of each split; public for every split",
 }
-"""Config -> what it is for, beside the main configs of the kinds."""
+"""Config -> its purpose, except for the main configs of the kinds."""
 
 
 def column_meanings() -> dict[str, str]:
-    """Column of any config -> what it means."""
+    """Return column -> meaning, for the columns of all configs."""
     return {**COLUMNS, **{name: meaning for kind in KINDS.values() for name, meaning in kind.display.meanings.items()}}
 
 
 def config_meanings() -> dict[str, str]:
-    """Config -> what it is for."""
+    """Return config -> its purpose."""
     return {**CONFIGS, **{kind.config: kind.display.holds for kind in KINDS.values()}}
 
 
 Tallies = Mapping[str, Tally]
 MOST_VALUES = 12
-"""Values of an acquisition fact that are listed one by one; the rest are counted together."""
+"""Largest number of values of an acquisition fact that are listed one by one; the rest are counted together."""
 
 
 def splits_table(tallies: Tallies, n_holdout: int | None) -> str:
-    """Return rows, images, studies, patients and questions per split."""
+    """Return a table with the numbers of rows, images, studies, patients and questions per split."""
     items = next((tally.items for tally in tallies.values()), "images")
     own = [] if items in ("images", "studies") else [items]
     heads = ["split", *own, "images", "studies", "patients", "questions", "references"]
@@ -124,7 +124,7 @@ def splits_table(tallies: Tallies, n_holdout: int | None) -> str:
 
 
 def configs_table(configs: Sequence[tuple[str, Mapping[str, tuple[int, int]]]]) -> str:
-    """Return rows per config and split; `configs` are (name, split -> (rows, bytes))."""
+    """Return a table with the number of rows per config and split; `configs` are (name, split -> (rows, bytes))."""
     meanings = config_meanings()
     rows = [
         [f"`{name}`", f"`{split}`", n_rows, meanings.get(name, "")]
@@ -135,26 +135,26 @@ def configs_table(configs: Sequence[tuple[str, Mapping[str, tuple[int, int]]]]) 
 
 
 def findings_table(tallies: Tallies, findings: Sequence[str]) -> str:
-    """Return counts per finding, one table per split."""
+    """Return tables with the counts per finding, one for each split."""
     texts = {split: tally.findings_text(findings) for split, tally in tallies.items()}
     parts = [f"Split `{split}`:\n\n{text}" for split, text in texts.items() if text]
     return "\n\n".join(parts) or "The tasks have no fixed set of findings."
 
 
 def views_table(tallies: Tallies) -> str:
-    """Images per view and split."""
+    """Return a table with the number of images per view and split."""
     used = sorted({view for tally in tallies.values() for view in tally.views})
     rows = [[f"`{split}`", *(tally.views[view] for view in used)] for split, tally in tallies.items()]
     return markdown_table(["split", *(VIEWS[view] for view in used)], rows)
 
 
 def missing_list(tallies: Tallies, findings: Sequence[str]) -> str:
-    """Return findings without a mask, studies without a known agreement, tasks without an answer."""
+    """Return a list, by split, of what is missing: masks of findings, agreement of studies, or answers to tasks."""
     return "\n".join(f"* split `{split}`: {tally.missing(findings)}" for split, tally in tallies.items())
 
 
 def demographics_table(tallies: Tallies) -> str:
-    """Return patients' bands per split, per study."""
+    """Return a table with the number of studies per demographic value and split."""
     known = {split: tally for split, tally in tallies.items() if tally.demographics}
     if not known:
         return "No demographic column is published."
@@ -169,7 +169,7 @@ def demographics_table(tallies: Tallies) -> str:
 
 
 def agreement_table(tallies: Tallies) -> str:
-    """Return a table with the numbers of readers who agreed (studies), or drew (images)."""
+    """Return a table of the number of readers who agreed (for studies) or drew (for images)."""
     by_split = {split: tally.agreement_cells() for split, tally in tallies.items()}
     rows = [[f"`{split}`", *cells] for split, cells in by_split.items() if cells]
     if not rows:
@@ -178,7 +178,7 @@ def agreement_table(tallies: Tallies) -> str:
 
 
 def acquisition_table(tallies: Tallies) -> str:
-    """Equipment, exposure, pixel spacing and picture sizes, per image."""
+    """Return a table of images by equipment, exposure and pixel spacing, and the range of picture sizes."""
     rows: list[list[object]] = []
     for name in ACQUISITION:
         counts = {split: tally.acquisition[name] for split, tally in tallies.items()}
@@ -225,7 +225,7 @@ def _span(values: Sequence[int]) -> str:
 
 
 def categories_table(tallies: Tallies) -> str:
-    """Tasks per category and what they need, per split."""
+    """Return a table with the number of tasks per category and requirement, for each split."""
     counts = {split: tally.categories() for split, tally in tallies.items() if tally.categories()}
     if not counts:
         return "The benchmark has no categories of tasks."
@@ -239,7 +239,7 @@ def categories_table(tallies: Tallies) -> str:
 
 
 def ratings_table(tallies: Tallies) -> str:
-    """Readers' ratings: how many, and the mean per model and criterion."""
+    """Return the number of readers' ratings, and their mean per model and criterion."""
     parts = [f"Split `{split}`: {text}" for split, tally in tallies.items() if (text := tally.ratings_text())]
     return "\n\n".join(parts) or "No ratings are published in this folder."
 
@@ -250,7 +250,7 @@ def features_table(features: Features) -> str:
     Raises
     ------
     ValueError
-        If nothing says what a column means.
+        If a column has no meaning in these tables.
     """
     meanings = column_meanings()
     unknown = sorted(set(features) - set(meanings))

@@ -1,9 +1,9 @@
 """Citation of a dataset folder: ``CITATION.cff`` (Citation File Format 1.2.0), and ``.zenodo.json`` for Zenodo.
 
-All of it is in the card's template already: its section "Citation" gives the works to cite, its YAML block the licence.
-The authors come from the first entry, which is the source's own; synthetic data, which no source made, are cited with
-the authors of the program. An author list that ends in "and others" ends so here too. A template without citations
-gives no file. Data without an open licence are restricted on Zenodo, by the terms of their source.
+Everything is taken from the card's template: its section "Citation" has the works to cite, its YAML block the licence.
+The authors are those of the first entry, which is the source's own work; synthetic data are cited with the authors of
+the program. "and others" at the end of a list of authors is kept. Without citations in the template, no file is
+written. Data without an open licence are marked as restricted on Zenodo, by the terms of their source.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SPDX = {
     "apache-2.0": "Apache-2.0", "cc0-1.0": "CC0-1.0", "cc-by-4.0": "CC-BY-4.0", "cc-by-nc-4.0": "CC-BY-NC-4.0",
     "cc-by-sa-4.0": "CC-BY-SA-4.0", "cc-by-nc-sa-4.0": "CC-BY-NC-SA-4.0", "mit": "MIT",
 }  # fmt: skip
-"""The Hub's name of a licence -> SPDX's."""
+"""Name of a licence on the Hub -> its SPDX name."""
 
 _BIBTEX = re.compile(r"^```bibtex\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ENTRY = re.compile(r"^@(\w+)\{\w+,$(.*?)^\}$", re.MULTILINE | re.DOTALL)
@@ -41,7 +41,7 @@ def bibtex(template: str) -> str:
 
 
 def render_citation(benchmark: Benchmark, *, version: str, synthetic: bool) -> str | None:
-    """Return the text of ``CITATION.cff``, or None where the card's template cites nothing."""
+    """Return the text of ``CITATION.cff``, or None if the card's template cites nothing."""
     import yaml
 
     document = _document(benchmark, version, synthetic)
@@ -51,7 +51,7 @@ def render_citation(benchmark: Benchmark, *, version: str, synthetic: bool) -> s
 
 
 def render_zenodo(benchmark: Benchmark, *, version: str, synthetic: bool) -> str | None:
-    """Return the text of ``.zenodo.json``, or None where the card's template cites nothing."""
+    """Return the text of ``.zenodo.json``, or None if the card's template cites nothing."""
     document = _document(benchmark, version, synthetic)
     if document is None:
         return None
@@ -83,7 +83,7 @@ def _in_one(author: dict[str, str]) -> str:
 
 
 def _document(benchmark: Benchmark, version: str, synthetic: bool) -> dict[str, Any] | None:
-    """Return the content of ``CITATION.cff``, None where the card's template cites nothing."""
+    """Return the content of ``CITATION.cff``, or None if the card's template cites nothing."""
     template = card_template(benchmark)
     works = list(cited_works(bibtex(template)))
     if not works:
@@ -103,7 +103,7 @@ def _document(benchmark: Benchmark, version: str, synthetic: bool) -> dict[str, 
 
 
 def _no_anchors() -> Any:
-    """Return a dumper that writes a list twice rather than point at it."""
+    """Return a YAML dumper that repeats a list instead of referring to its first occurrence."""
     import yaml
 
     class Dumper(yaml.SafeDumper):
@@ -114,7 +114,7 @@ def _no_anchors() -> Any:
 
 
 def _licence(template: str, synthetic: bool) -> dict[str, str]:
-    """Return an SPDX name where there is one, else the address of the source's terms."""
+    """Return the licence's SPDX name or, without one, the address of the source's terms; {} if neither is known."""
     if synthetic:
         return {"license": SPDX[SYNTHETIC_LICENCE]}
     block, _ = front_matter(template)
@@ -157,7 +157,7 @@ def cited_works(entries: str) -> Iterator[dict[str, Any]]:
 
 
 _SAME = {"volume": "volume", "issue": "number", "doi": "doi"}
-"""Field of a citation file -> the field of BibTeX that it repeats."""
+"""Field of a citation file -> the BibTeX field that has the same value."""
 
 
 def _author(name: str) -> dict[str, str]:
@@ -166,6 +166,6 @@ def _author(name: str) -> dict[str, str]:
 
 
 def _plain(text: str) -> str:
-    """Return a BibTeX text without its accents' commands and line ends."""
+    """Return a BibTeX text on one line, with characters instead of the commands for accents."""
     accented = _ACCENT.sub(lambda match: unicodedata.normalize("NFC", match[2] + _COMBINING[match[1]]), text)
     return " ".join(accented.replace("--", "–").split())

@@ -2,11 +2,11 @@
 
 Written for Croissant 1.1 and its RAI vocabulary 1.0 (MLCommons). Every Parquet file is a FileObject with its sha256;
 the files of one config are a FileSet, its rows a RecordSet whose fields follow the config's Features; `<config>_splits`
-lists the splits, and the field `split` is read from a file's name. Prose comes from the sections of the card's
-template, so that it is written once; page, creators, date and use conditions are in
-:mod:`reveal_bench.dataset.origin`. The same folder and card always give the same text.
+lists the splits, and the value of the field `split` comes from a file's name. The prose is taken from the sections of
+the card's template; page, creators, date and use conditions come from :mod:`reveal_bench.dataset.origin`. The same
+folder and card always give the same text.
 
-The prose of a card template, section by section, without its tables: what Croissant's descriptions are made of.
+Croissant's descriptions are made from the sections of a card template, without their tables.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _CODE = re.compile(r"^```\w*\n.*?^```$", re.MULTILINE | re.DOTALL)
 def section_prose(template: str, values: Mapping[str, str]) -> dict[str, str]:
     """Return heading -> plain text of every section of a card.
 
-    Code, tables and headings are left out, and so is every sentence with a place that `values` does not fill.
+    Code, tables and headings are left out, and so is every sentence with a placeholder that `values` does not fill.
     Paragraphs are divided by one blank line.
     """
     _, body = front_matter(template)
@@ -76,7 +76,7 @@ RAI = {
     "rai:dataUseCases": ("Intended and out-of-scope use",),
     "rai:dataReleaseMaintenancePlan": ("Maintenance",),
 }
-"""RAI field -> sections of the card that say it."""
+"""RAI field -> sections of the card that its text comes from."""
 REQUIRED = (
     "@context", "@type", "conformsTo", "description", "license", "name", "url", "creator", "datePublished",
     "distribution",
@@ -125,12 +125,12 @@ def render_croissant(
 
     Parameters
     ----------
-    files : dict from path relative to the folder to (sha256, bytes), of all files that are described
+    files : dict from path relative to the folder to (sha256, bytes), of every file that is described
 
     Raises
     ------
     ValueError
-        If a section of the card's template that a RAI field is made of holds no prose.
+        If a section of the card's template that a RAI field needs has no prose.
     """
     template = card_template(benchmark)
     title = ("Synthetic stand-in for " if synthetic else "") + benchmark.title
@@ -222,7 +222,7 @@ def _record_sets(
 
 
 def _record_set(config: str, splits: Sequence[str], features: Features, ending: str) -> Iterator[Json]:
-    """Record sets of a config's splits and of its rows; `ending` is what follows the split in a file's name."""
+    """Yield the record sets of a config's splits and of its rows; `ending` follows the split in the files' names."""
     listing = f"{config}_splits"
     yield {
         "@type": "cr:RecordSet",
@@ -258,7 +258,7 @@ def _record_set(config: str, splits: Sequence[str], features: Features, ending: 
 
 
 def _field(config: str, path: tuple[str, ...], feature: Any) -> Json:
-    """Return the field of a column, or of its part under `path`."""
+    """Return the field of a column, or of the part of a column at `path`."""
     from datasets import Image
 
     shape, inner = _array(feature)
@@ -288,7 +288,7 @@ def _field(config: str, path: tuple[str, ...], feature: Any) -> Json:
 
 
 def _array(feature: Any) -> tuple[list[int], Any]:
-    """Return the lengths of nested lists (-1 where they vary), and the type of the innermost items."""
+    """Return (lengths of the nested lists, type of the innermost items); a length that varies is -1."""
     shape = []
     while hasattr(feature, "feature"):
         shape.append(getattr(feature, "length", -1))

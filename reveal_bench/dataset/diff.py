@@ -1,11 +1,11 @@
 """Differences between two versions of a dataset folder, for the notes of a refresh.
 
-Rows are known by the key of the main config (image, study or task). First every row is reduced to one digest per
-column; only the rows that differ are read again and compared in full, so that neither folder is ever in memory.
+Rows are matched by the key of the main config (image, study or task). First every row is reduced to one digest per
+column; only rows that differ are read again and compared in full, so that neither folder is in memory as a whole.
 Pictures are compared by the hash of their pixels.
 
-Splits with private references report only their number of rows, and the public rows that moved into or out of them
-according to the public manifests, unless the private folders are given.
+Unless the private folders are given, splits with private references report only their number of rows, and the public
+rows that moved into or out of them according to the public manifests.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from reveal_bench.masks import Rle, decode_mask
 from reveal_bench.words import count_text
 
 SHOWN = 20
-"""Ids or changes of one sort that the text names one by one."""
+"""Largest number of ids or changes of one sort that the text lists."""
 CODED = {"labels", "label_status", "label_vector", "annotations", "points", "missing"}
-"""Columns that look different when the vocabulary is."""
+"""Columns that differ if the vocabulary differs."""
 STATUS = {1: "present", 0: "absent", -1: "uncertain", None: "unlabelled"}
 
 
@@ -42,7 +42,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Relabelled:
-    """A finding that was said to be `before` and is now `after`: present, absent, uncertain or unlabelled."""
+    """A finding whose status was `before` and is now `after`: present, absent, uncertain or unlabelled."""
 
     key: str
     finding: str
@@ -52,7 +52,10 @@ class Relabelled:
 
 @dataclass(frozen=True, slots=True)
 class Redrawn:
-    """A drawing that was added, removed or changed; `iou` of the two masks, or of the two tight boxes without masks."""
+    """A drawing that was added, removed or changed.
+
+    `iou` compares the two masks or, without them, the two tight boxes.
+    """
 
     key: str
     finding: str
@@ -63,19 +66,20 @@ class Redrawn:
 
 @dataclass
 class FolderDiff:
-    """All differences of two versions; pairs are (before, after).
+    """All differences between two versions; pairs are (before, after).
 
     Attributes
     ----------
     findings : findings removed from the vocabulary, and findings added to it
-    columns : (config, column, type or None, type or None) of every column that came, went or has another type
-    rows : (config, split) -> number of rows in both, where it differs or the split is in one of them alone
-    added, removed : split -> keys
-    held : split -> keys that were public and are in a private holdout now
-    released : split -> keys that were in a private holdout and are public now
+    columns : (config, column, type before, type after) of every column that was added, was removed (type None) or has
+        another type
+    rows : (config, split) -> numbers of rows in both versions, if they differ or only one version has the split
+    added, removed : split -> keys of rows
+    held : split -> keys of rows that were public and are now in a private holdout
+    released : split -> keys of rows that were in a private holdout and are now public
     other : column -> keys of rows in which it differs, beyond labels, drawings and pixels
     repictured : keys of rows with other pixels
-    unhashed : keys of rows whose pixels cannot be compared: one version has no hash of them
+    unhashed : keys of rows whose pixels cannot be compared, because one version has no hash of them
     """
 
     benchmark: str
@@ -107,7 +111,7 @@ class FolderDiff:
         return {"schema": 1, **asdict(self), "rows": rows}
 
     def to_text(self) -> str:
-        """For people, and for a changelog."""
+        """Return the differences as Markdown, for people and a changelog."""
         before, after = self.versions
         lines = [f"{self.benchmark} {before} -> {after}"]
         if self.is_empty:
@@ -145,7 +149,7 @@ def diff_folders(a: Path, b: Path, *, holdouts: tuple[Path, Path] | None = None)
     Raises
     ------
     ValueError
-        If one is not a dataset folder, or they are of two benchmarks.
+        If one is not a dataset folder, or they belong to different benchmarks.
     """
     before, after = open_folder(Path(a)), open_folder(Path(b))
     if before.info.benchmark != after.info.benchmark:
@@ -247,7 +251,7 @@ def _compare_rows(
 
 
 def _places(column: str, old: Any, new: Any) -> list[str]:
-    """Return the column, or the fields in it that differ where it holds as many structs as before."""
+    """Return the column; if it has equally many structs in both versions, the fields in them that differ."""
     if not (isinstance(old, list) and isinstance(new, list)) or len(old) != len(new):
         return [column]
     if not all(isinstance(entry, dict) for entry in (*old, *new)):
@@ -283,7 +287,7 @@ def _redrawn(key: str, old: Mapping[tuple[str, str], Row], new: Mapping[tuple[st
 
 
 def _iou(was: Row, now: Row) -> float | None:
-    """Return the IoU of the masks, else of the tight boxes; None without anything to compare."""
+    """Return the IoU of the masks or, without them, of the tight boxes; None if neither can be compared."""
     if was["rle"] is not None and now["rle"] is not None:
         if was["rle"]["size"] != now["rle"]["size"]:
             return None
@@ -307,7 +311,11 @@ def _pixels(row: Row) -> list[str | None]:
 
 
 def _pixel_changes(old: Sequence[str | None], new: Sequence[str | None]) -> tuple[bool, bool]:
-    """Return (whether a picture has other pixels, came or went; whether one has a hash in one version alone)."""
+    """Return (repictured, unhashed).
+
+    The first is True if a picture has other pixels or the number of pictures changed, the second if only one version
+    has a picture's hash.
+    """
     if len(old) != len(new):
         return True, False
     pairs = [(a, b) for a, b in zip(old, new, strict=True) if a != b]

@@ -1,8 +1,8 @@
 """Readers' drawings on a radiograph, as a layer for a smaller picture of it.
 
 Each finding of a picture has a number and a colour of :data:`PALETTE` (Okabe and Ito's, which colour-blind people can
-distinguish). The number is on the picture too, so that nothing rests on the colour alone. Masks are outlines, filled
-for the ground truth; boxes are rectangles; points are rings.
+distinguish). The number is also drawn on the picture, so that readers need not rely on colour. Masks are outlines,
+filled for the ground truth; boxes are rectangles; points are rings.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class FindingDrawing:
     Attributes
     ----------
     number : number of the finding on this picture, from 1
-    is_reference : ground truth, drawn filled
+    is_reference : True for the ground truth, which is drawn filled
     """
 
     number: int
@@ -50,7 +50,7 @@ class FindingDrawing:
 
     @property
     def what(self) -> str:
-        """Such as "mask, 2 points"."""
+        """Shapes in the drawing, such as "mask, 2 points"."""
         counts = (("mask", len(self.rles)), ("box", 0 if self.rles else len(self.boxes)), ("point", len(self.points)))
         return ", ".join(name if n == 1 else count_text(n, name) for name, n in counts if n)
 
@@ -58,7 +58,7 @@ class FindingDrawing:
 def draw_layer(
     drawings: Sequence[FindingDrawing], size: tuple[int, int], full: tuple[int, int], *, fill: int = FILL_ALPHA
 ) -> PILImage.Image:
-    """Transparent RGBA picture of `size` (width, height) with the drawings of a radiograph of size `full`.
+    """Return a transparent RGBA picture of `size` (width, height) with the drawings of a radiograph of size `full`.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def _box(
 
 
 def _outline(mask: BoolMask, fill: int) -> PILImage.Image:
-    """Opacity of a mask: a line of two pixels along its edge, and `fill` inside."""
+    """Return the opacity of a mask: a line of two pixels along its edge, and `fill` inside."""
     from PIL import Image
 
     inner = mask.copy()
@@ -121,7 +121,7 @@ def _outline(mask: BoolMask, fill: int) -> PILImage.Image:
 def _tag(
     canvas: PILImage.Image, drawing: FindingDrawing, tags: list[tuple[float, float]], full: tuple[int, int]
 ) -> None:
-    """The finding's number inside its mask or box, or beside its point; beside the `tags` that are there already."""
+    """Write the finding's number in its mask or box or beside its point, and next to `tags` already there."""
     from PIL import ImageDraw, ImageFont
 
     if not drawing.is_reference and drawing.rles:

@@ -1,12 +1,12 @@
 """Division of a split into a released and a private half, by patient.
 
-Patients are ordered by a hash of the seed and their id, and the first part of that order is kept private. The order of
-two patients depends on nothing but themselves, so a dataset that grows or shrinks by a few patients keeps its division
-except for a few at the boundary; with the halves of an earlier version no patient changes sides. No patient is in both
+Patients are ordered by a hash of the seed and their id, and the first part of that order becomes private. The order of
+two patients does not depend on other patients, so if a dataset grows or shrinks by a few patients, only a few at the
+boundary change sides. If the halves of an earlier version are given, no patient changes sides. No patient is in both
 halves. The rows of the two halves are also ordered by such a hash, because the order of a source's table may reveal its
-contents. Records that come divided already are only checked, and ordered.
+contents. If records are already divided, they are only checked and ordered.
 
-With several draws, each by a hash of its own, the draw with the most similar halves is taken
+With several draws, each by its own hash, the draw with the most similar halves is used
 (:func:`reveal_bench.dataset.balance.best_draw`).
 """
 
@@ -32,7 +32,7 @@ RELEASED, HOLDOUT = "released", "holdout"
 
 
 def shuffle_key(seed: int | str, key: str) -> bytes:
-    """Return the position of `key` in the order of a seed, as bytes to sort by."""
+    """Return bytes by which to sort `key` into the order of a seed."""
     return hashlib.sha256(f"{seed}\0{key}".encode()).digest()
 
 
@@ -50,14 +50,14 @@ def divide_patients(
     ----------
     patient_ids : ids, repeated or not
     fraction : share of the patients, in (0, 1); the number is rounded half up and both halves get at least one
-    private_before, released_before : patients of an earlier version, who stay on their side; the number is then given
-        by the fraction or by the patients who must be private, whichever is more
+    private_before, released_before : patients of an earlier version, who stay on their side; the number of private
+        patients is then that of the fraction or of the patients who must be private, whichever is larger
 
     Raises
     ------
     ValueError
-        If `fraction` is out of range, there are fewer than two patients, one was on both sides before, or the earlier
-        version leaves one half empty.
+        If `fraction` is out of range, there are fewer than two patients, a patient was on both sides before, or the
+        earlier version leaves one half empty.
 
     Examples
     --------
@@ -90,10 +90,10 @@ class Division:
     Attributes
     ----------
     fraction, seed, private_before, released_before : as of :func:`divide_patients`
-    best_of : draws, of which the best balanced is taken; the first uses the seed alone
-    is_predivided : the records come divided, as the splits "released" and "holdout"
-    retire : formerly private patients may be released
-    overwritten : patients that were private, and that were released, in the folders that are replaced
+    best_of : number of draws, of which the best balanced is used; the first draw uses the seed unchanged
+    is_predivided : True if the records are already divided, as the splits "released" and "holdout"
+    retire : True if formerly private patients may be released
+    overwritten : (private, released) patients in the folders that are replaced
     """
 
     fraction: float
@@ -106,14 +106,14 @@ class Division:
     overwritten: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
 
     def check(self, spools: Mapping[str, Spool]) -> None:
-        """Refuse patients of whom none was in the earlier version, and given halves with one on the wrong side.
+        """Check the patients against those of the earlier version.
 
         Raises
         ------
         BuildError
-            With every such patient.
+            With every patient of divided records who is on both sides, or on the wrong side given the earlier version.
         ValueError
-            If no patient was in the earlier version: then its halves say nothing about these.
+            If no patient was in the earlier version, so that its halves cannot be continued.
         """
         before = self.private_before | self.released_before
         if before and before.isdisjoint(row["patient_id"] for spool in spools.values() for row, _ in spool.rows()):
@@ -143,7 +143,7 @@ class Division:
         ----------
         patients : patient of every row
         columns : columns to balance the halves by, of the same rows
-        n_released : rows at the beginning that are not; of records that come divided
+        n_released : for records that are already divided, the number of rows at the beginning that are released
 
         Raises
         ------
@@ -187,7 +187,7 @@ class Division:
 
 
 def patients_of(folder: Path, splits: Iterable[str] | None = None) -> frozenset[str]:
-    """Return patients with references in a dataset folder, or in some of its splits.
+    """Return the patients with references in a dataset folder, or in some of its splits.
 
     Raises
     ------
@@ -224,7 +224,7 @@ def patients_overwritten(out: Path, holdout: Path | None) -> tuple[frozenset[str
 def patients_before(
     previous: Path | None, previous_holdout: Path | None, holdout: Path | None
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """Return patients that were private, and that were released, in an earlier version.
+    """Return (private, released) patients of an earlier version.
 
     Raises
     ------
@@ -249,7 +249,7 @@ def check_name(path: Path, *, what: str, overwrite: bool) -> None:
 
 
 def check_apart(out: Path, holdout: Path) -> None:
-    """Raise ValueError if the public or the private folder is, or contains, the other (links resolved)."""
+    """Raise ValueError if one of the public and the private folder is, or contains, the other (links resolved)."""
     public, private = out.resolve(), holdout.resolve()
     if public == private or public in private.parents or private in public.parents:
         raise ArgumentError("holdout", f"must be neither inside `out` ({out}) nor around it", holdout, ("out",))
