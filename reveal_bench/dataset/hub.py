@@ -3,10 +3,10 @@
 Stages of :func:`publish`
 -------------------------
 1. every check of :mod:`reveal_bench.dataset.hub_checks`, without network;
-2. the repository: an existing one must have the visibility asked for, and hold nothing or an earlier version of the
-   same benchmark; a missing one is made; then it is gated if the card has gate texts (``extra_gated_*``);
-3. one commit of what changed, card included, above the commit that was read in 2; files that the folder lacks are
-   removed, except ``.gitattributes``;
+2. the repository: an existing one must have the requested visibility, and be empty or hold an earlier version of the
+   same benchmark; a missing one is created; then it is gated if the card has gate texts (``extra_gated_*``);
+3. one commit of all changes, including the card, on top of the commit that was read in 2; files that the folder lacks
+   are removed, except ``.gitattributes``;
 4. the Hub's files are compared with the checked ones, one by one, and its visibility and gate are read again;
 5. the tag.
 
@@ -16,7 +16,8 @@ command is always safe.
 
 `HF_ENDPOINT` chooses the Hub (`huggingface_hub` reads it when it is imported); `endpoint` overrides it.
 
-This module also compares a checked folder with its repository: permission, differences, and arrival.
+This module also compares a checked folder with its repository: whether it may be published there, which files differ,
+and whether all files arrived.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ _PLACEHOLDERS = {KEPT, "README.md", "LICENSE", ".gitignore"}
 
 
 def read_remote(repository: Repository, publication: Publication) -> tuple[State | None, dict[str, RemoteFile]]:
-    """Return the state and the files of a repository that the publication may go to; (None, {}) if it is missing.
+    """Return (state, files) of the repository for a publication; (None, {}) if it is missing.
 
-    Nothing is sent, made or changed.
+    A repository that the publication may not go to is refused. Nothing is sent, made or changed.
     """
     state = repository.state()
     if state is None:
@@ -71,7 +72,7 @@ def read_remote(repository: Repository, publication: Publication) -> tuple[State
 
 
 def check_visibility(repository: Repository, publication: Publication, state: State) -> None:
-    """Refuse a repository that is public where a private one is asked for, or the reverse."""
+    """Refuse a public repository if a private one is requested, and the reverse."""
     if state.private != publication.private:
         must, got = ("private", "public") if publication.private else ("public", "private")
         rule = f"must be {must}, as asked; it is never changed here"
@@ -79,7 +80,7 @@ def check_visibility(repository: Repository, publication: Publication, state: St
 
 
 def gate(repository: Repository, publication: Publication, state: State) -> None:
-    """Gate the repository if the card says so, and read whether the Hub did it."""
+    """Gate the repository if the card says so, and check that the Hub did it."""
     if publication.gated and not state.gated:
         repository.gate()
         if not _seen(repository).gated:
@@ -100,7 +101,7 @@ def _refused(publication: Publication, problems: list[Problem]) -> PublishRefuse
 def check_repository(
     repository: Repository, publication: Publication, state: State, there: Mapping[str, RemoteFile]
 ) -> None:
-    """Refuse a repository that holds something else, and a version whose tag already names other content."""
+    """Refuse a repository that is not for this benchmark and kind of folder, and a tag that names other files."""
     problems = []
     if FOLDER_INFO in there and state.head is not None:
         remote, info = repository.read_info(state.head), publication.info
@@ -129,7 +130,7 @@ def check_repository(
 
 
 def _released_problems(repository: Repository, publication: Publication, state: State) -> list[Problem]:
-    """Return rows that were private in an earlier version, public in none, and would be public in this one."""
+    """Return a problem if rows become public that were private in an earlier version and public in none."""
     import pyarrow.parquet as pq
 
     split_of: dict[str, str] = {}
@@ -159,20 +160,20 @@ def _released_problems(repository: Repository, publication: Publication, state: 
 
 
 def _references(splits: object) -> str:
-    """ "public" if a folder with these splits holds the references of one of them, else "private"."""
+    """Return "public" if one of the splits has public references, else "private"."""
     entries = splits.values() if isinstance(splits, dict) else ()
     is_public = any(isinstance(entry, dict) and entry.get("references") == "public" for entry in entries)
     return "public" if is_public else "private"
 
 
 def check_parent(repository: Repository, head: str | None, parent: str | None) -> None:
-    """Raise ParentMovedError unless `main` is where the caller says that it is."""
+    """Raise ParentMovedError if `parent` is given and is not the commit of `main`."""
     if parent is not None and (head is None or not head.startswith(parent)):
         raise ParentMovedError(f"`main` of {repository.url} must be at {parent}, got {head}: nothing was published")
 
 
 def difference(publication: Publication, there: Mapping[str, RemoteFile]) -> tuple[list[str], list[str]]:
-    """Return files to send, and files to remove, to make `there` the folder."""
+    """Return (files to send, files to remove), which make the repository's files, `there`, equal to the folder's."""
     changed = [
         name
         for name, sha256 in publication.files.items()
@@ -190,7 +191,7 @@ def check_sent(publication: Publication, sent: Mapping[str, str]) -> None:
 
 
 def check_arrived(repository: Repository, publication: Publication, commit: str) -> None:
-    """Raise HubError unless the commit holds the folder and nothing else, and only the people meant can read it."""
+    """Raise HubError unless the commit has exactly the folder's files, with the requested visibility and gate."""
     changed, removed = difference(publication, repository.files(commit))
     if changed or removed:
         raise HubError(
@@ -212,19 +213,22 @@ def check_arrived(repository: Repository, publication: Publication, commit: str)
 
 
 GROUP_BYTES = 256 << 20
-"""Large files are sent in groups of at most this size: what an interruption can cost."""
+"""Largest group of large files that is sent at once, in bytes.
+
+After an interruption at most one group is sent again.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class PublishResult:
-    """The published version, and its place on the Hub.
+    """The published version, and its address on the Hub.
 
     Attributes
     ----------
     commit, tag : the commit that holds the folder, and the tag that names it
     url : page of that version
-    n_uploaded, n_unchanged, n_removed : files of the folder that the commit changed and that it found there already,
-        and files of the version before that the folder lacks
+    n_uploaded, n_unchanged, n_removed : numbers of files that the commit sent, that the repository already had, and
+        that it removed because the folder lacks them
     """
 
     repo_id: str
@@ -264,13 +268,13 @@ def publish(
     token : token of an account that may write; by default from HF_TOKEN or ``hf auth login``
     endpoint : address of the Hub
     message : first line of the commit
-    parent : commit that `main` must be at; by default where it is when the upload begins
+    parent : commit that `main` must be at; by default the one at the beginning of the upload
     progress : called with (what, done, total) for checks and files
 
     Raises
     ------
     PublishRefusedError
-        With every reason why the folder, or the repository, is not fit. Nothing was changed.
+        With every reason why the folder or the repository is unsuitable. Nothing was changed.
     ParentMovedError
         If somebody else changed the repository meanwhile. Nothing was published.
     HubError
@@ -309,13 +313,13 @@ def publish_holdout(
     group_bytes: int = GROUP_BYTES,
     progress: Progress | None = None,
 ) -> PublishResult:
-    """Check the private folder of a holdout and publish it to a private repository, which is made if missing.
+    """Check the private folder of a holdout and publish it to a private repository, which is created if it is missing.
 
     Parameters
     ----------
-    token : token for this repository alone: must differ from `public_token` and from the token of HF_TOKEN or ``hf auth
+    token : token only for this repository: must differ from `public_token` and from the token of HF_TOKEN or ``hf auth
         login``
-    public_token : the token that public folders are published with, if it is another than those
+    public_token : the token with which public folders are published, if it is neither of those
     folder, repo_id, tag, endpoint, message, parent, progress : as in :func:`publish`
 
     Raises
@@ -339,11 +343,12 @@ def publish_holdout(
 
 
 def find_token(token: str | None = None) -> str:
-    """Return `token`, or without it the token of HF_TOKEN or ``hf auth login``.
+    """Return `token` or, if it is not given, the token of HF_TOKEN or ``hf auth login``.
 
     Raises
     ------
-    HubError If no token is set.
+    HubError
+        If no token is set.
     """
     from huggingface_hub import get_token
 
@@ -354,7 +359,7 @@ def find_token(token: str | None = None) -> str:
 
 
 def check_holdout_token(token: str, public_token: str | None = None) -> None:
-    """Raise ValueError unless `token` is one of its own, used for the holdout alone."""
+    """Raise ValueError if `token` is empty or is also the token of public repositories."""
     from huggingface_hub import get_token
 
     if not token:
@@ -365,7 +370,7 @@ def check_holdout_token(token: str, public_token: str | None = None) -> None:
 
 
 def check_there(publication: Publication, *, token: str | None = None) -> None:
-    """Raise what :func:`send` would refuse of a repository that exists; nothing is sent, made or changed."""
+    """Raise the errors that :func:`send` would raise about an existing repository; nothing is sent, made or changed."""
     read_remote(Repository(publication.repo_id, token=find_token(token)), publication)
 
 
@@ -379,7 +384,7 @@ def send(
     group_bytes: int = GROUP_BYTES,
     progress: Progress | None = None,
 ) -> PublishResult:
-    """Publish what :func:`prepare` or :func:`prepare_holdout` checked; stages 2 to 5 of the module's list.
+    """Publish a folder that :func:`prepare` or :func:`prepare_holdout` checked, by stages 2 to 5 of the module's list.
 
     Raises
     ------

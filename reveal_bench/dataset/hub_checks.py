@@ -7,11 +7,11 @@ checked sha256.
 Rules beyond :func:`reveal_bench.dataset.validate.validate_folder`:
 
 * a public repository takes only open or synthetic data; no switch overrides this;
-* a private holdout does not go where a public folder goes, nor the reverse;
-* * in a split with private references, rows hold only inputs, whatever their table is called
+* a private holdout and a public folder must not go to the same repository;
+* in a split with private references, rows hold only inputs, whatever their table is called
   (:mod:`reveal_bench.dataset.tables`);
 * a folder with such a split goes to a public repository only after it was compared with its private holdout;
-* every file is a plain one that ``CHECKSUMS.json`` lists: no link, no hidden or half-written file, no code.
+* every file must be a regular file that ``CHECKSUMS.json`` lists: no link, no hidden or half-written file, no code.
 
 The mode 0700 of a folder proves nothing about its contents (a umask gives it to every folder), so it is not a rule.
 
@@ -51,13 +51,13 @@ from reveal_bench.words import count_text
 
 
 def holdout_problems(folder: Path, holdout: Path | None, *, is_public: bool) -> Iterator[Problem]:
-    """References in rows of a split whose references are private; a holdout that is missing, or of another folder.
+    """Yield problems of the holdout: references in private splits, and a holdout that is missing or another folder's.
 
     Parameters
     ----------
     folder : the folder that is to be published
     holdout : private folder of its holdout
-    is_public : whether it goes to a public repository, which it may not without having been compared with its holdout
+    is_public : whether the folder goes to a public repository; then it must be compared with its holdout
     """
     opened = open_folder(folder)
     for table in tables_of(opened):
@@ -71,7 +71,10 @@ def holdout_problems(folder: Path, holdout: Path | None, *, is_public: bool) -> 
 
 
 def _reference_problems(folder: DatasetFolder, table: TableFile) -> Iterator[Problem]:
-    """Yield columns of a split without public references that hold something all the same; pictures are not read."""
+    """Yield a problem for each column that should be empty because its split has private references.
+
+    Pictures are not read.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -90,7 +93,7 @@ def _reference_problems(folder: DatasetFolder, table: TableFile) -> Iterator[Pro
 
 
 def _other_holdout_problems(public: DatasetFolder, private: DatasetFolder) -> Iterator[Problem]:
-    """Yield differences between the folder and its holdout: with another holdout no leak would ever show."""
+    """Yield a problem if `private` is the holdout of another folder: then no leak could be found."""
     name, info = private.path.name, private.info
     if info.benchmark != public.info.benchmark:
         rule = f"must be of the same benchmark as the folder, {public.info.benchmark}"
@@ -105,7 +108,7 @@ def _other_holdout_problems(public: DatasetFolder, private: DatasetFolder) -> It
 
 
 def _manifest_ids(folder: DatasetFolder, split: str) -> set[str]:
-    """Return every row's ids, as text; none of a damaged file, which `validate_folder` names."""
+    """Return the ids of every row, as text; nothing if a file is damaged, which `validate_folder` reports."""
     import pyarrow as pa
 
     try:
@@ -118,11 +121,11 @@ def _manifest_ids(folder: DatasetFolder, split: str) -> set[str]:
 
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with (what, done, total or None)."""
+"""Function that is called with (name of the check, done, total or None)."""
 
 CARD = "README.md"
 MAX_FILES = 25_000
-"""Large files that the Hub takes in one commit."""
+"""Largest number of large files in one commit on the Hub."""
 SHOWN = 30
 _REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9_][\w.-]*", re.ASCII)
 _TAG = re.compile(r"v\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?", re.ASCII)
@@ -148,11 +151,11 @@ class Publication:
     Attributes
     ----------
     files : dict from path in the folder, with "/", to the sha256 that was checked; ``CHECKSUMS.json`` is in it
-    n_bytes : size of all of them
+    n_bytes : total size of the files
     private : visibility that the repository must have
-    is_holdout : whether these are the references of a holdout
-    gated : whether people must ask for access, as the card has texts to ask them with (``extra_gated_*``)
-    retires_holdout : whether rows that were private in an earlier version may be in it
+    is_holdout : whether the folder has the references of a holdout
+    gated : whether people must ask for access, because the card has texts for that (``extra_gated_*``)
+    retires_holdout : whether the folder may have rows that were private in an earlier version
     """
 
     folder: Path
@@ -178,7 +181,7 @@ def prepare(
     load: bool = True,
     progress: Progress | None = None,
 ) -> Publication:
-    """Check a public dataset folder and list what would be published of it.
+    """Check a public dataset folder and list its files for publication.
 
     Parameters
     ----------
@@ -186,10 +189,10 @@ def prepare(
     repo_id : "organization/name"
     private : visibility of the repository
     tag : "vX.Y.Z"; by default "v" and the folder's version
-    holdout : private folder of its holdout, nothing of which may be in `folder`; a public repository needs it, if there
-        is one
+    holdout : private folder of its holdout, whose contents must not be in `folder`; required for a public repository if
+        the dataset has a holdout
     retire_holdout : rows that were private in an earlier version may be released
-    load : also load the folder as others will, see :func:`reveal_bench.dataset.validate.validate_folder`
+    load : also load the folder as users will, see :func:`reveal_bench.dataset.validate.validate_folder`
     progress : called with (what, done, total) for the groups of rules and for the rows of each table
 
     Raises
@@ -215,7 +218,7 @@ def prepare(
 def prepare_holdout(
     folder: Path, repo_id: str, *, tag: str | None = None, load: bool = True, progress: Progress | None = None
 ) -> Publication:
-    """Check the private folder of a holdout and list what would be published of it; otherwise as :func:`prepare`.
+    """Check the private folder of a holdout and list its files for publication; otherwise as :func:`prepare`.
 
     Raises
     ------

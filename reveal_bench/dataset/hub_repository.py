@@ -1,4 +1,4 @@
-"""One dataset repository on a Hub: the only module that talks to one.
+"""One dataset repository on a Hub. No other module talks to a Hub.
 
 `huggingface_hub` 2 has no upload of a large folder that ends in one commit: its ``upload_folder`` commits in parts, so
 half a version could be read, and the Hub merges pull requests but no branches, without a check of the parent. So large
@@ -42,7 +42,7 @@ class ParentMovedError(HubError):
 def hub_errors(repo_id: str, endpoint: str | None = None) -> Iterator[None]:
     """Turn what `huggingface_hub` or ``datasets.load_dataset`` raises in the block into a :class:`HubError`.
 
-    Errors that say nothing of a Hub pass unchanged.
+    Errors that do not come from a Hub pass unchanged.
     """
     try:
         yield
@@ -58,7 +58,10 @@ def hub_errors(repo_id: str, endpoint: str | None = None) -> Iterator[None]:
 
 
 def _explained(error: BaseException, url: str) -> HubError | None:
-    """Return the error as a sentence; looks at its causes too, as uploads in threads wrap what went wrong."""
+    """Return the error as a sentence, or None if it does not come from a Hub.
+
+    The error's causes are also checked, because uploads in threads wrap the original error.
+    """
     seen: BaseException | None = error
     while seen is not None:
         names = {cls.__name__ for cls in type(seen).__mro__}  # by name: `datasets` is slow to import
@@ -129,7 +132,7 @@ class RemoteFile:
     git_sha1: str
 
     def holds(self, path: Path, sha256: str) -> bool:
-        """Return True if it has the bytes of the file `path`, whose sha256 is given."""
+        """Return True if this file has the same bytes as the file at `path`, whose hash is `sha256`."""
         if self.size != path.stat().st_size:
             return False
         return self.sha256 == sha256 if self.sha256 is not None else self.git_sha1 == _git_sha1(path)
@@ -137,8 +140,8 @@ class RemoteFile:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A repository now: visibility, the commit of `main` (None before the first), tag -> commit, and whether access to
-    it must be asked for."""
+    """The present state of a repository: visibility, the commit of `main` (None before the first), tag -> commit, and
+    whether users must ask for access."""
 
     private: bool
     head: str | None
@@ -147,7 +150,7 @@ class State:
 
 
 class Repository:
-    """A dataset repository; with `token` None it is read as the public sees it."""
+    """A dataset repository; if `token` is None, it is read as the public sees it."""
 
     def __init__(self, repo_id: str, *, token: str | None, endpoint: str | None = None) -> None:
         from huggingface_hub import HfApi
@@ -163,11 +166,11 @@ class Repository:
 
     @property
     def url(self) -> str:
-        """Address of its page."""
+        """Address of the repository's page."""
         return f"{self.endpoint}/datasets/{self.repo_id}"
 
     def state(self) -> State | None:
-        """Return the present state; None if the repository is missing, or this token may not see it."""
+        """Return the present state; None if the repository is missing or this token may not see it."""
         from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
         with self._errors():
@@ -183,17 +186,17 @@ class Repository:
         return State(bool(info.private), heads.get("main"), tags, bool(info.gated))
 
     def create(self, *, private: bool) -> None:
-        """Make the repository, empty."""
+        """Create the empty repository."""
         with self._errors():
             self._api.create_repo(self.repo_id, repo_type="dataset", private=private)
 
     def gate(self) -> None:
-        """Make access something that people ask for and a maintainer grants."""
+        """Require users to ask for access, which a maintainer grants."""
         with self._errors():
             self._api.update_repo_settings(self.repo_id, repo_type="dataset", gated="manual")
 
     def files(self, revision: str) -> dict[str, RemoteFile]:
-        """Return every file at a commit, by its path."""
+        """Return path -> file, for every file at a commit."""
         from huggingface_hub.hf_api import RepoFile
 
         with self._errors():
@@ -240,7 +243,10 @@ class Repository:
     def upload(
         self, paths: Mapping[str, Path], *, group_bytes: int, progress: Progress | None
     ) -> list[CommitOperationAdd]:
-        """Send the large files that the Hub has not yet, group by group; returns what a commit needs of all."""
+        """Send the large files that the Hub lacks, group by group.
+
+        Return the operations that add all `paths` in a commit.
+        """
         from huggingface_hub import CommitOperationAdd
 
         additions = [CommitOperationAdd(path_in_repo=name, path_or_fileobj=path) for name, path in paths.items()]
@@ -277,7 +283,7 @@ class Repository:
         return str(done.oid)
 
     def tag(self, tag: str, commit: str) -> None:
-        """Name a commit; a tag that is there already and names another one is an error."""
+        """Tag a commit; it is an error if the tag already names another commit."""
         from huggingface_hub.errors import HfHubHTTPError
 
         with self._errors():
@@ -297,7 +303,7 @@ class Repository:
 
 
 def _groups(additions: list[CommitOperationAdd], group_bytes: int) -> Iterator[list[CommitOperationAdd]]:
-    """Runs of files of at most `group_bytes` together, or one file alone."""
+    """Yield groups of files of at most `group_bytes` in total; a larger file is a group of its own."""
     group: list[CommitOperationAdd] = []
     size = 0
     for addition in additions:
@@ -317,7 +323,7 @@ def _git_sha1(path: Path) -> str:
 
 @contextmanager
 def _no_progress_bars() -> Iterator[None]:
-    """Silence the library's own bars: the caller has one."""
+    """Silence the library's own progress bars, because the caller has one."""
     from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
     was_quiet = are_progress_bars_disabled()

@@ -1,8 +1,8 @@
 """A dataset folder while it is written: shards, tables, manifests, card, Croissant and checksums.
 
-:mod:`reveal_bench.dataset.build` describes the layout. Rows are gathered to row groups of at most 100 rows and 32 MB
-(the Hub's viewer reads one group at a time, and at most one is held in memory) and row groups to shards of at
-most about 500 MB. The number of shards is in their names, so they get their names when the last row is there.
+:mod:`reveal_bench.dataset.build` describes the layout. Rows are gathered into row groups of at most 100 rows and 32 MB
+(the Hub's viewer reads one group at a time, and at most one is held in memory), and row groups into shards of at most
+about 500 MB. The names of shards contain their number, so they get their names after the last row.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class ShardWriter:
 
     Attributes
     ----------
-    n_rows, n_bytes : rows added so far, and their size in Arrow memory
-    sums : shard -> its sha256, where it is known without reading it
+    n_rows, n_bytes : number of rows added so far, and their size in Arrow memory
+    sums : shard -> its sha256, if that is known without reading the shard
     """
 
     def __init__(self, folder: Path, split: str, schema: pa.Schema, *, max_shard_bytes: int = SHARD_BYTES) -> None:
@@ -70,7 +70,7 @@ class ShardWriter:
             self._write_group()
 
     def close(self) -> list[Path]:
-        """Write the remaining rows and give the shards their names; returns their paths."""
+        """Write the remaining rows, and give the shards their names; return their paths."""
         if self._rows or not self._parts:
             self._write_group()
         self._close_shard()
@@ -106,7 +106,7 @@ class ShardWriter:
 
 
 def row_bytes(value: Any) -> int:
-    """About how many bytes a row takes in memory; for the sizes of row groups and shards."""
+    """Return about how many bytes a row takes in memory, for the sizes of row groups and shards."""
     if isinstance(value, bytes | str):
         return len(value)
     if isinstance(value, dict):
@@ -125,7 +125,7 @@ CHECKSUMS = "CHECKSUMS.json"
 
 @dataclass
 class SplitWriter:
-    """A split with references: its shards, its manifest and its counts grow together."""
+    """Writer of a split with references: its shards, its manifest and its counts grow together."""
 
     kind: AnyKind
     shards: ShardWriter
@@ -133,7 +133,7 @@ class SplitWriter:
     manifest: list[Row] = field(default_factory=list)
 
     def add(self, row: Row, asked: Sequence[str]) -> None:
-        """Add a row and the findings asked of it."""
+        """Add a row, with the findings that are asked for it."""
         self.shards.add(row)
         self.tally.add(row, asked)
         self.manifest.append(self.kind.questions.manifest_row(row, asked))
@@ -164,12 +164,15 @@ class FolderWriter:
         self._known_sums: dict[Path, str] = {}
 
     def shards(self, config: str, split: str, features: Features) -> ShardWriter:
-        """Shards of a split of some config; they are listed on the card once :meth:`close_shards` has them."""
+        """Return a writer of the shards of a config's split.
+
+        The card lists them once :meth:`close_shards` gets the writer.
+        """
         schema = parquet_schema(features)
         return self._writer(self.folder / config, split, schema, max_shard_bytes=self.max_shard_bytes)
 
     def close_shards(self, config: str, split: str, shards: ShardWriter, features: Features) -> None:
-        """Finish shards and list them under a config."""
+        """Finish the shards, and list them under a config."""
         shards.close()
         self._known_sums |= shards.sums
         self._features[config] = features
@@ -208,7 +211,7 @@ class FolderWriter:
         self._splits[split] = {**size, "references": references}
 
     def finish(self, *, synthetic: bool, is_private: bool = False) -> FolderInfo:
-        """Write previews, benchmark.json and checksums; of a public folder all descriptions, else only the card."""
+        """Write previews, benchmark.json, checksums and card; for a public folder also all other descriptions."""
         info = FolderInfo(
             benchmark=self.benchmark.name,
             version=self.version,

@@ -1,20 +1,21 @@
 """Search for anything of a private holdout in a public folder.
 
-Compared are the private folder's rows with what the public folder lets a reader see: all strings, boxes and pictures
-of all its Parquet files, decompressed, and its text files. What must not occur:
+The rows of the private folder are compared with all that the public folder shows: all strings, boxes and pictures of
+its Parquet files, decompressed, and its text files. The following must not occur:
 
 * an id of an image, study, task or patient of the holdout in any table but the holdout's own manifest and inputs, in
-  a text file, or in a Parquet file's metadata (ids there that a number or a word may be by chance are passed over);
-* the hash of a source file anywhere, the hash of pixels or the pixels themselves anywhere but in the inputs;
+  a text file, or in a Parquet file's metadata (in text files and metadata, ids that might be ordinary numbers or words
+  are ignored);
+* the hash of a source file anywhere; the hash of pixels, or the pixels themselves, anywhere except in the inputs;
 * a mask (its run lengths), a contour (its first vertices), a point, a box, a reference answer, or a text of a further
   table (a phrase, a sentence), anywhere.
 
 Two images may have the same simple shape by chance, such as a box on round numbers, and two tasks the same templated
-answer: in the references of another image or task only values with some detail count. Words that belong to the
-vocabulary are not secret, nor are single words.
+answer. Therefore, in the references of another image or task only values with some detail count. Words of the
+vocabulary and single words are not secret.
 
-Without the private folder the ids alone can be searched for: they are in the public manifest of its split.
-In prose ids and texts are found without regard to case and to how lines are broken.
+Without the private folder only the ids can be searched for, because they are in the public manifest of its split. In
+prose, ids and texts are found whatever their case and line breaks.
 """
 
 from __future__ import annotations
@@ -47,18 +48,21 @@ from reveal_bench.sources.source import Problem
 TOKEN = re.compile(r"[\w.+-]+")
 PIECE = re.compile(r"[^\W_]+")
 ID_CHARACTERS, ID_DIGITS = 4, 8
-"""Least length of an id that is looked for; of one that is a mere number, which a size or a count may be by chance."""
+"""Smallest lengths of ids that are searched for.
+
+Of any id, and of ids that are numbers, which might also be a size or a count.
+"""
 PIECES = 24
-"""An id is looked for in up to that many neighbouring pieces of a longer word, such as a file name."""
+"""Largest number of neighbouring pieces of a longer word, such as a file name, in which an id is searched for."""
 
 
 def folded(text: str) -> str:
-    """Return the text in one case, with single spaces."""
+    """Return the text without case and with single spaces."""
     return " ".join(text.casefold().split())
 
 
 def distinctive_ids(ids: Collection[str]) -> dict[str, str]:
-    """Return folded id -> id of the ids that nobody writes by chance: with a digit, and long enough."""
+    """Return folded id -> id, for ids that no text has by chance because they have a digit and are long enough."""
     return {
         name.casefold(): name
         for name in ids
@@ -67,7 +71,7 @@ def distinctive_ids(ids: Collection[str]) -> dict[str, str]:
 
 
 def ids_in_text(text: str, ids: dict[str, str]) -> Iterator[str]:
-    """Yield ids that are a word of the text, or whole pieces of a word; `ids` comes from :func:`distinctive_ids`."""
+    """Yield the ids that are a word of the text or whole pieces of a word; `ids` comes from :func:`distinctive_ids`."""
     matches = set()
     for token in set(TOKEN.findall(text.casefold())) if ids else ():
         if token in ids:
@@ -80,14 +84,21 @@ def ids_in_text(text: str, ids: dict[str, str]) -> Iterator[str]:
 
 
 TEXT_BYTES = 64 << 20
-"""A file that is not a table is read as text up to this size; `validate_folder` refuses any that is not of the form."""
+"""Largest file other than a table that is read as text.
+
+`validate_folder` refuses files that do not belong in a folder.
+"""
 VERTICES = 4
-"""Vertices of a contour that count as the contour."""
+"""Number of first vertices by which a contour is recognised."""
 DETAIL_VERTICES, DETAIL_RUNS, DETAIL_DIGITS, DETAIL_TEXT = 8, 16, 9, 120
-"""Vertices of a contour, characters other than "0" of run lengths, significant digits of a box's four numbers together,
-and characters of a text, from which chance is not an explanation. A box on the image's corner never has detail."""
+"""Smallest details that are not the same by chance: vertices of a contour, characters other than "0" of run lengths,
+significant digits of a box's four numbers together, and characters of a text. A box at the image's corner never has
+enough detail."""
 WORDS, SAME_ROW_TEXT, FILE_TEXT = 3, 12, 40
-"""A text has at least this many words; characters from which it counts in a row of the same key, and in a text file."""
+"""Smallest texts that count.
+
+Number of words anywhere, number of characters in a row of the same key, and in a text file.
+"""
 RULE = "must not hold the holdout's references"
 SHOWS = "must not show a picture of the holdout"
 
@@ -100,11 +111,11 @@ class _Secrets:
 
     Attributes
     ----------
-    findings : vocabulary, which names a label's code
-    files, pixels, masks, contours : hash, run lengths or first vertices -> key of the row that it is of
+    findings : vocabulary, which gives a label's code its name
+    files, pixels, masks, contours : hash, run lengths or first vertices -> key of their row
     points : (image id, x, y)
-    boxes, boxes_at : (label, box), and (key of the row, box)
-    texts : answer, phrase or sentence -> keys of the rows that it is of
+    boxes, boxes_at : pairs (label, box), and pairs (key of the row, box)
+    texts : answer, phrase or sentence -> keys of its rows
     """
 
     findings: Sequence[str]
@@ -119,12 +130,12 @@ class _Secrets:
     texts: dict[str, set[str]] = field(default_factory=dict)
 
     def add_ids(self, row: Row) -> None:
-        """Take in the ids of a row."""
+        """Add the ids of a row."""
         for _, name, value in _ids_of(row):
             self.ids[name].add(value)
 
     def add(self, row: Row, key: str) -> None:
-        """Take in a row of the private main config."""
+        """Add a row of the private main config."""
         for name, value in _hashes(row):
             (self.files if name == "source_sha256" else self.pixels)[value] = key
         for annotation in row.get("annotations") or ():
@@ -140,7 +151,7 @@ class _Secrets:
         self._add_boxes(row, key)
 
     def add_extra(self, row: Row, key: str) -> None:
-        """Take in a row of another table of the private folder."""
+        """Add a row of another table of the private folder."""
         for column, text in _texts(row):
             if column not in IDS:
                 self._add_text(text, key)
@@ -158,30 +169,30 @@ class _Secrets:
                 self.boxes.update((label, box) for label in labels)
 
     def tells_text(self, text: str, key: str | None) -> bool:
-        """Return True if a cell's text, in the row `key`, is a text of the holdout."""
+        """Return True if a cell of the row `key` reveals a text of the holdout."""
         text = folded(text)
         keys = self.texts.get(text, ())
         return bool(keys) and len(text) >= (SAME_ROW_TEXT if key in keys else DETAIL_TEXT)
 
     @property
     def forbidden_texts(self) -> dict[str, str]:
-        """Return the texts forbidden in all files, each with the key of its row."""
+        """Return text -> key of its row, for the texts that no file may contain."""
         texts = {text: min(keys) for text, keys in self.texts.items() if len(text) >= FILE_TEXT}
         return {**self.files, **self.pixels, **self.masks, **texts}
 
 
 def find_leaks(folder: Path, holdout: Path | None, *, pictures: PictureChecks | None = None) -> list[Problem]:
-    """Return everything of the holdout's references found in the public folder.
+    """Return a problem for everything from the holdout that is in the public folder.
 
     Parameters
     ----------
     holdout : private folder; without it only ids of the public manifest are looked for in other tables
-    pictures : the public folder's pictures, if they were decoded; those tables' pictures are not hashed again
+    pictures : the public folder's pictures, as far as they were decoded; pictures of their tables are not hashed again
 
     Raises
     ------
     ValueError
-        If one folder contains the other, one is not a dataset folder, or they are of two kinds of benchmark.
+        If one folder contains the other, one is not a dataset folder, or their kinds of benchmark differ.
     """
     public = open_folder(folder)
     secrets, closed = _Secrets(public.info.findings), public.private_splits
@@ -219,7 +230,7 @@ def _read_holdout(folder: Path, public: DatasetFolder, holdout: Path, secrets: _
 
 
 def _picture_leaks(pictures: PictureChecks, secrets: _Secrets) -> Iterator[Problem]:
-    """Yield pictures of the holdout among those that were decoded: by their pixels, and by their file's bytes."""
+    """Yield a problem for each decoded picture that has the pixels or the file bytes of a picture of the holdout."""
     for what, places, known in (("pixels", pictures.places, secrets.pixels), ("file", pictures.files, secrets.files)):
         for digest, (_, image_id, file) in places.items():
             if digest in known and not file.startswith(f"{INPUTS}/"):
@@ -326,7 +337,7 @@ def _find_reference_leaks(row: Row, key: str | None, secrets: _Secrets) -> Itera
 
 
 def _ids_of(row: Row) -> Iterator[Told]:
-    """Yield (column, what it is an id of, id)."""
+    """Yield (column, kind of the id, id) of the ids in a row."""
     for column, name in IDS.items():
         value = row.get(column)
         for text in value if isinstance(value, list) else [value]:
@@ -360,7 +371,7 @@ def _label(code: int | str, findings: Sequence[str]) -> str:
 
 
 def _has_detail(box: Box) -> bool:
-    """Return True if no second reader would draw exactly the same by chance; see DETAIL_DIGITS."""
+    """Return True if a second reader would not draw exactly the same box by chance; see DETAIL_DIGITS."""
     digits = sum(len(f"{value:.10g}".replace(".", "").strip("-0")) for value in box)
     return any(box[:2]) and digits >= DETAIL_DIGITS
 

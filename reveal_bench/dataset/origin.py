@@ -9,9 +9,9 @@ The facts are in the block `croissant` of the card's YAML, which is read here an
       derivedFrom: [https://example.org/set]  # by default the page
       use: {permission: DUO_0000042, modifiers: [DUO_0000046], prohibitions: [distribute]}
 
-Without `creator` and `datePublished` they are the authors and the year of the first work that the card cites; null says
-that only the dataset's makers know them. Use conditions are terms of the Data Use Ontology and actions of ODRL
-2.2. Synthetic data come from the program that drew them, under its licence; their page is the card beside them.
+By default `creator` and `datePublished` are the authors and the year of the first work that the card cites; null says
+that only the dataset's makers know them. Use conditions are terms of the Data Use Ontology and actions of ODRL 2.2.
+Synthetic data come from the program that drew them, under its licence; their page is the card beside them.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ PERMISSIONS = {"DUO_0000004": "no restriction", "DUO_0000042": "general research
 MODIFIERS = {"DUO_0000026": "user specific restriction", "DUO_0000046": "non-commercial use only"}
 """Terms of the Data Use Ontology, with their labels."""
 PROHIBITIONS = {"distribute": "passing the data on to others"}
-"""Actions of ODRL 2.2, in words."""
+"""Actions of ODRL 2.2 -> their meaning in words."""
 
 _URL = re.compile(r"https?://\S+")
 _DATE = re.compile(r"[0-9]{4}(-[0-9]{2}-[0-9]{2})?")
 
 
 def describe_origin(benchmark: Benchmark, *, synthetic: bool) -> Json:
-    """Return the fields of ``croissant.json`` that say where the data come from; without those that are not known.
+    """Return the known fields of ``croissant.json`` that describe the origin of the data.
 
     Raises
     ------
     ValueError
-        If the card's block `croissant` has an unknown field, or one with a wrong value.
+        If the card's block `croissant` has an unknown field or a wrong value.
     """
     if synthetic:
         return {
@@ -76,7 +76,7 @@ def describe_origin(benchmark: Benchmark, *, synthetic: bool) -> Json:
 
 
 def _checked(facts: Any, file: str) -> Json:
-    """Return the block of a card, if every value is of its form."""
+    """Return the block of a card; raise ValueError unless every field keeps its rule."""
     if not isinstance(facts, dict):
         raise _wrong(file, BLOCK, "must be a mapping", facts)
     for name, value in facts.items():
@@ -147,7 +147,7 @@ _RULES = {
         _is_use,
     ),
 }
-"""Field of the block -> its rule in words, and whether a value keeps it."""
+"""Field of the block -> (rule in words, function that returns whether a value keeps it)."""
 
 
 def _creator(creator: Mapping[str, str]) -> Json:
@@ -170,7 +170,7 @@ def _activity(label: str) -> Json:
 
 
 def _offer(use: Mapping[str, Any], terms: str | None) -> Json:
-    """Use conditions as an ODRL offer, in the form of the section "Fine-Grained Control with ODRL"."""
+    """Return the use conditions as an ODRL offer, as in Croissant's section "Fine-Grained Control with ODRL"."""
     offer: Json = {"@type": ["CreativeWork", "odrl:Offer"], "name": "Use conditions of the source"}
     if terms is not None:
         offer["url"] = terms

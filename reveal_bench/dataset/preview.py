@@ -1,9 +1,8 @@
 """The config `preview`: small pictures with the reference drawn on them, for people who browse a dataset.
 
-The Hub's viewer cuts rows of more than about 2 MB, and images of full size exceed that. A preview has the first
-images of each split whose references are public, at most :data:`MOST_PICTURES`, as JPEG no larger than
-:data:`SIDE_PX` pixels. It is made from the rows of the folder alone. It is never the default config: its pictures show
-the answers.
+The Hub's viewer cuts rows of more than about 2 MB, and images of full size exceed that. A preview has the first images
+of each split whose references are public, at most :data:`MOST_PICTURES`, as JPEG no larger than :data:`SIDE_PX` pixels.
+It is made only from the rows of the folder. It is never the default config: its pictures show the answers.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ PREVIEW = "preview"
 MOST_PICTURES = 100
 SIDE_PX = 384
 QUALITY = 85
-"""Quality of the JPEG files, as Pillow counts it."""
+"""Quality of the JPEG files, as Pillow's parameter."""
 ALLOWED_DIFFERENCE = 16
-"""Grey levels of 255 by which a pixel may differ from the same drawing by another version of Pillow."""
+"""Largest difference of a pixel, in grey levels up to 255, from the same drawing by another version of Pillow."""
 _ROWS_AT_ONCE = 4  # a row of pictures may take megabytes
 
 
 def preview_features(kind: AnyKind) -> Features:
-    """Return the features of the config: the picture, its ids, and the reference in words."""
+    """Return the features of the config: a picture, its ids, and the reference in words."""
     from datasets import Features, Image, Value
 
     names = dict.fromkeys((kind.key, "image_id", "reference"))
@@ -46,7 +45,7 @@ def preview_features(kind: AnyKind) -> Features:
 
 
 def preview_rows(folder: Path, split: str, kind: AnyKind) -> Iterator[Row]:
-    """Yield rows of the config for the first images of a split; none where pixels are withheld.
+    """Yield rows of the config for the first images of a split; none if pixels are withheld.
 
     Parameters
     ----------
@@ -90,7 +89,7 @@ def preview_problems(folder: Path, split: str, kind: AnyKind, rows: Iterable[tup
 
 
 def _picture_fault(picture: Row | None, made: Row) -> tuple[str, str] | None:
-    """Rule and value if a picture is not the one that was made again; the same bytes always are."""
+    """Return (rule, value) if a picture differs from `made`, which was drawn again for comparison; otherwise None."""
     from PIL import Image, UnidentifiedImageError
 
     picture = picture or {"bytes": None, "path": None}
@@ -113,7 +112,7 @@ def _picture_fault(picture: Row | None, made: Row) -> tuple[str, str] | None:
 
 
 def _pictures_of(folder: Path, split: str, kind: AnyKind) -> Iterator[tuple[str, list[bytes | None]]]:
-    """Key and picture bytes of each row, in the order in which its case lists them."""
+    """Yield (key, bytes of the pictures) of each row, with pictures in the order of the row's case."""
     columns = kind.table.image_columns
     for row in chain.from_iterable(
         read_rows(shard, [kind.key, *columns], at_once=_ROWS_AT_ONCE)
@@ -140,7 +139,7 @@ def _case_rows(kind: AnyKind, record: Any, pictures: Sequence[bytes | None]) -> 
 
 
 def _reference_text(case: Case, is_prior: bool, drawings: Sequence[FindingDrawing]) -> str:
-    """Return the numbers of the picture with their findings, and what else the reference says, a line each."""
+    """Return the numbers on the picture with their findings, and the other facts of the reference, one per line."""
     lines = ["Earlier image"] if is_prior else []
     lines += [f"{drawing.number} {drawing.finding}" for drawing in drawings]
     lines += [f"{name}: {text}" for name, text in case.told]
