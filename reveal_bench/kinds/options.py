@@ -1,4 +1,4 @@
-"""How predictions are scored: one set of options, from a command or a function to the kind of benchmark."""
+"""Options of scoring, which commands and functions pass to the kind of benchmark."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ Thresholds = float | Mapping[str, float]
 class ScoringOptions:
     """Everything that scores depend on, except predictions and references.
 
-    A command or a function makes one of what the user asked for; :meth:`Kind.resolve <reveal_bench.kinds.kind.Kind>`
-    checks it and adds the defaults of the kind of benchmark and of the dataset folder.
+    A command or a function fills in what the user set; :meth:`Kind.resolve <reveal_bench.kinds.kind.Kind>` checks these
+    options and adds the defaults of the kind of benchmark and of the dataset folder.
 
     Attributes
     ----------
-    n_resamples, seed : of the bootstrap
+    n_resamples, seed : number of replicates, and seed of the bootstrap
     unit : unit that is resampled: "patient", or the kind's own: "image", "study" or "task"
     interval : one of :attr:`Scoring.intervals <reveal_bench.kinds.parts.Scoring.intervals>`, the first unless given
     grid : cells per side (localization); the folder's own unless given
-    thresholds : probability from which a label or a detection counts: one number, or one per finding
+    thresholds : lowest probability at which a label or a detection counts: one number, or one per finding
     allow_missing : True if questions may be left unanswered
     missing : what a missing answer counts as, of :attr:`Scoring.missing_as
         <reveal_bench.kinds.parts.Scoring.missing_as>`, the first unless given; if given, answers may be missing
     criterion : by which a detection is a hit, of :attr:`Scoring.criteria <reveal_bench.kinds.parts.Scoring.criteria>`,
         the first unless given
     strata : True to score the parts of the split that the kind names; the kind's choice unless given
-    asks : which findings the folder asks, "present" or "all"; always the folder's own once resolved
+    asks : which findings the folder asks, "present" or "all"; :meth:`Kind.resolve` always sets the folder's own
     """
 
     n_resamples: int = 1000
@@ -49,12 +49,12 @@ class ScoringOptions:
 
     @property
     def resampling(self) -> Resampling:
-        """How intervals are made."""
+        """The method of intervals."""
         return Resampling(self.n_resamples, self.seed, self.unit, cast("Interval", self.interval or "jackknife"))
 
     @property
     def n_cells(self) -> int:
-        """Cells per side of resolved options."""
+        """Cells per side; only for resolved options."""
         assert self.grid is not None
         return self.grid
 

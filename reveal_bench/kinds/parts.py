@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 else:
 
     def override(method):
-        """Return `method`; for a type checker it is `typing.override`."""
+        """Return `method`; type checkers see `typing.override` instead."""
         return method
 
 
 class Manifest(Protocol):
-    """The questions of a split, a dataclass; a linter may know nothing else. `kind` is a key of KINDS."""
+    """The questions of a split, a dataclass; linters use nothing else. `kind` is a key of KINDS."""
 
     kind: ClassVar[str]
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -75,7 +75,7 @@ ReadingT = TypeVar("ReadingT")
 
 
 def fields_of(key_name: str, key: str, answer: object) -> Row:
-    """Return the fields of a prediction from an answer of a mapping ``{key: answer}``."""
+    """Return the fields of the prediction for one entry of a mapping ``{key: answer}``."""
     return {key_name: key, **(answer if isinstance(answer, Mapping) else {"answer": answer})}
 
 
@@ -87,11 +87,11 @@ class Data(Protocol[RecordT]):
         """Return the records of `split`, without pixels, in file order."""
 
     def read_references(self, folder: AnyFolder, split: str) -> list[RecordT]:
-        """Return the records with the columns that scoring and :meth:`Display.case` need."""
+        """Return the records of `split` with the columns that scoring and :meth:`Display.case` need."""
         return self.read_records(folder, split)
 
     def each_reference(self, folder: AnyFolder, split: str) -> Iterable[RecordT]:
-        """Return the records of :meth:`read_references`, perhaps read a few at a time."""
+        """Return the records of :meth:`read_references`; a kind may read a few at a time."""
         return self.read_references(folder, split)
 
     @abstractmethod
@@ -108,15 +108,15 @@ class Data(Protocol[RecordT]):
         return bool(pictures) and None not in pictures
 
     def without_image_bytes(self, record: RecordT) -> RecordT:
-        """Return `record` without images that it holds itself, for a folder whose pixels are withheld."""
+        """Return `record` without the image bytes that it contains, for a folder whose pixels are withheld."""
         return record
 
     @abstractmethod
     def bare_record(self, entry: Row, findings: Sequence[str]) -> RecordT:
-        """Return a record with the facts of an entry of the manifest alone."""
+        """Return a record with only the facts in a manifest entry."""
 
     def fused(self, records: Iterable[RecordT], how: str, iou: float) -> tuple[Iterator[RecordT], str]:
-        """Return records whose references are made of single readers' boxes, and the card's sentence on it.
+        """Return (records, sentence): records with references made of readers' boxes, and a sentence for the card.
 
         Raises
         ------
@@ -194,7 +194,7 @@ class Questions(Protocol[RecordT_contra, ManifestT]):
     forms : forms that a model's answer may have, the default first
     has_prompts : True if a model needs more of a row than its manifest entry and images
     uses_grid : True if answers may be cells of a grid
-    has_several_places : True if each of several places of a finding on an image is an answer
+    has_several_places : True if an answer may give several places of a finding on an image
     asked_column : name for a question's finding, label or category in a table of questions
     """
 
@@ -206,7 +206,7 @@ class Questions(Protocol[RecordT_contra, ManifestT]):
 
     @abstractmethod
     def read_manifest(self, folder: AnyFolder, split: str) -> ManifestT:
-        """Return what `split` asks."""
+        """Return the questions of `split`."""
 
     @abstractmethod
     def manifest_schema(self) -> pa.Schema:
@@ -222,15 +222,15 @@ class Questions(Protocol[RecordT_contra, ManifestT]):
 
     @abstractmethod
     def scope(self, manifest: ManifestT) -> tuple[tuple[str, ...], int]:
-        """Return what a board's scores may be of, in table order, and how many rows a split asks for."""
+        """Return (names, n): the groups that a board's scores may be for, in table order, and the number of rows."""
 
     @abstractmethod
     def asked(self, record: RecordT_contra, benchmark: Benchmark, asks: str) -> list[str]:
-        """Return what a model is asked of `record`."""
+        """Return the findings, labels or category that a model is asked about `record`."""
 
     @abstractmethod
     def asked_of(self, row: Row, findings: Sequence[str], asks: str) -> list[str]:
-        """Return what a model is asked of a row, as the manifest must say."""
+        """Return the findings, labels or category that a manifest must list for `row`."""
 
     @abstractmethod
     def manifest_disclosure(self, asks: str) -> str:
@@ -242,11 +242,11 @@ class Questions(Protocol[RecordT_contra, ManifestT]):
 
 
 class Predictions(Protocol[PredictionT, ManifestT, RowsT]):
-    """Prediction files: how they are checked, written, made of answers and kept as arrays.
+    """Prediction files: checking, writing, and conversion from answers and to arrays.
 
     Attributes
     ----------
-    names_places : True if answers are places on images, so that there are baselines that do not look
+    names_places : True if answers are places on images, so that baselines need not look at the images
     reads_parquet : True if a prediction file may be Parquet
     confidence_field : field of a prediction with the confidence of a system; None if answers have none
     """
@@ -265,15 +265,15 @@ class Predictions(Protocol[PredictionT, ManifestT, RowsT]):
 
     @abstractmethod
     def from_answer(self, answer: Answer) -> list[PredictionT]:
-        """Return the predictions that a model's answer to one question makes."""
+        """Return a model's answer to one question as predictions."""
 
     def entry(self, fields: Row) -> Row:
-        """Return a prediction from Python, with the fields of a prediction file, as a line of one, unchecked."""
+        """Return the fields of a prediction from Python as a line of a prediction file, unchecked."""
         return dict(fields)
 
     @abstractmethod
     def entries(self, key: str, answer: object) -> list[Row]:
-        """Return an answer of a mapping ``{key: answer}`` from Python as lines of a prediction file, unchecked."""
+        """Return one entry of a mapping ``{key: answer}`` from Python as lines of a prediction file, unchecked."""
 
     def answers_at(
         self, places: Sequence[PredictionT], manifest: ManifestT, *, shares: Mapping[str, float] | None, seed: int
@@ -284,20 +284,20 @@ class Predictions(Protocol[PredictionT, ManifestT, RowsT]):
         ----------
         places : points, cells, boxes or masks, at most one per image and finding
         shares : finding -> proportion of images that have it, if the baseline knows it
-        seed : of random draws
+        seed : seed of random numbers
         """
         return list(places)
 
     @abstractmethod
     def codec(self) -> Codec[PredictionT, ManifestT, RowsT]:
-        """Return what turns predictions, rows and manifest into arrays and back."""
+        """Return the codec that converts predictions, rows and manifest to arrays and back."""
 
     @abstractmethod
     def example_upload(self) -> tuple[ManifestT, str]:
-        """Return a manifest and a clean file of one prediction or more: reading it loads all that reading needs."""
+        """Return (manifest, file): a file without problems; reading it loads all modules that reading needs."""
 
     def example_rows(self) -> list[RowsT]:
-        """Return rows of an example: scoring them compiled all that scoring needs."""
+        """Return example rows; scoring them compiles and loads everything that scoring needs."""
         return []
 
 
@@ -309,7 +309,7 @@ class Scoring(Protocol[RecordT_contra, PredictionT_contra, ManifestT_contra, Row
     intervals : intervals that scores may have, the default first
     has_strata : True if strata are reported by default
     missing_as : what a missing answer may count as, the default first
-    criteria : by which an answer can be a hit, the default first; empty without a choice
+    criteria : criteria for a hit, the default first; empty if there is no choice
     scored_by : "program", or "readers" whose ratings make the scores
     """
 
@@ -321,12 +321,12 @@ class Scoring(Protocol[RecordT_contra, PredictionT_contra, ManifestT_contra, Row
 
     @property
     def can_be_probed(self) -> bool:
-        """True if a score reveals labels that are held out: what readers judged was never held out."""
+        """True if a score reveals held-out labels; readers' judgements were never held out."""
         return self.scored_by == "program"
 
     @abstractmethod
     def protocol(self, options: ScoringOptions) -> Mapping[str, object]:
-        """Return the options that only scores of this kind depend on, as the scored document has them."""
+        """Return the options that only scores of this kind depend on, in the form of the scored document."""
 
     @abstractmethod
     def score(
@@ -340,48 +340,48 @@ class Scoring(Protocol[RecordT_contra, PredictionT_contra, ManifestT_contra, Row
         """Return checked predictions scored against references, or by the `ratings` of readers."""
 
     def curves(self, rows: RowsT, resampling: Resampling) -> Curves | None:
-        """Return what a system finds at every threshold; None for a kind without detections."""
+        """Return curves of a system's detections over all thresholds; None for a kind without detections."""
         return None
 
 
 class Readers(Protocol[RecordT, PredictionT, ReadingT]):
-    """How the readings of single readers become references and predictions."""
+    """Conversion of single readers' annotations to references and predictions."""
 
     @abstractmethod
     def readings(
         self, folder: AnyFolder, split: str, records: Sequence[RecordT]
     ) -> Mapping[str, Mapping[str, ReadingT]]:
-        """Return reader -> key -> what that reader said of a record; empty if the folder keeps no readings."""
+        """Return reader -> record key -> that reader's annotation; empty if the folder has none."""
 
     @abstractmethod
     def agreed(self, record: RecordT, readings: Sequence[ReadingT], at_least: int) -> ReadingT:
-        """Return what at least so many of several readers said of `record`."""
+        """Return the part of the annotations of `record` on which at least `at_least` readers agree."""
 
     @abstractmethod
     def by_reading(self, record: RecordT, reading: ReadingT) -> RecordT:
-        """Return `record` with a reading as its reference."""
+        """Return `record` with a reader's annotation as its reference."""
 
     @abstractmethod
     def answers_of(self, record: RecordT, reading: ReadingT) -> list[PredictionT]:
-        """Return a reading as predictions."""
+        """Return a reader's annotation as predictions."""
 
 
 class AnnotationExchange(Protocol[RecordT_contra, PredictionT, ManifestT_contra]):
-    """How references and predictions travel to annotation tools and back."""
+    """Exchange of references and predictions with annotation tools."""
 
     @abstractmethod
     def drawn_references(self, records: Sequence[RecordT_contra], manifest: ManifestT_contra) -> Annotations:
-        """Return what readers drew or said."""
+        """Return the readers' drawings or labels."""
 
     @abstractmethod
     def drawn_predictions(
         self, predictions: Sequence[PredictionT], records: Sequence[RecordT_contra], manifest: ManifestT_contra
     ) -> Annotations:
-        """Return what a model drew or said."""
+        """Return a model's predictions as drawings or labels."""
 
     @abstractmethod
     def to_predictions(self, annotations: Annotations) -> tuple[list[PredictionT], list[str]]:
-        """Return what one reader or model drew or said as predictions, and in words what they could not keep."""
+        """Return (predictions, losses): one reader's or model's drawings or labels, and sentences on what was lost."""
 
 
 class Release(Protocol[PredictionT_contra, ManifestT_contra, RowsT_contra]):
@@ -390,13 +390,13 @@ class Release(Protocol[PredictionT_contra, ManifestT_contra, RowsT_contra]):
     Attributes
     ----------
     primary : metric whose macro ranks
-    fallback_metrics : metrics whose macro ranks without a macro of `primary`
+    fallback_metrics : metrics whose macro ranks if there is no macro of `primary`
     metrics : metrics that a board may show, in the order of its columns
-    positional_metrics : members of `metrics` that score places, which a sender marks and can move one by one
+    positional_metrics : members of `metrics` that score places, which a sender can move one by one to learn more
     requires_negatives : True if a finding is shown only if it is absent from as many items as it needs cases
-    most_answers : (so many items held out or more, so many scored submissions of a team on a version), ascending from
-        0: with more, five teams who collude learn too much, see "What colluding teams can learn" in the operator's
-        guide
+    most_answers : (least number of held-out items, most scored submissions of a team on a version), ascending from 0;
+        with more submissions, five colluding teams learn too much, see "What colluding teams can learn" in the
+        operator's guide
     """
 
     primary: ClassVar[str]
@@ -423,7 +423,7 @@ class Release(Protocol[PredictionT_contra, ManifestT_contra, RowsT_contra]):
 
     @abstractmethod
     def largest_cell(self, manifest: ManifestT_contra) -> tuple[int, str]:
-        """Return the most items of a split that one score can be of, and their name, as far as the manifest says."""
+        """Return (n, name): the most items that one score can count, as far as the manifest says, and their name."""
 
     @abstractmethod
     def disclose(self, rows: RowsT_contra, resampling: Resampling, *, min_cell: int) -> Disclosure:
@@ -433,13 +433,13 @@ class Release(Protocol[PredictionT_contra, ManifestT_contra, RowsT_contra]):
     def marks(
         self, predictions: Sequence[PredictionT_contra], manifest: ManifestT_contra, thresholds: Thresholds
     ) -> Marks:
-        """Return that by which two files of predictions are found to be the same, or nearly so."""
+        """Return the marks by which two prediction files are found to be the same, or nearly so."""
 
     @abstractmethod
     def signs(self, predictions: Sequence[PredictionT_contra], manifest: ManifestT_contra) -> list[str]:
-        """Return signs, for moderators, that a file asks the scorer rather than answers for a model.
+        """Return sentences for moderators on signs that a file probes the scorer instead of answering for a model.
 
-        They deter, they do not bound anything, and they never refuse a submission.
+        Signs only deter: they guarantee no limit, and never refuse a submission.
         """
 
 
@@ -449,11 +449,11 @@ class Display(Protocol[RecordT_contra, PredictionT_contra, RowsT_contra]):
     Attributes
     ----------
     question : the question, for the card
-    asked_in_words : the same in one sentence or two
-    holds : what rows of the main config hold
-    picture_words : where images are, with a verb
+    asked_in_words : the question in one or two sentences
+    holds : content of the rows of the main config
+    picture_words : subject and verb of sentences about the images, such as "pictures are"
     outcomes : names of a right and a wrong answer; None if readers judge
-    run_report : which report of runs it has, of :data:`reveal_bench.reports.run_page.REPORTS`
+    run_report : the kind's report of runs, a key of :data:`reveal_bench.reports.run_page.REPORTS`
     scored_in_words, compared_in_words : that report's sentences on how answers count, and on intervals and p; `{n}` is
         the number of resamples
     """
@@ -475,12 +475,12 @@ class Display(Protocol[RecordT_contra, PredictionT_contra, RowsT_contra]):
 
     @property
     def meanings(self) -> Mapping[str, str]:
-        """Meanings of the columns that only this kind has, for the card."""
+        """Column -> its meaning, for the card; only the columns that no other kind has."""
         return {}
 
     @abstractmethod
     def case(self, record: RecordT_contra) -> Case:
-        """Return a record with its references, as it is shown."""
+        """Return a record with its references, as a case for display."""
 
     @abstractmethod
     def case_answers(
@@ -490,4 +490,4 @@ class Display(Protocol[RecordT_contra, PredictionT_contra, RowsT_contra]):
         rows: RowsT_contra,
         options: ScoringOptions,
     ) -> Mapping[str, Sequence[CaseAnswer]]:
-        """Return key -> what a system answered, with outcomes of `rows`, None if readers score."""
+        """Return record key -> a system's answers, with the outcomes of `rows`, which are None if readers score."""

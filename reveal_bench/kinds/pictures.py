@@ -10,12 +10,12 @@ from reveal_bench.kinds.kind import AnyKind
 
 
 class StoredPictures:
-    """Pictures of rows, read a row group at a time; the last group is kept, since neighbours are asked for together.
+    """Pictures of rows, read a row group at a time; the last group stays in memory, since requests are for neighbours.
 
     Parameters
     ----------
-    shards : of the kind's main config
-    keys : of the rows wanted
+    shards : files of the kind's main config
+    keys : keys of the rows to read
     """
 
     def __init__(self, kind: AnyKind, shards: Sequence[Path], keys: Collection[str]) -> None:

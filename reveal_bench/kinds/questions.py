@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ViewedImage:
-    """An image that a question shows: its view and its (height, width) in pixels; `is_prior` of an earlier study."""
+    """An image of a question: its view and its (height, width) in pixels; `is_prior` is True for an earlier study."""
 
     image_id: str
     view: str
@@ -35,13 +35,13 @@ class Question:
     Attributes
     ----------
     id : unique in the split: ``image_id|finding``, the study's id, or the task's
-    form : of the answer
-    images : one for a localization, all of a study or task
-    finding : of a localization, else None
-    present : whether the finding is known to be there (the benchmark asks only for such)
+    form : form of the answer
+    images : one image for a localization, all images of a study or task
+    finding : finding to localize, else None
+    present : True if the finding is known to be present (the benchmark asks only for present findings)
     choices : labels to choose from, for the form "labels"
-    prompt, indication : of an open task
-    requires_boxes : whether an open task wants boxes
+    prompt, indication : texts of an open task
+    requires_boxes : True if an open task asks for boxes
     """
 
     id: str
@@ -56,21 +56,21 @@ class Question:
 
     @property
     def image(self) -> ViewedImage:
-        """The image of a localization."""
+        """The image of a localization question."""
         return self.images[0]
 
     @property
     def unit(self) -> str:
-        """Id of what a prediction is about: the image of a localization, else the study or task."""
+        """The id that a prediction has: of the image for a localization, else of the study or task."""
         return self.id if self.finding is None else self.image.image_id
 
     def document(self) -> dict[str, Any]:
-        """Return the question as JSON takes it, with the terms of its `choices` where they have any."""
+        """Return the question as JSON values, with the terms of its `choices` if they have any."""
         return {**asdict(self), **terms_of(self.choices)}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Question:
-        """The question whose :meth:`document` went through JSON; KeyError, TypeError or ValueError if it is not one."""
+        """Return the question of a :meth:`document`; raises KeyError, TypeError or ValueError if it is malformed."""
         fields = {name: value for name, value in document.items() if name != "terms"}
         choices = Vocabulary.of(document["choices"], document.get("terms", {}))
         images = tuple(ViewedImage(**{**image, "size": tuple(image["size"])}) for image in document["images"])
@@ -82,10 +82,10 @@ class Answer(Protocol):
 
     Attributes
     ----------
-    unit, finding : of the question
+    unit, finding : unit and finding of the question
     cell, point, box, detections, mask, score : places, and the confidence if the model gives one
-    labels, probabilities : of findings
-    answer, boxes : of open tasks
+    labels, probabilities : answers on the labels of a study
+    answer, boxes : text and boxes of an open task
     """
 
     @property
@@ -122,7 +122,7 @@ def viewed_images(facts: Sequence[Mapping[str, Any]], *, is_prior: bool = False)
 
 
 def read_inputs(folder: AnyFolder, split: str, config: str, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Return columns of a split's rows, from the table of its references, or of its inputs if those are private."""
+    """Return columns of a split's rows from the table of its references, or from its inputs if those are private."""
     shards: list[Path] = []
     for name in (config, "holdout_inputs"):
         shards = shards or split_shards(folder, name, split)

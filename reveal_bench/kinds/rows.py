@@ -1,4 +1,4 @@
-"""Rows of every kind: their type, ClassLabel codes, the facts of images, and the rules on these."""
+"""Rows of every kind: their type, ClassLabel codes, the facts about images, and the rules for these."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ IMAGE_FACTS = (
     "image_id", "width", "height", "view_raw", "manufacturer", "manufacturer_raw", "model", "model_raw",
     "detector_type", "kvp", "exposure_mas", "source_sha256", "pixel_sha256", "pixel_pipeline",
 )  # fmt: skip
-"""Columns of `image_facts` that are written as they are."""
+"""Columns of `image_facts` that are written unchanged."""
 
 
 def image_facts_features() -> dict[str, Any]:
-    """Return features of one entry of the column `image_facts`."""
+    """Return the features of one entry of the column `image_facts`."""
     from datasets import ClassLabel, List, Value
 
     kinds = {"width": "int32", "height": "int32", "kvp": "float64", "exposure_mas": "float64"}
@@ -68,14 +68,14 @@ LENGTHS = {
     "size": (1, 2),
     "spacing_mm": (1, 2),
 }
-"""Column, or field of one -> levels of lists, and how many numbers the innermost ones have. The schema cannot say so: a
-list of fixed length that is null is read by pyarrow 26 and newer alone."""
+"""Column, or field of a column -> depth of its lists, and the length of the innermost. The schema cannot fix this
+length, because only pyarrow 26 and newer can read a null list of fixed length."""
 MAY_BE_NULL = ("bbox_xywh", "spacing_mm")
-"""Lists that are null where nothing is known."""
+"""Lists that are null if unknown."""
 
 
 def length_faults(row: Row, place: str = "") -> Iterator[Fault]:
-    """Lists of numbers that have not the length of :data:`LENGTHS`, at any depth."""
+    """Yield a problem for each list of numbers, at any depth, whose length is not that in :data:`LENGTHS`."""
     for name, value in row.items():
         where = f"{place}.{name}" if place else name
         if isinstance(value, dict):
@@ -89,7 +89,7 @@ def length_faults(row: Row, place: str = "") -> Iterator[Fault]:
 
 
 def _wrong_lengths(values: Sequence[Any], depth: int, length: int) -> Iterator[bool]:
-    """Return True for each innermost list of another length; another rule covers null."""
+    """Yield True for each innermost list whose length is not `length`; another rule covers null."""
     if depth == 1:
         values = [values]
     elif depth > 2:
@@ -100,9 +100,10 @@ def _wrong_lengths(values: Sequence[Any], depth: int, length: int) -> Iterator[b
 
 
 def parquet_schema(features: Features) -> pa.Schema:
-    """Schema with which rows of `features` are written, in words that `datasets` 2.21 and newer understand.
+    """Return the schema for rows of `features`, with metadata that `datasets` 2.21 and newer understand.
 
-    ``List``, which came with `datasets` 4.0, is written as a JSON list of its one feature, which every version reads.
+    ``List``, which came with `datasets` 4.0, is written as a JSON list of its single feature, which every version
+    reads.
     """
     schema = features.arrow_schema
     metadata = {"info": {"features": _listed(features.to_dict())}}
@@ -127,22 +128,22 @@ def of_any_length(feature: Any) -> Any:
 
 
 def image_cell(picture: PublishedPicture | None) -> Row | None:
-    """Return a picture as the `Image` feature takes it, None where its pixels are withheld."""
+    """Return a picture as a value of the `Image` feature; None if its pixels are withheld."""
     return None if picture is None or picture.data is None else {"bytes": picture.data, "path": picture.name}
 
 
 def without_hashes(facts: Sequence[Row]) -> list[Row]:
-    """Return facts of images without what would tell who holds the files."""
+    """Return facts about images without hashes, which would identify images to those who hold the files."""
     return [{**entry, "source_sha256": None, "pixel_sha256": None} for entry in facts]
 
 
 def one_value(values: Sequence[str | None]) -> str | None:
-    """Return the value that all images of a study share, else None."""
+    """Return the value that all images of a study share, or None if they differ."""
     return values[0] if len(set(values)) == 1 else None
 
 
 def text_schema(**columns: str) -> pa.Schema:
-    """Return columns that are "text", "texts", "whole" numbers or a "flag"."""
+    """Return a schema; each column's type is "text", "texts", "whole" (a number) or "flag"."""
     import pyarrow as pa
 
     kinds = {"text": pa.string(), "whole": pa.int32(), "texts": pa.list_(pa.string()), "flag": pa.bool_()}
@@ -150,13 +151,13 @@ def text_schema(**columns: str) -> pa.Schema:
 
 
 def size_faults(width: int, height: int, name: str) -> Iterator[Fault]:
-    """Yield a size that no picture has."""
+    """Yield a problem if no picture can have this size."""
     if width < 1 or height < 1:
         yield name, "must be at least 1 x 1", f"{width} x {height}"
 
 
 def parallel_faults(row: Row, ids: str, columns: dict[str, str]) -> Iterator[Fault]:
-    """Yield columns that must have one entry per id, and ids that occur twice."""
+    """Yield a problem for each of `columns` without exactly one entry per id, and one if an id occurs twice."""
     for column in columns:
         if len(row[column] or ()) != len(row[ids]):
             rule = f"must be one per entry of `{ids}`, which has {len(row[ids])}"
@@ -166,7 +167,7 @@ def parallel_faults(row: Row, ids: str, columns: dict[str, str]) -> Iterator[Fau
 
 
 def facts_faults(facts: Sequence[Any], ids: Sequence[str], name: str) -> Iterator[Fault]:
-    """Yield the problem of facts whose images are not `ids`."""
+    """Yield a problem if the images of `facts` are not `ids`, in this order, and one for each impossible size."""
     if [entry["image_id"] for entry in facts] != list(ids):
         yield f"{name}.image_id", f"must be {', '.join(ids)}", ", ".join(str(entry["image_id"]) for entry in facts)
     for entry in facts:

@@ -1,8 +1,8 @@
-"""Scored rows, and what kinds tell of them beside estimates: what may be shown, how sure a system was, curves.
+"""Scored rows, and what kinds derive from them besides estimates: disclosed scores, confidences, curves.
 
-Each kind says which figures a board may show, the board how finely. A *cell* is what a figure counts: the cases of a
-finding, the scored answers of a criterion. Those with fewer than `min_cell` are hidden. Which ones are hidden follows
-from the references alone, never from the submission.
+Each kind decides which scores a board may show, and the board decides how finely. A *cell* is the set of items that a
+score counts: the cases of a finding, the scored answers of a criterion. Scores whose cell has fewer than `min_cell`
+items are hidden. Only the references decide which scores are hidden, never the submission.
 
 The width of an exact interval depends on which cases a submission had right, so it reveals more of the labels than the
 value does. If a score counts right answers, a kind therefore gives a *spread* instead: the standard error that the
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Spread = Callable[[FloatArray], FloatArray]
-"""True values of a figure -> the standard error that it would have, both in the unit of its metric."""
+"""Function from true values of a score to the standard errors that the score would have, both in the metric's unit."""
 
 
 class Rows(ABC):
-    """Scored cases of one submission: the rows from which every figure, interval and comparison derives.
+    """Scored cases of one submission, from which every score, interval and comparison is computed.
 
-    Shown as the number and the columns of their Arrow table.
+    Their `repr` shows the number of rows and the columns of their Arrow table.
 
     Attributes
     ----------
@@ -64,12 +64,12 @@ class Rows(ABC):
 
     @property
     def positives(self) -> Mapping[str, int]:
-        """Cases per group that have it, where the n of a figure counts those without, too; here none to tell."""
+        """Group -> number of cases that have it, if n also counts cases without it; empty otherwise."""
         return {}
 
     @abstractmethod
     def metrics(self) -> list[str]:
-        """Return metrics that apply, with a figure per group, in the order of METRICS."""
+        """Return the metrics that apply, in the order of METRICS; each has a score per group."""
 
     def macro_over(self, groups: Sequence[str]) -> tuple[str, ...]:
         """Return the groups that the macro averages if `groups` are reported: all, unless a kind says otherwise."""
@@ -79,7 +79,7 @@ class Rows(ABC):
     def estimates(
         self, resampling: Resampling, *, stratum: str | None = None, groups: Sequence[str] | None = None
     ) -> list[Estimate]:
-        """Every figure with its interval, of all cases or of one of the :meth:`strata`, and of all groups or some.
+        """Return every score with its interval, for all cases or one of the :meth:`strata`, and for all groups or some.
 
         Raises
         ------
@@ -89,7 +89,7 @@ class Rows(ABC):
 
     @abstractmethod
     def strata(self) -> dict[str, BoolArray]:
-        """Parts of the cases that are reported by themselves; those without a case are left out."""
+        """Return stratum -> bool array over the cases, for parts that are reported separately, without empty ones."""
 
     def stratum(self, name: str) -> BoolArray:
         """Return one of the :meth:`strata`; raises ArgumentError if the name is unknown."""
@@ -112,12 +112,14 @@ class Rows(ABC):
     def resample(
         cls, systems: Sequence[Self], resampling: Resampling, *, metrics: Sequence[str], groups: Sequence[str]
     ) -> Sequence[Mapping[str, Resampled]]:
-        """Per system, metric -> figures of the groups, on the data and in replicates that all systems share."""
+        """Return per system: metric -> scores of the groups, on the data and on replicates that all systems share."""
 
     @classmethod
     @abstractmethod
     def answers(cls, systems: Sequence[Self], metric: str, groups: Sequence[str]) -> FloatArray:
-        """Return the systems' answers to the same cases of `groups` as numbers, (n_systems, n_cases)."""
+        """Return each system's answers to the cases of `groups` as numbers, (n_systems, n_cases).
+
+        Column i is the same case for all systems."""
 
     @abstractmethod
     def patients(self) -> frozenset[str]:
@@ -125,38 +127,38 @@ class Rows(ABC):
 
     @abstractmethod
     def of_patients(self, patients: Collection[str]) -> Self:
-        """Return the rows of `patients` alone, as if the split held nobody else."""
+        """Return the rows as if the split held only `patients`."""
 
     @abstractmethod
     def without(self, questions: Collection[tuple[str, str]]) -> Self:
-        """Return the rows without some questions, as a lint report names them: as if these had not been asked."""
+        """Return the rows as if `questions`, named as in a lint report, had not been asked."""
 
     def comparable(self) -> Self:
-        """Return the rows as they are compared with others': without what a system added to the cases asked."""
+        """Return the rows for comparison with other systems, without values that a system added to the cases asked."""
         return self
 
     def chance(self, groups: Sequence[str]) -> dict[str, float]:
-        """Metric -> the macro over `groups` that answers drawn at random are expected to have: of the references alone.
+        """Return metric -> expected macro over `groups` of random answers, which depends only on the references.
 
-        Metrics for which that says nothing are left out; here all.
+        Metrics without a meaningful expectation are left out; by default all are.
         """
         return {}
 
     def confidences(self) -> Confidences | None:
-        """How sure the system was of its answers, and what came of them; None where it did not say."""
+        """Return the system's confidences and the outcomes of its answers; None if it gave no confidences."""
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class Disclosure:
-    """Figures that may be shown.
+    """Scores that may be shown.
 
     Attributes
     ----------
-    estimates : those that may be shown; `n` is the size of the cell, of a macro the groups in it
+    estimates : estimates that may be shown; `n` is the size of the cell, or for a macro its number of groups
     shown, hidden : groups, in table order
     note : the hidden groups and the reason, for people
-    spreads : (metric, group) -> the spread for its interval; other intervals are in the estimates
+    spreads : (metric, group) -> the spread that gives its interval; other intervals are in the estimates
     """
 
     estimates: Sequence[Estimate]
@@ -167,8 +169,9 @@ class Disclosure:
 
 
 def effective_size(units: Iterable[str]) -> float:
-    """Return the least number of independent cases equal in information, if all cases of a unit are right or wrong
-    together: ``(sum m)^2 / sum m^2`` for m cases of a unit (Kish 1965, Survey Sampling, on weights).
+    """Return the number of independent cases with as much information, if a unit's cases are all right or all wrong.
+
+    This lower bound is ``(sum m)^2 / sum m^2`` for units with m cases (Kish 1965, Survey Sampling, on weights).
 
     Examples
     --------
@@ -193,7 +196,7 @@ def spread_of_share(n: float) -> Spread:
 def disclosure_of_findings(
     estimates: Sequence[Estimate], findings: Sequence[str], visible: Sequence[str], *, counted: str, min_cell: int
 ) -> Disclosure:
-    """Return a disclosure of findings, or of labels, with its note; `counted` says what a cell holds."""
+    """Return a disclosure of findings or labels, with its note; `counted` names the items of a cell."""
     hidden = tuple(finding for finding in findings if finding not in visible)
     if not visible:
         note = f"Nothing can be shown: every finding has fewer than {min_cell} {counted} in this split."
@@ -206,21 +209,21 @@ def disclosure_of_findings(
 
 @dataclass(frozen=True, slots=True)
 class Confidences:
-    """The cases of a split for which a system said how sure it was.
+    """The cases of a split for which a system gave a confidence.
 
     Attributes
     ----------
-    event : what a probability is of, such as "findings present"
-    whole_split : True if the cases are all of the split, with and without the event, so that they show what decisions
-        by the probabilities are worth; not so where a case is there because its finding is
-    groups : of the benchmark, in table order
+    event : event that a probability predicts, such as "findings present"
+    whole_split : True if the cases are the whole split, with and without the event, so that they show the value of
+        decisions by the probabilities; False if only cases with the finding are included
+    groups : groups of the benchmark, in table order
     case_groups, case_patients : sequences of str (n_cases,)
-    all_patients : every patient of the split, with cases or not
-    probabilities : float array (n_cases,) in [0, 1], of the event
+    all_patients : every patient of the split, with or without cases
+    probabilities : float array (n_cases,) in [0, 1], probability of the event
     happened : bool array (n_cases,)
-    sureness : float array (n_cases,) in [0, 1], how sure the system was that its own answer is right
-    right : bool array (n_cases,), whether it was
-    n_without_confidence : cases of the split without a confidence, which have no part
+    sureness : float array (n_cases,) in [0, 1], the system's confidence that its own answer is right
+    right : bool array (n_cases,), True if the answer is right
+    n_without_confidence : number of cases of the split without a confidence, which are left out
     """
 
     event: str
@@ -254,7 +257,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class SizeStratum:
-    """Share of the lesions of a size that are found at the threshold fixed beforehand."""
+    """Proportion of the lesions of a size that are found at the threshold fixed beforehand."""
 
     finding: str
     size: str
@@ -268,12 +271,13 @@ class Curves:
 
     Attributes
     ----------
-    froc : finding -> false alarms per image, and share of lesions found
-    bands : of the macro, then of every finding at the rates of FROC
-    precision : finding -> recall, and precision, of hits by an IoU of a half
-    average_precision : macro and finding -> of the same hits
-    sizes : of every finding; a macro would be over other findings in each size, some with a single lesion
-    threshold : score from which a detection counts in `sizes`; NaN where findings have their own
+    froc : finding -> (false alarms per image, proportion of lesions found)
+    bands : sensitivities at the rates of FROC, first of the macro, then of every finding
+    precision : finding -> (recall, precision), for hits by an IoU of 0.5
+    average_precision : "macro" or finding -> average precision of the same hits
+    sizes : strata of every finding; no macro, since it would average different findings for each size, some with a
+        single lesion
+    threshold : lowest score at which a detection counts in `sizes`; NaN if findings have different thresholds
     """
 
     froc: Mapping[str, Curve]

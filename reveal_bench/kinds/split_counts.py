@@ -1,4 +1,4 @@
-"""Counts over the rows of one split, made while they are written or read: for the manifest, the card and the report.
+"""Counts over the rows of one split, made while rows are written or read, for the manifest, the card and the report.
 
 Each kind adds the counts that only its rows have, and their words for the card:
 :meth:`reveal_bench.kinds.parts.Table.tally`. Coded values stay codes. An image that several tasks show is counted once.
@@ -17,7 +17,7 @@ from reveal_bench.printed_tables import PrintedTable
 ACQUISITION = ("manufacturer", "model", "detector_type", "kvp")
 """Facts of an image that are counted, if its kind of benchmark has them."""
 LONG_VOCABULARY = 20
-"""Findings up to which one that never occurs has a row of its own."""
+"""Most findings for which the card has a row for every finding, including those that never occur."""
 
 
 @dataclass
@@ -26,18 +26,18 @@ class Tally:
 
     Attributes
     ----------
-    items : what rows are called, such as "images"
+    items : name of the rows, such as "images"
     agreement_heads : columns of the card's table of agreement between readers
     vocabularies : demographic column -> names of its codes, the last one "unknown"
-    n_rows, n_asked : rows, and questions they ask
-    patients, studies, images : their ids
+    n_rows, n_asked : number of rows, and of the questions they ask
+    patients, studies, images : ids
     positives : per finding (code), or category of tasks, rows that have it
-    positive_views : per (finding, view), codes of both, rows that have it; where a row is one image
-    unlabelled : per finding, rows where it is neither present nor absent
+    positive_views : per (finding, view), codes of both, rows that have both; only if a row is one image
+    unlabelled : per finding, rows in which it is labelled neither present nor absent
     pairs : per (finding, finding) with the lower code first, rows that have both
     views, spacings : per image, code of its view and of the source of its spacing
     sizes : (width, height) of every image
-    acquisition : per name in ACQUISITION, the values of the images, None where unknown
+    acquisition : per name in ACQUISITION, the values of the images, None if unknown
     demographics : per name in `vocabularies`, rows per code
     extras : config of an extra table -> its rows that belong to this split
     """
@@ -63,7 +63,7 @@ class Tally:
     demographics: dict[str, Counter[int]] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Which demographics are counted depends on the kind alone."""
+        """Start a count for each demographic of the kind."""
         self.demographics = {name: Counter() for name in self.vocabularies}
 
     def add(self, row: Row, asked: Sequence[str]) -> None:
@@ -84,7 +84,7 @@ class Tally:
 
     @property
     def size(self) -> dict[str, int]:
-        """Return the split's entry in the manifest."""
+        """The split's entry in the manifest."""
         rows = {f"n_{self.items}": self.n_rows}  # twice: it comes first, and where rows are images it is their number
         images, patients = len(self.images), len(self.patients)
         return {**rows, "n_images": images, "n_patients": patients, "n_asked": self.n_asked, **rows}
@@ -94,15 +94,15 @@ class Tally:
         return ""
 
     def missing(self, findings: Sequence[str]) -> str:
-        """Return the facts that are unknown of the rows, in a clause."""
+        """Return a clause on the facts that are unknown."""
         return f"nothing is missing in {self.n_rows:,} {self.items}"
 
     def agreement_cells(self) -> list[object]:
-        """Return the cells under `agreement_heads`; none where nothing of agreement is known."""
+        """Return the cells under `agreement_heads`; empty if nothing is known of agreement."""
         return []
 
     def categories(self) -> dict[str, object]:
-        """Return topics and needs of tasks -> number of tasks, or None if it is unknown for all."""
+        """Return topic or need of tasks -> number of tasks, or None if it is unknown for all tasks."""
         return {}
 
     def ratings_text(self) -> str:
@@ -129,6 +129,6 @@ def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> st
 
 
 def mean_score(scores: Counter[int]) -> str:
-    """Return mean and number of scores in words."""
+    """Return the mean and the number of scores in words."""
     n = sum(scores.values())
     return f"{sum(score * count for score, count in scores.items()) / n:.2f} (n = {n:,})" if n else "not scored"

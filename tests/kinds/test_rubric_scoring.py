@@ -181,9 +181,9 @@ def test_no_ratings_at_all() -> None:
 
 
 BAD: dict[str, tuple[list[Rating], dict[str, Any], str]] = {
-    "another model": ([rating("a", [4] * 6), rating("b", [4] * 6, model="n")], {}, "must be of one model"),
-    "unknown task": ([rating("z", [4] * 6)], {"answered": {"a"}}, "must be of tasks of the split, got 'z'"),
-    "unanswered task": ([rating("a", [4] * 6)], {"answered": {"b"}}, "got one of the unanswered task 'a'"),
+    "another model": ([rating("a", [4] * 6), rating("b", [4] * 6, model="n")], {}, "must all rate the same model"),
+    "unknown task": ([rating("z", [4] * 6)], {"answered": {"a"}}, "must rate tasks of the split, got 'z'"),
+    "unanswered task": ([rating("a", [4] * 6)], {"answered": {"b"}}, "must rate answered tasks, got a rating of 'a'"),
     "twice": ([rating("a", [4] * 6), rating("a", [5] * 6)], {}, "must hold one per task and reader"),
     "zero": ([rating("a", [0] * 6)], {}, "`process` must be a whole number from 1 to 5"),
     "six": ([rating("a", [1, 6, 1, 1, 1, 1])], {}, "`execution` must be a whole number"),

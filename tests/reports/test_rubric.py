@@ -124,7 +124,7 @@ def test_scores_are_drawn_at_half_points() -> None:
 
 def test_ratings_of_what_was_not_asked_are_refused(tmp_path: Path) -> None:
     folder = tasks_folder(tmp_path, n=2)
-    with pytest.raises(ValueError, match=r"`ratings` must be of tasks of the split, got 'task-9'"):
+    with pytest.raises(ValueError, match=r"`ratings` must rate tasks of the split, got 'task-9'"):
         api.report([], folder, out=tmp_path / "report", split="test", ratings=[Rating("task-9", "m", "x", 5)])
     with pytest.raises(ValueError, match="`ratings` must hold at least one rating"):
         api.report([], folder, out=tmp_path / "report", split="test", ratings=[])

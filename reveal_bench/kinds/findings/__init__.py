@@ -261,8 +261,10 @@ class FindingsScoring(Scoring["StudyRecord", "FindingsPrediction", "StudyManifes
         options: ScoringOptions,
         ratings: Sequence[Rating] = (),
     ) -> StudyRows:
-        """Return decisions on all labels of all studies
-        (:func:`~reveal_bench.kinds.findings.scoring.score_studies`)."""
+        """Return decisions on every label of every study.
+
+        See :func:`~reveal_bench.kinds.findings.scoring.score_studies`.
+        """
         from reveal_bench.kinds.findings.scoring import score_studies
 
         return score_studies(predictions, list(records), labels=manifest.labels, thresholds=options.thresholds)

@@ -64,7 +64,7 @@ class TasksData(Data["TaskRecord"]):
 
     @override
     def bare_record(self, entry: Row, findings: Sequence[str]) -> TaskRecord:
-        """Return a task of which nothing is known but its category, its images and whether it asks for boxes."""
+        """Return a task with only its category, its images and whether it asks for boxes."""
         from reveal_bench.kinds.images import bare_images
         from reveal_bench.kinds.tasks.records import TaskRecord
 
@@ -98,7 +98,7 @@ class TasksTable(Table["TaskRecord"]):
 
     @override
     def features(self, benchmark: Benchmark) -> Features:
-        """Return features of the config `tasks`."""
+        """Return the Features of the config `tasks`."""
         from reveal_bench.kinds.tasks.rows import task_features
 
         return task_features()
@@ -116,7 +116,7 @@ class TasksTable(Table["TaskRecord"]):
 
     @override
     def further_features(self) -> dict[str, Features]:
-        """Return columns of readers' ratings."""
+        """Return the columns of readers' ratings."""
         from reveal_bench.kinds.tasks.rows import ratings_features
 
         return {"ratings": ratings_features()}
@@ -142,7 +142,7 @@ class TasksQuestions(Questions["TaskRecord", "TaskManifest"]):
 
     @override
     def manifest_schema(self) -> pa.Schema:
-        """task_id, study_id, image ids, category and whether boxes are asked for."""
+        """Return the columns: task_id, study_id, image ids, category and whether boxes are asked for."""
         from reveal_bench.kinds.rows import text_schema
 
         ids = {"image_ids": "texts", "prior_image_ids": "texts"}
@@ -163,7 +163,7 @@ class TasksQuestions(Questions["TaskRecord", "TaskManifest"]):
 
     @override
     def manifest_disclosure(self, asks: str) -> str:
-        """Categories, and where boxes are asked for."""
+        """Return the sentence that categories and requests for boxes are public."""
         return "The manifest names the category of each task and whether it must localize, not its answer."
 
     @override
@@ -189,7 +189,7 @@ class TasksQuestions(Questions["TaskRecord", "TaskManifest"]):
 
     @override
     def scope(self, manifest: TaskManifest) -> tuple[tuple[str, ...], int]:
-        """Return the criteria of the rubric and the categories of tasks; tasks."""
+        """Return (criteria of the rubric and categories of tasks, number of tasks)."""
         from reveal_bench.kinds.tasks.records import CATEGORIES
         from reveal_bench.metrics.ordinal import REPORTED
 
@@ -197,7 +197,7 @@ class TasksQuestions(Questions["TaskRecord", "TaskManifest"]):
 
     @override
     def manifest_entries(self, manifest: TaskManifest) -> list[Row]:
-        """Return the prompts, and the category of each."""
+        """Return a row per task with its prompt and category."""
         names = ("task_id", "prompt", "indication", "requires_boxes")
         return [{**{n: getattr(task, n) for n in names}, "asked": [task.category]} for task in manifest.tasks]
 
@@ -225,14 +225,14 @@ class TasksPredictions(Predictions["TaskAnswer", "TaskManifest", "RubricRows"]):
 
     @override
     def from_answer(self, answer: Answer) -> list[TaskAnswer]:
-        """Return the answer in words, with its boxes."""
+        """Return one answer: its text and its boxes."""
         from reveal_bench.kinds.tasks.records import TaskAnswer
 
         return [TaskAnswer(answer.unit, answer.answer or "", answer.boxes)]
 
     @override
     def example_upload(self) -> tuple[TaskManifest, str]:
-        """Return a manifest of one task, and a file that answers it."""
+        """Return (manifest, file): one task, and a file that answers it."""
         from reveal_bench.kinds.tasks.records import CATEGORIES, TaskManifest, TaskQuestion
 
         task = TaskQuestion("t", CATEGORIES[0], False, "What is shown?", None, {"i": (8, 8)})
@@ -250,7 +250,7 @@ class TasksScoring(Scoring["TaskRecord", "TaskAnswer", "TaskManifest", "RubricRo
 
     @override
     def protocol(self, options: ScoringOptions) -> dict[str, object]:
-        """Return the score of a task without an answer."""
+        """Return the option that decides how a task without an answer is scored."""
         return {"missing": "lowest"}
 
     @override

@@ -1,8 +1,8 @@
-"""Answers to tasks, the ratings that readers gave to them, rows of ratings, as arrays, and marks.
+"""Conversion of answers to tasks, readers' ratings and rows of ratings to arrays, and the marks of answers.
 
-See :mod:`reveal_bench.kinds.arrays`. Images are indices into the images of the task, in its order. Texts are UTF-8, one
-after another, with the places where they end. Ratings name their answer by its place and their reader by a number:
-no child needs the names of readers. A score of 0 means none.
+See :mod:`reveal_bench.kinds.arrays`. Images are indices into the task's images, in their order. Texts are joined UTF-8,
+with the position where each ends. Ratings identify their answer by its position and their reader by a number, because
+child processes do not need readers' names. A score of 0 means that there is no score.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class TasksCodec(Codec[TaskAnswer, TaskManifest, "RubricRows"]):
         readers = {name: i for i, name in enumerate(sorted({rating.reader for rating in ratings}))}
         unknown = sorted({rating.task_id for rating in ratings} - set(places))
         if unknown:
-            raise ValueError(f"ratings must be of answers, got one of task {unknown[0]!r}, which has none")
+            raise ValueError(f"ratings must rate answered tasks, got a rating of {unknown[0]!r}")
         scores = [[getattr(rating, name) or 0 for name in CRITERIA] for rating in ratings]
         return {
             "rated": np.array([places[rating.task_id] for rating in ratings], np.uint32),
@@ -123,7 +123,7 @@ class TasksCodec(Codec[TaskAnswer, TaskManifest, "RubricRows"]):
         }
 
     def ratings_from(self, arrays: Arrays, predictions: Sequence[TaskAnswer]) -> tuple[Rating, ...]:
-        """Return the ratings back; readers are numbers from "0" on, and the model is :data:`MODEL`."""
+        """Rebuild the ratings; readers are numbers from "00000" on, and the model is :data:`MODEL`."""
         rated, reader, scores = arrays["rated"], arrays["reader"], arrays["scores"]
         require(
             scores.shape == (len(rated), len(CRITERIA)), f"`scores` must have shape ({len(rated)}, {len(CRITERIA)})"
@@ -163,7 +163,7 @@ def _sizes(images: dict[str, list[int]]) -> dict[str, tuple[int, int]]:
 
 
 def _joined(texts: Sequence[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """UTF-8 of all texts, and the place where each ends."""
+    """Return (text, ends): the joined UTF-8 of all texts, and the position where each ends."""
     encoded = [text.encode() for text in texts]
     return np.frombuffer(b"".join(encoded), np.uint8), np.cumsum([len(one) for one in encoded], dtype=np.int64)
 
@@ -184,13 +184,13 @@ def _parted(text: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], n: int, mo
 def marks_of(
     predictions: Sequence[TaskAnswer], manifest: TaskManifest, thresholds: float | Mapping[str, float]
 ) -> Marks:
-    """Words and boxes of each answer; items are its words."""
+    """Return the words and boxes of each answer; items are its words."""
     answers = sorted(predictions, key=lambda p: p.task_id)
     return Marks(_task_answers(answers), set(_task_items(answers)))
 
 
 def _task_answers(answers: Sequence[TaskAnswer]) -> list[Item]:
-    """Runs of white space count as one space."""
+    """Return an entry per answer; a run of white space counts as one space."""
     return [
         (p.task_id, " ".join(p.answer.split()), *((b.image_id, b.label, [f"{v:.9g}" for v in b.box]) for b in p.boxes))
         for p in answers
@@ -202,6 +202,6 @@ def _task_items(answers: Sequence[TaskAnswer]) -> Iterator[Item]:
 
 
 def signs_of(answers: Sequence[TaskAnswer], manifest: TaskManifest) -> list[str]:
-    """Return one answer to all tasks."""
+    """Return a sign if all tasks have the same answer."""
     texts = {text for _, text in _task_items(answers)}
     return ["Every task has the same answer."] if len(answers) > 1 and len(texts) == 1 else []

@@ -1,4 +1,4 @@
-"""Tasks as cases that are shown: prompt, reference and answers in words, with the boxes drawn."""
+"""Tasks as cases for display: prompt, reference and answers in words, with the boxes drawn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def case_of_task(record: TaskRecord) -> Case:
 
 
 def answers_of_tasks(answers: Sequence[TaskAnswer], records: Sequence[TaskRecord]) -> dict[str, list[CaseAnswer]]:
-    """Return task -> a system's answers, without outcome because readers judge them."""
+    """Return task_id -> a system's answers, without outcomes because readers judge them."""
     by_task = {record.task_id: record for record in records}
     by_key = {}
     for answer in answers:
@@ -38,6 +38,6 @@ def _group(record: TaskRecord) -> str:
 def _marks(
     films: Sequence[CaseFilm], group: str, boxes: Sequence[tuple[str | None, tuple[float, float, float, float]]]
 ) -> tuple[Mark, ...]:
-    """Return boxes as marks; a box without an image is on the first."""
+    """Return boxes as marks; a box without an image is drawn on the first image."""
     places = {film.image_id: n for n, film in enumerate(films)}
     return tuple(Mark(places.get(image_id or "", 0), group, boxes=(box,)) for image_id, box in boxes)

@@ -2,11 +2,11 @@
 
 Conventions
 -----------
-JSONL, plain or compressed: ``{"task_id": "...", "answer": "text", "boxes": [{"image_id": "...", "label": "...",
-"box": [x, y, width, height]}]}``; `boxes` may be left out. ``{"task_id": "...", "abstain": true}`` declines to answer.
-Boxes are in pixels of an image of the task and inside it. An answer is plain text: line ends and tabs are kept,
-other control characters, and the marks that turn the direction of writing around, are refused, so that what a reader
-sees is what the file holds.
+JSONL, plain or compressed: ``{"task_id": "...", "answer": "text", "boxes": [{"image_id": "...", "label": "...", "box":
+[x, y, width, height]}]}``; `boxes` may be left out. ``{"task_id": "...", "abstain": true}`` declines to answer. Boxes
+are in pixels of an image of the task and inside it. An answer is plain text. Line ends and tabs are kept. Other control
+characters, and characters that reverse the direction of writing, are refused, so that readers see exactly what the file
+contains.
 
 As everywhere in this package, the linter knows the public manifest only, notes all problems, and repairs nothing.
 """
@@ -41,7 +41,7 @@ _SAME_SHARE, _SAME_LEAST = 0.9, 20
 
 @dataclass(frozen=True, slots=True)
 class AnswerLimits:
-    """How long an answer may be: characters of its text and of a box's label, and boxes."""
+    """Limits of one answer: characters of its text and of a box's label, and the number of boxes."""
 
     characters: int = 20_000
     label_characters: int = 200
@@ -63,13 +63,13 @@ def lint_tasks(path: Path, manifest: TaskManifest, options: LintOptions = LintOp
 
     Returns
     -------
-    LintReport; its `predictions` are TaskAnswer, empty if there is any error; its `missing_pairs` are (task_id, "") for
+    LintReport; its `predictions` are TaskAnswer, none if there is an error; its `missing_pairs` are (task_id, "") for
     each task without an answer
 
     Raises
     ------
     OSError
-        If the file cannot be read. What is in it never raises.
+        If the file cannot be read. Its content never raises.
     """
     limits = options.limits
     log, data = open_source(path, limits, options.name)
@@ -117,7 +117,7 @@ def _entries(data: bytes, limits: Limits, log: ProblemLog) -> tuple[str, Iterato
 
 
 class AnswerChecker:
-    """Checks entries one by one; remembers where each task was answered, and which answers lack boxes."""
+    """Checks entries one by one; remembers the line of each task's answer, and the answers that lack boxes."""
 
     def __init__(self, manifest: TaskManifest, limits: Limits, log: ProblemLog) -> None:
         self.first_line: dict[str, int] = {}
@@ -166,7 +166,7 @@ class AnswerChecker:
         return task
 
     def _text(self, entry: RawPrediction, field: str, value: Any, most: int, *, is_line: bool = False) -> str | None:
-        """`value` if it is a text that shows as it is written, on one line if it must be."""
+        """Return `value` if it is text without hidden characters, and on one line if that is required."""
         if not isinstance(value, str):
             rule = "missing-field" if value is None else "wrong-type"
             self._error(entry, rule, field, "must be a text", value)
@@ -269,7 +269,7 @@ def _note_patterns(answers: list[TaskAnswer], without_boxes: list[str], log: Pro
 
 
 def _statistics(answers: list[TaskAnswer]) -> dict[str, Any]:
-    """Characters of the answers, boxes, and the share of the commonest answer."""
+    """Return the characters of the answers, the number of boxes, and the proportion of the most common answer."""
     lengths = sorted(len(answer.answer) for answer in answers)
     n = len(answers)
     middle = (lengths[(n - 1) // 2] + lengths[n // 2]) / 2 if n else 0

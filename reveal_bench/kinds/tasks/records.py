@@ -3,19 +3,19 @@
 Conventions
 -----------
 The unit is the task: a prompt on a study, with its images and, for temporal tasks, the images of a prior study. Readers
-score what a model answers on six criteria from 1 to 5; *content* is the smallest of process, execution and synthesis
-and is always computed, never stored. An *answer* is what one model said to one task: a pair (task_id, model). Of a
-dataset folder this module reads
+score a model's answers on six criteria from 1 to 5; *content* is the smallest of process, execution and synthesis and
+is always computed, never stored. An *answer* is one model's response to one task, identified by (task_id, model). This
+module reads these files of a dataset folder:
 
 * ``tasks/<split>-*.parquet``: the columns of :class:`TaskRecord`;
 * ``ratings/<split>-*.parquet``: the columns of :class:`Rating`, one row per answer and reader;
-* ``manifest/<split>.parquet`` with ``tasks/`` or, where the references are private, ``holdout_inputs/``: what a split
-  asks (:class:`TaskManifest`), all that a linter may know.
+* ``manifest/<split>.parquet`` with ``tasks/`` or, if the references are private, ``holdout_inputs/``: the questions of
+  a split (:class:`TaskManifest`), which are all that a linter uses.
 
 :func:`rating_array` brings ratings into the form that :mod:`reveal_bench.metrics.ordinal` takes.
 
-Six criteria, each scored from 1 (poor) to 5 (excellent); of the first four a text is judged, of the last two the boxes
-drawn into an image. What each score means (:data:`RUBRIC`) follows the published scoring criteria of the ReXecution
+Six criteria are each scored from 1 (poor) to 5 (excellent); the first four judge the text, the last two the boxes drawn
+on an image. The meaning of each score (:data:`RUBRIC`) follows the published scoring criteria of the ReXecution
 framework (paper 001, section 3.3, and its supplement); the wording here is our own, and the published text decides
 where the two differ.
 """
@@ -63,13 +63,13 @@ class TaskRecord:
 
     Attributes
     ----------
-    images, prior_images : of the study asked about, and of the one before it (may be empty)
-    indication : what the referring physician wrote, or None
-    category : of :data:`CATEGORIES`; `temporal` if the task needs the prior study
+    images, prior_images : images of the study asked about, and of the study before it (may be empty)
+    indication : text of the referring physician, or None
+    category : member of :data:`CATEGORIES`; `temporal` if the task needs the prior study
     tags : dict from the names in :data:`TAGS` to tuples of values, which may be empty
     question_scores : dict from the names in :data:`QUESTION_SCORES` to 1..5 or None; None without any score
-    risk_flag : whether the question was judged risky, or None
-    requires_boxes : whether the answer must localize
+    risk_flag : True if the question was judged risky, None if unknown
+    requires_boxes : True if the answer must localize
     """
 
     task_id: str
@@ -91,7 +91,7 @@ class TaskRecord:
 
 @dataclass(frozen=True, slots=True)
 class Rating:
-    """One reader's scores (1 to 5, None where not scored) of one model's answer to one task."""
+    """One reader's scores (1 to 5, None if not scored) of one model's answer to one task."""
 
     task_id: str
     model: str
@@ -105,7 +105,7 @@ class Rating:
 
     @property
     def content(self) -> int | None:
-        """Smallest of process, execution and synthesis; None unless all three are there (paper 001)."""
+        """Smallest of process, execution and synthesis; None unless all three are scored (paper 001)."""
         scores: list[int | None] = [getattr(self, name) for name in CONTENT_CRITERIA]
         known = [score for score in scores if score is not None]
         return min(known) if len(known) == len(CONTENT_CRITERIA) else None
@@ -117,7 +117,7 @@ class TaskQuestion:
 
     Attributes
     ----------
-    images : image_id -> (height, width) in pixels, the study's before the prior study's
+    images : image_id -> (height, width) in pixels, first the study's images, then the prior study's
     """
 
     task_id: str
@@ -160,7 +160,7 @@ class TaskAnswer:
 
 
 def read_task_manifest(folder: AnyFolder, split: str) -> TaskManifest:
-    """Read what a tasks-type split asks: its manifest, and the prompts and image sizes of its inputs.
+    """Read the questions of a tasks-type split: its manifest, and the prompts and image sizes of its inputs.
 
     Raises
     ------
@@ -200,12 +200,12 @@ def read_tasks(folder: AnyFolder, split: str) -> list[TaskRecord]:
 
 
 def read_ratings(folder: AnyFolder, split: str) -> list[Rating]:
-    """Read the readers' scores of `split`, in file order.
+    """Read the readers' ratings of `split`, in file order.
 
     Raises
     ------
     ValueError
-        If the folder has no such split or no ratings of it.
+        If the folder has no such split, or no ratings for it.
     """
     return [Rating(**row) for row in _rows(folder, split, "ratings")]
 
@@ -226,9 +226,9 @@ def rating_array(ratings: Iterable[Rating], *, reader: str, answers: Sequence[An
 
     Parameters
     ----------
-    ratings : of any readers; other readers' are ignored
-    reader : whose
-    answers : rows of the result, such as :func:`rated_answers` gives
+    ratings : ratings of any readers; only those of `reader` count
+    reader : name of the reader
+    answers : (task_id, model) of each row of the result, such as :func:`rated_answers` returns
 
     Returns
     -------
@@ -363,7 +363,7 @@ RUBRIC: tuple[RubricEntry, ...] = tuple(
     for criterion, descriptions in _MEANINGS.items()
     for score, description in enumerate(descriptions, start=1)
 )
-"""Thirty entries: criteria in the order of tables, scores ascending within."""
+"""Thirty entries: criteria in the order of tables, scores ascending within each criterion."""
 
 
 def meaning(criterion: str, score: int) -> str:

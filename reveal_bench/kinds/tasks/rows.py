@@ -1,11 +1,10 @@
-"""Rows of a tasks dataset, one per task, and of its ratings: the Features, record -> row, faults and counts.
+"""Rows of a tasks dataset, one per task, and rows of its ratings: the Features, record -> row, rules and counts.
 
 The columns are the fields of :class:`~reveal_bench.kinds.tasks.records.TaskRecord`; `image_ids`, `images` and
-`image_facts` run in parallel. In a *blank* row (the inputs of a holdout) every answer is null or empty, and so are the
-hashes.
+`image_facts` run in parallel. In a *blank* row (the inputs of a holdout) all answers and hashes are null or empty.
 
-A fault is (field, rule, value). Pictures are checked elsewhere; that codes have names and lists are there is checked
-before.
+A fault is (field, rule, value). Pictures are checked elsewhere. Codes without names and missing lists are found by an
+earlier check.
 """
 
 from __future__ import annotations
@@ -50,11 +49,11 @@ MEANINGS = {
     "reference_answer": "the answer of a radiologist",
     "reference_boxes": "its boxes, [x, y, width, height] in pixels of `image_id`",
 }
-"""Column -> what it means, on the card; those that other kinds have too are in `dataset/card_tables.py`."""
+"""Column -> its meaning, for the card; columns that other kinds share are in `dataset/card_tables.py`."""
 
 
 def task_features() -> Features:
-    """Return features of the config `tasks`."""
+    """Return the Features of the config `tasks`."""
     from datasets import ClassLabel, Features, Image, List, Value
 
     text = Value("string")
@@ -86,7 +85,7 @@ def task_features() -> Features:
 
 
 def ratings_features() -> Features:
-    """Return features of the config `ratings`: one row per task, model and reader."""
+    """Return the Features of the config `ratings`, which has a row per task, model and reader."""
     from datasets import Features, Value
 
     names = {name: Value("string") for name in ("task_id", "model", "reader")}
@@ -138,9 +137,9 @@ def rating_row(rating: Rating) -> Row:
 
 
 def blank_task(row: Row) -> Row:
-    """A task's row as an input: no reference answer, no tags or scores of the question, no hash of a source file.
+    """Return a task's row without reference answer, tags and scores of the question, and hashes of source files.
 
-    Whoever tagged the questions may have known the answers.
+    Tags and scores are left out because people who knew the answers may have given them.
     """
     return {
         **row,
@@ -179,7 +178,7 @@ def task_faults(row: Row, findings: Sequence[str]) -> Iterator[Fault]:
 
 
 def rating_faults(row: Row) -> Iterator[Fault]:
-    """Yield scores of a rating that are out of range."""
+    """Yield a problem for each score of a rating that is out of range."""
     for name in CRITERIA:
         if row[name] is not None and not 1 <= row[name] <= 5:
             yield name, "must lie in 1 to 5", str(row[name])
@@ -193,8 +192,8 @@ class TasksTally(Tally):
     ----------
     temporal, with_boxes, with_answer, risky : tasks that need a prior study, ask for boxes, have a reference answer,
         were judged risky
-    question_scores : per name, scores -> tasks
-    ratings : per (model, criterion), scores given -> how often; `raters` are the readers
+    question_scores : per name, score -> number of tasks
+    ratings : per (model, criterion), score -> number of ratings; `raters` are the readers
     """
 
     items: ClassVar[str] = "tasks"
@@ -223,7 +222,7 @@ class TasksTally(Tally):
                 counts[score] += 1
 
     def add_extra(self, config: str, row: Row) -> None:
-        """Count one row of an extra table; of ratings also their scores."""
+        """Count one row of an extra table; for a rating, count its scores, too."""
         super().add_extra(config, row)
         if config != "ratings":
             return
@@ -234,11 +233,11 @@ class TasksTally(Tally):
                 scores[row[name]] += 1
 
     def missing(self, findings: Sequence[str]) -> str:
-        """Return tasks without an answer."""
+        """Return how many tasks have no reference answer, in words."""
         return f"{self.n_rows - self.with_answer:,} of {self.n_rows:,} tasks have no reference answer"
 
     def categories(self) -> dict[str, object]:
-        """Return tasks per category, what they need, and mean scores of the questions."""
+        """Return the number of tasks per category and per need, and mean scores of the questions."""
         counts: dict[str, object] = {
             name.replace("_", " "): self.positives[code] for code, name in enumerate(CATEGORIES)
         }
@@ -255,7 +254,7 @@ class TasksTally(Tally):
         return counts | means
 
     def ratings_text(self) -> str:
-        """How many ratings, and the mean per model and criterion."""
+        """Return the number of ratings, and the mean per model and criterion, in Markdown."""
         if not self.ratings:
             return ""
         models = sorted({model for model, _ in self.ratings})

@@ -5,23 +5,21 @@ Conventions
 There is one row per task. Each reader scored an answer on six criteria from 1 to 5; an answer's score on a criterion is
 the mean of its readers, and its *content* the least of process, execution and synthesis after that mean, as in
 :mod:`reveal_bench.metrics.ordinal`. An answer's *overall* score is the mean of its four text criteria: every answer has
-these, while pictures are scored only where boxes were drawn, which the sender decides.
+these, while picture criteria are scored only if boxes were drawn, which the sender decides.
 
-An answer is *completely correct* if its content score is 5: that is what paper 001 counts as clinically sound ("free of
-content errors", 4.9 to 10 % of answers); it names no other threshold of acceptance.
+An answer is *completely correct* if its content score is 5. Paper 001 counts such answers as clinically sound ("free of
+content errors", 4.9 to 10 % of answers), and names no other threshold of acceptance.
 
-A task without an answer scores 1 on the text criteria and nothing on the picture criteria: were it left out, as in
-paper 001, a sender could choose the tasks that count. ``missing="leave_out"`` is the paper's way. What was answered and
-not yet rated is undefined.
+A task without an answer scores 1 on the text criteria and has no score on the picture criteria. If it were left out, as
+in paper 001, a sender could choose the tasks that count. ``missing="leave_out"`` follows the paper. Scores of answers
+that are not yet rated are undefined.
 
-Agreement of readers is over all pairs of readers of an answer, in the order of their names; with two readers it is
-paper 001's Table 3.
+Agreement of readers is computed over all pairs of readers of an answer, in the order of their names; with two readers
+it is that of paper 001's Table 3.
 
-Scores of one submission's ratings that a board may show.
-
-The overall score is shown from `min_cell` tasks on; a criterion or a category of tasks from as many scored answers. Of
-the shares only that of completely correct answers is shown (a content score of 5); of the agreement of
-readers their quadratic-weighted kappa.
+A board may show these scores: the overall score if there are at least `min_cell` tasks; a criterion or a category of
+tasks if it has at least as many scored answers; the proportion of completely correct answers (a content score of 5);
+and, for the agreement of readers, their quadratic-weighted kappa.
 """
 
 from __future__ import annotations
@@ -77,9 +75,9 @@ class RubricRows(Rows):
     Attributes
     ----------
     task_ids, patient_ids, categories : tuples of str (n_tasks,)
-    ratings : float array (n_tasks, n_readers, 6), columns as in CRITERIA, NaN where a reader gave none
+    ratings : float array (n_tasks, n_readers, 6), columns as in CRITERIA, NaN if a reader gave no score
     is_answered : bool array (n_tasks,)
-    missing : what a task without an answer counts
+    missing : how a task without an answer is scored, see :func:`score_ratings`
     """
 
     kind: ClassVar[str] = "tasks"
@@ -104,14 +102,16 @@ class RubricRows(Rows):
         return OVERALL_CRITERIA
 
     def metrics(self) -> list[str]:
-        """Return the mean score: the one metric of a system by itself."""
+        """Return the mean score, the only metric that a single system has."""
         return ["rubric_mean"]
 
     def estimates(
         self, resampling: Resampling, *, stratum: str | None = None, groups: Sequence[str] | None = None
     ) -> list[Estimate]:
-        """See :func:`summarize_rubric`; of a stratum the units of its own tasks are resampled. The
-        overall score is over its criteria, whichever groups are asked for.
+        """Return the estimates of :func:`summarize_rubric`.
+
+        For a stratum, only the units of its own tasks are resampled. The overall score is always over its four
+        criteria, whatever `groups` are.
 
         Raises
         ------
@@ -144,7 +144,7 @@ class RubricRows(Rows):
         Raises
         ------
         ValueError
-            Also if a metric is not the mean score.
+            If a metric is not the mean score, or as :func:`resample_rubrics`.
         """
         unknown = sorted(set(metrics) - {"rubric_mean"})
         if unknown:
@@ -166,12 +166,12 @@ class RubricRows(Rows):
         return frozenset(self.patient_ids)
 
     def of_patients(self, patients: Collection[str]) -> RubricRows:
-        """Return the rows of `patients` alone, as if the split held nobody else."""
+        """Return the rows as if the split held only `patients`."""
         chosen = frozenset(patients)
         return self.take(np.array([patient in chosen for patient in self.patient_ids], bool))
 
     def without(self, questions: Collection[tuple[str, str]]) -> RubricRows:
-        """Return the other tasks."""
+        """Return the rows without the tasks of `questions`."""
         chosen = {task_id for task_id, _ in questions}
         return self.take(np.array([task_id not in chosen for task_id in self.task_ids], bool))
 
@@ -185,12 +185,13 @@ class RubricRows(Rows):
 
     @property
     def overall(self) -> FloatArray:
-        """Mean of the four text criteria of each task, (n_tasks,); NaN unless all are there."""
+        """Mean of the four text criteria of each task, (n_tasks,); NaN unless all four are defined."""
         overall: FloatArray = self.scores[:, 1 : 1 + len(OVERALL_CRITERIA)].mean(axis=1)
         return overall
 
     def columns(self) -> dict[str, FloatArray]:
-        """Per-task values by what they are called: the criteria of REPORTED, then the overall score per category."""
+        """Return name -> values per task: the criteria of REPORTED, then each category with its tasks' overall
+        scores."""
         scores, overall = self.scores, self.overall
         of_criteria = {name: scores[:, i] for i, name in enumerate(REPORTED)}
         category = np.array(self.categories, object)
@@ -216,20 +217,21 @@ def score_ratings(
     answered: Collection[str] | None = None,
     missing: Missing = "lowest",
 ) -> RubricRows:
-    """Bring the ratings of one submission's answers into rows.
+    """Return rows from the ratings of one submission's answers.
 
     Parameters
     ----------
-    ratings : of one model, one per task and reader
+    ratings : ratings of one model, one per task and reader
+
     tasks : all tasks of the split, in order
-    answered : ids of the tasks that have an answer; by default those that have a rating
+    answered : ids of the tasks that have an answer; by default the tasks that have a rating
     missing : "lowest" scores a task without an answer 1 on the text criteria, "leave_out" leaves it undefined
 
     Raises
     ------
     ValueError
-        Without tasks, or if `missing` is unknown, a rating is of another model, an unknown task, a task without an
-        answer, given twice by a reader, or not a whole number from 1 to 5.
+        If there are no tasks, `missing` is unknown, or a rating is for a second model, an unknown task or a task
+        without an answer, is given twice by a reader, or has a score that is not a whole number from 1 to 5.
     """
     if not tasks:
         raise ArgumentError("tasks", "must hold at least one task", "none")
@@ -256,14 +258,14 @@ def score_ratings(
 
 def _check(ratings: Sequence[Rating], place: dict[str, int], has_answer: Collection[str]) -> None:
     if len({rating.model for rating in ratings}) > 1:
-        raise ArgumentError("ratings", "must be of one model", sorted({rating.model for rating in ratings}))
+        raise ArgumentError("ratings", "must all rate the same model", sorted({rating.model for rating in ratings}))
     seen = set()
     for rating in ratings:
         key = (rating.task_id, rating.reader)
         if rating.task_id not in place:
-            raise ArgumentError("ratings", "must be of tasks of the split", repr(rating.task_id))
+            raise ArgumentError("ratings", "must rate tasks of the split", repr(rating.task_id))
         if rating.task_id not in has_answer:
-            raise ArgumentError("ratings", "must be of answers", f"one of the unanswered task {rating.task_id!r}")
+            raise ArgumentError("ratings", "must rate answered tasks", f"a rating of {rating.task_id!r}")
         if key in seen:
             raise ArgumentError("ratings", "must hold one per task and reader", f"two of {key}")
         seen.add(key)
@@ -277,19 +279,19 @@ def _check(ratings: Sequence[Rating], place: dict[str, int], has_answer: Collect
 
 
 def summarize_rubric(rows: RubricRows, resampling: Resampling = Resampling()) -> list[Estimate]:
-    """Return mean scores, shares and agreement of readers with intervals, patients (or tasks) resampled.
+    """Return mean scores, proportions and readers' agreement, with intervals from resampling patients (or tasks).
 
     Returns
     -------
     list of Estimate
         * ``rubric_mean``: "macro" is the overall score; then the criteria of REPORTED, then the task categories (the
           overall score of their tasks);
-        * ``share_of_5``, ``share_below_3``: per criterion of REPORTED; for "content" it says how many answers are
-          completely correct;
+        * ``share_of_5``, ``share_below_3``: per criterion of REPORTED; ``share_of_5`` of "content" is the proportion of
+          completely correct answers;
         * ``cohen_kappa_quadratic``, ``mean_absolute_difference``: "macro" is the mean over the four text criteria;
           then the six criteria. n counts pairs of ratings.
 
-        All are NaN where undefined, and n_undefined counts the tasks left out.
+        Undefined values are NaN, and n_undefined counts the tasks left out.
 
     Raises
     ------
@@ -335,7 +337,7 @@ def resample_rubrics(
     resampling: Resampling = Resampling(),
     columns: Sequence[str] = OVERALL_CRITERIA,
 ) -> list[Figures]:
-    """Return mean scores of several systems on the same tasks, in the same replicates.
+    """Return mean scores of several systems on the same tasks, on the same replicates.
 
     Parameters
     ----------
@@ -344,7 +346,7 @@ def resample_rubrics(
     Raises
     ------
     ValueError
-        Without systems, or if a column is unknown or the systems answered different tasks.
+        If there are no systems, a column is unknown, or the systems answered different tasks.
     """
     if not systems:
         raise ArgumentError("systems", "must hold at least one system", "none")
@@ -383,7 +385,7 @@ def _units(rows: RubricRows, unit: str) -> tuple[IntArray, int]:
 
 
 def _pair_tables(rows: RubricRows, units: IntArray, n_units: int) -> FloatArray:
-    """Contingency tables of all pairs of readers, (n_units, 6, 5, 5)."""
+    """Return the contingency tables of all pairs of readers, (n_units, 6, 5, 5)."""
     tables = np.zeros((n_units, len(CRITERIA), _K, _K))
     for a, b in combinations(range(rows.ratings.shape[1]), 2):
         for i in range(len(CRITERIA)):
@@ -437,7 +439,7 @@ def _estimates(
 def disclose_ratings(
     rows: RubricRows, released: Collection[str], resampling: Resampling, *, min_cell: int
 ) -> Disclosure:
-    """Return figures of the criteria and categories with at least `min_cell` scored answers."""
+    """Return scores of the criteria and categories with at least `min_cell` scored answers."""
     names = (*REPORTED, *CATEGORIES)
     if len(rows) < min_cell:
         return Disclosure((), (), names, f"Nothing can be shown: this split has fewer than {min_cell} tasks.")
