@@ -5,12 +5,13 @@ Conventions
 Times are seconds since 1970 UTC by the database's clock. Every change appends an event under ``user:ID``, ``team:ID``
 or ``token:ID``; no event contains a secret, a person's name or an address.
 
-`who` names the author of a change: :attr:`Actor.name` of a signed-in person (``user:ID``), or ``cli`` for the operator
-on the server's own machine. The rights of a ``user:ID`` are looked up inside the same transaction, so rights that were
+`who` names the author of a change: the :attr:`Actor.name` of a signed-in person (``user:ID``), or ``cli`` for the
+operator on the server's own machine. The author's rights are looked up inside the same transaction, so rights that were
 just revoked no longer count.
 
 A team always has an owner. Two teams never have names that differ only in case or spaces. If the settings require it
-(`accounts.new_teams`), a team not created by an administrator waits for approval, and cannot submit before.
+(`accounts.new_teams`), a team that no administrator created waits for approval, and cannot submit before it is
+approved.
 
 Nobody joins a team without consent (:mod:`reveal_leaderboard.accounts.invitations`), unless the operator adds them.
 """
@@ -71,7 +72,8 @@ class Accounts(Credentials):
     # People ---------------------------------------------------------------------------------------------------------
 
     def sign_in(self, issuer: str, subject: str, name: str, *, as_admin: bool = False) -> User:
-        """Return the user `subject` of `issuer`; created on the first visit, renamed and made admin as requested.
+        """Return the user `subject` of `issuer`, who is created on the first visit, renamed if the name changed, and
+        made an administrator if requested.
 
         Raises
         ------
@@ -137,7 +139,9 @@ class Accounts(Credentials):
             return [_as_user(row) for row in connection.execute(sa.select(tables.users).order_by(tables.users.c.name))]
 
     def set_admin(self, user: User, is_admin: bool, who: str) -> None:
-        """Make `user` an administrator or no longer one (listed in the settings, they become one again at sign-in)."""
+        """Make `user` an administrator, or take the right away; a user listed in the settings gets it again at the next
+        sign-in.
+        """
         with self._engine.begin() as connection:
             check_right(connection, who)
             connection.execute(tables.users.update().where(tables.users.c.id == user.id).values(is_admin=is_admin))
@@ -151,14 +155,14 @@ class Accounts(Credentials):
 
         Parameters
         ----------
-        is_asked : True if it waits for approval, unless `who` is an administrator
+        is_asked : True to let the team wait for approval, unless `who` is an administrator
 
         Raises
         ------
         TeamNameError
             If the name breaks the rule for names or is taken.
         NotPermittedError
-            If `who` created a team before and is not an administrator, or creates one for another person.
+            If `who` is not an administrator, and created a team before or creates this one for another person.
         """
         called = _team_name(name)
         try:
@@ -190,12 +194,13 @@ class Accounts(Credentials):
             return [_as_team(row) for row in rows]
 
     def team_to_submit_for(self, actor: Actor, organization: str) -> Team | None:
-        """Return the actor's team named `organization`, None if it may not submit for it; a local actor's is created.
+        """Return the actor's team named `organization`; None if the actor may not submit for it. A local actor's team
+        is created if it is missing.
 
         Raises
         ------
         TeamNameError
-            If a local actor uses an invalid name for a team.
+            If a local actor's team is missing and its name is invalid.
         NotAllowedError
             If the team waits for approval, or is closed.
         """
@@ -227,7 +232,7 @@ class Accounts(Credentials):
         NotPermittedError
             If `who` neither owns the team nor is an administrator, or `user` is not a member and must be invited.
         ValueError
-            If `role` is not one of `ROLES`, or the last owner would stop being one.
+            If `role` is not one of `ROLES`, or if the last owner would no longer be an owner.
         """
         if role not in ROLES:
             raise ValueError(f"role must be one of {', '.join(ROLES)}, got {role!r}")
@@ -247,12 +252,12 @@ class Accounts(Credentials):
             events.append(connection, subject=event_name(team), who=who, to_status="member", why=why)
 
     def remove_member(self, team: Team, user: User, who: str) -> None:
-        """Remove `user` from `team` and revoke their tokens for it. Everyone may leave except the last owner.
+        """Remove `user` from `team` and revoke the user's tokens for it. Everyone may leave except the last owner.
 
         Raises
         ------
         NotPermittedError, ValueError
-            As :meth:`add_member`; and if `user` is not a member.
+            In the cases of :meth:`add_member`; and if `user` is not a member.
         """
         with self._engine.begin() as connection:
             lock_team(connection, team)
@@ -291,7 +296,7 @@ class Accounts(Credentials):
         NotPermittedError
             If `who` is not an administrator.
         ValueError
-            If the team is closed, since it was closed for a reason.
+            If the team is closed: it must be opened again first.
         """
         table = tables.teams
         with self._engine.begin() as connection:
@@ -340,7 +345,7 @@ class Accounts(Credentials):
 def _signed_in(
     connection: sa.Connection, issuer: str, subject: str, name: str, as_admin: bool, who: str | None = None
 ) -> User:
-    """Return the person, created if missing; `who` is the author if not the person themselves."""
+    """Return the person, created if missing; `who` is the author of the creation, by default the person."""
     table = tables.users
     me = [table.c.issuer == issuer, table.c.subject == subject]
     row = connection.execute(sa.select(table).where(*me)).one_or_none()

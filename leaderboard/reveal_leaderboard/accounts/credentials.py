@@ -3,7 +3,7 @@
 Conventions
 -----------
 A secret is 256 random bits, shown once; the database stores its SHA-256, by which it is found. Times are seconds since
-1970 UTC by the database's clock. A session lasts 12 hours from sign-in, regardless of activity, and longer if people
+1970 UTC by the database's clock. A session lasts 12 hours from sign-in, regardless of activity, or longer where people
 sign in by links (:mod:`reveal_leaderboard.accounts.links`). A token belongs to one person and one team and lasts at
 most 366 days.
 """
@@ -51,7 +51,7 @@ class Credentials:
     # Sessions -------------------------------------------------------------------------------------------------------
 
     def new_session(self, user: User, *, instead_of: str | None = None) -> str:
-        """Create a session of `user` and return its secret; the session with the secret `instead_of`, if any, ends."""
+        """Create a session for `user` and return its secret; a session with the secret `instead_of` ends."""
         with self._engine.begin() as connection:
             return begin_session(connection, user.id, instead_of=instead_of)
 
@@ -92,13 +92,13 @@ class Credentials:
         Parameters
         ----------
         name : the person's name for it, by the rule for names
-        scopes : of `SCOPES`; "admin" for administrators only, "submit" not for readers of the team
+        scopes : some of `SCOPES`; only administrators may have "admin", and readers of the team may not have "submit"
         days : 1 to 366
 
         Raises
         ------
         TokenError
-            Naming the field, the rule and the value.
+            If an argument breaks a rule; the message names the field, the rule and the value.
         """
         asked = tuple(dict.fromkeys(scopes))
         called = _checked(name, asked, days)
@@ -161,7 +161,7 @@ class Credentials:
         """Return every token that is neither expired nor revoked, with its owner's name, newest first, for
         administrators.
 
-        Tokens of closed accounts and teams are included: they work again once their owner is reopened.
+        Tokens of closed accounts and teams are included: they work again once the account or team is reopened.
         """
         table, users = tables.tokens, tables.users
         query = _tokens().add_columns(users.c.name.label("owner")).join(users, users.c.id == table.c.user_id)
@@ -171,7 +171,7 @@ class Credentials:
         return [(_as_token(row), row.owner) for row in rows]
 
     def token_id_of(self, secret: str) -> str | None:
-        """Return the id of the token with this secret, valid or not; None if there is none."""
+        """Return the id of the token with this secret, whether or not it is valid; None if there is no such token."""
         if not secret.startswith(TOKEN_PREFIX) or len(secret) > MAX_SECRET_LENGTH:
             return None
         query = sa.select(tables.tokens.c.id).where(tables.tokens.c.key_hash == hashed(secret))
@@ -179,9 +179,10 @@ class Credentials:
             return connection.execute(query).scalar_one_or_none()
 
     def revoke_token(self, token_id: str, who: str, why: str = "") -> bool:
-        """Revoke a token of `who`, or any token for administrators and ``cli``; return False if no such token is valid.
+        """Revoke a token; return False if there is no such valid token.
 
-        To a person, other people's tokens do not exist. `why` is stored in the event, for the token's owner.
+        Administrators and ``cli`` may revoke any token; for other people only their own tokens exist. `why` is stored
+        in the event, for the token's owner.
         """
         mine = [tables.tokens.c.id == token_id]
         with self._engine.begin() as connection:
@@ -191,7 +192,7 @@ class Credentials:
             return bool(revoke(connection, mine, who, why))
 
     def why_revoked(self, user: User) -> dict[str, str]:
-        """Return the reasons given for revoked tokens of `user`, by token id; tokens without a reason are left out."""
+        """Return token id -> reason, for the revoked tokens of `user` for which a reason was given."""
         table, rows = tables.tokens, tables.events
         of_token = sa.and_(rows.c.subject == "token:" + table.c.id, rows.c.to_status == "revoked", rows.c.why != "")
         query = sa.select(table.c.id, rows.c.why).join(rows, of_token).where(table.c.user_id == user.id)
@@ -202,7 +203,9 @@ class Credentials:
 def begin_session(
     connection: sa.Connection, user_id: str, *, seconds: float = SESSION_SECONDS, instead_of: str | None = None
 ) -> str:
-    """Return the secret of a new session; the one with the secret `instead_of`, and some expired ones, are removed."""
+    """Return the secret of a new session; the session with the secret `instead_of` and some expired sessions are
+    removed.
+    """
     table, secret, now = tables.sessions, secrets.token_urlsafe(SECRET_BYTES), moment(connection)
     over = sa.select(table.c.key_hash).where(table.c.expires_at <= now).limit(SWEEP)
     hashes = list(connection.execute(locked(over, skip=True)).scalars())

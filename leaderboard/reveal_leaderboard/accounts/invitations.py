@@ -4,8 +4,8 @@ Conventions
 -----------
 An owner of the team or an administrator invites; only the invited person accepts or declines. An invitation is open for
 `INVITATION_DAYS`; an expired one has no effect. A new invitation to the same person replaces the earlier one. Every
-change appends an event under ``invitation:ID`` with its author, and joining also one under ``team:ID``. All functions
-work within the caller's transaction.
+change appends an event under ``invitation:ID`` with the author of the change; joining appends another one under
+``team:ID``. All functions work within the caller's transaction.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def invite(connection: sa.Connection, team: Team, user: User, role: str, who: st
     NotPermittedError
         If `who` neither owns the team nor is an administrator.
     ValueError
-        If `role` is not one of `ROLES`, `user` is a member or has no open account, or too many are invited.
+        If `role` is not one of `ROLES`, if `user` is a member or has no open account, or if the team has too many open
+        invitations.
     """
     if role not in ROLES:
         raise ValueError(f"role must be one of {', '.join(ROLES)}, got {role!r}")
@@ -129,7 +130,7 @@ def withdraw(connection: sa.Connection, team: Team, invitation_id: str, who: str
 
 
 def of_user(connection: sa.Connection, user: User) -> list[Invitation]:
-    """Return a person's open invitations, oldest first; none from closed teams."""
+    """Return a person's open invitations, oldest first; invitations from closed teams are left out."""
     where = [tables.invitations.c.user_id == user.id, tables.teams.c.disabled_at.is_(None)]
     return _listed(connection, *where)
 

@@ -2,10 +2,11 @@
 
 Conventions
 -----------
-The operator creates a link for an e-mail address and sends it; whoever opens it is taken to be the address's owner. A
-link is valid for one session, which lasts 30 days, and a person has one link at a time. Its secret is 256 random bits.
-Until it is used or expires, its hash is among the sessions of its person, marked so that it matches no session's.
-Creating and using a link appends an event under ``user:ID``. All functions work within the caller's transaction.
+The operator creates a link for an e-mail address and sends it; anyone who opens it is taken to be the address's owner.
+A link starts one session, which lasts 30 days, and a person has one link at a time. Its secret is 256 random bits.
+Until the link is used or expires, the secret's hash is in the table of sessions, marked so that it never matches a
+session's hash. Creating and using a link appends an event under ``user:ID``. All functions work within the caller's
+transaction.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from reveal_leaderboard.store import events, tables
 from reveal_leaderboard.store.database import moment
 
 LINK_ISSUER = "link"
-"""The `users.issuer` of people who sign in by links; their subject is their address."""
+"""The value of `users.issuer` for people who sign in by links; their `subject` is their address."""
 LINK_DAYS = 7
 MAX_LINK_DAYS = 30
 LINK_SESSION_SECONDS = 30 * DAY_SECONDS
@@ -54,7 +55,7 @@ def mail_address(text: str) -> str:
 
 
 def make(connection: sa.Connection, user: User, who: str, *, days: int = LINK_DAYS) -> str:
-    """Return the secret of a new link for `user`; their unused link becomes invalid.
+    """Return the secret of a new link for `user`; an earlier unused link becomes invalid.
 
     Raises
     ------
@@ -79,8 +80,8 @@ def use(connection: sa.Connection, secret: str, *, instead_of: str | None = None
 
     Parameters
     ----------
-    secret : of the link
-    instead_of : secret of a session that ends, if any
+    secret : secret of the link
+    instead_of : secret of a session that ends
     """
     if len(secret) > MAX_SECRET_LENGTH:
         return None
@@ -95,5 +96,5 @@ def use(connection: sa.Connection, secret: str, *, instead_of: str | None = None
 
 
 def _hashed(secret: str) -> str:
-    """Return the hash cut to the width of the column, which leaves 236 bits."""
+    """Return the marked hash, cut to the width of the column, which leaves 236 bits of it."""
     return (MARK + hashed(secret))[:64]

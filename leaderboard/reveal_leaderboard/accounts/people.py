@@ -1,9 +1,10 @@
-"""Persons, teams, roles, and the rights of an actor. Plain facts; the queries are in `accounts`.
+"""Persons, teams, roles, and the rights of an actor, as plain data; the queries are in `accounts`.
 
 Conventions
 -----------
-Roles: an *owner* manages the team's members and submits, a *member* submits, a *reader* may only look. Scopes limit a
-way of access: a signed-in person has all of the person's rights, a token only the scopes it was issued with.
+Roles: an *owner* manages the team's members and submits, a *member* submits, a *reader* may only look. Scopes limit
+what a request may do: in a session a person has all their rights, with a token only the scopes with which it was
+issued.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """An organization that submits; one with `waiting_since` does not yet, until an administrator approves it."""
+    """An organization that submits; a team with `waiting_since` cannot submit until an administrator approves it."""
 
     id: str
     name: str
@@ -71,7 +72,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """The author of a request, and the scopes of the way of access; `via` is "session", "token" or "local"."""
+    """The author of a request, and the scopes of that request; `via` is "session", "token" or "local"."""
 
     user: User
     memberships: tuple[Membership, ...]
@@ -105,5 +106,5 @@ class Actor:
 
 
 def team_key(name: str) -> str:
-    """Return the key by which names of the same team are equal: without case and runs of spaces."""
+    """Return a key that is equal for names of the same team: the name without differences of case or runs of spaces."""
     return " ".join(unicodedata.normalize("NFKC", name).split()).casefold()

@@ -30,7 +30,7 @@ def is_trusted(connection: sa.Connection, who: str) -> bool:
 
 
 def check_right(connection: sa.Connection, who: str, team: Team | None = None) -> None:
-    """Refuse everyone except the operator, administrators and, with `team`, its owners.
+    """Refuse `who` except for the operator, administrators and, if `team` is given, the team's owners.
 
     Raises
     ------

@@ -2,10 +2,11 @@
 
 Conventions
 -----------
-Routes below ``/api`` are for readers: signed-in people whom the maintainer's table assigns a name or, in local mode,
-anyone who chose one. Items that are not on this reader's list do not exist (404). Items are named by tokens of the
-session; no answer contains a study's id, a patient's id, a report, or another reader's name. Pages are our own files:
-no script or style comes from elsewhere or is inline, and the content security policy enforces that.
+Routes below ``/api`` are for readers: signed-in people to whom the maintainer's table assigns a reader name or, in
+local mode, anyone who chose a reader name. Items that are not on this reader's list do not exist (404). The session
+names items by tokens; no response contains a study's id, a patient's id, a report, or another reader's name. Pages are
+this project's files: no script or style comes from elsewhere or is inline, and the content security policy enforces
+that.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class Session:
     tokens: Mapping[str, str]
 
     def item(self, token: str) -> str:
-        """Return the item of a token; 404 if the list has none."""
+        """Return the item with a token; 404 if the reader's list has no such item."""
         if token not in self.tokens:
             raise HTTPException(404, "This is not on your list. Reload the page.")
         return self.tokens[token]
@@ -139,7 +140,7 @@ class ReadingService:
         return about | {"signed_in": True, "reader": reader, "readers": names}
 
     def listed(self, session: Session) -> dict[str, Any]:
-        """Return the list in its order: token and current answer."""
+        """Return the reader's list in its order, as tokens and current answers."""
         entries = [
             {"token": token, "answer": place.answer}
             for token, place in zip(session.tokens, session.places, strict=True)
@@ -208,7 +209,7 @@ def build_readers_app(
     ----------
     people : subject of the sign-in provider -> reader; unused in local mode
     n_proxies : trusted proxies in front of the server
-    limits : of requests; in local mode there are none by default
+    limits : request limits; in local mode there are no limits by default
     """
     app = FastAPI(title="REVEAL readers", openapi_url=None, docs_url=None, redoc_url=None)
     service = ReadingService(readings, images, auth, people)

@@ -4,13 +4,13 @@ Conventions
 -----------
 A :class:`ReaderForm` says what the browser shows for an item (:meth:`ReaderForm.panel`) and checks what it sends back
 (:meth:`ReaderForm.read`). The panel contains nothing that identifies the item's origin. The definitions of labels are
-this project's own words; those that paper 004 (Table S1) does not print follow common radiological usage.
+worded by this project; definitions that paper 004 (Table S1) does not print follow common radiological usage.
 
-``votes``: paper 004, section 2.2; the comment is optional and asked for unless a reader agrees to all.
-``errors``: paper 000, section 3: a miss that touches the reference is a partial hit, which is found beforehand
-(:mod:`reveal_leaderboard.readers.misses`) and not shown; for the other misses the reader names the kind of error.
-``rubric``: the questions of the board's own page (:mod:`reveal_leaderboard.store.rubric`). `details` are the scores;
-there is no comment, since the board stores none.
+``votes``: paper 004, section 2.2; the comment is optional, and is asked for unless a reader agrees to all labels.
+``errors``: paper 000, section 3: a miss that touches the reference is a partial hit. Partial hits are identified
+beforehand (:mod:`reveal_leaderboard.readers.misses`) and not shown; for the other misses the reader names the kind of
+error. ``rubric``: the questions of the board's own page (:mod:`reveal_leaderboard.store.rubric`). `details` are the
+scores; there is no comment, since the board stores none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from reveal_leaderboard.readers.store import CANNOT_READ
 from reveal_leaderboard.store.rubric import RatingError, check_scores, questions
 
 SCORED = "scored"
-"""The rubric form's answer that has scores."""
+"""The answer of the rubric form that comes with scores."""
 
 MAX_COMMENT = 4000
 LINE_BREAKS = "\n\t"
@@ -104,7 +104,9 @@ class _Votes:
 
 
 def outline(rects: Sequence[Sequence[float]]) -> list[list[float]]:
-    """Return the edges [x0, y0, x1, y1] around cells of one grid, without those between two cells; topmost first."""
+    """Return the edges [x0, y0, x1, y1] around cells of one grid, topmost first; edges between two of the cells are
+    left out.
+    """
     edges: Counter[tuple[float, float, float, float]] = Counter()
     for x0, y0, x1, y1 in rects:
         edges.update([(x0, y0, x1, y0), (x0, y1, x1, y1), (x0, y0, x0, y1), (x1, y0, x1, y1)])

@@ -1,16 +1,18 @@
-"""Pixels for the browser: every image as 16-bit values with its display facts, and nothing else of its file.
+"""Pixels for the browser: every image becomes 16-bit values and facts for its display, without anything else from its
+file.
 
 Conventions
 -----------
 A :class:`GreyImage` has unsigned 16-bit `values`; the window applies to ``slope * value + intercept`` (for DICOM, the
-modality value). A modality table is applied here, since it is not linear. The reader starts with the file's own window
-or VOI table, otherwise with the full range of the stored bits, as :mod:`reveal_bench.dicom.display` decides.
+modality value). A modality table is applied here, since it is not a linear function. The reader starts with the file's
+own window or VOI table, otherwise with the full range of the stored bits, as :mod:`reveal_bench.dicom.display` decides.
 
 On the wire (:func:`packed`): differences along each row, modulo 65,536, first all high bytes, then all low bytes; gzip.
-So a 12-bit radiograph takes about half of its size, and the browser needs no decoder.
+So a 12-bit radiograph is about half as large, and the browser needs no decoder.
 
 PNG and JPEG (8 or 16 bit; colour becomes luminance) are for sets without DICOM. Their metadata are dropped with the
-rest of the file. The orientation in a photograph's metadata is not applied, so a rotated file is refused.
+rest of the file. The orientation in a photograph's metadata is not applied; a file that is marked as rotated is
+refused.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ def read_image(data: bytes) -> GreyImage:
     Raises
     ------
     ImageError
-        If it contains no readable grey image.
+        If the file contains no readable grey image.
     """
     from reveal_bench.dicom.files import DicomError, is_dicom
 
@@ -99,7 +101,7 @@ class ImageCache:
         Raises
         ------
         ImageError
-            If it cannot be shown.
+            If the image cannot be shown.
         """
         with self._lock:
             if film in self._kept:
@@ -169,7 +171,7 @@ def _values(patterns: npt.NDArray[Any], settings: DisplaySettings) -> tuple[npt.
 
 
 def _start(settings: DisplaySettings) -> dict[str, Any]:
-    """Return the initial display: a window, or a table of 8-bit greys by value with its equivalent window."""
+    """Return the initial display: a window, or a table of the 8-bit grey of each value, with its equivalent window."""
     from reveal_bench.dicom.display import Lut, Window
 
     low, high = settings.modality_range

@@ -1,4 +1,4 @@
-"""A model's misses for the form of errors, with the partial hits among them.
+"""A model's misses for the error form, and which of them are partial hits.
 
 A line is one miss (JSON Lines, or rows of Parquet): `id`, `image` (a file below the root), `finding`, `grid` (rows,
 columns), `reference` (cells that the reference touches at all, each row and column from 0), and the model's prediction:
@@ -30,7 +30,7 @@ FIELDS = ("id", "image", "finding", "grid", "reference")
 def prepare_misses(
     data: Path, table: Path, images: Path, capacities: Mapping[str, int], *, per_item: int = 1, seed: int = 0
 ) -> Readings:
-    """Create the database for a file of misses; it contains partial hits, but no list does.
+    """Create the database for a file of misses; the database contains partial hits, but no reader's list does.
 
     Raises
     ------

@@ -2,10 +2,10 @@
 
 It runs in its own process before the server: the server never opens the curation folder, which contains reports and the
 votes of earlier rounds. Preparing the same input again changes nothing; other input is refused, since the stored
-answers would then be about something else.
+answers would then belong to other items.
 
-Images: DICOM files below a root, by StudyInstanceUID, without duplicates and files that are not radiographs; or a table
-of images (columns `study`, `file`, perhaps `view`; paths relative to the root) for sets without DICOM.
+Images are DICOM files below a root, found by StudyInstanceUID, without duplicates and files that are not radiographs.
+For sets without DICOM, a table lists the images (columns `study`, `file`, perhaps `view`; paths relative to the root).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Progress = Callable[[int, int], None]
 
 
 class PreparationError(ValueError):
-    """Something that readers need is missing."""
+    """Error for missing data that readers need."""
 
 
 def prepare_votes(
@@ -54,7 +54,7 @@ def prepare_votes(
     BuildError
         If the table of images is wrong.
     UnpreparedError
-        If the folder contains readings of other input.
+        If the folder was prepared from other input.
     """
     folder = CurationFolder(curation)
     made = {**folder.need("sample").outputs, **folder.need("assign").outputs}
@@ -149,7 +149,7 @@ def read_pictures(table: Path, root: Path) -> Films:
 
 
 def _same(data: Path, digest: str, form: str) -> Readings | None:
-    """Return the existing readings if they are of the same input, or None."""
+    """Return the database in the folder if it was prepared from the same input; None if there is no database."""
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not (data / FILE_NAME).exists():
         return None

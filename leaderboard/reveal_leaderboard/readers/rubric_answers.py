@@ -55,8 +55,8 @@ class AnswerRow:
 def as_written(text: str) -> str:
     """Return a cell of the board's file without the apostrophes that escape spreadsheet formulas.
 
-    A text is restored if escaping it gives the same cell again. An apostrophe that its writer put at such a place
-    cannot be distinguished from the board's, and is lost.
+    A text is restored if escaping it gives the same cell again. An apostrophe that the answer's author wrote at such a
+    place cannot be distinguished from the board's apostrophes, and is lost.
 
     >>> as_written("'=SUM(1)"), as_written("'tis"), as_written("Heart;'-5 mm")
     ('=SUM(1)', "'tis", 'Heart;-5 mm')
@@ -172,7 +172,7 @@ def prepare_rubric(
     answers : CSV from ``reveal-leaderboard admin answers``
     tasks : the public dataset folder of the tasks, with its images
     capacities : reader -> maximum number of answers
-    per_item : readers of each answer, as in the board's setting `reading.readers_per_answer`
+    per_item : number of readers of each answer, as in the board's setting `reading.readers_per_answer`
 
     Raises
     ------
@@ -181,10 +181,10 @@ def prepare_rubric(
     PreparationError
         If a task has no image in the folder.
     UnpreparedError
-        If the data folder contains readings of other input.
+        If the data folder was prepared from other input.
     ValueError
-        If the folder is not a dataset of tasks, the board would refuse a reader's name, or the readers' capacities are
-            too small.
+        If the folder is not a dataset of tasks, if the board would refuse a reader's name, or if the readers'
+        capacities are too small.
     """
     for name in capacities:
         if not 1 <= len(name) <= MAX_NAME or not name.isprintable():
@@ -204,7 +204,7 @@ def prepare_rubric(
 
 
 def _faults(one: AnswerRow, known: Mapping[str, _Task]) -> Iterator[tuple[str, str, str]]:
-    """Yield field, rule and value of each reference in an answer that the folder does not contain."""
+    """Yield (field, rule, value) for each task or image that an answer names but the folder does not contain."""
     if one.task_id not in known:
         yield "task_id", "must name a task of the folder", repr(one.task_id)[:100]
         return
@@ -296,7 +296,7 @@ def _pixels_of(row: Mapping[str, Any]) -> Iterable[tuple[str, bytes | None]]:
 
 
 def _check_sizes(name: str, task: _Task, pictures: Mapping[str, bytes | None]) -> None:
-    """Refuse images of another size than the boxes refer to."""
+    """Refuse images whose size differs from the size in the tasks, to which the boxes refer."""
     from PIL import Image, UnidentifiedImageError
 
     for image_id, data in pictures.items():
@@ -313,7 +313,7 @@ def _check_sizes(name: str, task: _Task, pictures: Mapping[str, bytes | None]) -
 
 
 def _copy(place: Path, data: bytes | None) -> str:
-    """Write an image whole under its hash unless it exists, and return the file's name."""
+    """Write an image under its hash, completely or not at all, unless it exists; return the file's name."""
     content = data or b""
     name = hashlib.sha256(content).hexdigest() + _SUFFIXES.get(content[:2], "")
     if not (place / name).exists():

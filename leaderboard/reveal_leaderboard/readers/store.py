@@ -1,10 +1,10 @@
-"""The readers' database: every answer is on disk before it is acknowledged, and none is changed.
+"""The readers' database: every answer is on disk before it is acknowledged, and is never changed.
 
 Conventions
 -----------
 A *reader* is a name of the assignments; an *item* is a study, a model's miss, or an answer to judge. A reader's last
 answer to an item counts. ``cannot_read`` is an answer but not a vote. A list is *open* until its reader stops (mark
-``stop``) or the maintainer closes it (``close``); ``open`` reopens it. The clock is the database's.
+``stop``) or the maintainer closes it (mark ``close``); the mark ``open`` reopens it. The clock is the database's.
 
 The database is a SQLite file of its own. Answers and marks are append-only; triggers refuse changes. Lists have
 versions: 0 as assigned, then one more for each reassignment. `content` and `details` are JSON.
@@ -105,11 +105,11 @@ Lists = Sequence[tuple[str, int, str]]  # reader, position, item
 
 
 class UnpreparedError(ValueError):
-    """The folder has no such database, or one for other input."""
+    """The folder has no readers' database, or a database for other input."""
 
 
 class NotOnListError(LookupError):
-    """The item is not, or no longer, on the reader's list."""
+    """The item is not on the reader's list, or no longer on it."""
 
 
 class ListClosedError(PermissionError):
@@ -117,7 +117,7 @@ class ListClosedError(PermissionError):
 
 
 class KeyUsedError(ValueError):
-    """The key of an answer was used for another one."""
+    """The key of an answer was used before, for another answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class ReaderAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ListEntry:
-    """An item on a reader's list; `answer` is the current one, "" if there is none."""
+    """An item on a reader's list; `answer` is the current answer, "" without an answer."""
 
     position: int
     item: str
@@ -166,7 +166,7 @@ class Readings:
     Raises
     ------
     UnpreparedError
-        If it does not exist.
+        If the database does not exist.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -190,13 +190,13 @@ class Readings:
         Parameters
         ----------
         first : (reader, position, item), version 0 of the lists
-        digest : of the input, so that a later start can recognise it
+        digest : digest of the input, by which a later start recognises the same input
         root : folder of the images
 
         Raises
         ------
         UnpreparedError
-            If it exists already.
+            If the database exists already.
         """
         path = Path(folder) / FILE_NAME
         if path.exists():
@@ -232,7 +232,7 @@ class Readings:
             return list(connection.execute(sa.select(lists.c.reader).distinct().order_by(lists.c.reader)).scalars())
 
     def places(self, reader: str) -> list[ListEntry]:
-        """Return the reader's list in its order, with the current answers."""
+        """Return the entries of the reader's list in its order, with the current answers."""
         with self._reading.begin() as connection:
             answered = {row.item: row.answer for row in connection.execute(_last_answers().where(_of(reader)))}
             mine = _current().where(lists.c.reader == reader).order_by(lists.c.position)
@@ -265,9 +265,9 @@ class Readings:
         Raises
         ------
         NotOnListError, ListClosedError
-            If this reader may not, or no longer, answer this item.
+            If the item is not on this reader's list, or the list no longer accepts answers.
         KeyUsedError
-            If another answer was sent with this key.
+            If another answer was sent with this key before.
         """
         with self.engine.begin() as connection:
             known = connection.execute(sa.select(answers).where(answers.c.key == key)).one_or_none()
@@ -285,7 +285,7 @@ class Readings:
         return True
 
     def mark(self, reader: str, kind: str) -> None:
-        """Record that a reader stops, or that a list is closed or reopened.
+        """Record that a reader stops, or that the reader's list is closed or reopened.
 
         Raises
         ------
@@ -331,7 +331,7 @@ class Readings:
 
         Parameters
         ----------
-        plan : returns the new lists from the old lists, the current answers and the last marks
+        plan : function from the old lists, the current answers and the last marks to the new lists
         """
         with self.engine.begin() as connection:
             new = plan(_listed(connection), _counting(connection), _last_marks(connection))

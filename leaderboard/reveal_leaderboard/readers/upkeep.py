@@ -1,7 +1,7 @@
 """The maintainer's work on readings: see their progress, reassign the remainder, export the votes.
 
-Only :func:`export_answers` shows answers. A vote is an answer about the labels: ``cannot_read`` is counted separately
-and is not a vote, so that its study lacks one.
+Only :func:`export_answers` shows answers. A vote is an answer about the labels. ``cannot_read`` is not a vote: it is
+counted separately, and the study still lacks a vote.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class ReaderProgress:
 
 @dataclass(frozen=True, slots=True)
 class RoomProgress:
-    """Readers by name, and number of votes -> items with so many; `version` counts the reassignments."""
+    """Progress of all readers, by name, and number of votes -> number of items with so many votes; `version` counts the
+    reassignments.
+    """
 
     readers: tuple[ReaderProgress, ...]
     items_by_votes: Mapping[int, int]
@@ -55,7 +57,9 @@ class RoomProgress:
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """New lists: `version`, the number of moved readings, and each item once per missing reader."""
+    """Result of a reassignment: the `version` of the new lists, the number of moved readings, and the items that lack a
+    reader, once per missing reader.
+    """
 
     version: int
     n_moved: int
@@ -63,7 +67,7 @@ class Reassignment:
 
 
 def progress(readings: Readings) -> RoomProgress:
-    """Return the progress of all readers; no answers."""
+    """Return the progress of all readers, without their answers."""
     listed, answers, marks = readings.listed(), readings.all_answers(), readings.last_marks()
     assigned = Counter(reader for reader, _, _ in listed)
     answered = Counter(one.reader for one in answers)
@@ -81,13 +85,14 @@ def reassign_items(readings: Readings, capacities: Mapping[str, int], *, allow_m
 
     Parameters
     ----------
-    capacities : reader -> studies in total; capacities may be raised, and readers added
+    capacities : reader -> maximum number of studies in total; capacities may be raised, and readers added
     allow_missing : drop the readings for which no reader has capacity
 
     Raises
     ------
     ValueError
-        If nobody stopped, a continuing reader has no capacity, or readings find no reader; then nothing changes.
+        If no reader has stopped, if a continuing reader has no capacity, or if readings find no reader; then nothing
+        changes.
     """
     version = readings.version() + 1
     results: list[Reassignment] = []

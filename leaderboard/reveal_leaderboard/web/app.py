@@ -113,7 +113,7 @@ def guard(
     max_body_bytes : largest request body
     n_proxies : number of trusted proxies in front of the server; only their headers are trusted
     limits : request limits; by default the mode's own, none in local mode
-    shared : counts requests together with other servers; without it, each server counts alone
+    shared : buckets that count the requests of all servers; without them, each server counts its own
     functions : see :class:`GradioGate`
     """
     # The middleware added last sees a request first. Gradio's own CORS rules do nothing if there is a CORSMiddleware.
@@ -163,7 +163,7 @@ class Front:
     confinement : answer of :func:`reveal_leaderboard.custody.confinement.confine`, shown by ``/readyz``
     blocked : paths that no file route may serve
     max_upload_bytes : largest request body
-    metrics_token : bearer token for ``/metrics``; without one, only this machine may request it
+    metrics_token : bearer token for ``/metrics``; without a token, only this machine may request the page
     limits : request limits; None for the mode's own
     galleries : viewers of cases, for benchmarks that have one
     """
