@@ -1,13 +1,13 @@
-"""Records -> rows, on several processes, and the finished rows of a split, kept until the whole build is done.
+"""Makes rows from records in several processes, and keeps the finished rows of a split until the whole build is done.
 
 :class:`RowPool` reads, develops and hashes pictures. It gives the rows in the order of the records, whatever the number
-of processes, and holds only a few records per process at a time. A record that cannot be made into a row gives
-a :class:`Problem` in its place.
+of processes, and holds only a few records per process at a time. A record that cannot be made into a row is replaced by
+a :class:`Problem`.
 
 :class:`Spool` keeps rows on disk in small parts. A part is complete once its ``.json`` is there, which is written last
-and removed first. It lists a hash of every record that went in, and of the part's files, so that a killed build resumes
-after the last part whose records are still the same, whatever changed meanwhile. How rows are divided into parts has no
-influence on the dataset that is made of them.
+and removed first. It lists a hash of every record and of the part's files, so that a killed build resumes after the
+last part whose records are unchanged, whatever else changed meanwhile. How rows are divided into parts does not change
+the dataset that is made from them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 DECODERS = ("pillow", "pydicom", "python-gdcm", "pyjpegls", "pylibjpeg-openjpeg", "opencv-python-headless")
 IN_FLIGHT = 3
-"""Records per process that are being made or wait to be written."""
+"""Largest number of records per process that are being made into rows or wait to be written."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class BuildContext:
 
 
 def _software() -> tuple[str, ...]:
-    """Return the versions of everything that has a part in a row: another version may make another one."""
+    """Return the versions of all software that makes rows: with another version, a row may differ."""
     versions = [f"reveal-bench {__version__}", CLEANED, PNG16, PIPELINE]
     for name in DECODERS:
         try:
@@ -93,8 +93,8 @@ class RowPool:
     Parameters
     ----------
     benchmark, asks : the benchmark to build, and the findings it asks for
-    embed : keep the picture bytes; without it they are read and hashed, then dropped
-    workers : processes; with 1 everything happens in this one
+    embed : whether the picture bytes are kept; if not, they are read, hashed and dropped
+    workers : number of processes; with 1, all work is done in the calling process
     """
 
     def __init__(self, benchmark: Benchmark, asks: str, *, embed: bool, workers: int) -> None:
@@ -119,11 +119,11 @@ class RowPool:
             self._threads.shutdown()
 
     def digest(self, record: Record) -> str:
-        """See :func:`record_digest`."""
+        """Return the :func:`record_digest` of a record in this build."""
         return record_digest(record, self.build)
 
     def make(self, records: Iterable[Record]) -> Iterator[RowResult]:
-        """Yield the result of each record, in order. A record whose file kills a worker gives a problem like any."""
+        """Yield the result of each record, in order; if a record's file kills the worker, the result is a problem."""
         if self._threads is None:
             for record in records:
                 yield _make(record, self.build)
@@ -137,9 +137,9 @@ class RowPool:
             yield pending.popleft().result()
 
     def _make_in_a_worker(self, record: Record) -> RowResult:
-        """Ask a worker, and another one if that dies, which may have been killed from outside.
+        """Ask a worker; if it dies, which may have another cause, ask a second one.
 
-        If the second dies too, the record's file is what kills it.
+        If that also dies, the record's file is the cause.
         """
         if not any(self.build.kind.data.pictures(record)):  # nothing to decode: no process need be started for it
             return _make(record, self.build)
@@ -167,11 +167,11 @@ class RowPool:
 
 
 class WorkerProcess:
-    """A process that gives `answer` to one question at a time, asked by one thread at a time.
+    """A process that calls `answer` on one question at a time, asked by one thread at a time.
 
-    It alone holds the other end of its pipe, so that the pipe breaks whenever the process dies, even in the middle of
-    an answer. (The queues of ``ProcessPoolExecutor`` are shared by its processes: one that is killed can leave them
-    locked or half written, and its caller waiting for ever.)
+    Only this process holds the other end of its pipe, so that the pipe breaks whenever the process dies, even in the
+    middle of an answer. (The queues of ``ProcessPoolExecutor`` are shared by its processes: one that is killed can
+    leave them locked or half written, and its caller waiting for ever.)
     """
 
     def __init__(self, answer: Callable[[Any], Any], *, daemon: bool = True) -> None:
@@ -182,7 +182,7 @@ class WorkerProcess:
         theirs.close()
 
     def ask(self, question: Any) -> Any:
-        """Return the answer, or the exception that it met; None if the process died."""
+        """Return the answer, or the exception that the process raised; None if the process died."""
         try:
             self._pipe.send(question)
             return self._pipe.recv()
@@ -190,13 +190,13 @@ class WorkerProcess:
             return None
 
     def kill(self) -> None:
-        """End the process, whatever it is doing: it writes nothing that could be left half done."""
+        """End the process at once; it writes nothing that could be left unfinished."""
         self._process.kill()
         self._process.join()
 
 
 def _serve(pipe: Connection, answer: Callable[[Any], Any]) -> None:
-    """Answer questions until the parent is done or dead, which both close the pipe; leave Ctrl-C to the parent."""
+    """Answer questions until the pipe closes because the parent is done or dead; leave Ctrl-C to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         while True:
@@ -251,7 +251,7 @@ def _make(record: Record, build: BuildContext) -> RowResult:
 
 PART_RECORDS = 32
 ROWS_AT_ONCE = 8
-"""Rows to read at once: their pictures may take megabytes each."""
+"""Number of rows that are read at once; the pictures of one row may take megabytes."""
 PART_BYTES = 16 << 20
 
 
@@ -261,7 +261,7 @@ class Spool:
     Attributes
     ----------
     problems : problems of the records that could not be made into rows
-    n_resumed : records whose rows were there already
+    n_resumed : number of records whose rows an earlier run had made
     keys : keys of the rows, in order
     """
 
@@ -275,7 +275,7 @@ class Spool:
         folder.mkdir(parents=True, exist_ok=True)
 
     def fill(self, records: Iterable[Record], pool: RowPool) -> Iterator[RowResult | None]:
-        """Make the missing rows; yields after each record its result, or None if its row was there."""
+        """Make the missing rows; after each record yield its result, or None if its row existed."""
         stream: Iterator[Record] = iter(records)
         batch: list[RowResult] = []
         n_parts = 0
@@ -308,14 +308,14 @@ class Spool:
             self.write(n_parts, batch)
 
     def rows(self) -> Iterator[tuple[Row, list[str]]]:
-        """Yield every row with the findings asked of it, in the order of the records."""
+        """Yield every row with the findings that are asked for it, in the order of the records."""
         for index in sorted(self.folder.glob("*.json")):
             asked = json.loads(index.read_text(encoding="utf-8"))["asked"]
             rows = read_rows(index.with_suffix(".parquet"), at_once=ROWS_AT_ONCE)
             yield from zip(rows, asked, strict=True)
 
     def facts(self, columns: Sequence[str]) -> list[Row]:
-        """Return the given columns of every row."""
+        """Return the named columns of every row."""
         return [{name: row[name] for name in columns} for row, _ in self.rows()]
 
     def side_rows(self) -> Iterator[Row]:
@@ -327,7 +327,10 @@ class Spool:
         return self.folder / f"{number:06d}{ending}"
 
     def _read(self, number: int) -> list[tuple[str, str]] | None:
-        """Return (key, hash) of the records of a complete part (no hash without a row), or None without a part."""
+        """Return (key, hash) of the records of a part; None if it is missing or incomplete.
+
+        Records without a row have no hash.
+        """
         try:
             index = json.loads(self._path(number, ".json").read_text(encoding="utf-8"))
             for ending, sha256 in index["sha256"].items():
@@ -360,7 +363,7 @@ class Spool:
         write_whole(self._path(number, ".json"), json.dumps(index).encode(), single_writer=True)
 
     def _write_table(self, number: int, ending: str, rows: Sequence[Row], schema: pa.Schema) -> str:
-        """Write one table of a part; returns its sha256."""
+        """Write one table of a part; return its sha256."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 

@@ -1,11 +1,11 @@
-"""A dataset folder as it is read: its files, the columns of its tables, and their rows a few at a time.
+"""Reads a dataset folder: its files, the columns of its tables, and their rows a few at a time.
 
 No more than a few rows are in memory, whatever the size of the folder.
 
-The form is closed: a file of another name, or a note in a Parquet file's metadata, could hold anything, and no check
-would know how to read it. A split with private references may show only the columns that `Table.blank` leaves as they
-are (:func:`input_rule`), so a build and its check follow the same rule. A column unknown to the kind of benchmark must
-also be empty, because it could reveal anything.
+Only known files and metadata are allowed: a file of another name, or a note in a Parquet file's metadata, could hold
+anything, and no check could read it. A split with private references may show only the columns that `Table.blank`
+leaves as they are (:func:`input_rule`), so a build and its check follow the same rule. A column unknown to the kind of
+benchmark must also be empty, because it could reveal anything.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ IDS = {
     "image_id": "image", "image_ids": "image", "prior_image_ids": "image", "study_id": "study", "task_id": "task",
     "patient_id": "patient",
 }  # fmt: skip
-"""Column -> what its ids are of."""
+"""Column -> kind of its ids."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class DatasetFolder:
     ----------
     kind_name, kind : key and value in KINDS
     benchmark : row of BENCHMARKS with the vocabulary of this folder
-    is_private : whether it is the private folder of a holdout: no split's references are public
+    is_private : True for the private folder of a holdout, in which no split has public references
     """
 
     path: Path
@@ -74,7 +74,7 @@ class DatasetFolder:
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """One Parquet file: config (or "manifest") and split follow from its place and name."""
+    """One Parquet file, with the config (or "manifest") and split that its path says."""
 
     path: Path
     name: str
@@ -88,8 +88,7 @@ def open_folder(path: Path) -> DatasetFolder:
     Raises
     ------
     ValueError
-        If it is not a dataset folder, or of a benchmark that is not in BENCHMARKS and has no main config by which to
-        tell its kind.
+        If `path` is not a dataset folder, or if its benchmark is not in BENCHMARKS and no main config shows its kind.
     """
     path = Path(path)
     info = read_folder_info(path)
@@ -115,7 +114,7 @@ def tables_of(folder: DatasetFolder) -> list[TableFile]:
 
 
 def expected_features(folder: DatasetFolder, promised: Mapping[str, Features]) -> dict[str, Features]:
-    """Return the features that each config must have: by its kind, and for other tables by the card."""
+    """Return config -> features that it must have, as the kind of benchmark says or, for other tables, the card."""
     kind = folder.kind
     features = {
         kind.config: kind.table.features(folder.benchmark),
@@ -128,7 +127,7 @@ def expected_features(folder: DatasetFolder, promised: Mapping[str, Features]) -
 
 
 def schema_problems(folder: DatasetFolder, table: TableFile, promised: Mapping[str, Features]) -> Iterator[Problem]:
-    """Yield columns of a file that are missing, too many, or of another type; also a file that is not Parquet."""
+    """Yield a problem for each column that is missing, unknown or of another type, or if the file is not Parquet."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -160,7 +159,7 @@ def schema_problems(folder: DatasetFolder, table: TableFile, promised: Mapping[s
 
 
 def _with_any_length(schema: Any) -> Any:
-    """Return the schema of a table of format 1 as format 2 has it."""
+    """Return the schema of a table of format 1, converted to format 2: its lists have any length."""
     from datasets import Features
 
     written = Features.from_arrow_schema(schema)
@@ -169,7 +168,7 @@ def _with_any_length(schema: Any) -> Any:
 
 
 def _meaning_problems(schema: Any, features: Features, table: TableFile) -> Iterator[Problem]:
-    """Yield codes with missing or other names in a table whose types are right."""
+    """Yield a problem for each column of codes without the right names; the types must be right."""
     from datasets import Features
 
     if b"huggingface" not in (schema.metadata or {}):
@@ -188,7 +187,7 @@ def _short(value: object) -> str:
 
 
 def read_table(table: TableFile, columns: list[str] | None = None) -> Iterator[list[Row]]:
-    """Yield the rows of a file, a few at a time; `columns` that it does not have are left out.
+    """Yield the rows of a file, a few at a time; `columns` that the file lacks are left out.
 
     Raises
     ------
@@ -221,12 +220,12 @@ FIELD_METADATA = {"PARQUET:field_id"}
 def file_problems(
     folder: DatasetFolder, names: Iterable[str], promised: Mapping[str, Mapping[str, object]]
 ) -> Iterator[Problem]:
-    """Yield files that do not belong in a dataset folder.
+    """Yield a problem for each file that does not belong in a dataset folder.
 
     Parameters
     ----------
     names : relative paths of the folder's files
-    promised : config -> split -> anything, as the card lists them; if it lists none, any table has the form
+    promised : config -> split -> anything, as the card lists them; if the card lists none, any table is allowed
     """
     for name in sorted(set(names) - DESCRIPTIONS):
         place, _, file = name.rpartition("/")
@@ -242,7 +241,7 @@ def file_problems(
 
 
 def metadata_problems(table: TableFile) -> Iterator[Problem]:
-    """Yield metadata of a Parquet file besides its columns' types; nothing if the file is damaged."""
+    """Yield a problem for metadata of a Parquet file other than its columns' types; none if the file is damaged."""
     for place, key, value in _metadata(table.path):
         if key not in (FIELD_METADATA if place else METADATA):
             got = f"{place}: {key[:60]}" if place else key[:60]
@@ -254,7 +253,7 @@ def metadata_problems(table: TableFile) -> Iterator[Problem]:
 
 
 def metadata_texts(path: Path) -> Iterator[str]:
-    """Yield every string of a Parquet file's metadata; of a damaged file none."""
+    """Yield every string of a Parquet file's metadata; none if the file is damaged."""
     for _, key, value in _metadata(path):
         yield key
         if key != "ARROW:schema":  # the same once more, as bytes
@@ -305,15 +304,15 @@ class InputRule:
 
     Attributes
     ----------
-    blanked : columns that must be empty, with the value of an input there (a code may mean "unknown")
-    known : columns that may hold something
+    blanked : column that must be empty -> its value in an input (a code may mean "unknown")
+    known : columns that may have values
     """
 
     blanked: Mapping[str, Any]
     known: frozenset[str]
 
     def faults(self, row: Row) -> Iterator[str]:
-        """Yield columns of the row, or dotted places in them, that hold something which is not an input."""
+        """Yield the columns of a row, or dotted names of their fields, that have a value which inputs must not have."""
         for name, value in row.items():
             if name in self.known:
                 yield from _hashes_in(name, value)
@@ -332,7 +331,7 @@ def input_rule(folder: DatasetFolder) -> InputRule:
 
 
 def _hashes_in(column: str, value: Any) -> Iterator[str]:
-    """Return dotted names of the hashes in the facts of pictures."""
+    """Yield the dotted names of the hashes in the facts of pictures."""
     for entry in value if isinstance(value, list) else ():
         if isinstance(entry, dict):
             yield from (f"{column}.{name}" for name in HASHES if entry.get(name) is not None)

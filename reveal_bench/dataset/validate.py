@@ -1,11 +1,11 @@
 """Checks a dataset folder of any kind: files, tables, references, pictures, descriptions, holdout, and loading it.
 
-:func:`validate_folder` returns what it finds as :class:`reveal_bench.arguments.Problem` and stops at nothing
-that lets it go on; an empty list means that the folder is fit to publish. Tables are read a few rows at a time.
+:func:`validate_folder` returns a list of :class:`reveal_bench.arguments.Problem` and continues after a problem if it
+can; an empty list means that the folder is fit to publish. Tables are read a few rows at a time.
 
-With the private folder, the public one must describe the same holdout. A split without references shows its manifest,
-its sizes, and the pictures in ``holdout_inputs``; if a row or a picture were exchanged, a model would be scored against
-the wrong references.
+If the private folder is given, the public folder must describe the same holdout: the manifest and sizes of the split,
+and the pictures in ``holdout_inputs``, must agree. If a row or a picture were exchanged, a model would be scored
+against the wrong references.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ RULE = "must equal the value in the holdout's private folder"
 def holdout_problems(
     public: DatasetFolder, holdout: Path, input_pictures: Mapping[str, Sequence[tuple[str, str]]]
 ) -> Iterator[Problem]:
-    """Yield the differences between the public and the private folder in the values that both have of the holdout.
+    """Yield a problem for each value of the holdout that differs between the public and the private folder.
 
     Parameters
     ----------
@@ -138,10 +138,10 @@ def _rows(folder: DatasetFolder, config: str, split: str, columns: list[str] | N
 
 
 class Reader:
-    """Reader of the files of a dataset folder. Another reader may know their contents already.
+    """Reader of the files of a dataset folder. A subclass may know their contents already.
 
-    Its rows may have a :class:`reveal_bench.dataset.validate_rows.PictureFacts` or ``MaskFacts`` for a picture, and its
-    `masks` may know the masks of its rows.
+    Rows of a subclass may have a :class:`reveal_bench.dataset.validate_rows.PictureFacts` or ``MaskFacts`` instead of a
+    picture, and its `masks` may have checked the masks already.
     """
 
     def __init__(self) -> None:
@@ -175,9 +175,10 @@ def validate_folder(
     Parameters
     ----------
     folder : public or private dataset folder
-    holdout : private folder of its holdout; then the two are compared, and nothing of the one may be in the other
-    load : also read it as others will: every config and split with `datasets`, offline, and ``croissant.json`` with
-        mlcroissant, if it is installed
+    holdout : private folder of its holdout; if given, both are compared, and the public folder must not contain
+        anything private
+    load : also load the folder as users will: every config and split with `datasets`, offline, and ``croissant.json``
+        with mlcroissant, if it is installed
     progress : called with (name of the check, rows done, rows in all)
     warnings : list that gets facts that are not errors: pictures that occur twice in one split, or that
         are withheld without any hash, and facts for Croissant that only the dataset's makers know
@@ -233,7 +234,7 @@ def validate_folder(
 
 
 def _checksums(folder: Path, reader: Reader) -> tuple[list[Problem], dict[str, str]]:
-    """Return problems of CHECKSUMS.json, and the true sha256 of every file."""
+    """Return (problems of CHECKSUMS.json, file -> its true sha256)."""
     present = {
         path.relative_to(folder).as_posix(): path
         for path in sorted(folder.rglob("*"))
@@ -273,9 +274,9 @@ class _Check:
 
     Attributes
     ----------
-    features : config -> what its columns are
-    home : (column, id) -> split it belongs to
-    repeated : (column, id, split) of those that were found in a second split
+    features : config -> features of its columns
+    home : (column, id) -> split of the id
+    repeated : (column, id, split) of the ids that were found in a second split
     keys : split -> keys of its rows with references
     """
 
@@ -291,11 +292,11 @@ class _Check:
     keys: dict[str, set[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Derive the rule for inputs, which depends only on the kind of benchmark."""
+        """Set the rule for inputs, which depends only on the kind of benchmark."""
         self.inputs = input_rule(self.folder)
 
     def tables(self, n_rows: dict[TableFile, int], unsound: set[tuple[str, str]]) -> None:
-        """Check every table: `n_rows` maps it to its rows; in `unsound` places (config, split) columns are wrong."""
+        """Check every table; `n_rows` has their numbers of rows, `unsound` each (config, split) with wrong columns."""
         kind, info = self.folder.kind, self.folder.info
         by_place: dict[tuple[str, str], list[TableFile]] = {}
         for table in n_rows:
@@ -337,7 +338,7 @@ class _Check:
                 self._in_info(split, name, f"must be {n}, as in the files", repr(stated.get(name)))
 
     def _manifest(self, split: str, tables: list[TableFile]) -> dict[str, Row]:
-        """Return rows of a split's manifest by key."""
+        """Return key -> row of a split's manifest."""
         key = self.folder.kind.key
         rows: dict[str, Row] = {}
         if not tables:
@@ -353,7 +354,7 @@ class _Check:
         return rows
 
     def _belongs(self, row: Row, split: str, table: TableFile, *, patients: bool) -> None:
-        """Check that every image, and every patient where they are known, is in one split."""
+        """Check that every image and task, and with `patients` every patient, is in only one split."""
         names = ["image_id", "task_id"] + (["patient_id"] if patients else [])
         ids = [(name, row[name]) for name in names if row.get(name)]
         ids += [("image_id", name) for column in ("image_ids", "prior_image_ids") for name in row.get(column) or ()]
@@ -387,7 +388,7 @@ class _Check:
             self._size(split, self.folder.info.splits[split], tally.size)
 
     def _tell(self, faults: Iterable[Fault], row: Row, table: TableFile) -> bool:
-        """Take down the faults of a row; whether there were none."""
+        """Note the faults of a row; return True if there are none."""
         key = self.folder.kind.key
         problems = [Problem(table.name, row.get(key) or row.get("image_id"), *fault) for fault in faults]
         self.problems += problems
@@ -425,7 +426,7 @@ class _Check:
                 self.problems.append(Problem(file, key, name, rule, str(manifest[key][name])))
 
     def _strays(self, config: str, split: str, tables: list[TableFile]) -> None:
-        """Report references of a split that is private here, or unknown, in a public folder."""
+        """Report tables of unknown splits, and references in a public folder of splits that are private."""
         splits, kind = self.folder.info.splits, self.folder.kind
         if config not in (kind.config, kind.table.side_config, MANIFEST, INPUTS, PREVIEW, "ratings"):
             return

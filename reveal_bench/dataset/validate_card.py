@@ -1,7 +1,7 @@
-"""Checks of the files that describe a dataset folder (card, ``eval.yaml``, citation, Croissant), and of loading it.
+"""Checks the files that describe a dataset folder (card, ``eval.yaml``, citation, Croissant), and that it loads.
 
-What the card promises (configs, splits, rows) is compared with the files; every config and split is then loaded with
-`datasets` as any user would, offline.
+The configs, splits and rows that the card promises are compared with the files. Then every config and split is loaded
+with `datasets` as a user would, offline.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 CARD, EVAL, CROISSANT = "README.md", "eval.yaml", "croissant.json"
 LOAD_BYTES = 1 << 30
-"""Up to this size a split is loaded in full; beyond it rows are streamed: `datasets` writes a copy of all it loads."""
+"""Largest split that is loaded in full.
+
+Rows of larger ones are streamed, because `datasets` copies all that it loads.
+"""
 
 
 @dataclass
@@ -43,7 +46,7 @@ class Promise:
     rows : config -> split -> number of rows
     patterns : config -> split -> pattern of its files
     features : config -> Features
-    default : the config that loads when none is named
+    default : the config that is loaded if none is named
     """
 
     rows: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -53,7 +56,7 @@ class Promise:
 
 
 def read_promise(folder: Path) -> tuple[Promise, list[Problem]]:
-    """Return the card's configs, and the problems of its YAML block."""
+    """Return (promise, problems): the contents that the card describes, and the problems of its YAML block."""
     from datasets.info import DatasetInfosDict
     from huggingface_hub import DatasetCardData
 
@@ -78,7 +81,7 @@ def read_promise(folder: Path) -> tuple[Promise, list[Problem]]:
 
 
 def card_problems(folder: DatasetFolder, promise: Promise, tables: Mapping[TableFile, int]) -> Iterator[Problem]:
-    """Yield problems of the card; `tables` maps every Parquet file to its rows."""
+    """Yield problems of the card; `tables` maps every Parquet file to its number of rows."""
     try:
         text = (folder.path / CARD).read_text(encoding="utf-8")
         block, body = front_matter(text)
@@ -122,7 +125,7 @@ def _config_problems(folder: DatasetFolder, promise: Promise, tables: Mapping[Ta
 
 
 def eval_problems(folder: DatasetFolder, promise: Promise) -> Iterator[Problem]:
-    """``eval.yaml`` must name configs and splits that are there."""
+    """Yield a problem if ``eval.yaml`` is incomplete, or names configs or splits that do not exist."""
     import yaml
 
     try:
@@ -146,7 +149,7 @@ def eval_problems(folder: DatasetFolder, promise: Promise) -> Iterator[Problem]:
 
 
 def citation_problems(folder: DatasetFolder) -> Iterator[Problem]:
-    """``CITATION.cff`` and ``.zenodo.json``, where they are there, must name authors, and this version."""
+    """Yield a problem if ``CITATION.cff`` or ``.zenodo.json`` exists, but does not name authors and this version."""
     import yaml
 
     for file, fixed, authors in (
@@ -169,7 +172,7 @@ def citation_problems(folder: DatasetFolder) -> Iterator[Problem]:
 
 
 def croissant_problems(folder: DatasetFolder, promise: Promise, sums: Mapping[str, str]) -> Iterator[Problem]:
-    """``croissant.json`` must describe these files.
+    """Yield a problem if ``croissant.json`` does not describe exactly these files.
 
     Parameters
     ----------
@@ -206,11 +209,11 @@ MAKERS_FIELDS = ("url", "creator", "datePublished")
 
 
 def required_problems(folder: DatasetFolder, warnings: list[Problem]) -> Iterator[Problem]:
-    """``croissant.json`` must have every field that Croissant 1.1 requires.
+    """Yield a problem for each field that Croissant 1.1 requires and ``croissant.json`` lacks.
 
     Parameters
     ----------
-    warnings : gets the fields that only the makers of the dataset know, and that no bundled card can have
+    warnings : list to which missing fields are added that only the makers of the dataset know
     """
     if not _is_json(folder.path / CROISSANT):
         return  # croissant_problems says so
@@ -255,7 +258,7 @@ def _is_json(path: Path) -> bool:
 
 
 def load_problems(folder: Path, promise: Promise) -> Iterator[Problem]:
-    """Load every config and split as any user would; the folder's own files are all it needs."""
+    """Yield a problem for each config and split that cannot be loaded, as a user would, from the folder's files."""
     import datasets
 
     was_quiet = datasets.are_progress_bars_disabled()

@@ -1,12 +1,12 @@
 """Checks of the rows of a dataset folder of any kind: values by the type of their column, and pictures.
 
-Rules on values come first: a row that breaks one of :func:`value_faults` is read by no other rule. Those of a kind of
-benchmark (:meth:`reveal_bench.kinds.parts.Table.row_faults`) may then rely on every code having a name and every list
-being there. A fault is (field, rule, value).
+Rules on values come first: if a row breaks a rule of :func:`value_faults`, no other rule is applied to it. The rules of
+a kind of benchmark (:meth:`reveal_bench.kinds.parts.Table.row_faults`) can therefore rely on every code having a name
+and every list being present. A fault is (field, rule, value).
 
-Pictures: whether they decode, their size, their hashes, and pictures that occur twice. Two rows with the same pixels
-(sha256 of the decoded grey values) in two splits are a problem: facts about the one reveal the other. In one
-split they are a warning: sources hold the same picture under two names.
+Pictures must decode, and have the stated size and hashes. If two rows in different splits have the same pixels (sha256
+of the decoded grey values), that is a problem, because facts about one row reveal the other. In one split it is a
+warning, because some sources have the same picture under two names.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ GROUND_TRUTH = READERS.index("ground_truth")
 ID = re.compile(r"[\w.+-]+")
 OPTIONAL_CODES = {"agreement"}
 NEEDED = {"width", "height", "x", "y", "area_px", "n_instances", "counts"}
-"""Numbers and texts without which nothing can be said of their row or entry."""
+"""Required numbers and texts, without which a row or entry means nothing."""
 QUANTITIES = ("kvp", "exposure_mas")
 
 
 def value_faults(row: Row, features: Mapping[str, Any], *, is_input: bool = False) -> Iterator[Fault]:
-    """Codes without a name, nulls where something must be, and numbers that are not finite, at any depth.
+    """Yield a fault for each code without a name, missing required value and number that is not finite, at any depth.
 
     Parameters
     ----------
-    features : Features of the table; columns that are not in it are passed over
+    features : Features of the table; other columns are ignored
     is_input : the row may lack columns that reveal something of the references
     """
     for name, feature in features.items():
@@ -81,14 +81,17 @@ def _list_faults(value: Any, feature: Any, place: str, may_lack: bool) -> Iterat
 
 
 def _is_entry(feature: Any) -> bool:
-    """Return True if an entry of a list must be there; a picture may be withheld, and a null code has its own error."""
+    """Return True if entries of a list must not be null.
+
+    Pictures may be withheld, and a null code has its own error.
+    """
     from datasets import ClassLabel, Image
 
     return not isinstance(feature, Image | ClassLabel)
 
 
 def id_faults(row: Row, *, is_input: bool = False) -> Iterator[Fault]:
-    """Yield ids that are missing, or hold more than letters, digits and `_ . + -`."""
+    """Yield a fault for each id that is missing, or has characters other than letters, digits and `_ . + -`."""
     for column in IDS:
         if column not in row or (is_input and column == "patient_id" and row[column] is None):
             continue
@@ -99,7 +102,7 @@ def id_faults(row: Row, *, is_input: bool = False) -> Iterator[Fault]:
 
 
 def quantity_faults(row: Row) -> Iterator[Fault]:
-    """Physical quantities that are not positive, of the row and of the facts of its pictures."""
+    """Yield a fault for each physical quantity of a row or of its pictures that is not positive."""
     places = [("", row)]
     for column in ("image_facts", "prior_image_facts"):
         places += [(f"{column}[{facts['image_id']}].", facts) for facts in row.get(column) or ()]
@@ -112,7 +115,10 @@ def quantity_faults(row: Row) -> Iterator[Fault]:
 
 
 DECODED = (*FORMATS, "BMP", "GIF", "JPEG2000", "PPM", "TIFF", "WEBP")
-"""Formats that Pillow decodes itself, to find a picture of the holdout in another file; some others start programs."""
+"""Formats in which a picture of the holdout is searched for. Pillow decodes them itself.
+
+For some others it starts programs.
+"""
 WITHHELD = "withheld"
 UNKNOWN_FORM = "cannot identify image file"
 FILE_NAME = re.compile(r"(?P<stem>.+)\.(png|jpe?g)", re.IGNORECASE)
@@ -120,15 +126,15 @@ FILE_NAME = re.compile(r"(?P<stem>.+)\.(png|jpe?g)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class PictureFacts:
-    """Facts of a picture's bytes that its checks need and that take time to find.
+    """Facts of a picture's bytes that its checks need and that are slow to compute.
 
     Attributes
     ----------
     path : name of the file, as the row has it
     n_bytes, sha256 : number and SHA-256 of the bytes
     n_besides : number of bytes of metadata
-    size, pixels : as :func:`picture_hash` gives them
-    error : why it is not a picture; then the last three say nothing
+    size, pixels : results of :func:`picture_hash`
+    error : why the bytes are not a picture, or None; with an error, `n_besides`, `size` and `pixels` are meaningless
     """
 
     path: str
@@ -141,7 +147,7 @@ class PictureFacts:
 
 
 def inspect_picture(picture: Row) -> PictureFacts:
-    """Decode a picture, {"bytes", "path"}."""
+    """Decode a picture, {"bytes", "path"}, and return its facts."""
     data, path = picture["bytes"] or b"", picture["path"] or ""
     digest = hashlib.sha256(data).hexdigest()
     try:
@@ -159,10 +165,11 @@ class PictureChecks:
     Attributes
     ----------
     places : sha256 of pixels -> (split, image id, file) where they were first seen
-    files : sha256 of a picture's file bytes -> the same
+    files : sha256 of a picture's file bytes -> (split, image id, file) where they were first seen
     inputs : image id -> (file, sha256 of pixels) of every picture of a holdout's inputs
     seen : names of the tables whose pictures were checked
-    n_withheld, n_verifiable : withheld pictures with references, and how many of them have their file's hash
+    n_withheld, n_verifiable : numbers of withheld pictures with references, and of those among them with their file's
+        hash
     """
 
     places: dict[str, tuple[str, str, str]] = field(default_factory=dict)
@@ -199,7 +206,7 @@ class PictureChecks:
                 yield from self._seen(pixels, facts["image_id"], row[key], table, warnings)
 
     def unverifiable(self, place: str) -> Iterator[Problem]:
-        """Report that pictures are withheld from `place` without a hash by which users could verify their copies."""
+        """Yield a problem if pictures are withheld and none has a hash by which users could verify their copies."""
         if self.n_withheld and not self.n_verifiable:
             rule = "should be given where pictures are withheld"
             yield Problem(place, None, "source_sha256", rule, "no hash: nobody can verify their own copies")
@@ -217,7 +224,7 @@ class PictureChecks:
 
 
 def _pictures_of(row: Row) -> Iterator[tuple[bool, Row | PictureFacts | None, Row]]:
-    """(whether the row may have several, picture or None, facts) of every picture that a row has or could have."""
+    """Yield (is_one_of_many, picture or None, facts) of every picture that a row has or could have."""
     if "image" in row:
         yield False, row["image"], row
         return
@@ -228,7 +235,7 @@ def _pictures_of(row: Row) -> Iterator[tuple[bool, Row | PictureFacts | None, Ro
 
 
 def _picture_faults(picture: PictureFacts, facts: Row) -> Iterator[tuple[str, str, str] | str]:
-    """Yield (field, rule, value) of each problem, and the hash of the pixels if they decode."""
+    """Yield (field, rule, value) of each problem and, if the picture can be decoded, the hash of its pixels."""
     path, size, pixels = picture.path, picture.size, picture.pixels
     if "/" in path or "\\" in path:
         yield "image.path", "must be a bare file name", repr(path)
@@ -252,7 +259,7 @@ def _picture_faults(picture: PictureFacts, facts: Row) -> Iterator[tuple[str, st
 
 
 def is_name_of(path: str, image_id: str) -> bool:
-    """Return True if a file name is an image's id, or the end of it, and nothing else."""
+    """Return True if the stem of a file name is an image's id, or the end of one."""
     match = FILE_NAME.fullmatch(path)
     return match is not None and image_id.endswith(match["stem"])
 
@@ -278,7 +285,7 @@ def picture_hash(data: bytes) -> tuple[tuple[int, int], str]:
 
 @dataclass(frozen=True, slots=True)
 class MaskFacts:
-    """The mask of a picture: digest and number of its pixels, or the rule that it breaks and its value."""
+    """The mask that a picture shows: digest and number of its pixels, or (rule, value) of the rule that it breaks."""
 
     digest: str = ""
     n_pixels: int = 0
@@ -286,7 +293,7 @@ class MaskFacts:
 
 
 def inspect_mask(picture: Row) -> MaskFacts:
-    """Decode the picture of a mask."""
+    """Decode the picture of a mask, and return its facts."""
     from PIL import Image, UnidentifiedImageError
 
     try:
@@ -304,17 +311,18 @@ def inspect_mask(picture: Row) -> MaskFacts:
 
 @dataclass
 class DrawnMasks:
-    """Checker of the masks of a localization dataset, and of the same masks in the config `masks`.
+    """Checker of the masks of a localization dataset, and of their pictures in the config `masks`.
 
     Attributes
     ----------
-    digests : (split, image id, label) -> digest of each ground-truth mask with an area that no picture has shown yet
+    digests : (split, image id, label) -> digest, for ground-truth masks that are not empty and that no checked picture
+        shows so far
     """
 
     digests: dict[tuple[str, str, int], str] = field(default_factory=dict)
 
     def check(self, rows: Sequence[Row], table: TableFile, findings: Sequence[str]) -> Iterator[Problem]:
-        """Yield masks that are malformed, or disagree with the picture's size, their area or their box."""
+        """Yield a problem for each mask that is malformed, or contradicts the picture's size, its area or its box."""
         pairs = [(row, a) for row in rows for a in row["annotations"] if a["rle"] is not None]
         rles = [Rle(tuple(a["rle"]["size"]), a["rle"]["counts"]) for _, a in pairs]
         masks, broken = parse_masks(rles)
@@ -327,7 +335,7 @@ class DrawnMasks:
                 self.digests[table.split, row["image_id"], annotation["label"]] = _digest(masks.dense(i))
 
     def check_picture(self, row: Row, table: TableFile, findings: Sequence[str]) -> Iterator[Problem]:
-        """Yield a problem unless a row of the config `masks` shows a mask of the references, once."""
+        """Yield a problem unless a row of the config `masks` is the first to show a mask of the references."""
         expected = self.digests.pop((table.split, row["image_id"], row["label"]), None)
         name = f"mask[{findings[row['label']]}]"
         if expected is None:
@@ -342,7 +350,7 @@ class DrawnMasks:
             yield Problem(table.name, row["image_id"], name, rule, f"another one, of {seen.n_pixels} pixels")
 
     def unseen(self, splits: set[str], findings: Sequence[str]) -> Iterator[Problem]:
-        """Yield masks of `splits` that the config `masks` does not show."""
+        """Yield a problem for each mask of `splits` that the config `masks` does not show."""
         for split, image_id, label in self.digests:
             if split in splits:
                 rule = "must have a picture for every ground-truth mask"
