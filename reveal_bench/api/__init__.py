@@ -1,10 +1,10 @@
 """The commands as Python functions: ``import reveal_bench as rb``, then ``rb.load``, ``rb.score`` and the others.
 
-A function has the name and the options of its command, takes what Python users hold (tables, lists, mappings) where
-the command takes a file, and returns an object that shows itself as a small table. The command line calls the same
-functions and prints.
+A function has the name and the options of its command, accepts Python objects (tables, lists, mappings) where the
+command accepts a file, and returns an object that prints as a small table. The command line calls the same functions
+and prints their results.
 
-Nothing is imported here: a name brings its module when it is first used, so that a command waits for its own alone.
+Nothing is imported here: the first use of a name imports its module, so that a command only waits for its own modules.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _NAMES = {
     "shape_features": ("Shapes", "shapes"),
     "scoring": ("Comparisons", "Ranking", "compare", "rank", "score"),
 }  # fmt: skip
-"""Module -> the names that it brings."""
+"""Module -> the names imported from it."""
 
 __all__ = [
     "Agreement", "Bench", "Comparisons", "Confidence", "Conversion", "DetectorCurves", "MapScores",

@@ -39,8 +39,8 @@ class Confidence(TablesResult):
     Attributes
     ----------
     scored : the predictions as they were scored
-    judged : every figure with its evidence
-    n_bins, binning : of the reliability
+    judged : every number with its evidence
+    n_bins, binning : number and kind of the bins of the reliability
     """
 
     scored: ScoredFile
@@ -66,11 +66,11 @@ class Confidence(TablesResult):
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
-        """Brier score, the Brier score of the base rate, mean excess and ECE, of the macro and every finding."""
+        """Brier score, Brier score of the base rate, mean excess and ECE, for the macro and every finding."""
         return [as_record(row) for row in self.judged.calibration]
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """Brier scores with three decimals, mean excess and ECE in percent."""
+        """Return Brier scores with three decimals, and mean excess and ECE in percent."""
         return [
             {
                 "finding": one.finding,
@@ -92,11 +92,11 @@ class Confidence(TablesResult):
 
     @property
     def coverage(self) -> RoundedTable:
-        """The share of wrong answers where the surest cases alone are answered: of all findings together, then each."""
+        """Share of wrong answers if only the most confident cases are answered: all findings together, then each."""
         return self.coverage_of(*self.judged.curves)
 
     def coverage_of(self, *findings: str) -> RoundedTable:
-        """Return the same of some findings, or of "all" together."""
+        """Return :attr:`coverage` for some findings, or for "all" together."""
         rows = [as_record(row) for row in self.judged.answered if row.finding in findings]
         if len(findings) > 1:
             rows = [row | {"area_under_risk": self.judged.areas[row["finding"]]} for row in rows]
@@ -106,7 +106,7 @@ class Confidence(TablesResult):
 
     @property
     def net_benefit(self) -> RoundedTable:
-        """Net benefit per finding and threshold; without rows where it is not defined."""
+        """Net benefit per finding and threshold, without rows for undefined values."""
         title = "Net benefit of acting from a probability on; never acting has 0"
         return RoundedTable(title, [as_record(row) for row in self.judged.benefits])
 
@@ -139,21 +139,21 @@ def confidence(
     binning: Binning = "width",
     name: str | None = None,
 ) -> Confidence:
-    """Judge how sure a system says it is: calibration, risk where unsure cases are left out, net benefit.
+    """Judge a system's confidences: calibration, risk if unsure cases are left out, net benefit.
 
     Parameters
     ----------
     predictions, bench, split, allow_missing, name : as of :func:`lint`
     thresholds : probability from which a label counts as predicted (findings): one number, or one per label
     n_bins : bins of the probabilities, at most 100
-    binning : "width", of equal width, or "count", with cases as equal in number as can be
+    binning : "width" for bins of equal width, or "count" for bins with numbers of cases as equal as possible
 
     Raises
     ------
     LintError
         If the predictions have errors.
     ArgumentError
-        If the predictions do not say how sure they are, or an argument is not what it must be.
+        If the predictions have no confidences, or an argument breaks its rule.
     """
     opened = as_bench(bench, split, runs=[predictions])
     field = opened.kind.predictions.confidence_field
@@ -171,13 +171,13 @@ def confidence(
 
 @dataclass(frozen=True, repr=False)
 class DetectorCurves(TablesResult):
-    """Curves of one system; shown as its sensitivity at 1/8 to 8 false alarms per image.
+    """Curves of one system, printed as its sensitivity at 1/8 to 8 false alarms per image.
 
     Attributes
     ----------
     scored : the detections as they were scored
     curves : every curve with its bands
-    name : of the system, in figures
+    name : name of the system in figures
     beside : name -> curves of the other systems that figures show
     """
 
@@ -200,7 +200,7 @@ class DetectorCurves(TablesResult):
         return list(map(_sensitivity_record, self.curves.bands))
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """Return a row per finding, a column per rate."""
+        """Return a row per finding with a column per rate."""
         rows: dict[str, dict[str, str]] = {}
         for one in self.curves.bands:
             row = rows.setdefault(one.finding, {"finding": one.finding})
@@ -228,7 +228,7 @@ class DetectorCurves(TablesResult):
 
 
 def _sensitivity_record(row: Any) -> dict[str, Any]:
-    """Return the fields of a row, the bounds of its sensitivity as `low` and `high`."""
+    """Return the fields of a row, with the bounds of its sensitivity as `low` and `high`."""
     return {name.removeprefix("sensitivity_"): value for name, value in as_record(row).items()}
 
 
@@ -259,7 +259,7 @@ def curves(
     predictions, bench, split, name : as of :func:`lint`
     thresholds : score from which a detection counts, for the sensitivity by size: one number, or one per finding
     n_resamples, seed, unit : as of :func:`score`
-    beside : name -> predictions of other systems, which the figures show too; tables are of `predictions` alone
+    beside : name -> predictions of other systems, which only the figures show; the tables are of `predictions`
 
     Raises
     ------
@@ -290,7 +290,7 @@ class PixelStatistics(TableResult):
     Attributes
     ----------
     scored : the predictions as they were scored
-    statistics : every figure with its evidence
+    statistics : every number with its evidence
     """
 
     scored: ScoredFile
@@ -307,7 +307,7 @@ class PixelStatistics(TableResult):
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
-        """Per statistic the macro, then every finding: the pooled ratio, the mean over images, pixels behind them."""
+        """Pooled ratio, mean over images, and number of pixels; per statistic, first the macro, then every finding."""
         return [
             {"finding": one.finding, "statistic": one.statistic}
             | _ends("pooled", one.pooled)
@@ -341,7 +341,7 @@ def pixels(
     allow_missing: bool = False,
     name: str | None = None,
 ) -> PixelStatistics:
-    """Return count pixels of predicted masks: precision, recall, specificity and negative predictive value per finding.
+    """Return precision, recall, specificity and negative predictive value of pixels in predicted masks, per finding.
 
     Parameters
     ----------
@@ -371,9 +371,9 @@ class MapScores(TableResult):
 
     Attributes
     ----------
-    title : what was judged on what
-    rows : every map's figures
-    estimates : macros, and findings, with 95 % intervals by the jackknife over patients
+    title : the maps and the split, in words
+    rows : the scores of every map
+    estimates : macros, then findings, with 95 % intervals by the jackknife over patients
     """
 
     title: str
@@ -387,7 +387,7 @@ class MapScores(TableResult):
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """The fields of each estimate."""
+        """The fields of every estimate."""
         return [asdict(one) for one in self.estimates]
 
     def printed_rows(self) -> list[dict[str, str]]:
@@ -415,19 +415,19 @@ def score_maps(
     n_processes: int = 1,
     progress: Callable[..., None] | None = None,
 ) -> MapScores:
-    """Judge heat maps as they are: pointing game with a tolerance, share of energy inside, average precision of pixels.
+    """Judge heat maps without a threshold: pointing game with a tolerance, energy inside, average precision of pixels.
 
     Parameters
     ----------
     maps, names, progress : as of :func:`saliency`
-    bench, split : with references
-    tolerance : of the pointing game, in pixels, or in mm with `in_mm`
-    n_processes : that read maps
+    bench, split : a split with references
+    tolerance : tolerance of the pointing game in pixels, or in mm with `in_mm`
+    n_processes : processes that read maps
 
     Raises
     ------
     ArgumentError
-        If an argument is not what it must be, or the maps do not fit the split.
+        If an argument breaks its rule, or the maps do not fit the split.
     ValueError
         If a map is damaged; the message names its file.
     """

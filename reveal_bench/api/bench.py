@@ -1,12 +1,12 @@
 """A split of a dataset folder, on this machine or on the Hugging Face Hub, to score against.
 
-Nothing is read but ``manifest/benchmark.json`` until it is asked for.
+Only ``manifest/benchmark.json`` is read at first; everything else is read when it is first used.
 
-What ``datasets.load_dataset`` returned knows config, split and a fingerprint, and where its copy is cached. A copy of a
-repository on the Hugging Face Hub is filed under its commit, which the Hub's own cache names with the repository; a
-streamed dataset names its files. Of a folder on this machine nothing but its name is kept. Such folders are looked for
-beside and below the working directory, and taken where `datasets` gives them the same fingerprint: it is of the full
-path and the times of the files, so that no other folder has it.
+A dataset from ``datasets.load_dataset`` has a config, a split, a fingerprint and the path of its cached copy. A copy of
+a repository on the Hugging Face Hub is cached under its commit, from which the Hub's own cache gives the repository; a
+streamed dataset has the paths of its files. For a folder on this machine, it has only the name. Folders of that name
+are searched beside and below the working directory. The right one has the same fingerprint from `datasets`, which
+depends on the full path and the times of the files, so that no other folder has it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Cases(TableResult):
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
-        """The questions: the facts that the manifest has of an image, study or task, and the finding asked."""
+        """A row per question: the facts on its image, study or task in the manifest, and the finding asked."""
         kind = self._bench.kind
         return [
             {**{name: value for name, value in entry.items() if name != "asked"}, kind.questions.asked_column: asked}
@@ -49,12 +49,12 @@ class Cases(TableResult):
 
     @property
     def caption(self) -> str:
-        """How many there are, and of what."""
+        """Number of questions, and the split."""
         return f"{len(self.records):,} questions of {self._bench}"
 
 
 class References(Sequence[Any]):
-    """The references of a split, a record each, without pixels."""
+    """The references of a split as a sequence of records, without pixels."""
 
     def __init__(self, bench: Bench) -> None:
         self._records = bench.kind.data.read_records(bench.dataset, bench.split)
@@ -85,7 +85,7 @@ class Bench:
     ----------
     folder : dataset folder
     split : name of the split
-    info : what ``manifest/benchmark.json`` says: benchmark, version, grid, findings, splits
+    info : contents of ``manifest/benchmark.json``: benchmark, version, grid, findings, splits
     """
 
     folder: Path
@@ -94,7 +94,7 @@ class Bench:
 
     @property
     def dataset(self) -> OpenFolder:
-        """The folder with its info, which readers of it then do not read again."""
+        """The folder with its info, so that functions do not read the info again."""
         return OpenFolder(self.folder, self.info)
 
     @cached_property
@@ -104,7 +104,7 @@ class Bench:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """The questions of the split, which are all that a linter may know."""
+        """The questions of the split, the only facts that a linter may use."""
         manifest: Manifest = self.kind.questions.read_manifest(self.dataset, self.split)
         return manifest
 
@@ -155,9 +155,9 @@ def load(source: AnyBench, split: str | None = None, *, revision: str | None = N
     Parameters
     ----------
     source : a dataset folder as ``reveal-bench build`` writes it, or ``"owner/name"`` of one on the Hugging Face Hub,
-        of which the manifest and the public references are downloaded; or what ``datasets.load_dataset`` returned of
-        either, whose folder is found again and read
-    split : its name; by default the dataset's own, "released" if there is one, or the only one
+        whose manifest and public references are then downloaded; or a dataset that ``datasets.load_dataset`` returned
+        for either of these, whose folder is then found and read
+    split : name of the split; by default the dataset's own, "released" if there is one, or the only one
     revision : commit, tag or branch on the Hub; the newest unless given
 
     Raises
@@ -186,10 +186,10 @@ def load(source: AnyBench, split: str | None = None, *, revision: str | None = N
 
 
 def as_bench(bench: AnyBench, split: str | None = None, *, runs: Iterable[Any] = ()) -> Bench:
-    """Open the benchmark that a function was given; raises as :func:`load`.
+    """Return an argument `bench` as a benchmark; raises as :func:`load`.
 
-    If `bench` is a folder and `split` is None, the split is the one of the run folders among the predictions `runs`, if
-    any.
+    If `bench` is a folder and `split` is None, the split is that of the run folders among the predictions `runs`, if
+    there are any.
     """
     from reveal_bench.predictions.files import split_of_runs
 
@@ -238,8 +238,8 @@ class _Origin:
     Attributes
     ----------
     source : a dataset folder, or the owner/name of one on the Hub
-    split : its split; None of a mapping of splits
-    revision : commit on the Hub, None of a folder
+    split : its split; None for a mapping of splits
+    revision : commit on the Hub; None for a folder
     """
 
     source: str
@@ -253,7 +253,7 @@ def _is_loaded(source: object) -> TypeGuard[Loaded]:
 
 
 def _origin_of(loaded: Any) -> _Origin:
-    """Return the folder of what ``load_dataset`` returned, streamed or not, of one split or of all.
+    """Return the origin of a dataset from ``load_dataset``, streamed or not, with one split or all.
 
     Raises
     ------
@@ -277,7 +277,7 @@ def _origin_of(loaded: Any) -> _Origin:
 
 
 def _split_of(one: datasets.Dataset | datasets.IterableDataset) -> str:
-    """Return its split, if it has all of its rows."""
+    """Return the split of a dataset; ArgumentError unless the dataset has all rows of the split."""
     name, known = str(one.split), one.info.splits or {}
     is_whole = bool(_WHOLE_SPLIT.fullmatch(name)) and one.split is not None
     if is_whole and name in known and hasattr(one, "num_rows"):
@@ -290,19 +290,19 @@ def _split_of(one: datasets.Dataset | datasets.IterableDataset) -> str:
 
 
 def _streamed_files(one: Any) -> list[str]:
-    """Return the files that a streamed dataset reads; nothing of any other, or of one that is changed on the way."""
+    """Return the files that a streamed dataset reads; empty for other datasets, and for a stream with further steps."""
     listed = getattr(getattr(one, "_ex_iterable", None), "kwargs", {}).get("files", ())
     # Before 4.5, `datasets` lists an iterable of files instead of each file
     return [str(file) for entry in listed for file in ([entry] if isinstance(entry, str) else entry)]
 
 
 def _fingerprint(one: Any) -> str | None:
-    """Return the name of the folder in which `datasets` cached it."""
+    """Return the name of the folder in which `datasets` cached a dataset; None if it did not."""
     return next((Path(file["filename"]).parent.name for file in getattr(one, "cache_files", None) or ()), None)
 
 
 def _on_hub(one: Any, files: list[str]) -> Iterator[tuple[str, str]]:
-    """(owner/name, commit) of what came from the Hub."""
+    """Yield (owner/name, commit) of a dataset that came from the Hub."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
     for file in files:

@@ -1,4 +1,4 @@
-"""``convert``: predictions of what models, scripts and annotation tools write."""
+"""``convert``: makes predictions from files of models, scripts and annotation tools."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Conversion(TableResult):
 
     Attributes
     ----------
-    lines : of a prediction file
+    lines : lines of a prediction file
     notes : sentences on how columns were read, and on rows left out
     bench : the split that they answer
     """
@@ -39,7 +39,7 @@ class Conversion(TableResult):
 
     @property
     def predictions(self) -> list[dict[str, Any]]:
-        """The lines, as the verbs take them."""
+        """The lines in the form that functions such as :func:`reveal_bench.score` accept."""
         return list(self.lines)
 
     @property
@@ -49,11 +49,11 @@ class Conversion(TableResult):
 
     @property
     def caption(self) -> str:
-        """How many predictions, and the notes."""
+        """Number of predictions, and the notes."""
         return "\n".join([f"{len(self.lines):,} predictions for {self.bench}", *(f"  {note}" for note in self.notes)])
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """Return the first lines in short."""
+        """Return the first three lines, with long values cut."""
         names = list(dict.fromkeys(name for line in self.lines[:3] for name in line))
         return [{name: json.dumps(line.get(name))[:40] for name in names} for line in self.lines[:3]]
 
@@ -80,30 +80,30 @@ def convert(
     normalised: bool = False,
     leave_out_unknown: bool = False,
 ) -> Conversion:
-    """Read what a model, a script or an annotation tool wrote, and make predictions of it.
+    """Read the output of a model, a script or an annotation tool, and make predictions from it.
 
     Parameters
     ----------
-    source : of the form "table" a table with a row per finding (``image_id, finding, xmin, ymin, xmax, ymax`` or
+    source : for the form "table", a table with a row per finding (``image_id, finding, xmin, ymin, xmax, ymax`` or
         ``study, label, probability``) or a column per finding; COCO results; or an array (n, n_labels) of probabilities
-        with `labels` and `ids`. A path (CSV, TSV, XLSX, Parquet, JSON, JSONL), a DataFrame or a list of mappings. Of
-        another form the file or folder
+        with `labels` and `ids`. A path (CSV, TSV, XLSX, Parquet, JSON, JSONL), a DataFrame or a list of mappings. For
+        another form, the file or folder
     bench, split : as of :func:`reveal_bench.score`
-    form : "table", or one of :data:`reveal_bench.exchange.FORMS`, for which the options below play no part
+    form : "table", or one of :data:`reveal_bench.exchange.FORMS`, which ignore all options below except `reader`
     reader : the reader to read, if a file has several; in a table, by its column "reader"
     instances : COCO dataset file, or its content, that names the images and categories of COCO results by number
     categories : names of categories by number: a mapping, or a list that is counted from `first_category`
     columns : their name -> "finding", "probability", "score", "reader", the id column of the benchmark, a finding ...
-    labels, ids : of an array's columns and rows, such as ``model.pathologies`` of torchxrayvision
-    boxes : what the four numbers of a box are: "xywh" as in COCO, "xyxy" or "cxcywh"; never guessed, unless the columns
-        say it by their names, such as xmin and xmax
-    normalised : whether boxes are in shares of the image's sides
-    leave_out_unknown : whether rows of images or studies that the split does not have are left out, and counted
+    labels, ids : names of an array's columns and rows, such as ``model.pathologies`` of torchxrayvision
+    boxes : meaning of the four numbers of a box: "xywh" as in COCO, "xyxy" or "cxcywh"; never guessed, but known from
+        names of columns such as xmin and xmax
+    normalised : True if boxes are fractions of the image's sides
+    leave_out_unknown : leave out, and count, rows of images or studies that the split does not have
 
     Raises
     ------
     ArgumentError
-        If anything does not fit: with all ids and findings that do not.
+        If ids or findings are not in the split (the message lists all), or an argument breaks its rule.
     TableError
         If a file is not a table; the message names the line.
     """
@@ -127,7 +127,7 @@ def convert(
 def _of_reader(
     rows: list[dict[str, Any]], columns: dict[str, str], reader: str | None
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The rows of one reader, and the columns to read of them: theirs says whose a row is, and is read no further."""
+    """Return (rows, columns): the rows of one reader, and the columns to read except the one that names readers."""
     named = [theirs for theirs, ours in columns.items() if ours == "reader"]
     column = named[0] if named else "reader"
     readers = sorted({str(row[column]) for row in rows if column in row})
@@ -158,7 +158,7 @@ def _names(
     categories: Sequence[str] | Mapping[int, str] | None,
     first_category: int,
 ) -> tuple[dict[int, str], dict[int, str]]:
-    """Return names of categories and of images by number."""
+    """Return (categories, images), each as number -> name."""
     named: dict[int, str] = {}
     images: dict[int, str] = {}
     if instances is not None:
@@ -188,7 +188,7 @@ def _array_rows(source: Any, labels: Sequence[str], ids: Sequence[str] | None) -
 
 
 def rows_of(source: Any, known: Collection[str] = ()) -> list[dict[str, Any]]:
-    """Return the rows of a table in any form; cells that hold nothing are left out.
+    """Return the rows of a table in any form, without empty cells.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def _is_given(value: Any) -> bool:
 
 
 def _mapping_rows(source: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return rows of columns, lists or as pandas writes them to JSON, or of a COCO dataset's annotations."""
+    """Return the rows of a mapping of columns, in lists or as in pandas' JSON, or a COCO dataset's annotations."""
     if "annotations" in source:
         return [dict(row) for row in source["annotations"]]
     columns = [list(column.values()) if isinstance(column, Mapping) else column for column in source.values()]
@@ -245,7 +245,7 @@ def _file_rows(path: Path, known: Collection[str]) -> list[dict[str, Any]]:
 
 
 def _json_document(path: Path) -> Mapping[str, Any] | None:
-    """Return the JSON object that a file is; None if it is another table."""
+    """Return the JSON object in a file; None if the file contains another kind of table."""
     with path.open("rb") as file:
         if file.read(1 << 12).lstrip()[:1] != b"{":
             return None

@@ -44,30 +44,30 @@ def saliency(
     Parameters
     ----------
     maps : folder of maps, see :mod:`reveal_bench.saliency_maps.maps`; a list of files; or (image, finding) -> a file,
-        an array, or a tuple of an array and its probability. Several are an ensemble, of which the mean counts
-    bench, split : what is asked
+        an array, or a tuple of an array and its probability. Several folders are an ensemble, whose mean counts
+    bench, split : the questions
     out : prediction file to write (JSONL), with a record of all options next to it
-    threshold : "otsu"; a number in [0, 1), strictly above which a pixel is kept; one per finding; what
-        :func:`tune_saliency` found; None for points alone, also of single findings, and where nothing was found
-    fill : whether contours at Otsu's level are filled, as published
-    gate : probability below which a mask is empty: a number, one per finding, or what :func:`tune_gates` found;
-        None for no gate, also of single findings, and where nothing was found
+    threshold : "otsu"; a number in [0, 1), above which a pixel is kept; one per finding; or the result of
+        :func:`tune_saliency`; None for points only, also for single findings, and where tuning found no threshold
+    fill : fill contours at Otsu's level, as published
+    gate : probability below which a mask is empty: a number, one per finding, or the result of :func:`tune_gates`;
+        None for no gate, also for single findings, and where tuning found no gate
     smooth : pixels over which maps are averaged first, 0 for none; needs OpenCV
     smoothing : "box" of that side, "gaussian" with that standard deviation, or "published" for masks at Otsu's level,
         see :func:`reveal_bench.metrics.heat_maps.smoothed_as_published`
-    on_tuned_split : whether a threshold or gate may be tuned on the split that is predicted, which flatters: the record
-        says so, and `score` warns of it
+    on_tuned_split : allow a threshold or gate that was tuned on the predicted split. The score is then too good: the
+        record says so, and `score` warns
     names : findings of arrays (n, h, w), in their order
-    n_processes : that read and cut maps
-    progress : called with ("maps", done, in all)
+    n_processes : processes that read and threshold maps
+    progress : called with ("maps", done, total)
     tasks : number of tasks, instead of processes, on one machine or many; see docs/scale.md
 
     Raises
     ------
     ArgumentError
-        If an argument is not what it must be, or the maps do not fit the split.
+        If an argument breaks its rule, or the maps do not fit the split.
     ValueError
-        If a map is damaged; the next call with the same options goes on there.
+        If a map is damaged; the next call with the same options continues from there.
     """
     manifest = asked_of(as_bench(bench, split))
     files = [found_maps(one, manifest, names) for one in ([maps] if _is_one(maps) else cast(Sequence[Maps], maps))]
@@ -111,8 +111,8 @@ def tune_saliency(
     ----------
     maps, bench, names, progress : as of :func:`saliency`
     split : with references, and another one than is predicted
-    grid : thresholds that are tried
-    metric : of :data:`reveal_bench.saliency_maps.tuning.TUNING_METRICS`, the best mean of which is chosen
+    grid : thresholds to try
+    metric : one of :data:`reveal_bench.saliency_maps.tuning.TUNING_METRICS`; the threshold with its best mean is chosen
 
     Raises
     ------
@@ -140,11 +140,11 @@ def tune_gates(
 
     Parameters
     ----------
-    maps, bench, fill, names, progress : as of :func:`saliency`; maps are of images with a finding and without, and have
-        probabilities
+    maps, bench, fill, names, progress : as of :func:`saliency`; maps must include images with and without a finding,
+        and have probabilities
     split : with references, and another one than is predicted
     rule : "ours" or "published", see :mod:`reveal_bench.saliency_maps.cutoffs`
-    grid : probabilities that are tried
+    grid : probabilities to try
 
     Raises
     ------
@@ -158,14 +158,14 @@ def tune_gates(
 
 
 def asked_of(bench: Bench) -> ImageManifest:
-    """Return the manifest of a localization benchmark; raises ArgumentError for another kind."""
+    """Return the manifest of a localization benchmark; raise ArgumentError for another kind."""
     if not bench.kind.questions.uses_grid:
         raise ArgumentError("bench", "must ask for places on images", f"one of {bench.kind.name}")
     return cast(ImageManifest, bench.manifest)
 
 
 def _is_one(maps: Maps | Sequence[Maps]) -> bool:
-    """Return True if the maps are of one system: a list of files is, a list of folders is an ensemble."""
+    """Return True if the maps belong to one system, as a list of files does; a list of folders is an ensemble."""
     return isinstance(maps, str | Path | Mapping) or (
         len(maps) > 0 and all(isinstance(one, str | Path) and Path(one).is_file() for one in maps)
     )

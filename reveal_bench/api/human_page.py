@@ -1,4 +1,4 @@
-"""A model beside the benchmark readers: everything paper 002 says of its predictions, or heat maps, on one page."""
+"""A page that compares a model with the benchmark readers as paper 002 does, from predictions or heat maps."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _TUNED = (
     ("tuning", "threshold", "thresholds", "Threshold (% of the map's range)", "As Extended Data Fig. 1a"),
     ("gates", "gate", "gates", "Probability below which a mask is empty (%)", "As in Extended Data Fig. 4"),
 )
-"""Curves beside predictions: their file, the option they are of, what they are called, their axis, and the paper."""
+"""Curves beside predictions: ending of their file, option, noun in sentences, title of the axis, and source."""
 _BOTH = "Hit rate, IoU of true positives, and IoU of all images, each with its 95 % interval."
 
 
@@ -68,13 +68,13 @@ def human_report(
     missing: str = "miss",
     **draw: Any,
 ) -> tuple[Path, list[str]]:
-    """Write the page; its path, and what a reader of it should know.
+    """Write the page; return its path, and warnings for its readers.
 
     Parameters
     ----------
     model, human : prediction files; the second as ``reveal-bench baseline human`` writes it
-    out : folder, made if need be; files of an earlier report are replaced
-    label : what the model is called; by default as its file
+    out : folder, created if missing; files of an earlier report are replaced
+    label : name of the model; by default that of its file
     missing : as of :func:`score`
     draw : n_resamples, seed
     """
@@ -104,7 +104,7 @@ def _write(
 
 
 def _unanswered(compared: Comparisons, missing: str) -> list[str]:
-    """How many images with a finding each system leaves without an answer, and how these count."""
+    """Return warnings on the images with a finding that a system leaves without an answer, and how these count."""
     warnings = []
     for name, one in _systems(compared).items():
         n_missing = cast(CaseRows, one.rows).with_reference().point_kinds.count("none")
@@ -126,7 +126,7 @@ def _masks(scored: ScoredFile) -> bool:
 def _comparison_chapters(
     compared: Comparisons, metrics: Sequence[str], words: str, others: Sequence[PageTable] = ()
 ) -> list[Section]:
-    """Return both systems, beside `others`; then the decrease from one to the other."""
+    """Return a chapter on both systems, with `others`, then one on the decrease from the readers to the model."""
     chosen = in_printed_order([one for one in compared.comparisons if one.metric in metrics])
     source = "As Table 1 and Fig. 2 of paper 002" if others else "As Fig. 2 of paper 002"
     selection = replace(compared, comparisons=chosen)
@@ -147,7 +147,7 @@ def _comparison_chapters(
 
 
 def _film_chapters(compared: Comparisons, bench: Bench) -> list[Section]:
-    """Cases in which the model is furthest behind the readers, and ahead of them; none without such, or private."""
+    """Return a chapter of cases in which the model is furthest behind the readers, or ahead; empty without any."""
     if bench.info.splits[bench.split].get("references") == "private":
         return []
     row_sets = [cast(CaseRows, one.rows) for one in (compared.scored_a, compared.scored_b)]
@@ -170,7 +170,7 @@ def _film_chapters(compared: Comparisons, bench: Bench) -> list[Section]:
 
 
 def _curves_beside(model: Path, *others: Illustration, source: str = "", note: str = "") -> list[Section]:
-    """Return the curves beside the predictions, if these were made with the thresholds and gates found on them."""
+    """Return the curves in files beside the predictions, if their thresholds or gates made the predictions."""
     chapters = []
     for kind, option, words, axis, own_source in _TUNED:
         tuned, record = (model.with_name(f"{model.name}.{ending}") for ending in (f"{kind}.csv", "options.json"))
@@ -198,7 +198,7 @@ def _pixel_chapter(compared: Comparisons, bench: Bench) -> Section:
 
 
 def _shape_chapters(shape_tables: Shapes) -> list[Section]:
-    """Shapes of the references, and regressions on them."""
+    """Return chapters on the shapes of the references, and on regressions on these shapes."""
     simple = _printed("regressions", "Slopes on shapes", shape_tables.regressions_of("simple"))
     return [
         section(
@@ -221,7 +221,7 @@ def _shape_chapters(shape_tables: Shapes) -> list[Section]:
 
 
 def _confidence_chapter(rounded: RoundedTable, figures: Sequence[Illustration] = (), words: str = "") -> list[Section]:
-    """Slopes and correlations with the score; none without scores. `words` say of which masks they are."""
+    """Return a chapter of slopes and correlations with the score; empty without scores. `words` name the masks."""
     if not rounded.rows:
         return []
     caption = f"Slope and Spearman's correlation of IoU (all images) and hit with the score{words}; p as they are."
@@ -251,17 +251,17 @@ class _Work:
 
     @property
     def findings(self) -> list[str]:
-        """Those that are asked."""
+        """The findings asked."""
         asked = {finding for _, finding in asked_of(self.bench).asked_pairs()}
         return [finding for finding in self.bench.info.findings if finding in asked]
 
     def predicted(self, name: str, maps: Path, **options: Any) -> Path:
-        """Return the prediction file of a folder of maps."""
+        """Write the prediction file of a folder of maps; return its path."""
         out = self.predictions / f"{name}.jsonl"
         return saliency(maps, self.bench, out=out, **options, **self.how).path
 
     def compared(self, file: Path, metric: str | None = None) -> Comparisons:
-        """Return predictions beside the readers."""
+        """Return the comparison of predictions with the readers."""
         options = {"relative": True, "missing": self.missing, **self.draw}
         return compare(file, self.human, self.bench, metric=metric, **options)
 
@@ -278,15 +278,15 @@ def saliency_report(
     progress: Callable[..., None] | None = None,
     **draw: Any,
 ) -> tuple[Path, list[str]]:
-    """Write the page; its path, and what a reader of it should know.
+    """Write the page; return its path, and warnings for its readers.
 
     Parameters
     ----------
-    maps : name -> folder of heat maps. The first table has all; the first is compared with the readers
+    maps : name -> folder of heat maps. The first table shows all of them; the first folder is compared with the readers
     out : folder, created if missing, for the page and the prediction files. An earlier report's files are
         replaced
     human : prediction file of benchmark readers; by default the readers of the dataset
-    tune_split : with references and maps in the same folder, for thresholds and gates; without it neither is tuned
+    tune_split : split with references, and maps in the same folder, for tuning; None tunes neither thresholds nor gates
     missing : as of :func:`score`
     n_processes, progress : as of :func:`saliency`
     draw : n_resamples, seed
@@ -340,20 +340,20 @@ def saliency_report(
 
 
 def _without_masks(compared: Comparisons) -> Comparisons:
-    """Return the figures alone: masks of a whole split take more memory than all else."""
+    """Return a comparison without its predictions, because masks of a whole split take more memory than all else."""
     bare = [replace(one, report=replace(one.report, predictions=())) for one in _systems(compared).values()]
     return replace(compared, scored_a=bare[0], scored_b=bare[1])
 
 
 def _readers(bench: Bench, path: Path) -> Path:
-    """Return the dataset's benchmark readers as a prediction file."""
+    """Write the dataset's benchmark readers as a prediction file; return its path."""
     predictions = human_baseline(asked_of(bench), bench.kind.data.read_references(bench.folder, bench.split))
     write_whole(path, bench.kind.predictions.to_jsonl(predictions))
     return path
 
 
 def _methods(estimates: Mapping[str, Sequence[Estimate]], bench: Bench) -> PageTable:
-    """Return every system's figures side by side; with intervals in the file."""
+    """Return a table of every system's scores side by side; its file also has the intervals."""
     by_key = {(name, e.metric, e.finding): e for name, own in estimates.items() for e in own if e.metric in _OF_MAPS}
     rows, figures = [], []
     for metric in _OF_MAPS:
@@ -372,7 +372,7 @@ def _methods(estimates: Mapping[str, Sequence[Estimate]], bench: Bench) -> PageT
 
 
 def _tuned(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Section], list[str]]:
-    """Return chapters on the curves of thresholds, and on masks of the best ones against the readers; omissions."""
+    """Return (chapters, omissions): threshold curves, and masks at the best thresholds compared with the readers'."""
     tuned = tune_saliency(maps, work.bench.folder, split=split, progress=work.how["progress"])
     file = work.predicted(f"{name}-tuned", maps, threshold=tuned)
     compared, omissions = _of_tuned(work, file, "mask_iou", tuned, "threshold")
@@ -381,7 +381,7 @@ def _tuned(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Section
 
 
 def _gated(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Section], Comparisons, list[str]]:
-    """Return chapters on the curves of gates, and on the IoU of gated masks compared with the readers'; omissions."""
+    """Return (chapters, comparison, omissions): gate curves, and gated masks compared with the readers'."""
     tuned = tune_gates(maps, work.bench.folder, split=split, progress=work.how["progress"])
     file = work.predicted(f"{name}-gated", maps, gate=tuned)
     compared, omissions = _of_tuned(work, file, "mask_iou_all", tuned, "gate")
@@ -392,7 +392,7 @@ def _gated(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Section
 
 
 def _of_tuned(work: _Work, file: Path, metric: str, tuned: Tuned, what: str) -> tuple[Comparisons, list[str]]:
-    """Return predictions beside the readers on the findings for which something was found; which are left out."""
+    """Return (comparison, omissions): predictions and readers on the findings with a tuned value, and the others."""
     compared = _without_masks(work.compared(file, metric))
     lacking = tuned.lacking(work.findings)
     if not lacking:
@@ -415,7 +415,7 @@ def _with_curves(
 
 
 def _estimates(compared: Comparisons) -> dict[str, Sequence[Estimate]]:
-    """Return the figures of the two systems, the readers first."""
+    """Return name -> estimates of the two systems, the readers first."""
     return {compared.b: compared.scored_b.estimates, compared.a: compared.scored_a.estimates}
 
 
@@ -425,7 +425,7 @@ def _figures_of_both(compared: Comparisons, word: str) -> list[Illustration]:
 
 
 def _auroc(compared: Comparisons, name: str, draw: Mapping[str, Any]) -> list[Illustration]:
-    """AUROC beside localization, where a benchmark asks for all findings and the maps have probabilities."""
+    """Return AUROC beside localization, if the benchmark asks for all findings and the maps have probabilities."""
     scored = compared.scored_a
     rows = cast(CaseRows, scored.rows)
     if rows.presence is None:

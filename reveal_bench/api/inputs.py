@@ -1,7 +1,7 @@
-"""Predictions in whatever form Python users hold them, checked by the linter as a file of them would be.
+"""Predictions in any form that Python users have, checked by the linter in the same way as a prediction file.
 
-What is not a file is written to a temporary one, so that there is one set of rules: nothing is filled in, rounded or
-left out on the way.
+Other inputs than files are written to a temporary file, so that there is one set of rules. Nothing is filled in,
+rounded or left out by this.
 
 ==============================  ======================================================================================
 form                            read as
@@ -51,16 +51,16 @@ def lint(
     allow_missing: bool = False,
     name: str | None = None,
 ) -> LintReport:
-    """Check predictions against what a split asks: all problems at once.
+    """Check predictions against the questions of a split; report all problems at once.
 
     Parameters
     ----------
     predictions : in any form of :mod:`reveal_bench.api.inputs`: a path, a DataFrame, a list, a mapping ...
     bench : what :func:`~reveal_bench.load` returns or takes
-    split : of `bench`, where that is a folder
+    split : split of `bench`, if that is a folder
     grid : cells per side (localization); the folder's own unless given
-    allow_missing : whether questions may stay unanswered
-    name : what the report calls predictions that are not a file; the model of a run, or "predictions", unless given
+    allow_missing : allow unanswered questions
+    name : name in the report of predictions that are not a file; by default the model of a run, or "predictions"
 
     Raises
     ------
@@ -73,17 +73,17 @@ def lint(
 
 
 def lint_inputs(inputs: Any, bench: Bench, options: LintOptions, argument: str) -> LintReport:
-    """Check predictions of any of the forms above against what a split asks.
+    """Check predictions in any of the forms above against the questions of a split.
 
     Parameters
     ----------
-    options : with the name that the report uses for them unless they are a file, which has its own
-    argument : what a message calls them
+    options : options of the linter, with the name in the report for predictions that are not a file
+    argument : name of the argument in messages
 
     Raises
     ------
     ArgumentError
-        If they have none of the forms.
+        If the predictions have none of the forms.
     ValueError, OSError
         If a file cannot be read.
     """
@@ -112,7 +112,7 @@ def name_of(inputs: Any, default: str) -> str:
 
 
 def _written(inputs: Any, kind: AnyKind, argument: str) -> tuple[bytes, str]:
-    """Return the inputs as a prediction file, and its format's name in reports, empty if the file says it."""
+    """Return (content, format): a prediction file with the inputs, and the format's name in reports or ""."""
     if hasattr(inputs, "predictions"):
         inputs = inputs.predictions
     if hasattr(inputs, "to_pandas") or hasattr(inputs, "to_parquet"):
@@ -157,12 +157,12 @@ def _written_table(inputs: Any, kind: AnyKind, argument: str) -> tuple[bytes, st
 
 
 def frame_of(inputs: Any, argument: str) -> pd.DataFrame:
-    """Return a DataFrame of pandas, or of anything that turns into one; an index that has a name is a column of it.
+    """Return inputs as a pandas DataFrame; an index that has a name becomes a column.
 
     Raises
     ------
     ArgumentError
-        If it is something else, or has a column twice.
+        If the inputs cannot become a DataFrame, or have a column twice.
     """
     import pandas as pd
 

@@ -1,4 +1,4 @@
-"""``report``: an HTML report of a dataset or of models' answers."""
+"""``report``: writes an HTML report of a dataset or of models' answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Progress = Callable[..., None]
 
 @dataclass(frozen=True)
 class WrittenReport:
-    """A page that was written, and what a reader of it should know.
+    """A page that was written, and warnings for its readers.
 
     Attributes
     ----------
@@ -50,30 +50,30 @@ def report(
     progress: Progress | None = None,
     **options: Any,
 ) -> WrittenReport:
-    """Write a page: of a dataset its counts and films, of runs their scores, errors and heat maps.
+    """Write a page: a dataset's counts and images, or runs' scores, errors and heat maps.
 
     Parameters
     ----------
     runs : with `bench`, run folders and prediction files: one, several, (label, path) pairs, or label -> path; an empty
         label is filled in. Without `bench`, a dataset folder
     bench : dataset that the runs answered
-    out : folder to write `report.html` and all that belongs to it to; of a dataset also the file itself (``.html``),
-        which is ``<folder>-report.html`` unless given
-    split : with references; by default all of a dataset, or the runs' own
-    human : prediction file of benchmark readers, for a page of one prediction file beside them as paper 002 has it; its
-        options are `missing`, `n_resamples` and `seed`
-    saliency : whether `runs` are folders of heat maps, for the page of paper 002 from maps to tables: the first folder
-        beside `human`, by default the readers of the dataset, and all of them in one table. Its options are also
+    out : folder for `report.html` and its files; for a dataset also the HTML file itself, by default
+        ``<folder>-report.html``
+    split : split with references; by default all splits of a dataset, or the runs' own
+    human : prediction file of benchmark readers, for a page that compares one prediction file with them (paper
+        002); its options are `missing`, `n_resamples` and `seed`
+    saliency : True if `runs` are folders of heat maps, for the page of paper 002: the first folder is compared with
+        `human`, by default the readers of the dataset, and one table shows all folders. Its options are also
         `tune_split` and `n_processes`
-    ratings : readers' ratings of answers to open tasks, a list of them, a table, or a dataset folder that keeps some:
-        a page of these alone. `runs` may then be empty, or say by model what was answered
-    progress : called with (what, done, in all)
-    options : of runs, see :func:`reveal_bench.reports.run_page.write_run_report`
+    ratings : readers' ratings of answers to open tasks, a list of them, a table, or a dataset folder that has some,
+        for a page about these only. `runs` may then be empty, or state the answered tasks by model
+    progress : called with (what, done, total)
+    options : options for runs, see :func:`reveal_bench.reports.run_page.write_run_report`
 
     Raises
     ------
     ValueError
-        If `out` is needed and not given, or as the writers say.
+        If `out` is needed and not given, or as the functions that write the page.
     LintError
         If a prediction file has errors.
     """

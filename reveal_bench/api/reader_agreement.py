@@ -1,7 +1,7 @@
-"""``rb.agreement``: how far each pair of readers agrees, from a table of their ratings of the same cases.
+"""``rb.agreement``: measures how far each pair of readers agrees, from a table of their ratings of the same cases.
 
-Ratings are categories, as numbers or names. A pair is judged by the cases that both rated, with the intervals that the
-agreement of two raters has everywhere (:func:`~reveal_bench.metrics.estimates.estimate_agreement`).
+Ratings are categories, as numbers or names. A pair is judged by the cases that both rated, with the same intervals
+as every agreement of two raters (:func:`~reveal_bench.metrics.estimates.estimate_agreement`).
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class Agreement(TableResult):
 
     Attributes
     ----------
-    pairs : of readers, in the order in which the table names them; where it has findings, the macro and each of them
-    metric : what `value` is
-    categories : all ratings, in their order if they have one
-    n_cases, n_patients : that anybody rated
+    pairs : pairs of readers, in the order of the table; if it has findings, the macro and each finding per pair
+    metric : name of the metric in `value`
+    categories : all possible ratings, in their order if they have one
+    n_cases, n_patients : numbers of cases and patients that any reader rated
     """
 
     pairs: tuple[PairAgreement, ...]
@@ -76,7 +76,7 @@ class Agreement(TableResult):
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """A row per pair, and per finding where the table has findings."""
+        """A row per pair, and per finding if the table has findings."""
         return [as_record(pair) for pair in self.pairs]
 
     def printed_rows(self) -> list[dict[str, str]]:
@@ -101,18 +101,18 @@ def agreement(
     categories: Sequence[Rating] | None = None,
     columns: Mapping[str, str] | None = None,
 ) -> Agreement:
-    """Agreement of every pair of readers of the same cases.
+    """Return the agreement of every pair of readers of the same cases.
 
     Parameters
     ----------
     table : a row per reader and case, with the columns ``reader``, ``case`` and ``score``, a whole number or a name;
-        ``patient`` where a patient has several cases; ``finding`` where cases have several, of which each is rated. A
+        ``patient`` if a patient has several cases; ``finding`` if readers rate several findings per case. A
         path (CSV, TSV, XLSX, Parquet, JSON), a DataFrame or a list of mappings
-    metric : "cohen_kappa"; of categories in an order also "cohen_kappa_linear", "cohen_kappa_quadratic",
+    metric : "cohen_kappa"; for ordered categories also "cohen_kappa_linear", "cohen_kappa_quadratic",
         "mean_absolute_difference"; "gwet_ac1", "percent_agreement"
     categories : all of them in their order; by default all whole numbers from the smallest to the largest score, or
         the names that occur, which then have no order
-    columns : one of these names -> what the table calls it
+    columns : one of these names -> name of the column in the table
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""``rb.readers``, ``rb.plan_readers`` and ``rb.readings``: a reader study, the size of one to come, and its table."""
+"""``rb.readers``, ``rb.plan_readers`` and ``rb.readings``: analyse a reader study, plan one, and make its table."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class ReaderStudyResult(TableResult):
     ----------
     analysis : components, F test, means and differences
     merit : the figure of merit
-    n_cases, n_patients : read by every reader
-    margin : how much worse than the second a first modality may be, if it was said
+    n_cases, n_patients : numbers of cases and patients read by every reader
+    margin : how much worse than the second the first modality may be; None without a margin
     system : name of the system compared with the readers, if any
     n_read : fewest and most cases that a reader read
     """
@@ -51,7 +51,7 @@ class ReaderStudyResult(TableResult):
 
     @property
     def caption(self) -> str:
-        """Cases, readers, which of them are samples, and the test of all modalities."""
+        """Cases, readers, which of both are random samples, and the test of all modalities."""
         analysis = self.analysis
         samples = f"readers {analysis.readers_are}, cases {analysis.cases_are}"
         text = (
@@ -99,11 +99,11 @@ class ReaderStudyResult(TableResult):
 
     @property
     def components(self) -> dict[str, float]:
-        """Variances of the model and the number of cases: what a study is planned from, `rb.plan_readers`."""
+        """Variances of the model and the number of cases, from which `rb.plan_readers` plans a study."""
         return asdict(self.analysis.components) | {"n_cases": self.n_cases}
 
     def by_reader(self) -> list[dict[str, Any]]:
-        """Return the figure of every reader with every modality."""
+        """Return the figure of merit of every reader with every modality."""
         analysis = self.analysis
         return [
             {"modality": modality, "reader": reader, "value": float(analysis.figures[i, j])}
@@ -152,18 +152,18 @@ def readers(
     table : a row per reader, case and modality, with the columns ``reader``, ``case``, ``score`` and, where there are
         several modalities, ``modality``; ``truth`` (0 or 1), and ``patient`` where a patient has several cases. A path
         (CSV, TSV, XLSX, Parquet, JSON), a DataFrame or a list of mappings
-    merit : "auc"; "lroc", with a column ``located`` that says 0 or 1 of cases with; or of scores of 0 and 1
+    merit : "auc"; "lroc", with a column ``located`` (0 or 1) for cases with `truth` 1; or for scores of 0 and 1
         "sensitivity", "specificity", "accuracy", "kappa" with the truth, "hit_rate"
-    columns : one of these names -> what the table calls it
+    columns : one of these names -> name of the column in the table
     system : one of the readers that is compared with all others, such as a model that read the same cases
-    partly_crossed : whether readers may have read different cases, each the same ones with every modality
-    readers_are, cases_are : "random" if the result is to hold for others like them, "fixed" if for these alone
-    margin : how much worse than the second the first modality may be: differences get a verdict on non-inferiority
+    partly_crossed : readers may have read different cases; each reader the same cases with every modality
+    readers_are, cases_are : "random" to draw conclusions about others like them, "fixed" about only these
+    margin : how much worse than the second the first modality may be; differences then get a verdict on non-inferiority
 
     Raises
     ------
     ArgumentError
-        If the table is not a study of that design, or the figure of merit is not defined.
+        If the table does not have that design, or the figure of merit is not defined.
     ImportError
         If scipy is not installed.
     """
@@ -199,9 +199,9 @@ class ReaderPlan(TableResult):
     Attributes
     ----------
     studies : readers, cases, readings, power, and the expected standard error of the difference
-    target : what they are to show, and of whom
-    pilot : what they are foretold from
-    power : that the cases were looked for, None where the cases were given
+    target : difference or non-inferiority to show, and for which readers and cases
+    pilot : pilot that the power is computed from
+    power : power for which the cases were computed; None if the cases were given
     """
 
     studies: tuple[Planned, ...]
@@ -225,7 +225,7 @@ class ReaderPlan(TableResult):
     def records(self) -> list[dict[str, Any]]:
         """Columns n_readers, n_cases, n_readings, power, error, freedom and noncentrality, one row per study.
 
-        Where no number of cases up to 2,000 is enough, n_cases is None and power is that with 2,000.
+        If no number of cases up to 2,000 is enough, n_cases is None and power is that with 2,000 cases.
         """
         return [asdict(study) for study in self.studies]
 
@@ -258,20 +258,20 @@ def plan_readers(
     readers_are: Sample = "random",
     cases_are: Sample = "random",
 ) -> ReaderPlan:
-    """Plan a reader study of two modalities: how many cases it needs, or what power it has.
+    """Plan a reader study of two modalities: return the number of cases that it needs, or its power.
 
     Parameters
     ----------
-    pilot : a table of readings as for :func:`~reveal_bench.api.reader_study.readers`, what that function returned, or
-        its `components`, or others that are supposed: a mapping with "variance", "cov_1", "cov_2", "cov_3",
+    pilot : a table of readings as for :func:`~reveal_bench.api.reader_study.readers`, the result of that function, or
+        its `components`, or assumed ones: a mapping with "variance", "cov_1", "cov_2", "cov_3",
         "interaction" and "n_cases"
-    difference : true difference that is to be shown; with a margin, 0 unless given
+    difference : true difference to show; with a margin, 0 by default
     margin : show non-inferiority by this margin instead of a difference
     n_readers : one number or several
-    n_cases : numbers of cases whose power is asked; by default the fewest that are enough are looked for
-    power : that is to be reached, .8 by default; not with `n_cases`
-    merit, columns, system : of a table of readings
-    readers_are, cases_are : "random" if the result is to hold for others like them, "fixed" if for these alone
+    n_cases : numbers of cases to give the power for; by default the fewest cases that are enough are computed
+    power : power to reach, 0.8 by default; must not be given with `n_cases`
+    merit, columns, system : as of :func:`readers`, for a table of readings
+    readers_are, cases_are : "random" to draw conclusions about others like them, "fixed" about only these
 
     Raises
     ------
@@ -282,7 +282,7 @@ def plan_readers(
     """
     target = Target(_number("difference", difference), _number("margin", margin), readers_are, cases_are)
     if power is not None and n_cases is not None:
-        rule = "must be left out where `n_cases` says how many there are: its power is computed"
+        rule = "must be left out if `n_cases` is given, since the power is then computed from it"
         raise ArgumentError("power", rule, power, ("n_cases",))
     sizes = _numbers("n_readers", n_readers, _MOST_READERS)
     cases = None if n_cases is None else _numbers("n_cases", n_cases, 50 * MOST_CASES)
@@ -309,7 +309,7 @@ def _pilot(inputs: Any, merit: str, columns: Mapping[str, str] | None, system: s
 
 
 def _supposed(inputs: Mapping[str, Any]) -> Pilot:
-    """Return a pilot that was not made: its components are supposed."""
+    """Return a pilot with assumed components."""
     names = (*_COMPONENTS, "n_cases")
     wrong = [name for name in inputs if name not in (*names, "reader")] or [
         name for name in names if name not in inputs
@@ -348,7 +348,7 @@ class ReadingsTable(TableResult):
     ----------
     rows : reader, case, patient, finding, score and truth
     system : the name of the system among the readers
-    n_left_out : studies that not every reader had read
+    n_left_out : number of studies left out because some reader had not read them
     """
 
     rows: Sequence[ReadingRow]
@@ -357,7 +357,7 @@ class ReadingsTable(TableResult):
 
     @property
     def caption(self) -> str:
-        """Whose readings of how many cases."""
+        """Readers, and numbers of cases and omitted studies."""
         readers = dict.fromkeys(row.reader for row in self.rows)
         n_cases = len({row.case for row in self.rows})
         left_out = f"; studies left out that not every reader read: {self.n_left_out:,}" if self.n_left_out else ""
@@ -384,16 +384,16 @@ def readings(
     Parameters
     ----------
     predictions, bench, split, allow_missing : as of :func:`~reveal_bench.api.inputs.lint`
-    finding : label whose readings are given; by default all, every study and label a case
-    thresholds : probability from which the system says that a label is present: one number, or one per label
-    name : of the system; by default the file's
+    finding : label whose readings are returned; by default all labels, with every pair of study and label as a case
+    thresholds : probability from which a label counts as predicted: one number, or one per label
+    name : name of the system; by default that of its file
 
     Raises
     ------
     LintError
         If the predictions have errors; its `report` lists all of them.
     ArgumentError
-        If the folder keeps no readers of labels, the label is unknown, or a reader has the system's name.
+        If the folder has no readers' labels, the label is unknown, or a reader has the system's name.
     """
     system = name_of(predictions, "system") if name is None else name
     opened = as_bench(bench, split)

@@ -1,6 +1,6 @@
 """A result as a small table: in a notebook, in a terminal, and as pandas, Markdown, LaTeX, CSV and JSON.
 
-`records` are unrounded (fractions, NaN where undefined); `printed_rows` are the same for people.
+`records` are unrounded (fractions, NaN if undefined); `printed_rows` are the same rows as text for people.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class TableResult(ABC):
 
     @property
     def table(self) -> pd.DataFrame:
-        """As :meth:`to_pandas`."""
+        """The records as a DataFrame, see :meth:`to_pandas`."""
         return self.to_pandas()
 
     @property
@@ -69,7 +69,7 @@ class TableResult(ABC):
         return json.dumps(self.plain, indent=2) + "\n"
 
     def to_csv(self) -> str:
-        """Return the records as CSV text; undefined is empty."""
+        """Return the records as CSV text; undefined values are empty cells."""
         return str(self.to_pandas().to_csv(index=False, lineterminator="\n"))
 
     def to_markdown(self) -> str:

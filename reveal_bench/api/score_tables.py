@@ -1,4 +1,4 @@
-"""The result of ``rb.score``: scores and, on request, groups of patients and single readers."""
+"""The result of ``rb.score``: scores and, on request, groups of patients, single readers and published rows."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Scores(TableResult):
     Attributes
     ----------
     scored : the predictions as they were scored, with the lint report, the protocol and all cases
-    subgroups : groups of patients and their differences from the rest, where they were asked for
-    readers : scores against single readers and their agreement, where they were asked for
-    published : published rows of the same metrics, where they were asked for
+    subgroups : groups of patients and their differences from the rest, if requested
+    readers : scores against single readers and their agreement, if requested
+    published : published rows of the same metrics, if requested
     """
 
     scored: ScoredFile
@@ -52,32 +52,32 @@ class Scores(TableResult):
 
     @property
     def estimates(self) -> Sequence[Estimate]:
-        """Every figure with its evidence."""
+        """Every score with its evidence."""
         return self.scored.estimates
 
     @property
     def rows(self) -> Rows:
-        """The cases from which all figures derive: ``result.rows.to_pandas()``."""
+        """The cases from which all scores are computed: ``result.rows.to_pandas()``."""
         return self.scored.rows
 
     @property
     def records(self) -> list[dict[str, Any]]:
         """Columns metric, finding, value, low, high, n, n_undefined, flag: fractions, NaN where undefined.
 
-        `flag` says why a figure that has a value has no interval; else it is empty.
+        `flag` says why a value has no interval; otherwise it is empty.
         """
         return [_record(estimate) for estimate in self.estimates]
 
     @property
     def strata(self) -> list[dict[str, Any]]:
-        """As `records`, of each part of the split that was scored by itself, with its name as `stratum`."""
+        """Rows as in `records` for each separately scored part of the split, whose name is in `stratum`."""
         return [{"stratum": name} | _record(e) for name, part in self.scored.strata.items() for e in part]
 
     @property
     def answered(self) -> list[dict[str, Any]]:
-        """As `records`, of the questions that the system answered, where it abstained from some; else empty.
+        """Rows as in `records` for the answered questions only; empty if the system declined none.
 
-        `scored.answered` has their number and share; in `records` those it declined are misses.
+        `scored.answered` has their number and share. In `records`, declined questions are misses.
         """
         return [] if self.scored.answered is None else [_record(one) for one in self.scored.answered.estimates]
 
@@ -108,7 +108,7 @@ class Scores(TableResult):
         ]
 
     def to_document(self) -> dict[str, Any]:
-        """Return the stable JSON document of ``reveal-bench score --json``; and what else was asked for."""
+        """Return the stable JSON document of ``reveal-bench score --json``; with all other requested results."""
         parts = {"subgroups": self.subgroups, "readers": self.readers, "published": self.published}
         return self.scored.to_document() | {name: part.plain for name, part in parts.items() if part is not None}
 
@@ -125,7 +125,7 @@ class Subgroups(TableResult):
     Attributes
     ----------
     groups : every group with its evidence
-    n_patients : of the split, those included of whom nothing counts in the figure
+    n_patients : number of patients of the split, including those without a case that counts
     """
 
     groups: Sequence[Subgroup]
@@ -165,7 +165,7 @@ class Subgroups(TableResult):
 
 @dataclass(frozen=True, repr=False)
 class AgainstReaders(TableResult):
-    """A system against each reader and their agreement, and beside each reader against the others.
+    """A system scored against each reader and against their agreement, beside each reader scored against the others.
 
     Attributes
     ----------
@@ -207,7 +207,7 @@ class AgainstReaders(TableResult):
 
 @dataclass(frozen=True, repr=False)
 class BesidePublished(TableResult):
-    """A system and the published rows of the same metrics, each figure over the findings that all of them have.
+    """A system and the published rows of the same metrics, averaged over the findings that all of them have.
 
     Attributes
     ----------
@@ -222,7 +222,7 @@ class BesidePublished(TableResult):
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """Columns metric, system, source, finding ("mean" of the row first), value: fractions."""
+        """Columns metric, system, source, finding (first the "mean" of a system) and value: fractions."""
         return [
             {"metric": metric, "system": line.system, "source": line.source, "finding": finding, "value": value}
             for metric, lines in self.tables.items()
@@ -232,7 +232,7 @@ class BesidePublished(TableResult):
 
     @property
     def caption(self) -> str:
-        """The rows' source, and the methods of the papers."""
+        """Source of the rows, and the methods of the papers."""
         part = f" (this system answered its part {self.part})" * (self.part != "test")
         return (
             f"published rows as printed, of the whole test split{part}, in percent; mean over the findings that every "
@@ -252,7 +252,7 @@ class BesidePublished(TableResult):
 
 
 def beside_published(scored: ScoredFile, info: FolderInfo, name: str, metric: str | None = None) -> BesidePublished:
-    """Return published rows beside what a system reaches, by every metric that both have, or by one.
+    """Return published rows beside the scores of a system, for every metric that both have, or for one metric.
 
     Raises
     ------
@@ -273,7 +273,7 @@ def beside_published(scored: ScoredFile, info: FolderInfo, name: str, metric: st
 
 
 def _own_scores(scored: ScoredFile, name: str) -> list[OwnScores]:
-    """Return scores by metric, except hits of cells on another grid than the published one."""
+    """Return metric -> scores, without hits of cells on another grid than the published one."""
     values: dict[str, dict[str, float]] = {}
     for one in scored.estimates:
         if one.finding in scored.rows.groups and (one.metric != "grid_hit" or scored.options.grid == GRID):
@@ -291,13 +291,13 @@ def summarize(
     unit: str = "patient",
     interval: Interval = "jackknife",
 ) -> list[Estimate]:
-    """Return mean per finding and macro of every metric, with 95 % intervals from one draw.
+    """Return the mean per finding and the macro of every metric, with 95 % intervals from common replicates.
 
     Parameters
     ----------
-    rows : of :func:`~reveal_bench.kinds.localization.scoring.score_localization`
-    metrics : names to report, those that apply by default
-    findings : findings to report; the macro is over these alone
+    rows : result of :func:`~reveal_bench.kinds.localization.scoring.score_localization`
+    metrics : names of metrics to report; by default those that apply
+    findings : findings to report, and the only ones in the macro
     n_resamples, seed, unit, interval : as of :func:`score`; unit "patient" or "image"
 
     Returns
@@ -307,7 +307,7 @@ def summarize(
     Raises
     ------
     ValueError
-        If a metric or finding is unknown, or an option is not what it must be.
+        If a metric or finding is unknown, or an option breaks its rule.
     """
     resampling = Resampling(n_resamples, seed, unit, interval)
     return scoring.summarize(rows, resampling, metrics=metrics, findings=findings)

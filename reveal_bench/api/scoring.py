@@ -40,12 +40,12 @@ class Comparisons(TableResult):
 
     Attributes
     ----------
-    a, b : what the systems are called
+    a, b : names of the systems
     scored_a, scored_b : the predictions as they were scored
     comparisons : every difference with its evidence
-    relative : whether values are relative decreases from B, (B - A) / B, rather than differences A - B
+    relative : True if values are relative decreases from B, (B - A) / B, instead of differences A - B
     resampling : number of replicates, unit and seed
-    compat : whose published convention relative decreases follow; None for ours
+    compat : name of the published code whose relative decreases are computed; None for ours
     """
 
     a: str
@@ -65,12 +65,13 @@ class Comparisons(TableResult):
     def write(self, folder: str | Path) -> list[Path]:
         """Write relative decreases as CSV, in the order of paper 002, and figures of them and of both systems.
 
-        Figures are SVG and PNG, two per metric. With `compat` also the tables of the published code. Their paths.
+        Figures are SVG and PNG, two per metric. With `compat`, also write the tables of the published code. Return all
+        paths.
 
         Raises
         ------
         ArgumentError
-            If these are differences.
+            If the values are differences.
         ImportError
             Without matplotlib, which the extra [report] brings.
         """
@@ -87,7 +88,7 @@ class Comparisons(TableResult):
 
     @property
     def caption(self) -> str:
-        """Which systems were compared on what."""
+        """Systems, split and method of intervals."""
         what = "decrease from B, (B - A) / B" if self.relative else "difference A - B"
         if self.compat is not None:
             what = f"decrease from B as the code of {self.compat} makes it"
@@ -117,7 +118,7 @@ class Comparisons(TableResult):
 
     @property
     def verdicts(self) -> list[str]:
-        """The verdict on the macro of every metric, a sentence each; empty without a margin."""
+        """A sentence with the verdict on the macro of every metric; empty without a margin."""
         return [
             f"{METRICS[c.metric].title}, {c.finding}: {c.verdict.sentence}."
             for c in self.comparisons
@@ -131,9 +132,9 @@ class Ranking(TableResult):
 
     Attributes
     ----------
-    ranked : each system's place with its evidence
+    ranked : each system's rank with its evidence
     scored : name -> its predictions as they were scored, also of systems that `metric` does not apply to
-    metric : what they are ranked by
+    metric : metric of the ranks
     left_out : names of systems that `metric` does not apply to
     resampling : number of replicates, unit and seed
     """
@@ -151,7 +152,7 @@ class Ranking(TableResult):
 
     @property
     def caption(self) -> str:
-        """How many systems were ranked on what, and how."""
+        """Split, findings of the macro and method of intervals."""
         n, place = len(self.ranked), next(iter(self.scored.values())).place
         return (
             f"{count_text(n, 'system')} on {place}: macro over "
@@ -161,7 +162,7 @@ class Ranking(TableResult):
         )
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """Return each system with its ranks, its tier and its figure in percent."""
+        """Return each system with its ranks, its tier and its score in percent."""
         return [
             {
                 "system": one.name,
@@ -176,7 +177,7 @@ class Ranking(TableResult):
 
 
 def _interval_kinds(results: Sequence[Comparison] | Sequence[RankedSystem]) -> str:
-    """How their intervals were made, such as "jackknife"."""
+    """Kinds of the intervals, such as "jackknife"."""
     return " or ".join(dict.fromkeys(interval_of(one.signature) for one in results))
 
 
@@ -209,29 +210,29 @@ def score(
     ----------
     predictions, bench, split, grid, allow_missing, name : as of :func:`~reveal_bench.api.inputs.lint`
     thresholds : probability from which a label counts as predicted (findings): one number, or one per label
-    ratings : what readers gave the answers (tasks): a table of ratings, or a list of them
-    missing : what questions without an answer count as, which then may be there: "miss", or for localization "empty",
-        an empty mask in the IoU of true positives, which is undefined
-    criterion : by which a detection is a hit of FROC and its relatives: "centre" (the default), "mask", "iou_50" or
-        "iobb_50"
-    n_resamples, seed : of the bootstrap
-    unit : unit that is resampled: "patient", or the kind's own: "image", "study" or "task"
+    ratings : readers' ratings of the answers (tasks): a table or a list
+    missing : allow questions without an answer, which count as a "miss", or for localization "empty": an empty mask,
+        which has no IoU of true positives
+    criterion : rule by which a detection is a hit in FROC and related metrics: "centre" (the default), "mask", "iou_50"
+        or "iobb_50"
+    n_resamples, seed : number of replicates of the bootstrap, and their seed
+    unit : unit to resample: "patient", or the kind's own, "image", "study" or "task"
     interval : "jackknife" (the default), "percentile" or "bca", and for localization "chexlocalize"
-    strata : whether to score the parts of the split too that the kind names; by default where it does so by itself
-    by : column of the dataset folder whose groups of patients are scored too, such as "sex"; see `Scores.subgroups`
-    bands : rising limits that cut the numbers of that column: ``[40, 65]`` makes three groups
-    readers : whether to score against single readers and their agreement too, where the dataset folder keeps them; see
+    strata : also score the parts of the split that the kind defines; the default depends on the kind
+    by : column of the dataset folder, such as "sex"; also score its groups of patients, see `Scores.subgroups`
+    bands : rising limits that divide the numbers of that column: ``[40, 65]`` makes three groups
+    readers : also score against single readers and their agreement, if the dataset folder has them; see
         `Scores.readers`
-    published : whether to set published rows of the same data and metrics beside the scores; see `Scores.published`
-    metric : name or title of the one that groups and readers are scored by, the leaderboard's unless given, and
-        of the published rows, all that apply unless given
+    published : also return published rows of the same data and metrics; see `Scores.published`
+    metric : name or title of the metric for groups and readers, by default the leaderboard's, and for published rows,
+        by default all that apply
 
     Raises
     ------
     LintError
         If the predictions have errors; its `report` lists all of them.
     ValueError
-        If an argument is not what it must be, or the references of the split are private.
+        If an argument breaks its rule, or the references of the split are private.
     """
     return score_with(
         predictions,
@@ -262,7 +263,7 @@ def score_with(
     metric: str | None = None,
     name: str | None = None,
 ) -> Scores:
-    """Score predictions; parameters and errors as of :func:`score`, whose options are one object."""
+    """Score predictions, as :func:`score` does, with the options in one object."""
     name = name_of(predictions, "predictions") if name is None else name
     opened = as_bench(bench, split, runs=[predictions])
     if by is None and bands is not None:
@@ -299,12 +300,12 @@ def _against_readers(scored: ScoredFile, bench: Bench, metric: str) -> AgainstRe
 
 
 def read_readers(bench: Bench) -> tuple[list[Any], Readings]:
-    """Return the references, with the columns that scoring leaves out, and the readings of single readers.
+    """Return (references, readings): the references with the columns that scoring leaves out, and those of each reader.
 
     Raises
     ------
     ArgumentError
-        If the folder keeps no readings.
+        If the folder has no readings of single readers.
     """
     records = bench.kind.data.read_records(bench.dataset, bench.split)
     readers = bench.kind.readers
@@ -318,7 +319,7 @@ def read_readers(bench: Bench) -> tuple[list[Any], Readings]:
 def score_inputs(
     predictions: Any, bench: Bench, options: ScoringOptions, *, argument: str, name: str, ratings: Any = None
 ) -> ScoredFile:
-    """Return predictions in any form read, checked and scored; `argument` is their name in errors.
+    """Read, check and score predictions in any form; `argument` is their name in errors.
 
     Predictions that were scored before, on the same split with the same options, are returned as they are.
     """
@@ -356,7 +357,7 @@ def read_ratings_given(inputs: Any, split: str) -> Sequence[Rating] | None:
 
 
 def _ratings_of(ratings: Sequence[Rating] | None, model: str) -> Sequence[Rating] | None:
-    """Return the ratings of `model`; all if the table has one model only."""
+    """Return the ratings of `model`; all ratings if the table has only one model."""
     if ratings is None or len({rating.model for rating in ratings}) == 1:
         return ratings
     own = [rating for rating in ratings if rating.model == model]
@@ -390,17 +391,18 @@ def compare(
 
     Parameters
     ----------
-    a, b : predictions in any form that :func:`~reveal_bench.api.inputs.lint` takes, or what :func:`score` made of them,
-        which stays as it was scored: each at thresholds of its own
-    metric : name or title of one; all that apply to both, and have a better direction, unless given
+    a, b : predictions in any form that :func:`~reveal_bench.api.inputs.lint` takes, or the results of :func:`score`,
+        which are not scored again, so that each may have its own thresholds
+    metric : name or title of one metric; by default all that apply to both and have a better direction
     relative : True for the relative decrease from b, ``(b - a) / b``, instead of differences
     bench, split, grid, ratings, allow_missing, n_resamples, seed, unit : as of :func:`score`
     interval : "jackknife", with p from flips of patients' signs, or "percentile", with p from replicates
-    margin : the largest loss that does not matter, .05 for five percentage points: says whether A is non-inferior to B
-    equivalence : whether a gain of the margin counts against it too
+    margin : the largest loss that does not matter, such as 0.05 for five percentage points: tests if A is non-inferior
+        to B
+    equivalence : test equivalence: a gain above the margin also matters
     missing : as of :func:`score`, for both
-    compat : "chexlocalize" or "chexlocalize-full" for relative decreases as the published code makes them, of images;
-        see :mod:`reveal_bench.evaluation.relative_decrease`
+    compat : "chexlocalize" or "chexlocalize-full" for relative decreases as in the published code, over images; see
+        :mod:`reveal_bench.evaluation.relative_decrease`
 
     Raises
     ------
@@ -436,7 +438,7 @@ def compare_with(
     equivalence: bool = False,
     compat: str | None = None,
 ) -> Comparisons:
-    """Compare two systems; parameters and errors as of :func:`compare`, whose options are one object."""
+    """Compare two systems, as :func:`compare` does, with the options in one object."""
     judged_by = _margin(margin, equivalence, relative)
     if compat is not None and not relative:
         raise ArgumentError("compat", "must be given with `relative`", repr(compat), ("relative",))
@@ -467,12 +469,12 @@ def _margin(width: float | None, equivalence: bool, relative: bool) -> Margin | 
 
 
 def once(options: ScoringOptions = ScoringOptions()) -> ScoringOptions:
-    """Return `options` for a score whose own intervals are not shown: one replicate, no strata."""
+    """Return `options` for a score whose own intervals are not shown: one replicate and no strata."""
     return replace(options, n_resamples=1, seed=0, interval=None, strata=False)
 
 
 def two_names(a: Any, b: Any) -> list[str]:
-    """Return the names of the two; of two files with one name, as in two run folders, with their folder's."""
+    """Return the names of two systems; two files of one name, as in run folders, get their folders' names too."""
     names = [name_of(a, "a"), name_of(b, "b")]
     if names[0] == names[1]:
         names = [Path(system).parent.name if isinstance(system, str | Path) else name
@@ -498,9 +500,9 @@ def rank(
 
     Parameters
     ----------
-    systems : name -> predictions or scores, as of :func:`compare`; or a folder of prediction files, of folders with one
-        each, or of run folders
-    metric : name or title of the one to rank by; the leaderboard's unless given
+    systems : name -> predictions or scores, as of :func:`compare`; or a folder that contains prediction files, folders
+        with one prediction file each, or run folders
+    metric : name or title of the metric to rank by; by default the leaderboard's
     bench, split, grid, ratings, allow_missing, n_resamples, seed, unit : as of :func:`score`
     interval : "jackknife", with tiers from flips of patients' signs, or "percentile", with tiers by Holm's correction
 
@@ -528,7 +530,7 @@ def rank_with(
     metric: str | None = None,
     ratings: Any = None,
 ) -> Ranking:
-    """Rank systems; parameters and errors as of :func:`rank`, whose options are one object."""
+    """Rank systems, as :func:`rank` does, with the options in one object."""
     if not isinstance(systems, Mapping | str | Path) or not systems:
         rule = "must be a mapping of names to predictions, or a folder of prediction files"
         raise ArgumentError("systems", rule, type_of(systems) if not isinstance(systems, Mapping) else "none")
@@ -550,7 +552,7 @@ def rank_with(
 
 
 def metric_named(name: str, scored: Iterable[ScoredFile]) -> str:
-    """Return the metric of a name or a title, whatever the case.
+    """Return the metric with this name or title, in upper or lower case.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""``rb.shapes``: shapes of references, and how localization goes with them and with confidence."""
+"""``rb.shapes``: measures shapes of references, and how localization depends on them and on confidence."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Shapes(TablesResult):
-    """Shapes of the reference masks of a split; shown as medians per finding.
+    """Shapes of the reference masks of a split, printed as medians per finding.
 
     Attributes
     ----------
-    bench : whose references they are
-    shapes : one per image and finding
+    bench : the split of the references
+    shapes : one shape per image and finding
     findings : in table order
-    slopes : regressions of the model's outcomes on the shapes; none without a model
-    assurances : of the model's outcomes on its scores; none without scores
-    how : in words, what the slopes are of
+    slopes : regressions of the model's outcomes on the shapes; empty without a model
+    assurances : slopes and correlations of the model's outcomes with its scores; empty without scores
+    how : outcomes and features of the slopes, in words
     """
 
     bench: Bench
@@ -61,7 +61,7 @@ class Shapes(TablesResult):
 
     @property
     def caption(self) -> str:
-        """Whose masks they are."""
+        """Number of masks, and the split."""
         return f"Shapes of {len(self.shapes):,} reference masks of {self.bench.folder.name}, split {self.bench.split}"
 
     @cached_property
@@ -70,7 +70,7 @@ class Shapes(TablesResult):
         return [asdict(shape) for shape in self.shapes]
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """Medians per finding; the size in percent of the image."""
+        """Return medians per finding, with the size in percent of the image."""
         rows = []
         for finding in self.findings:
             own = [shape for shape in self.shapes if shape.finding == finding]
@@ -83,11 +83,11 @@ class Shapes(TablesResult):
 
     @property
     def regressions(self) -> RoundedTable:
-        """Every slope on a feature, of every model, with its interval, p, stars and cases."""
+        """Every slope on a feature in every regression model, with its interval, p, stars and cases."""
         return self.regressions_of(*MODELS)
 
     def regressions_of(self, *models: str) -> RoundedTable:
-        """Return the same of some models."""
+        """Return the slopes of some regression models."""
         idle = {"model"} if len(models) == 1 else set()
         idle |= set() if "multiple" in models else {"inflation"}
         rows = [_spread(as_record(one), "value") for one in self.slopes if one.model in models]
@@ -122,7 +122,7 @@ def _median(shapes: Sequence[MaskShape], name: str) -> float:
 
 
 def _spread(row: dict[str, Any], name: str) -> dict[str, Any]:
-    """`low` and `high` under the names that a table joins to their value."""
+    """Return a row with `low` and `high` renamed, so that a table joins them to their value."""
     return {f"{name}_{key}" if key in ("low", "high") else key: value for key, value in row.items()}
 
 
@@ -136,25 +136,25 @@ def shapes(
     scale: Scale = "minmax",
     score_scale: Scale = "raw",
 ) -> Shapes:
-    """Measure the shapes of reference masks, and how a model's localization goes with them and with its confidence.
+    """Measure the shapes of reference masks, and how a model's localization depends on them and on its confidence.
 
     Parameters
     ----------
-    bench, split : as of :func:`lint`, of localization with masks
-    model : predictions in any form that :func:`lint` takes; without them shapes alone are measured
-    human : predictions of the benchmark readers, for the gap that a model leaves
+    bench, split : as of :func:`lint`, for localization with masks
+    model : predictions in any form that :func:`lint` accepts; without them only shapes are measured
+    human : predictions of the benchmark readers, for the gap between them and the model
     missing : as of :func:`score`, for both
-    scale : of the features: "minmax" as the published code has it, "zscore" as the main text of the paper, or "raw"
-    score_scale : of the scores: "raw", or per finding "minmax"
+    scale : scaling of the features: "minmax" as in the published code, "zscore" as in the text of the paper, or "raw"
+    score_scale : scaling of the scores: "raw", or "minmax" per finding
 
     Raises
     ------
     LintError
         If predictions have errors.
     ArgumentError
-        Without masks, or if an argument is not what it must be.
+        Without masks, or if an argument breaks its rule.
     ImportError
-        Without OpenCV, which the extra [saliency] brings, or statsmodels, which [report] does.
+        Without OpenCV (extra [saliency]) or statsmodels (extra [report]).
     """
     for name, value in (("scale", scale), ("score_scale", score_scale)):
         if value not in ("minmax", "zscore", "raw"):
@@ -197,7 +197,7 @@ def confidence_table(assurances: Sequence[Assurance]) -> RoundedTable:
 
 
 def assurances_of(rows: CaseRows, scale: Scale = "raw") -> list[Assurance]:
-    """Return slopes over all cases of the model, not its true positives alone; none without scores."""
+    """Return slopes over all cases of the model, not only its true positives; empty without scores."""
     if np.isnan(rows.scores).all():
         return []
     outcomes = {
@@ -207,7 +207,7 @@ def assurances_of(rows: CaseRows, scale: Scale = "raw") -> list[Assurance]:
 
 
 def _outcomes(model: ScoredFile, human: ScoredFile | None, pool: Sequence[MaskShape]) -> dict[str, FloatArray]:
-    """IoU and hit of the model, and how far the human benchmark is ahead, for every case of the pool."""
+    """Return IoU and hit of the model, and the lead of the human benchmark, for every case of the pool."""
     outcomes = {}
     for metric, name in (("mask_iou", "IoU"), ("point_hit", "hit")):
         of_model = cast(CaseRows, model.rows).values.get(metric)

@@ -130,7 +130,7 @@ def test_the_command_takes_what_the_analysis_tells(tmp_path: Path, rng: np.rando
         (VAN_DYKE, {"difference": 0.1, "n_readers": [4.5]}, "`n_readers` must be whole numbers from 1 .*, got 4.5"),
         (VAN_DYKE, {"difference": 0.1, "n_readers": []}, "`n_readers` must be whole numbers"),
         (VAN_DYKE, {"difference": 0.1, "n_cases": 1}, "`n_cases` must be at least 2, got 1"),
-        (VAN_DYKE, {"difference": 0.1, "n_cases": 9, "power": 0.8}, "`power` must be left out where `n_cases`"),
+        (VAN_DYKE, {"difference": 0.1, "n_cases": 9, "power": 0.8}, "`power` must be left out if `n_cases` is given"),
         (VAN_DYKE, {"difference": 0.1, "power": 80}, "`power` must be between 0 and 1, such as 0.8, got 80"),
         (VAN_DYKE, {"difference": 0.1, "readers_are": "fixed", "cases_are": "fixed"}, "otherwise nothing varies"),
         ({"variance": 1}, {"difference": 0.1}, "or have a number for each of variance, .*, got no cov_1"),
