@@ -3,13 +3,13 @@
 Conventions
 -----------
 Everything comes from the Space's settings (README.md says how to fill them in). A Space keeps no file across a restart,
-so it is one of two things:
+so it runs in one of two ways:
 
-- a *server*: database and uploads are elsewhere (``REVEAL_DATABASE``, ``REVEAL_BLOBS``), and so is the worker with the
-  holdouts and the vault;
-- a *demo* (``REVEAL_HOLDOUTS``): server and worker run here, and a restart loses everything. Only this process gets the
-  holdouts' token. Both run as the same user, so only Landlock keeps the server from the holdouts: without it, a demo
-  does not start.
+- as a *server*: database and uploads are elsewhere (``REVEAL_DATABASE``, ``REVEAL_BLOBS``), and so is the worker with
+  the holdouts and the vault;
+- as a *demo* (``REVEAL_HOLDOUTS``): server and worker run here, and a restart loses everything. Only this process gets
+  the holdouts' token. Both run as the same user, so only Landlock keeps the server from the holdouts: without it, a
+  demo does not start.
 
 The server never gets a token of the Hub or a key of a webhook, and the worker never gets the secrets of signing in.
 """
@@ -34,7 +34,7 @@ STORES = {
     "AWS_ACCESS_KEY_ID": "",
     "AWS_SECRET_ACCESS_KEY": "",
 }
-"""Where a server keeps everything: settings, and how their values begin."""
+"""Setting of a place where a server stores its data -> beginning of the setting's value."""
 PUBLIC_FILES = ["*.json", "*.md", "manifest/*"]
 """Files of a public dataset that the server needs: the questions, not the images."""
 
@@ -98,7 +98,9 @@ def sources(text: str, setting: str, *, named: bool) -> list[Source]:
 
 
 def _key(source: Source) -> tuple[str, str, str]:
-    """Return values that differ between datasets: after a refresh, one benchmark has several revisions."""
+    """Return a key that differs between datasets; after a refresh, a benchmark has several revisions, so its name is
+    not enough.
+    """
     return source.name or source.repo_id, source.revision, source.split
 
 
@@ -108,7 +110,7 @@ def plan(environ: Mapping[str, str], home: Path, download: Download) -> dict[str
     Raises
     ------
     SpaceError
-        If a setting is missing or wrong, which is found before any download, or a dataset cannot be downloaded.
+        If a setting is missing or wrong (checked before any download), or if a dataset cannot be downloaded.
     """
     for name in SPACE:
         if not environ.get(name):
@@ -163,7 +165,7 @@ def _check_stores(environ: Mapping[str, str]) -> None:
 
 
 def _check_tokens(public: Access, private: Access) -> None:
-    """Require a token of the holdouts alone: the server's datasets are downloaded with the other one."""
+    """Require a separate token for the holdouts: the server's datasets are downloaded with the other token."""
     if not private.token:
         raise SpaceError("HF_HOLDOUT_TOKEN must be set, a secret that reads only the private holdout datasets")
     if private.token == public.token:
@@ -188,7 +190,7 @@ def fetch(source: Source, access: Access, folder: Path, patterns: list[str] | No
     Raises
     ------
     SpaceError
-        If that fails.
+        If the download fails.
     """
     from huggingface_hub import snapshot_download
 
@@ -239,7 +241,9 @@ def explain(error: BaseException, source: Source, access: Access) -> str:
 
 
 def _is_disk_full(error: BaseException | None) -> bool:
-    """Return True if the error or one of its causes is a full disk; the Hub's compiled client has only the text."""
+    """Return True if the error or one of its causes is a full disk; errors of the Hub's compiled client say so only in
+    their text.
+    """
     if error is None:
         return False
     is_full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or os.strerror(errno.ENOSPC) in str(error)
@@ -247,7 +251,7 @@ def _is_disk_full(error: BaseException | None) -> bool:
 
 
 def main() -> None:
-    """Download, start, and restart what dies until the Space is stopped."""
+    """Download the datasets, start the processes, and restart those that die until the Space is stopped."""
     from reveal_leaderboard.custody.confinement import landlock_abi
     from reveal_leaderboard.worker.supervisor import Supervisor
 

@@ -4,10 +4,10 @@ Conventions
 -----------
 `settings.toml` beside this file contains every setting with its reason, and the page "About" prints it. An operator's
 file contains only what differs. Files are read strictly: an unknown key, a wrong type or a value out of range is an
-error, so that a misspelled key never leaves a holdout under another policy than its maintainer thinks. Each class below
-says which values its keys accept; the rules apply to files only, and code may make a policy of any values. Webhooks
-exist only in an operator's file; they are not part of the policy, and no page prints them. A file contains no secret:
-secrets are read from the environment, or from files that it names (:func:`secret_from`).
+error, so that no misspelled key puts a holdout under another policy than its maintainer intended. Each class below
+states which values its keys accept; these rules apply to files only, and code may create a policy with any values.
+Webhooks exist only in an operator's file; they are not part of the policy, and no page prints them. A file contains no
+secret: secrets are read from the environment, or from files that it names (:func:`secret_from`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ WEBHOOK_EVENTS = ("scored", "withdrawn", "flagged")
 LEAST_CELL: Final = 10
 """No finding with fewer cases is ever shown."""
 BY_HOLDOUT: Final = "by holdout"
-"""For `quota.total`: the number follows from the kind of benchmark and the size of its holdout."""
+"""Value of `quota.total` with which the number follows from the kind of benchmark and the size of its holdout."""
 
 
 class SettingsError(ValueError):
@@ -137,13 +137,13 @@ class ReleasePolicy:
     resolution : float
         Averages are rounded to a multiple of this.
     bands : lower ends of the bands that show counts of cases, ascending; the first is `min_cell`, and a file that sets
-        `min_cell` alone keeps the bands above it
+        only `min_cell` keeps the bands above it
     band_resolution : for each band, the step to which its findings' scores are rounded
-    place_factor : multiplies that step for localizations, each of which a sender can move
-    place_cell : fewest cases with which a finding's localization scores are shown singly, not only on average
+    place_factor : factor by which the step is larger for localizations, because a sender can move each of them
+    place_cell : fewest cases with which a finding's localization scores are shown separately, not only on average
     n_resamples, seed : resamples of the intervals, and their seed
     ladder_step : a new best is shown only if its primary macro exceeds the earlier best by more than this
-    ladder_per : {"team", "model"}, the unit of which that is the best
+    ladder_per : {"team", "model"}, whether the earlier best is the team's or the model's
     final_share : proportion of the patients kept for final scores at announced rounds, 0 for none
     """
 
@@ -173,7 +173,8 @@ class QuotaPolicy:
 
     Attributes
     ----------
-    total, per_day : submissions per team, in total and per UTC day; `BY_HOLDOUT` sets the total by the holdout's size
+    total, per_day : submissions per team, in total and per UTC day; with `BY_HOLDOUT` the total follows from the
+        holdout's size
     board_total : submissions of all teams together
     """
 
@@ -201,9 +202,9 @@ class ExposurePolicy:
 
     Attributes
     ----------
-    colluding : groups of teams that are assumed to combine their scores
-    watch_bits, close_bits : bits disclosed to that many groups, as a fraction of the bits in a finding's labels
-    watch_used : used fraction of the board's budget
+    colluding : number of groups of teams that are assumed to combine their scores
+    watch_bits, close_bits : bits disclosed to these groups, as a fraction of the bits in a finding's labels
+    watch_used : fraction of the board's budget that is used
     near : fraction of equal answers at which predictions count as near-identical
     """
 
@@ -220,8 +221,9 @@ class ReadingPolicy:
 
     Attributes
     ----------
-    readers_per_answer : readers who rate each answer before its submission is scored
-    team : name of the team whose members with the role "reader" rate answers, as admins may; empty for admins alone
+    readers_per_answer : number of readers who rate each answer before its submission is scored
+    team : name of the team whose members with the role "reader" may rate answers; admins always may, and if it is empty
+        only they may
     """
 
     readers_per_answer: Annotated[StrictInt, Field(ge=1, le=10)] = 2
@@ -265,7 +267,7 @@ class Webhook:
     ----------
     url : address by https, or by http on this machine
     events : some of `WEBHOOK_EVENTS`
-    private : True allows an address that the internet does not reach, such as this machine's
+    private : True to allow a private address, which cannot be reached from the internet, such as this machine's
     """
 
     url: Annotated[
@@ -279,7 +281,8 @@ class Webhook:
 def webhook_keys(name: str, environ: Mapping[str, str]) -> tuple[bytes, ...]:
     """Return a webhook's signing keys, from ``REVEAL_WEBHOOK_NAME_SECRET`` or the file that ``..._FILE`` names.
 
-    Each is ``whsec_`` and 24 to 64 bytes in base64. While a key is replaced there are two, new before old.
+    A key is ``whsec_`` followed by 24 to 64 bytes in base64. While a key is being replaced there are two, the new one
+    first.
 
     Raises
     ------
@@ -321,7 +324,7 @@ def secret_from(environ: Mapping[str, str], name: str) -> str | None:
 
 
 class _BenchmarkTables(BaseModel, extra="forbid"):
-    """The tables that a benchmark may have of its own."""
+    """The tables that a file may contain for a single benchmark."""
 
     release: ReleasePolicy = ReleasePolicy()
     quota: QuotaPolicy = QuotaPolicy()
@@ -351,20 +354,20 @@ class Settings:
 
     Attributes
     ----------
-    _document : mapping, the packaged settings with the operator's in their place
+    _document : mapping, the packaged settings overridden by the operator's settings
     """
 
     _document: Document
 
     def of(self, benchmark: str) -> BenchmarkSettings:
-        """Return the settings of `benchmark`: its own where it has any, otherwise the general ones."""
+        """Return the settings of `benchmark`: its own values where the file has any, otherwise the general ones."""
         tables = _File(**_tables_of(self._document, benchmark))
         about = asdict(tables.about)
         return BenchmarkSettings(tables.release, tables.quota, tables.exposure, **about, reading=tables.reading)
 
     @property
     def accounts(self) -> AccountsPolicy:
-        """The policy of accounts, which all benchmarks share."""
+        """The policy for accounts, which is the same for all benchmarks."""
         return _File(**self._document).accounts
 
     @property
@@ -447,7 +450,7 @@ def _check_together(tables: Document, path: Path, prefix: str) -> None:
         ("release", "bands", release["bands"][0] == release["min_cell"], "begin with release.min_cell"),
         ("release", "band_resolution", len(steps) == len(release["bands"]), "have a number for each of release.bands"),
         ("release", "place_factor", all(step <= 0.5 and _divides_one(step) for step in steps),
-         "make steps that divide 1, of 0.5 at most, of release.band_resolution"),
+         "turn each release.band_resolution into a step of at most 0.5 that divides 1"),
         ("quota", "per_day", is_ruled or quota["per_day"] <= quota["total"], "not exceed quota.total"),
         ("quota", "total", is_ruled or quota["total"] <= quota["board_total"], "not exceed quota.board_total"),
         ("exposure", "watch_bits", exposure["watch_bits"] <= exposure["close_bits"], "not exceed exposure.close_bits"),
@@ -458,7 +461,7 @@ def _check_together(tables: Document, path: Path, prefix: str) -> None:
 
 
 def _merge(below: Document, above: Document) -> dict[str, Any]:
-    """Return `below` with the values of `above` in their place, table by table and key by key."""
+    """Return `below` overridden by `above`, table by table and key by key."""
     merged = dict(below)
     for key, value in above.items():
         merged[key] = _merge(below.get(key, {}), value) if isinstance(value, dict) else value
@@ -466,7 +469,9 @@ def _merge(below: Document, above: Document) -> dict[str, Any]:
 
 
 def _with_bands(tables: Document, below: Document) -> Document:
-    """Return `tables`; where their `release` sets `min_cell` alone, with the bands above it from the table `below`."""
+    """Return `tables`. If their `release` sets `min_cell` but no bands, add those bands of `below` that start above
+    `min_cell`.
+    """
     release = tables.get("release", {})
     if "min_cell" not in release or "bands" in release or "band_resolution" in release:
         return tables

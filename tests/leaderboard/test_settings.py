@@ -119,7 +119,7 @@ RULES = {
     ),
     "steps that do not divide 1": (
         "[release]\nplace_factor = 3",
-        "`release.place_factor` must make steps that divide 1",
+        "`release.place_factor` must turn each release.band_resolution into a step of at most 0.5 that divides 1",
     ),
     "too few steps": ("[release]\nbands = [30, 60]", "`release.band_resolution` must have a number for each of rel"),
     "not a number": ("[release]\nresolution = nan", "got nan"),

@@ -35,7 +35,7 @@ def check_right(connection: sa.Connection, who: str, team: Team | None = None) -
     Raises
     ------
     NotPermittedError
-        If it is refused.
+        If `who` is refused.
     """
     if is_trusted(connection, who):
         return
@@ -58,7 +58,7 @@ def check_consent(user: User, who: str) -> None:
     Raises
     ------
     NotPermittedError
-        If it is refused.
+        If neither does.
     """
     if who != event_name(user) and who.partition(":")[0] != OPERATOR:
         raise NotPermittedError(f"{user.name} must accept an invitation first: people join only by consent")
@@ -70,7 +70,7 @@ def check_may_create(connection: sa.Connection, owner: User, who: str) -> None:
     Raises
     ------
     NotPermittedError
-        If it is refused.
+        If the person created a team before, or `who` creates the team for someone else.
     """
     if is_trusted(connection, who):
         return

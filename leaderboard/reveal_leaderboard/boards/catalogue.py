@@ -195,12 +195,12 @@ class Published:
             return ""
         both = ", both with the finding and without it" if kind.release.requires_negatives else ""
         why = (
-            f"must hold out {least} or more, or nothing can ever be shown, got {n} {what}: `release.min_cell` is "
-            f"{min_cell}, the fewest {self.items} of a figure{both}."
+            f"must hold out {least} or more, or no score can ever be shown, got {n} {what}: `release.min_cell` is "
+            f"{min_cell}, the fewest {self.items} that a score needs{both}."
         )
         if n < kind.release.least_items(LEAST_CELL):
             return f"{why} No setting allows fewer than {kind.release.least_items(LEAST_CELL)}: hold out more."
-        lines = f"[benchmarks.{self.name}.release]\nmin_cell = {LEAST_CELL}  # `bands` begin with it by themselves"
+        lines = f"[benchmarks.{self.name}.release]\nmin_cell = {LEAST_CELL}  # `bands` then begin with it"
         return f"{why} Hold out more, or allow small cells in the file of --settings:\n{lines}"
 
     def quota(self, settings: BenchmarkSettings) -> Quota:

@@ -35,8 +35,8 @@ def open_galleries(folders: Iterable[Path], published: Sequence[Published]) -> G
     served = {one.name for one in published}
     for gallery in galleries:
         if gallery.benchmark not in served:
-            raise ArgumentError("gallery", f"must be of a benchmark that is served ({', '.join(sorted(served))})",
-                                gallery.benchmark)  # fmt: skip
+            rule = f"must belong to a benchmark that this server serves ({', '.join(sorted(served))})"
+            raise ArgumentError("gallery", rule, gallery.benchmark)
         check_gallery(gallery, [one.manifest_file for one in published])
     return Galleries(galleries, home="/")
 
@@ -54,7 +54,7 @@ def check_gallery(gallery: Gallery, manifests: Iterable[Path]) -> None:
         if held_out:
             named = ", ".join(held_out[:SHOWN]) + (" ..." if len(held_out) > SHOWN else "")
             raise ArgumentError(
-                "gallery", "must show no case of a split whose references are held out",
+                "gallery", "must not show a case whose references are held out",
                 f"{len(held_out):,} of {gallery.benchmark}: {named}",
             )  # fmt: skip
 

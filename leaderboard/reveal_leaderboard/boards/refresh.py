@@ -184,7 +184,7 @@ def _check_nothing_is_left(connection: sa.Connection, benchmark: str, old: str, 
     subjects = set(connection.execute(tried).scalars())
     missing = [row for row in _own_scores(connection, benchmark, old) if row.submission_id not in subjects]
     if missing:
-        words = "are not queued to be scored against the new version: refresh without the switch first"
+        words = "are not queued to be scored against the new version: run the refresh without the switch first"
         raise RefreshError(f"{len(missing)} submissions of {benchmark} {words}")
 
 

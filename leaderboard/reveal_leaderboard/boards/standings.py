@@ -196,7 +196,9 @@ def standings(store: Store, published: Published, version: str | None = None) ->
     asked = next((row for row in history if row.version == version), None)
     if asked is None:
         known = ", ".join(row.version for row in history) or "none"
-        raise UnknownVersionError(f"`version` must be one that {name} showed ({known}), got {version!r}")
+        raise UnknownVersionError(
+            f"`version` must be a version that the board of {name} has shown ({known}), got {version!r}"
+        )
     document, ranked_at = ranked
     entries = _placed([_entry(*pair) for pair in store.board_rows(name, version)], document)
     facts = _facts(published, asked)

@@ -2,7 +2,7 @@
 
 Everyone who can open the database is trusted here; every action is recorded in the event log under the operator's
 login. Also ``reveal-leaderboard backup``, ``restore`` and ``audit``: copies of a board, and proof that nobody changed
-it; and ``webhooks``: the deliveries, a test message, another attempt, and a process that only sends.
+it; and ``webhooks``: list deliveries, send a test message, retry a delivery, or run a process that only sends.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The whole product on synthetic data, on this machine: the program of ``make demo``.
 
 A synthetic CheXlocalize download becomes a public dataset folder and a private holdout. Three models of graded quality
-and two baselines predict both halves. Their files are scored at home on the released half, and uploaded to a board
-whose worker alone knows the holdout. A second dataset, of studies, is curated from DICOM files and reports by simulated
-readers. Everything is in one folder, and only missing parts are made again.
+and two baselines predict both halves. Their files are scored locally on the released half, and uploaded to a board of
+which only the worker can read the holdout. A second dataset, of studies, is curated from DICOM files and reports by
+simulated readers. Everything is in one folder; a later run makes only what is missing.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ class Demo:
             (folder / "submission.json").write_text(json.dumps(_metadata(entrant), indent=2), encoding="utf-8")
 
     def score_at_home(self) -> None:
-        """Score every file on the released half, as its author would."""
+        """Score every file on the released half, as the file's author would."""
         self.echo("4  scoring at home on the released half: macro hit rate with its 95 % interval")
         for entrant in ENTRANTS:
             scored = score_file(self.predictions / entrant.stem / "released.jsonl", self.public, "released")
@@ -428,7 +428,8 @@ def curate(folder: CurationFolder, pool: Path, echo: Echo) -> Path:
     write_votes(pool / "votes.csv", cast(readings, suggested, truth, folder.seed))
     import_votes(folder, pool / "votes.csv")
     echo(
-        f"     read       {assigned['places']} readings by {assigned['readers']} simulated readers, three of each study"
+        f"     read       each study by three of the {assigned['readers']} simulated readers: "
+        f"{assigned['places']} readings"
     )
     consensus(folder)
     agreement = json.loads(folder.path("agreement.json").read_text(encoding="utf-8"))
@@ -463,13 +464,13 @@ MODELS = {
 
 
 FEWEST_STUDIES = 90
-"""With fewer studies, too few are held out to serve a board."""
+"""With fewer studies, too few are held out for a board."""
 ENOUGH_IMAGES = 150
-"""With this many studies, half of them held out, the usual release rules leave scores to show."""
+"""With so many studies, half of them held out, a board shows scores even by the usual release rules."""
 
 
 def settings_of(*benchmarks: str) -> str:
-    """Return settings for a demo in which these benchmarks have holdouts as small as a demo's must be."""
+    """Return settings for a demo's server, with which boards of these benchmarks may have small holdouts."""
     head = "# For the demo alone, whose holdouts are small: findings with ten cases are shown.\n"
     head += '[about]\nhost = "your own machine, to try things out"\n'
     return head + "".join(

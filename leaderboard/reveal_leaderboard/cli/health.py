@@ -1,6 +1,6 @@
 """``reveal-leaderboard health``: the health check of a container, whichever role it has.
 
-The check reads the command lines of process 1 and its descendants, so that it knows the role and the port without
+The check reads the role and the port from the command lines of process 1 and its descendants, so it needs no
 configuration. A server (``serve``, ``readers``) must answer ``/healthz`` at its own address. A worker and a sender of
 webhooks have no port: they are healthy while they run. A process that restarts others (``worker --processes N``, the
 Space's ``app.py``) is healthy only while the process that it supervises runs.
@@ -91,7 +91,7 @@ def _checked(role: Role) -> str:
 
 
 def _role(words: list[str], app: typer.Typer) -> Role | None:
-    """Return the role of a command line; None for another program or a command that ends by itself."""
+    """Return the role of a command line; None for another program, or for a command that is not long-running."""
     names = [Path(word).name for word in words]
     start = next((index for index, name in enumerate(names) if name in PROGRAMS), None)
     if start is None:
@@ -111,7 +111,7 @@ def _role(words: list[str], app: typer.Typer) -> Role | None:
 
 
 def _options(name: str, words: list[str], app: typer.Typer, *wanted: str) -> list[Any]:
-    """Return the values of options, read as the command itself reads them."""
+    """Return the values of the options, parsed as the command itself parses them."""
     program: Any = typer.main.get_command(app)
     command = program.commands[name]
     values = command.make_context(name, list(words), resilient_parsing=True).params

@@ -2,11 +2,11 @@
 
 Nothing heavy is imported at the top: a server confines its process before libraries start threads.
 
-Scratch folders end with their process, however it ends. A running process holds a lock (flock) on its folder, which the
-kernel releases when the process ends. So an unlocked folder of that name was left by a killed process, and the next
-process to start removes it. A process id would not do: ids are reused, and mean nothing in another container that
-shares the parent folder. Only folders of this name, owned by the same user, directly in the parent folder are removed;
-links are not followed. If the file system has no such locks, nothing is removed.
+A scratch folder is removed after its process ends, however it ends. A running process holds a lock (flock) on its
+folder, which the kernel releases when the process ends. So an unlocked folder with such a name was left by a killed
+process, and the next process to start removes it. Process ids would not do instead of locks: ids are reused, and mean
+nothing in another container that shares the parent folder. Only folders of this name, owned by the same user, directly
+in the parent folder are removed; links are not followed. If the file system has no such locks, nothing is removed.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def lock_folder(data: Path) -> BinaryIO:
 
 
 def live_in(data: Path) -> None:
-    """Point all files that libraries write to a folder below `data`, and change to it."""
+    """Make libraries write their files to a folder below `data`, and change to that folder."""
     home = data / "server"
     shutil.rmtree(home, ignore_errors=True)  # left by a killed server
     for name in ("TMPDIR", "GRADIO_TEMP_DIR", "HOME", "HF_HOME", "XDG_CACHE_HOME"):
@@ -123,7 +123,7 @@ def scratch_folder(place: Path | None = None) -> Iterator[Path]:
 
     Parameters
     ----------
-    place : parent folder; the system's folder for temporary files (``TMPDIR``) by default
+    place : parent folder of the scratch folder; by default the system's folder for temporary files (``TMPDIR``)
     """
     place = Path(tempfile.gettempdir() if place is None else place)
     for left in remove_abandoned(place):

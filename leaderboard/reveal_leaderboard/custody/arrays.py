@@ -161,11 +161,11 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, dtype: str, 
     data = archive.read(member)
     stream = io.BytesIO(data)
     if np.lib.format.read_magic(stream) != (1, 0):
-        raise ValueError(f"array {member.filename!r} must be of .npy version 1.0")
+        raise ValueError(f"array {member.filename!r} must have .npy version 1.0")
     shape, is_fortran, stored_dtype = np.lib.format.read_array_header_1_0(stream, max_header_size=_HEADER_BYTES)
     if stored_dtype != np.dtype(dtype) or len(shape) != n_axes or (is_fortran and n_axes > 1):
         raise ValueError(
-            f"array {member.filename!r} must be of {dtype} with {n_axes} axes, got {stored_dtype}, shape {shape}"
+            f"array {member.filename!r} must have dtype {dtype} and {n_axes} axes, got {stored_dtype}, shape {shape}"
         )
     n_items = 1
     for side in shape:

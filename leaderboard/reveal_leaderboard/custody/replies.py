@@ -151,5 +151,5 @@ def check_released(score: ReleasedScore, policy: ReleasePolicy) -> ReleasedScore
             if number is not None and not any(abs(number - step * round(number / step)) < 1e-9 for step in steps):
                 raise ValueError("released figures must be rounded as the policy says")
         if figure.finding != MACRO and figure.finding not in score.shown:
-            raise ValueError("released figures must be of findings that are shown")
+            raise ValueError("released figures must belong to shown findings")
     return replace(score, policy=settings)

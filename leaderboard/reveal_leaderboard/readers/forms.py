@@ -94,7 +94,7 @@ class _Votes:
         if unknown:
             raise ReaderAnswerError(f"labels must be among the twelve, got {hint(unknown[0][:60], REVEAL_LABELS)}")
         if len(set(details)) < len(details):
-            raise ReaderAnswerError("each label must be named once")
+            raise ReaderAnswerError("each label must be named only once")
         labels = list(in_order(details))
         if answer == CANNOT_READ:
             raise ReaderAnswerError("a study that cannot be read must have no labels")

@@ -100,7 +100,7 @@ def _faults(row: Any, images: Path) -> list[tuple[str, str, str]]:
         faults.append(("reference", "must be a list of cells of the grid", repr(cells)[:100]))
     cell, point = row.get("cell"), row.get("point")
     if (cell is None) == (point is None):
-        faults.append(("cell, point", "must be one of the two", f"{cell!r} and {point!r}"[:100]))
+        faults.append(("cell, point", "must be given one without the other", f"{cell!r} and {point!r}"[:100]))
     elif cell is not None and not _is_pair(cell, 0, grid[0], 0, grid[1]):
         faults.append(("cell", "must be a cell of the grid", repr(cell)[:100]))
     elif point is not None and not _is_share(point):

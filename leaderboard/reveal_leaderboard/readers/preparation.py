@@ -157,7 +157,7 @@ def _same(data: Path, digest: str, form: str) -> Readings | None:
     if (there.form, there.digest) != (form, digest):
         there.engine.dispose()
         raise UnpreparedError(
-            f"{data} contains readings of other input (form {there.form}): the assignment has changed since; use "
+            f"{data} was prepared from other input (form {there.form}): the assignment has changed since; use "
             f"another data folder"
         )
     return there

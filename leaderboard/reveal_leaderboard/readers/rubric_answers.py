@@ -211,7 +211,7 @@ def _faults(one: AnswerRow, known: Mapping[str, _Task]) -> Iterator[tuple[str, s
     pictures = known[one.task_id].pictures
     for box in one.boxes:
         if box["image_id"] not in pictures:
-            yield "boxes", "must be of an image of the task", hint(box["image_id"][:80], list(pictures))
+            yield "boxes", "must name an image of the task", hint(box["image_id"][:80], list(pictures))
 
 
 # The folder of the tasks ----------------------------------------------------------------------------------------------

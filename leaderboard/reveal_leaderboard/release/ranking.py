@@ -218,7 +218,7 @@ def _kind(systems: Sequence[Rows]) -> AnyKind:
     """Return the systems' common kind; an arbitrary one if there are no systems."""
     names = sorted({rows.kind for rows in systems}, reverse=True)
     if len(names) > 1:
-        raise ValueError(f"all systems must be of one kind of benchmark, got both {' and '.join(names)}")
+        raise ValueError(f"all systems must answer one kind of benchmark, got both {' and '.join(names)}")
     return KINDS[names[0]] if names else next(iter(KINDS.values()))
 
 

@@ -410,7 +410,7 @@ def _readings(connection: sa.Connection) -> Iterator[str]:
         if why.startswith(READ_TO_THE_END):
             submission_id = subject.partition(":")[2]
             if not why.endswith(digest_of(ratings_of(connection, submission_id))):
-                yield f"submission {submission_id}: its ratings are not those with which it was read to the end"
+                yield f"submission {submission_id}: its ratings differ from those of its completed scoring"
 
 
 def _ledger(connection: sa.Connection) -> Iterator[str]:
@@ -427,7 +427,7 @@ def _ledger(connection: sa.Connection) -> Iterator[str]:
     for submission in connection.execute(sa.select(*columns).order_by(submissions.c.id)):
         name, kinds = f"submission {submission.id}", sendings[submission.id]
         if of[submission.id] - {tuple(submission)[2:]}:
-            yield f"{name}: the ledger has lines of it under another team, benchmark or version"
+            yield f"{name}: the ledger has lines of this submission under another team, benchmark or version"
         if sorted(kinds) != list(range(1, len(kinds) + 1)) or not kinds:
             yield f"{name}: its sendings in the ledger must be numbered from 1, got {sorted(kinds)}"
             continue

@@ -243,7 +243,7 @@ def _read_manifest(source: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise BackupError(f"{source} must be the folder of a backup with its manifest.json: {error}") from None
     if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA or manifest.get("database") not in DATABASES:
-        raise BackupError(f"{source}: manifest.json must be of {SCHEMA}")
+        raise BackupError(f"{source}: manifest.json must be a manifest of {SCHEMA}")
     expected = {DATABASES[manifest["database"]]}
     names = set(manifest["files"])
     strange = {name for name in names - expected if not _is_blob(name)}

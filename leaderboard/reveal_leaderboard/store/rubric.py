@@ -58,7 +58,7 @@ def check_scores(scores: Scores, *, has_boxes: bool) -> None:
         If scores break a rule; the message names every problem.
     """
     unknown = [name for name in scores if name not in CRITERIA]
-    problems = [f"scores must be of the criteria, got {hint(str(name)[:60], CRITERIA)}" for name in unknown[:1]]
+    problems = [f"scores must name the rubric's criteria, got {hint(str(name)[:60], CRITERIA)}" for name in unknown[:1]]
     expected = questions(has_boxes=has_boxes)
     for question in QUESTIONS:
         score = scores.get(question.name)

@@ -112,7 +112,7 @@ def guard(
     auth : finds the sender of a request, and has the server's host names
     max_body_bytes : largest request body
     n_proxies : number of trusted proxies in front of the server; only their headers are trusted
-    limits : request limits; by default the mode's own, none in local mode
+    limits : request limits; by default the limits of the sign-in mode, and no limits in local mode
     shared : buckets that count the requests of all servers; without them, each server counts its own
     functions : see :class:`GradioGate`
     """
@@ -164,7 +164,7 @@ class Front:
     blocked : paths that no file route may serve
     max_upload_bytes : largest request body
     metrics_token : bearer token for ``/metrics``; without a token, only this machine may request the page
-    limits : request limits; None for the mode's own
+    limits : request limits; None for the limits of the sign-in mode
     galleries : viewers of cases, for benchmarks that have one
     """
 

@@ -180,7 +180,7 @@ def _told(store: Store, event_id: int, kind: str, server: str) -> tuple[float, d
             submission_id = connection.execute(query).scalar_one()
     submission = store.get(submission_id)
     if submission is None:
-        raise LookupError(f"event {event_id} is of a missing submission")
+        raise LookupError(f"event {event_id} belongs to a missing submission")
     document: dict[str, Any] = {"event": event_id, "benchmark": submission.benchmark, "version": submission.version}
     if _may_be_named(store, submission):
         document |= {

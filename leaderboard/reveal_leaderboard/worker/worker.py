@@ -266,7 +266,7 @@ class Worker:
     def _score(self, job: Job, holdout: Holdout) -> bool:
         submission = self.store.get(job.subject)
         if submission is None:
-            raise LookupError(f"job {job.id} is of a missing submission")
+            raise LookupError(f"job {job.id} belongs to a missing submission")
         with self.store.read() as connection:
             split = boards.split_of(connection, job.benchmark, job.version)
         submission = replace(submission, split=split)  # its name may differ in another version

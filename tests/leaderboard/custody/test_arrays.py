@@ -201,8 +201,8 @@ def become(name: str, value: Any) -> Change:
         (put("mask_text", 0, 200), "a mask is malformed"),
         (become("score", np.zeros(2)), "one value per prediction, 3, got 2"),
         (become("line", np.zeros(4, np.int64)), "one value per prediction, 4, got 3"),
-        (become("score", np.zeros(3, np.float32)), "must be of <f8"),
-        (become("score", np.zeros((3, 1))), "must be of <f8 with 1 axes"),
+        (become("score", np.zeros(3, np.float32)), "must have dtype <f8"),
+        (become("score", np.zeros((3, 1))), "must have dtype <f8 and 1 axes"),
         (become("more", np.zeros(3)), "the arrays must be"),
         (lambda arrays: arrays.pop("cell"), "the arrays must be"),
     ],
@@ -302,7 +302,7 @@ def test_objects_are_never_unpickled() -> None:
     file = io.BytesIO()
     arrays = read_arrays(written(GOOD), LOCALIZATION) | {"line": np.array([1, 2, 3], object)}
     np.savez(file, **arrays)
-    with pytest.raises(ValueError, match="must be of <i8"):
+    with pytest.raises(ValueError, match="must have dtype <i8"):
         read_canonical(file, MANIFEST)
 
 

@@ -143,7 +143,7 @@ BAD_FILES: dict[str, tuple[str, str]] = {
     ),
     "another's image": (
         f'{HEAD}a,{{t}},x,"[{{""image_id"": ""i"", ""label"": ""l"", ""box"": [1, 2, 3, 4]}}]"\r\n',
-        ":2: `boxes` must be of an image of the task, got 'i'",
+        ":2: `boxes` must name an image of the task, got 'i'",
     ),
     "open quote": (f'{HEAD}a,"b\r\n', "`file` must be readable as csv in UTF-8"),
 }
@@ -202,7 +202,7 @@ BAD_SCORES: dict[str, tuple[dict[str, Any], str, str, Any, str]] = {
     "half": (CONTENT, "scored", "", FULL | {"process": 3.5}, "Process must be a whole number"),
     "true": (CONTENT, "scored", "", FULL | {"process": True}, "Process must be a whole number"),
     "of no boxes": (NO_BOXES, "scored", "", FULL, "Image content must be empty: the answer has no boxes"),
-    "another": (CONTENT, "scored", "", FULL | {"content": 4}, "scores must be of the criteria, got 'content'"),
+    "another": (CONTENT, "scored", "", FULL | {"content": 4}, "scores must name the rubric's criteria, got 'content'"),
     "a list": (CONTENT, "scored", "", [4] * 6, "`details` must be the scores by criterion"),
     "nothing": (CONTENT, "scored", "", None, "`details` must be the scores by criterion"),
     "unread": (CONTENT, "cannot_read", "", FULL, "an answer that cannot be read must have no scores"),
