@@ -1,1 +1,1 @@
-"""Pages and figures for people: of a dataset, of runs of models, of a curation. No other room depends on them."""
+"""Pages and figures for people, on datasets, runs of models and curations. No other room depends on them."""

@@ -8,8 +8,8 @@ extend beyond it; a region may also be a list of contours, meaning their union. 
 right are the patient's. The contour of a lung covers the whole pleural space, down to the costophrenic angles,
 including fluid or a collapsed lung: contours that leave this out turn other errors into anatomy errors.
 
-Paper 000 (section 3.4) leaves it to a radiologist whether a cell is plausible; its Figure 5 shows how: a consolidation
-named over the heart and mediastinum, and a pneumothorax named at the shoulder, are anatomy errors. So the lungs
+In paper 000 (section 3.4) a radiologist decides whether a cell is plausible. Its Figure 5 shows anatomy errors: a
+consolidation located over the heart and mediastinum, and a pneumothorax at the shoulder. So the lungs
 here exclude what heart and mediastinum cover on a frontal image, if the file has those. :data:`PLAUSIBLE` is
 this project's.
 """
@@ -63,10 +63,10 @@ structures than contours usually cover, and gets no automatic category.
 """
 
 MIN_SHARE = 0.05
-"""Smallest proportion of a cell in a plausible structure for the cell to be plausible.
+"""Minimum proportion of a plausible cell that must be in a plausible structure.
 
-The paper asks for overlap without a number. Contours are uncertain by more than nothing: 5 % of a cell is what an edge
-that is 1.6 pixels off, in the 256-pixel picture with 8 x 8 cells that the model sees, adds along one side of the cell.
+The paper requires overlap, without a number. Contours are not exact: in the image of 256 pixels with 8 x 8 cells that
+the model sees, a contour 1.6 pixels off along one side of a cell adds 5 % of the cell.
 """
 
 
@@ -141,7 +141,7 @@ def is_plausible(cell: str, grid: Grid, regions: Regions, finding: str, *, min_s
     Parameters
     ----------
     cell : name of a cell of `grid`
-    min_share : in [0, 1], smallest proportion of the cell in a plausible structure; 0 requires any overlap
+    min_share : minimum proportion in [0, 1] of the cell that is in a plausible structure; 0 requires any overlap
 
     Returns
     -------

@@ -71,12 +71,12 @@ def figures_of_decreases(comparisons: Sequence[Comparison], model: str, referenc
 def figures_of_both(
     comparisons: Sequence[Comparison], estimates: Mapping[str, Sequence[Estimate]]
 ) -> list[Illustration]:
-    """Return a figure per metric of two systems with their own intervals, in the order of their decreases.
+    """Return a figure per metric with the scores and intervals of two systems; findings in the order of decreases.
 
     Parameters
     ----------
     comparisons : decreases
-    estimates : name of a system -> its scores; the AUROC of the last is shown beside its findings, if it has one
+    estimates : name of a system -> its scores; the AUROC of the last system is shown beside the findings, if it has one
     """
     check_extra("matplotlib")
     kinds = list(estimates)
@@ -121,8 +121,8 @@ def figure_beside_auroc(estimates: Sequence[Estimate], system: str) -> Illustrat
 
     Parameters
     ----------
-    estimates : of the three metrics
-    system : its name
+    estimates : estimates of the three metrics
+    system : name of the system
 
     Raises
     ------
@@ -160,7 +160,7 @@ _ROW, _GAP = 5.0, 18.0
 
 
 def figure_of_shapes(shapes: Sequence[MaskShape], findings: Sequence[str]) -> Illustration:
-    """Return box plots of quartiles with whiskers to the 5th and 95th percentile, per finding with a drawing.
+    """Return box plots per finding with drawings: quartiles, and whiskers to the 5th and 95th percentiles.
 
     Raises
     ------
@@ -219,7 +219,7 @@ _MOST_BEHIND, _MOST_AHEAD = 3, 2
 
 @dataclass(frozen=True)
 class ExampleCase:
-    """An image and a finding with the IoU of the model and of the readers."""
+    """An image and a finding, with the IoU of the model and that of the readers."""
 
     image_id: str
     finding: str
@@ -255,7 +255,7 @@ def films_of(
     records: Sequence[LocalizationRecord],
     systems: Mapping[str, Sequence[LocalizationPrediction]],
 ) -> Custom:
-    """Return the images of the cases; `systems` are the predictions of model and readers by name."""
+    """Return figures of the cases; `systems` maps the names of model and readers to their predictions."""
     by_image = {record.image_id: record for record in records}
     answers = [(name, {(p.image_id, p.finding): p for p in predictions}) for name, predictions in systems.items()]
     pictures = _pictures(folder, split, [one.image_id for one in cases])
@@ -284,7 +284,7 @@ def films_of(
 
 
 def _pictures(folder: Path, split: str, image_ids: Sequence[str]) -> dict[str, bytes]:
-    """Return the bytes of images by image_id, without those whose pixels are withheld."""
+    """Return image_id -> bytes of the image; images with withheld pixels are left out."""
     import pyarrow.parquet as pq
 
     images = {}

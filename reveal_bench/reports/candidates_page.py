@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def selection_page(candidates: Sequence[Mapping[str, str]], reports: Mapping[str, str]) -> str:
-    """Return the page as HTML; its script saves the selection as ``tasks.csv``, in the format of the candidates.
+    """Return the page as HTML; its script saves the selection as ``tasks.csv`` in the format of ``candidates.csv``.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The last step: the tables and figures of paper 004 for this curation, from all finished steps.
 
 ``report/index.html`` is for the maintainers: it has label counts of the holdout. ``report/public.html`` may be
-published. Beside them are the figures of the first as SVG and its numbers as CSV. Nothing is built on a report: it is
+published. Beside them are the figures of ``index.html`` as SVG and its numbers as CSV. No step uses the report: it is
 written again whenever anything has changed, and figures that it no longer has are removed. A ``ratings.csv`` in the
 curation folder adds the table of paper 001.
 
@@ -10,9 +10,9 @@ What the public page withholds
 For the holdout it gives the number of studies, and in coarse bands the demographics and acquisition. It gives nothing
 about its labels, and no number from which they could be computed with the released half: no totals of both halves by
 label, by number of labels or by less common findings, no standardized difference, no criterion of the draws. No study,
-patient or reader is named. Numbers of studies of a half below :data:`SMALL` are not shown: such values are merged with
-others, and where fewer than that would be hidden, with the next smallest also. Kappas of single labels cover all
-studies that were read; they are shown for labels with at least :data:`SMALL` released studies, in alphabetical order,
+patient or reader is named. Numbers below :data:`SMALL` of a half's studies are not shown: such values are merged with
+others, and if these still have fewer studies, also with the next smallest. Kappas of single labels cover all studies
+that were read; they are shown for labels with at least :data:`SMALL` released studies, in alphabetical order,
 since any other choice would reveal something about the others. Besides demographics, only :data:`ACQUISITION` is shown
 from the table of facts: another column may name a physician, a site or a day. A model that is a path is named by its
 last part.
@@ -82,13 +82,13 @@ PLACE = "report"
 PUBLIC_NAME = "public.html"
 
 LEAST_FOR_BANDS = 50
-"""Fewest studies of a holdout that is described in bands."""
+"""Minimum studies of a holdout that is described in bands."""
 BANDS = ((0.1, "under 10 %"), (0.25, "10 to 25 %"), (0.5, "25 to 50 %"), (0.75, "50 to 75 %"))
 ACQUISITION = (
     "manufacturer", "model", "detector_type", "view_position", "kvp", "exposure_mas", "distance_source_to_detector",
     "distance_source_to_patient", "pixel_spacing",
 )  # fmt: skip
-"""Columns of the table of facts to show, in any case, with or without blanks or underscores."""
+"""Columns of the table of facts that are shown; spelt in upper or lower case, with blanks, underscores or neither."""
 RELEASED, HOLDOUT = HALVES
 FEW = f"fewer than {SMALL}"
 
@@ -186,7 +186,7 @@ def _is_of(record: StepRecord | None, settings: Mapping[str, Any], inputs: Mappi
 
 
 def _digest(files: Mapping[str, str]) -> str:
-    """Return a hash of the report: other counts, or pages of a later version, are another report."""
+    """Return a hash of the report, which changes with its counts and with the version that wrote its pages."""
     return sha256(json.dumps(sorted(files.items())).encode()).hexdigest()
 
 
@@ -215,7 +215,7 @@ def public_page(curated: Curated) -> str:
 def shown_values(counts: Mapping[str, int]) -> tuple[list[str], int]:
     """Return values of at least :data:`SMALL` studies, the most common first, and the number of studies with others.
 
-    The least common value joins the others until these are empty, at least SMALL, or all.
+    The least common value joins the others until the others have no study, at least SMALL studies, or all studies.
 
     Examples
     --------
@@ -249,7 +249,7 @@ def merged_numbers(counts: Mapping[int, int]) -> list[tuple[str, int]]:
 
 
 def band(n: int, of: int) -> str:
-    """Return the proportion of the holdout with a value, as a coarse band."""
+    """Return a coarse band for the proportion of the holdout that has a value."""
     if of < LEAST_FOR_BANDS:
         return "not shown"
     return next((words for end, words in BANDS if n / of < end), "75 % or more")
@@ -282,7 +282,7 @@ def _extraction(curated: Curated) -> Section:
 
 
 def _without_path(engine: str) -> str:
-    """Return the signature of an engine; a model that is a path, not a name or owner/name, by its last part."""
+    """Return the signature of an engine; a model given as a path (not as name or owner/name) by its last part."""
     model, bar, rest = engine.rpartition("|calls:")
     if not bar or re.fullmatch(r"[^/\\.~][^/\\:]*(?:/[^/\\]+)?", model):
         return engine
@@ -306,7 +306,7 @@ def _agreement(curated: Curated) -> Section:
 
 
 def _labels(curated: Curated, labels: Sequence[Mapping[str, Any]]) -> list[Part]:
-    """Return kappa per label, for labels of enough released studies."""
+    """Return kappa per label, for labels with enough released studies."""
     released = curated.prevalence(RELEASED)
     shown_labels = [
         one for one in labels if released.get(one["label"], 0) >= SMALL and one["kappa"]["value"] is not None
@@ -371,7 +371,7 @@ def _block(name: str, released: Mapping[str, int], holdout: Mapping[str, int], s
 
 
 def _rule(balance: Mapping[str, Any]) -> str:
-    """Return the rule, and a count of tests of facts; p values themselves would reveal too much of the holdout."""
+    """Return the rule of the split, and a count of significant tests; p values would reveal too much of the holdout."""
     tested = [one["test"]["p_value"] for one in balance["facts"] if one["test"]["p_value"] is not None]
     below = sum(p < 0.05 for p in tested)
     rule = balance["rule"]

@@ -1,4 +1,4 @@
-"""Sections of the report on agreement: of votes on labels, and of rubric scores.
+"""Sections of the report on the agreement of votes on labels and of rubric scores.
 
 Votes: the pooled kappa, labels as in Table S3 and readers as in Table S4 of paper 004. Rubric scores of two readers: as
 in Table 3 of paper 001.
@@ -75,7 +75,7 @@ def landis_koch(kappa: float) -> str:
 
 
 def kappa_table(agreement: Mapping[str, Any]) -> PageTable:
-    """Return the table of the four ways to count."""
+    """Return the table of kappa in four ways of counting."""
     rows = []
     for key, words in WAYS.items():
         one = agreement["answers"][key]
@@ -177,14 +177,14 @@ def _readers(readers: Sequence[Mapping[str, Any]]) -> list[Part]:
 
 
 def _sorted(labels: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the row of all labels, then labels from the most common, as in Table S3."""
+    """Return the row for all labels together, then labels from the most common one on, as in Table S3."""
     together = [one for one in labels if one["label"] == POOLED]
     others = [one for one in labels if one["label"] != POOLED]
     return together + sorted(others, key=lambda one: -(one["positive_ratio"]["value"] or 0.0))
 
 
 def _scale(rows: Sequence[ForestRow]) -> tuple[float, float]:
-    """Return bounds from 0, or a round number below the lowest, to 1."""
+    """Return the bounds of an axis: from 0, or a round number below the lowest value, to 1."""
     lowest = min([0.0, *(end for _, own in rows for _, e in own for end in (e.value, e.low) if not np.isnan(end))])
     return next(end for end in (0.0, -0.2, -0.4, -0.6, -0.8, -1.0) if end <= lowest or end == -1.0), 1.0
 

@@ -1,7 +1,7 @@
 """The contents of a curation's report: the counts and files of its finished steps.
 
-A step that is open, stale or damaged counts as not done, and :meth:`Curated.missing` says so in words. All files are
-only read.
+A step that is open, stale or damaged counts as not done, and :meth:`Curated.missing` says so in words. No file is
+changed.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Curated:
     Attributes
     ----------
     agreement, balance, diff : the JSON files of consensus, split and refresh
-    placed : the studies of the benchmark, None before they are divided into halves
-    demographics : each known one of age_band, sex, race and patient_class -> study -> word
+    placed : the studies of the benchmark; None before they are divided into halves
+    demographics : name (the known ones of age_band, sex, race and patient_class) -> study -> word
     """
 
     name: str
@@ -85,18 +85,18 @@ class Curated:
         return [one for one in self.placed or () if one.half == half]
 
     def prevalence(self, half: str) -> dict[str, int]:
-        """Return the number of studies of a half with each label."""
+        """Return label -> number of studies of a half with it."""
         own = self.half(half)
         return {label: sum(label in one.labels for one in own) for label in REVEAL_LABELS}
 
     def n_findings(self, half: str) -> dict[int, int]:
-        """Return the studies of a half by number of labels, over the range of the whole benchmark."""
+        """Return number of labels -> studies of a half, for all numbers in the range of the whole benchmark."""
         numbers = [len(one.labels) for one in self.placed or ()]
         own = [len(one.labels) for one in self.half(half)]
         return {n: own.count(n) for n in range(min(numbers, default=0), max(numbers, default=-1) + 1)}
 
     def words(self, characteristic: str, half: str) -> dict[str, int]:
-        """Return the studies of a half by word of a vocabulary, without unused words; a blank counts as "unknown".
+        """Return word of a vocabulary -> studies of a half, without words that neither half uses; a blank is "unknown".
 
         The oldest ages come first, as in Table 1 of paper 004.
         """

@@ -132,7 +132,7 @@ def count_bars(
     *,
     hidden: str = "",
 ) -> Illustration:
-    """Return numbers of studies as bars, a row per name and a bar per half; None is written as `hidden`."""
+    """Return a figure of numbers of studies, with a row per name and a bar per half; None is written as `hidden`."""
     bar_rows = [(row, [ValueBar(n, hidden if n is None else f"{n:,}") for n in values]) for row, values in rows]
     listed = "; ".join(f"{row}: {' and '.join(bar.words for bar in values)}" for row, values in bar_rows)
     alt = f"Bars of studies. {' and '.join(kinds)}: {listed}."
@@ -145,7 +145,7 @@ def findings_words(n: int | str) -> str:
 
 
 def largest_difference(one: Mapping[str, Any]) -> float | None:
-    """Return the largest absolute standardized difference of a column; infinite ones, absent in the file, included."""
+    """Return the largest absolute standardized difference of a column, also if it is infinite and the file has none."""
     if one["largest_difference"] is not None:
         return float(one["largest_difference"])
     sizes = {half: sum(category[half] for category in one["categories"]) for half in HALVES}
@@ -159,7 +159,7 @@ def largest_difference(one: Mapping[str, Any]) -> float | None:
 
 
 def p_value(value: float | None) -> str:
-    """With three digits."""
+    """Return a p value with three digits."""
     if value is None:
         return "not tested"
     return p_text(value)
@@ -181,7 +181,7 @@ def _no_halves(curated: Curated) -> str:
 
 
 def _not_balanced(curated: Curated) -> str:
-    """Return the reason for the missing balance, with the facts of a refresh."""
+    """Return the reason why the balance is missing, with the facts about a refresh."""
     counts = curated.counts("refresh")
     if counts is None or curated.states["split"].status != "open":
         return curated.missing("split")
@@ -265,7 +265,7 @@ def _summary(counts: Mapping[str, Any]) -> Text:
 
 
 def _love(balance: Mapping[str, Any]) -> Illustration:
-    """Return a figure of absolute standardized differences, facts and labels each from the largest down."""
+    """Return a figure of absolute standardized differences, for facts and for labels, each in decreasing order."""
 
     def size(one: Mapping[str, Any]) -> float:
         value = largest_difference(one)

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 Counts = Mapping[str, Any]
 
 SMALL = 10
-"""Smallest number of studies on the public page where it could reveal the holdout."""
+"""Minimum number of studies shown on the public page where a smaller one could reveal the holdout."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A box: `n` studies (None: not done), lines below, and the studies that leave before the next: (reason, n)."""
+    """A box of the flow: `n` studies (None if not done), lines below, and the leaving studies as (reason, n)."""
 
     title: str
     n: int | None
@@ -47,7 +47,7 @@ def find_stages(counts: Mapping[str, Counts | None], *, is_public: bool = False)
     ----------
     is_public : omit everything about labels of the selection that could reveal the holdout; merge the smallest
         strata, and show strata only if at least :data:`SMALL` sampled studies were not selected: otherwise,
-        subtracting the released half would give the holdout's
+        subtracting the released half would give the numbers of the holdout
     """
     extracted, sampled, assigned = counts.get("extract"), counts.get("sample"), counts.get("assign")
     votes, agreed = counts.get("import-votes"), counts.get("consensus")
@@ -120,7 +120,7 @@ def _stratum(n: int, one: Counts) -> str:
 
 
 def _strata_public(strata: Sequence[tuple[int, Counts]]) -> list[str]:
-    """Return strata, of which those of fewer than SMALL studies are merged with the next lower."""
+    """Return the strata; top strata with fewer than SMALL studies are merged with the next lower one."""
     groups = [(n, n, int(one["drawn"])) for n, one in strata]
     while len(groups) > 1 and groups[-1][2] < SMALL:
         (low, _, n), (_, high, more) = groups[-2:]
@@ -190,14 +190,14 @@ def _labels(n: int) -> str:
 
 
 def draw_flow(stages: Sequence[Stage]) -> Illustration:
-    """Return a diagram of boxes in a column, leaving studies beside them, halves at the bottom."""
+    """Return a diagram: boxes in a column, leaving studies beside them, and the halves at the bottom."""
     title = "From the reports to the two halves"
     return Illustration("flow", title, "", _stages_text(stages), lambda width: _draw_stages(stages, width))
 
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """A box with its lines, each bold or not; in millimetres, y from the top downwards."""
+    """A box with its lines, each with True if bold; positions are in millimetres, with y from the top downwards."""
 
     x: float
     y: float
@@ -323,7 +323,7 @@ def draw_flow_section(curated: Curated) -> Section:
 
 
 def flow_parts(counts: Mapping[str, Mapping[str, Any] | None], *, is_public: bool = False) -> list[Part]:
-    """Return the diagram, warnings on missing steps and sums, and its numbers."""
+    """Return the diagram, warnings about missing steps and sums that do not add up, and the numbers of the diagram."""
     stages = find_stages(counts, is_public=is_public)
     parts: list[Part] = [draw_flow(stages)]
     gaps = unbalanced(stages)
@@ -377,7 +377,7 @@ def draw_extraction(curated: Curated) -> Section:
 
 
 def _engine_rows(counts: Mapping[str, Any]) -> list[tuple[object, ...]]:
-    """Return rows of a model's usage, or of another engine's counts."""
+    """Return table rows on a model's usage, or on the counts of another engine."""
     names = {
         "answers": "Answers used", "refused_answers": "Answers refused",
         "unanswered": "Reports without an answer",
@@ -399,7 +399,7 @@ def _engine_rows(counts: Mapping[str, Any]) -> list[tuple[object, ...]]:
 
 
 def draw_refresh(curated: Curated) -> Section | None:
-    """Return the section on changes since the version before; None without a refresh."""
+    """Return the section on changes since the previous version; None without a refresh."""
     counts = curated.counts("refresh")
     if counts is None and curated.states["refresh"].status == "open":
         return None

@@ -1,4 +1,4 @@
-"""Figures of curves, a panel per finding: confidence, detection, and tuned thresholds."""
+"""Figures of curves with a panel per finding, for confidence, detection and tuned thresholds."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LARGEST = 7.0  # diameter in points of the bin with most cases
 
 
 def confidence_figures(judged: CalibrationResult) -> list[Illustration]:
-    """Return reliability, risk and coverage and, if it is defined, net benefit.
+    """Return figures of reliability, of risk and coverage and, if it is defined, of net benefit.
 
     Raises
     ------
@@ -142,7 +142,7 @@ _FEWEST = 5  # lesions with an interval
 
 
 def detection_figures(systems: Mapping[str, Curves]) -> list[Illustration]:
-    """Return FROC, precision and recall, and sensitivity by lesion size of systems by name.
+    """Return figures of FROC, of precision and recall, and of sensitivity by lesion size for named systems.
 
     Raises
     ------
@@ -193,7 +193,7 @@ def _macro_froc(curves: Curves) -> Curve:
 
 
 def _least_alarms(systems: Mapping[str, Curves]) -> float:
-    """Return the start of the axis: 1/8, or three octaves below the median end of curves if that is lower."""
+    """Return the start of the axis: 1/8, or three octaves below the median end of the curves if that is less."""
     last = np.median([x[-1] for curves in systems.values() for x, _ in curves.froc.values()])
     return float(np.clip(2.0 ** np.floor(np.log2(max(last, 2.0**-10))) / 8, 2.0**-10, _LEAST))
 
@@ -238,7 +238,7 @@ _RECALLS = np.linspace(0, 1, 101)
 
 
 def _best_precision(recall: FloatArray, precision: FloatArray) -> FloatArray:
-    """Return the best precision at each of COCO's recalls or higher; 0 beyond the last."""
+    """Return, for each of COCO's recalls, the best precision at this or a higher recall; 0 beyond the last."""
     best = np.append(np.maximum.accumulate(precision[::-1])[::-1], 0.0)
     return best[np.searchsorted(recall, _RECALLS)]
 
@@ -327,7 +327,7 @@ _COLUMNS = ("finding", "threshold", "metric", "value", "low", "high", "n_cases",
 
 @dataclass(frozen=True)
 class TuningCurve:
-    """A metric of a finding at each threshold, both from 0 to 1, with 95 % intervals; the threshold chosen, if any."""
+    """A metric of a finding at each threshold (both in [0, 1]), with 95 % intervals; `best` is the chosen threshold."""
 
     metric: str
     thresholds: Sequence[float]
@@ -374,7 +374,7 @@ def figure_of_curves(curves: Mapping[str, TuningCurve], name: str, words: str, a
 
     Parameters
     ----------
-    name : of the file
+    name : name of the file
     words : plural noun of the tuned values, such as "thresholds"
     axis : quantity of the horizontal axis
 

@@ -1,9 +1,9 @@
 """The report of a dataset folder: one HTML page with counts, prevalence, acquisition, and example radiographs.
 
-The page shows the folder's contents, so the same terms apply; :func:`write_report` warns if they restrict the images,
-and never writes into the folder. Counts come from :mod:`reveal_bench.kinds.split_counts`, tables from the card
-(:mod:`reveal_bench.dataset.card_tables`); proportions have 95 % Wilson score intervals (Wilson 1927, J Am Stat Assoc
-22:209).
+The page shows the folder's contents, so the folder's terms apply to it; :func:`write_report` warns if these restrict
+the images, and never writes into the folder. Counts come from :mod:`reveal_bench.kinds.split_counts`, tables from the
+card (:mod:`reveal_bench.dataset.card_tables`); proportions have 95 % Wilson score intervals (Wilson 1927, J Am Stat
+Assoc 22:209).
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def write_report(folder: Path, out: Path, *, split: str | None = None, progress:
 
     Returns
     -------
-    Warnings about images or labels that may not be passed on
+    Warnings about images or labels that must not be passed on
 
     Raises
     ------
@@ -240,7 +240,7 @@ def _tiles(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> Custom:
 
 
 def _unit(folder: DatasetFolder) -> str:
-    """Return the unit of a row: images, studies or tasks."""
+    """Return the noun for the rows: images, studies or tasks."""
     return folder.kind.counted.removeprefix("n_")
 
 
@@ -265,7 +265,7 @@ def _prevalence(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Par
 
 
 def _by_view(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Part]:
-    """Return images by finding and view, per split, if a row is an image (paper 000, Figures 9 and 10)."""
+    """Return a table of images by finding and view per split, if a row is an image (paper 000, Figures 9 and 10)."""
     names, _ = _named_findings(folder, tallies)
     unit = _unit(folder)
     parts: list[Part] = []
@@ -291,7 +291,7 @@ def _by_view(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Part]:
 
 
 def _named_findings(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> tuple[dict[int, str], list[str]]:
-    """Return the findings to show by code, and absent ones of a long vocabulary by name."""
+    """Return (shown, omitted): code -> name of the findings to show, and absent names of a long vocabulary."""
     names = folder.benchmark.findings or tuple(name.replace("_", " ") for name in CATEGORIES)
     present = {code for tally in tallies.values() for code, n in tally.positives.items() if n}
     if len(names) <= LONG_VOCABULARY:
@@ -301,7 +301,7 @@ def _named_findings(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> tupl
 
 
 def draw_shares(shares: Sequence[Proportion], split: str, n: int, unit: str) -> Illustration:
-    """Return the proportions of one split as bars with intervals."""
+    """Return a figure with the proportions of one split as bars with intervals."""
     rows = [
         (share.name, [ValueBar(None if not share.of else 100 * share.value, share.short, (100 * low, 100 * high))])
         for share, (low, high) in ((share, share.interval) for share in shares)

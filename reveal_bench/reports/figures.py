@@ -1,7 +1,7 @@
 """Figures that several reports use: bars, a forest plot, small multiples, legends.
 
-After figures of papers 000 and 004 (the same information; the look is this project's). Sizes are in millimetres, see
-:mod:`reveal_bench.reports.style`. Axes say what their numbers are in.
+The figures have the information of those in papers 000 and 004, and a look of our own. Sizes are in millimetres, see
+:mod:`reveal_bench.reports.style`. Axes name the quantity and unit of their numbers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MARKERS = "oDsv^PXhd<>*"
 
 @dataclass(frozen=True, slots=True)
 class ValueBar:
-    """A bar with the words at its end; None draws the words alone. NaN bounds: no interval."""
+    """A bar with words at its end; a value of None draws only the words, and NaN bounds draw no interval."""
 
     value: float | None
     words: str
@@ -48,7 +48,7 @@ class ValueBar:
 
 
 ForestRow = tuple[str, Sequence[tuple[int, Estimate]]]
-"""A name, and estimates with the index of their series. NaN is undefined; infinity is drawn at the end of the axis."""
+"""(name, estimates with the index of their series). NaN is undefined; infinity is drawn at the end of the axis."""
 
 
 def bars(
@@ -102,14 +102,14 @@ def forest(
     ends: tuple[float, float] | None = None,
     rule: tuple[float, str] | None = None,
 ) -> Figure:
-    """Draw a forest plot: a row per name, in it a mark with its interval per estimate.
+    """Draw a forest plot with a row per name, and a mark with its interval per estimate.
 
     Parameters
     ----------
     axis : quantity and unit of the axis
     scale : factor from estimates to the axis, 100 for percent
     kinds : names of the series
-    ends : bounds of the axis; by default those of the estimates
+    ends : bounds of the axis, by default computed from the estimates
     rule : position of a dashed line on the axis, and its name
     """
     scaled = [(name, [(kind, estimate.times(scale)) for kind, estimate in own]) for name, own in rows]
@@ -163,13 +163,13 @@ def _mark_handle(label: str, marker: str, look: Paint) -> Any:
 
 
 def row_names(names: Sequence[str], width: float, most: int) -> tuple[list[str], float]:
-    """Return the names in lines that leave space for the figure, and the millimetres that they need."""
+    """Return (lines, width): the names broken into lines that leave space for the figure, and their width in mm."""
     lines = [wrap(name, 0.36 * width, most=max(most, 2)) for name in names]
     return lines, 5 + max((width_of(line) for name in lines for line in name.split("\n")), default=0.0)
 
 
 def _ends(rows: Sequence[ForestRow]) -> tuple[float, float]:
-    """Return bounds from 0, or the lowest number below it, to the highest number."""
+    """Return the bounds of an axis: from 0, or the lowest number if that is less, to the highest number."""
     finite = [end for _, own in rows for _, e in own for end in (e.value, e.low, e.high) if math.isfinite(end)]
     return min([0.0, *finite]) * 1.05, max([1e-9, *finite]) * 1.08
 
@@ -184,7 +184,7 @@ def _whisker(axes: Axes, low: float, high: float, place: float) -> None:
 
 
 def _measure(axes: Axes, label: str, *, whole: bool = False) -> None:
-    """Set up the axis below rows of bars or marks, with as many ticks as fit."""
+    """Set up the horizontal axis below rows of bars or marks, with as many ticks as fit."""
     from matplotlib.ticker import MaxNLocator
 
     width = axes.get_window_extent().width / axes.figure.dpi * INCH
@@ -233,7 +233,7 @@ def legend(figure: Figure, handles: Sequence[Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BarGroup:
-    """A group of bars: its key, its name and the lines below that."""
+    """A group of bars: its key, its name, and the lines below the name."""
 
     key: str
     label: str
@@ -254,9 +254,9 @@ def panels(
     scale: Callable[[Axes], None] | None = None,
     series: Sequence[tuple[str, Paint]] = (),
 ) -> Figure:
-    """Draw a panel per name in rows, with titles above; `x` and `y` name the quantities of the axes.
+    """Draw panels in rows, one per name, with titles above; `x` and `y` name the quantities of the axes.
 
-    The horizontal axis is in percent unless `scale` sets another; `series` are named in a legend.
+    The horizontal axis is in percent unless `scale` says otherwise; a legend names the `series`.
     """
     columns = columns_for(len(names), _PANELS if width == WIDE else 2)
     label, ticks = 5.0, 10.0  # space for the name of the axis, and for the numbers left of each panel

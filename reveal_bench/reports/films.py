@@ -1,9 +1,9 @@
-"""Example rows of a dataset report, and their radiographs: reduced, with drawings.
+"""Example rows of a dataset report, with their radiographs reduced in size and drawn on.
 
 Drawings are a separate layer that can be switched off (:mod:`reveal_bench.dataset.drawings`).
 
-Every finding has at least one row, every category of tasks two: the first ones in the order of the files, so that
-reports of the same folder are equal. Only their images are read.
+Every finding has at least one example row, and every category of tasks two: the first ones in the order of the files,
+so that reports of the same folder are equal. Only the images of these rows are read.
 """
 
 from __future__ import annotations
@@ -151,16 +151,16 @@ class ExampleImage:
     caption: str
     spoken: str
     legend: Sequence[tuple[str, str, bool]]
-    """(colour, words, True if a reference is drawn)."""
+    """Lines of (colour, words, True if a reference is drawn)."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """A row on the page.
+    """An example row on the page.
 
     Attributes
     ----------
-    subjects : findings or category that it is an example of
+    subjects : findings, or the category, that the row is an example of
     title, labels, question, facts, note : optional texts
     """
 
@@ -174,7 +174,7 @@ class Example:
 
 
 def example(row: Row, folder: DatasetFolder, subjects: Sequence[str]) -> Example:
-    """Return one row of any kind, recognized by its columns."""
+    """Return the example of a row; its columns tell the kind of benchmark."""
     make = _image if "annotations" in row else _task if "prompt" in row else _study
     return make(row, folder.benchmark.findings, subjects)
 
@@ -233,7 +233,7 @@ def _bytes(picture: Any) -> bytes | None:
 
 
 def legend_of(drawings: Sequence[FindingDrawing]) -> list[tuple[str, str, bool]]:
-    """Return one line per finding: its colour, its number and drawings, and True if it has a reference."""
+    """Return a line per finding: its colour, the words on its drawings, and True if it has a reference."""
     by_number: dict[int, list[FindingDrawing]] = {}
     for drawing in drawings:
         by_number.setdefault(drawing.number, []).append(drawing)

@@ -1,4 +1,4 @@
-"""Misses for readers, and their answers (paper 000, section 3.4: a radiologist classifies each error).
+"""Writes models' misses for readers, and reads their answers (paper 000, section 3.4: a radiologist classifies errors).
 
 The output, for ``reveal-leaderboard readers --form errors --misses OUT/for_readers/misses.jsonl --images
 OUT/for_readers --readers readers.csv``:
@@ -7,15 +7,15 @@ OUT/for_readers --readers readers.csv``:
   reference touches, and the predicted cell, as [row, column] from 0;
 * ``for_readers/pictures/``: the central squares of the radiographs, at full resolution, as PNG: the form's grid
   covers the whole image. If height and width differ by an odd number, the square's edge is in the middle of a pixel,
-  and the image begins half a pixel before it;
+  and the image begins at the start of that pixel;
 * ``key.jsonl``: the meaning of each id, and the models that missed it. Readers do not get it.
 
 All files contain references: for a holdout they are as secret as the holdout itself, and only the owner can open the
 folder.
 
-A reader judges a cell: if several models predicted the same one, it is read once. If a model and finding have more than
-`max_per_finding` misses, the first in :func:`~reveal_bench.reports.run_errors.reading_order` are
-read, a random sample.
+A reader judges a cell: if several models predicted the same one, it is read once. If a model has more than
+`max_per_finding` misses of a finding, readers get a random sample: the first ones in
+:func:`~reveal_bench.reports.run_errors.reading_order`.
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ def write_misses(
     ----------
     out : new or empty folder
     case_errors : model -> its cases from :func:`~reveal_bench.reports.run_errors.categorize`, with this `grid`; cases
-        that the anatomy decided are left out, and cases that readers judged count against `max_per_finding`
+        that the anatomy decided are left out; cases that readers judged before count towards `max_per_finding`
     records : references of the split
     open_picture : image_id -> the whole radiograph, of the size in its record
-    seed : of the draw; :func:`~reveal_bench.reports.run_errors.shares` needs the same
-    max_per_finding : at least 1, misses of one model and finding that are read
+    seed : seed of the random sample; :func:`~reveal_bench.reports.run_errors.shares` needs the same
+    max_per_finding : maximum misses of one model and finding that are read, at least 1
 
     Returns
     -------
-    dict from finding to the misses written, in the order of the records' findings
+    dict from finding to the number of misses written, in the order of the records' findings
 
     Raises
     ------
@@ -110,7 +110,7 @@ def write_misses(
 def _choose(
     case_errors: Mapping[str, Sequence[CaseError]], seed: int, max_per_finding: int
 ) -> list[tuple[CaseError, list[str]]]:
-    """Return the misses to read, each once, with its models; in reading order."""
+    """Return (miss, its models) for each miss to read, in reading order."""
     selected: dict[bytes, tuple[CaseError, list[str]]] = {}
     for model, cases in case_errors.items():
         by_finding: dict[str, list[CaseError]] = {}
@@ -191,7 +191,7 @@ def read_reviews(answers: Path, key: Path | None = None) -> dict[ReviewKey, str]
     Parameters
     ----------
     answers : CSV of error ratings that ``reveal-leaderboard readers-export`` writes
-    key : ``key.jsonl`` of :func:`write_misses`; by default that beside `answers`
+    key : ``key.jsonl`` of :func:`write_misses`; by default the one beside `answers`
 
     Returns
     -------

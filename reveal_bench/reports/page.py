@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 PAGE = "report.html"
 FIGURES, TABLES = "figures", "tables"
 MOST_ON_ONE_PAGE = 20
-"""Rows of a table that is not divided in print."""
+"""Maximum rows of a table that print does not divide."""
 MOST_ON_PORTRAIT = 9
-"""Columns of a table that fit on upright paper; wider ones are printed in landscape."""
+"""Maximum columns of a table on upright paper; wider tables are printed in landscape."""
 FEWEST_CASES = 10
-"""Supporting cases from which on the best value is stressed: below, it is the best by a case or two."""
+"""Minimum cases for stressing the best value; with fewer, one or two cases decide which value is best."""
 _NUMBER = re.compile(r"(<\s)?\(?[−+-]?\d|n =")  # or an interval
 _NO_NUMBER = ("", NOTHING, "undefined", "not tested", "not shown", "∞", "reference")
 Progress = Callable[[str, int, int | None], None]
@@ -45,7 +45,7 @@ Progress = Callable[[str, int, int | None], None]
 
 @dataclass(frozen=True)
 class Csv:
-    """A table as a file of its own, `name` without suffix; alone in a section it is not on the page."""
+    """A table as a separate file, with its `name` without suffix. This part itself is not shown on the page."""
 
     form: ClassVar[str] = ""
     name: str
@@ -53,7 +53,7 @@ class Csv:
 
     @classmethod
     def of(cls, name: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> Csv:
-        """Return one line per row; NaN and None are empty, and texts that look like formulas get an apostrophe."""
+        """Return a file with one line per row; NaN and None are empty, texts like formulas begin with an apostrophe."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(head)
@@ -101,11 +101,11 @@ class PageTable:
 
     Attributes
     ----------
-    head, rows : text; the first cell of a row names it; further lines of a cell are smaller
-    title : without one, the table has no number
+    head, rows : texts of the cells; the first cell of a row names the row, and further lines of a cell are smaller
+    title : title; a table without one has no number
     best : (row, column) of cells to stress
-    groups, inside : rows that head a group, and rows that belong to one
-    csv : the same as a file, unrounded
+    groups, inside : rows that are headings of groups, and rows that belong to a group
+    csv : the table as a file with unrounded numbers
     is_caption_shown : False if the caption is only read aloud
     """
 
@@ -122,16 +122,16 @@ class PageTable:
 
     @property
     def is_whole(self) -> bool:
-        """True if print keeps it on one page."""
+        """True if print keeps the table on one page."""
         return len(self.rows) <= MOST_ON_ONE_PAGE
 
     @property
     def is_landscape(self) -> bool:
-        """True if print turns the paper."""
+        """True if the table is printed in landscape."""
         return len(self.head) > MOST_ON_PORTRAIT
 
     def is_number(self, column: int) -> bool:
-        """Return True if a column holds numbers, which are set right."""
+        """Return True if a column contains numbers, which are aligned right."""
         cells = [str(row[column]).partition("\n")[0] for row in self.rows]
         numbers = [cell for cell in cells if cell not in _NO_NUMBER]
         return column > 0 and bool(numbers) and all(_NUMBER.match(cell) for cell in numbers)
@@ -148,7 +148,7 @@ class TableBlock:
 
 @dataclass(frozen=True)
 class Custom:
-    """Anything that a macro of its own shows: `form` is its name, `values` its contents."""
+    """A part with its own macro: `form` is the name of the macro, `values` are its arguments."""
 
     form: str
     values: Any
@@ -192,7 +192,7 @@ def notices(*, synthetic: bool, warnings: Sequence[str] = ()) -> list[Note]:
 
 
 def printed_table(name: str, title: str, caption: str, rows: Sequence[Mapping[str, str]], unrounded: str) -> PageTable:
-    """Return a result's rows, as they are printed on a terminal, as a table with its file `unrounded`."""
+    """Return a table of rows as the terminal prints them; `unrounded` is its file."""
     head = [column.strip() or "95 % interval" for column in rows[0]] if rows else []
     cells = [tuple(_cell(column, text) for column, text in row.items()) for row in rows]
     return PageTable(head, cells, f"{caption}.", title, csv=Csv(name, unrounded))
@@ -204,7 +204,7 @@ def _cell(column: str, text: str) -> str:
 
 
 def leading(values: Mapping[int, float], n_cases: int, *, lowest: bool = False) -> set[int]:
-    """Return the keys of the best values of a row, which are stressed; none with fewer than ten cases.
+    """Return the keys of the best values of a row, which are stressed; empty with fewer than ten cases.
 
     Examples
     --------
@@ -247,8 +247,9 @@ def page_files(page: Page, name: str = PAGE, *, is_flat: bool = False) -> dict[s
 
     Parameters
     ----------
-    name : of the page
-    is_flat : put all files beside the page, figures as SVG alone, and do not link them: the page may go out alone
+    name : name of the page
+    is_flat : put all files beside the page, figures only as SVG, and do not link them, since the page may be passed on
+        without them
     """
     files: dict[int, dict[str, str | bytes]] = {}
     for part in (part for one in page.sections for part in one.parts):
@@ -271,7 +272,7 @@ def render_page(page: Page) -> str:
 
 
 def _render(page: Page, links: Mapping[int, Sequence[str]]) -> str:
-    """Return the HTML file; `links` are the paths of the files of a part by its id."""
+    """Return the HTML file; `links` maps the id of a part to the paths of its files."""
     n: Counter[str] = Counter()
     sections = [
         (one, [(part, _label(part, n), links.get(id(part), ())) for part in one.parts if part.form])

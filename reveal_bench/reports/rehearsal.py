@@ -30,7 +30,7 @@ from reveal_bench.reports.style import check_extra
 
 PAGE_QUESTIONS = 200
 PAGE_BYTES = 32 << 20
-"""Limit of the images on the page, which browsers still show quickly."""
+"""Limit for the images on the page, low enough for browsers to show it quickly."""
 HASH_DIGITS = 32
 
 
@@ -40,11 +40,11 @@ class RehearsalCount:
 
     Attributes
     ----------
-    questions, messages : questions, and turns of conversation in total
+    questions, messages : number of questions, and of turns of conversation in total
     pictures : images sent, repeats included
     distinct_pictures : files in the folder
-    bytes_sent : texts as UTF-8 and images as base64, repeats included, without protocol overhead
-    on_page : questions on the page
+    bytes_sent : bytes of texts as UTF-8 and images as base64, repeats included, without protocol overhead
+    on_page : number of questions on the page
     """
 
     questions: int = 0
@@ -65,9 +65,9 @@ def rehearse(
 
     Parameters
     ----------
-    out : must not exist, or be an empty folder
-    questions : in order
-    settings : settings of `compose`, written beside the questions
+    out : new or empty folder
+    questions : the questions in order
+    settings : settings that `compose` uses, written beside the questions
     compose : question -> its messages
 
     Raises

@@ -56,9 +56,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BINS = np.arange(LOWEST, HIGHEST + 0.5, 0.5)
-"""Scores of one reader, or means of two."""
+"""Possible scores of one reader, and means of two readers."""
 MOST_PAIRS = 3
-"""Pairs of readers that have a figure."""
+"""Maximum number of pairs of readers with a figure."""
 _LARGEST = 11.0  # diameter in points of the most common pair of scores
 
 
@@ -75,10 +75,10 @@ def write_rubric_report(
     Parameters
     ----------
     folder : dataset folder of a benchmark whose answers readers rate
-    ratings : of any number of models and readers
-    runs : (model as the ratings name it, run folder or prediction file), which give the answered tasks. Without them,
+    ratings : ratings of any number of models, by any number of readers
+    runs : (model as the ratings name it, run folder or prediction file), which state the answered tasks. Without them,
         a task with a rating counts as answered
-    split : with references; by default the split of the runs, or the only one
+    split : split with references; by default the split of the runs, or the only one
 
     Returns
     -------
@@ -87,7 +87,7 @@ def write_rubric_report(
     Raises
     ------
     ValueError
-        If the folder is of another kind, ratings are missing, or they are not of its tasks or of the runs.
+        If the folder is of another kind, there are no ratings, or ratings are of other tasks or models.
     LintError
         If a prediction file has errors.
     ImportError
@@ -109,7 +109,7 @@ def write_rubric_report(
 def _answered(
     split: Split, runs: Sequence[tuple[str, Path]], ratings: Sequence[Rating]
 ) -> dict[str, Collection[str] | None]:
-    """Return the answered tasks by model; None if only the ratings show them."""
+    """Return model -> answered tasks; None instead of the tasks if only the ratings show them."""
     models = list(dict.fromkeys(rating.model for rating in ratings))
     if not models:
         raise ArgumentError("ratings", "must hold at least one rating", "none")
@@ -166,7 +166,7 @@ class Rated:
         return [name for name in REPORTED if any(criterion == name for _, criterion in self.summaries)]
 
     def content_by_reader(self, model: str) -> float:
-        """Return mean content, taking each reader's least score before averaging readers."""
+        """Return mean content in the other order: each reader's least score first, then the mean of readers."""
         ratings = self.rows[model].ratings[:, :, : len(CONTENT_CRITERIA)]
         per_task = mean_of_defined(ratings.min(axis=2))
         return float(mean_of_defined(per_task[None])[0])
@@ -229,7 +229,7 @@ def _sections(rated: Rated) -> Iterator[Section]:
 
 
 def questions_section(tasks: Sequence[TaskRecord]) -> Section:
-    """Return the section on scores and tags of the questions; a task may have several tags of a kind."""
+    """Return the section on scores and tags of the questions; a task may have several tags of one kind."""
     scored = {
         _title(name): Counter(score for task in tasks if (score := (task.question_scores or {}).get(name)) is not None)
         for name in QUESTION_SCORES
@@ -370,7 +370,7 @@ def compare_readers(first: str, second: str, both: FloatArray) -> list[dict[str,
 
     Parameters
     ----------
-    both : scores (2, n_answers, 6), columns as in :data:`reveal_bench.metrics.ordinal.CRITERIA`, NaN where there is
+    both : scores (2, n_answers, 6), columns as in :data:`reveal_bench.metrics.ordinal.CRITERIA`; NaN if there is
         none
 
     Examples
@@ -399,7 +399,7 @@ def compare_readers(first: str, second: str, both: FloatArray) -> list[dict[str,
 
 
 def _of_both(both: FloatArray, criterion: str) -> FloatArray:
-    """Return scores (2, n) of one criterion that both readers scored."""
+    """Return the scores (2, n) of the answers that both readers scored on one criterion."""
     pair: FloatArray = both[:, :, CRITERIA.index(criterion)]
     return pair[:, ~np.isnan(pair).any(axis=0)]
 

@@ -4,8 +4,8 @@ Conventions
 -----------
 A case is a pair of an image and a finding that the split draws
 (:func:`~reveal_bench.kinds.localization.scoring.list_cases`). The cell of a prediction follows the rule of scoring
-(:mod:`reveal_bench.kinds.localization.scoring`); several points have the cell that the reference covers most, so that a
-case is a full hit exactly if `grid_hit` is 1.
+(:mod:`reveal_bench.kinds.localization.scoring`); of several points, the one in the cell that the reference covers most
+counts, so that a case is a full hit exactly if `grid_hit` is 1.
 
 ==================  ====================================================================================================
 ``full_hit``        `grid_hit` is 1
@@ -76,7 +76,7 @@ MISSES = ("position", "anatomy", "miss_unreviewed")
 """Categories of a cell that the reference does not touch."""
 
 ReviewKey = tuple[str, str, int, str]
-"""A judged prediction: image_id, finding, cells per side, and the cell, for any model."""
+"""A predicted cell that a reader judged, whichever model predicted it: (image_id, finding, cells per side, cell)."""
 Reviews = Mapping[ReviewKey, str]
 """Judged miss -> "position" or "anatomy"."""
 
@@ -88,7 +88,7 @@ class CaseError:
     Attributes
     ----------
     category : one of :data:`CATEGORIES`
-    cell : of the prediction; None without an answer, and outside the central square
+    cell : cell of the prediction; None without an answer, and outside the central square
     coverage : proportion of the cell that the reference covers, in [0, 1]; 0 without a cell
     source : {"overlap", "reader", "anatomy", "none"}
         Basis of the category: the reference, a reader, the known anatomy, or nothing yet.
@@ -110,8 +110,8 @@ class CaseErrors(list[CaseError]):
     Attributes
     ----------
     grid : cells per side
-    patients : every patient of the examined images, with cases or without: the resampled units
-    n_lateral, n_undefined : cases left out
+    patients : every patient of the examined images, with or without cases: the units to resample
+    n_lateral, n_undefined : numbers of cases left out
     """
 
     def __init__(self, *, grid: int, patients: Sequence[str] = ()) -> None:
@@ -140,7 +140,7 @@ def categorize(
     anatomy : known regions by image (:func:`~reveal_bench.reports.anatomy.read_anatomy`)
     reviews : readers' answers (:func:`~reveal_bench.reports.misses.read_reviews`)
     frontal_only : leave laterals out
-    min_share : as :data:`~reveal_bench.reports.anatomy.MIN_SHARE`
+    min_share : minimum proportion of a plausible cell, see :data:`~reveal_bench.reports.anatomy.MIN_SHARE`
 
     Raises
     ------
@@ -209,7 +209,7 @@ class _Judge:
         return row, column
 
     def _decide(self, record: LocalizationRecord, finding: str, cell: str) -> tuple[str, str]:
-        """Return category and source of a cell without overlap."""
+        """Return (category, source) of a cell without overlap."""
         review = self._reviews.get((record.image_id, finding, self.grid.n, cell))
         if review is not None:
             return review, "reader"
@@ -232,9 +232,9 @@ class _Judge:
 
 
 def reading_order(case: CaseError, seed: int) -> bytes:
-    """Return the sort key that selects misses for reading: random, but equal for every model.
+    """Return the sort key of misses to read: random, but the same for every model.
 
-    Thus misses shared by models are read once, and each model's first ones are still a random sample of its misses.
+    Thus a miss that models share is read once, and the first misses of each model are a random sample of its misses.
     """
     return sha256(f"{seed}\0{case.image_id}\0{case.finding}\0{case.cell}".encode()).digest()
 
@@ -248,9 +248,9 @@ class ErrorShare:
     finding : finding, or "macro" for the unweighted mean over findings
     category : one of :data:`CATEGORIES`
     estimate, sd : Estimate and float in [0, 1]
-        The share, and the standard deviation of its replicates. NaN where undefined.
+        The share, and the standard deviation of its replicates; NaN if undefined.
     n : int
-        Cases; for a macro, findings in which the share is defined.
+        Number of cases; for a macro, of findings in which the share is defined.
     n_misses, n_reviewed : int
         Cases without overlap, and how many of them a reader or the anatomy classified.
     """
@@ -273,8 +273,8 @@ def shares(
 ) -> list[ErrorShare]:
     """Return the share of every category per finding, and unweighted means over findings (paper 000, 3.4 and 4.2).
 
-    If readers judged some of a finding's misses, the others are divided in the same proportions: those of the first
-    `max_reviewed` judged ones by :func:`reading_order`, so that misses read for another model do not weigh more. Cases
+    If readers judged some of a finding's misses, the others are divided in the proportions of the first `max_reviewed`
+    judged ones in :func:`reading_order`, so that misses read for another model do not weigh more. Cases
     decided by the anatomy count as they are and are not extrapolated. If readers judged none, the undecided stay
     ``miss_unreviewed``; if no miss of a finding is decided, its shares of position and anatomy errors are undefined,
     not 0.
@@ -285,10 +285,10 @@ def shares(
 
     Parameters
     ----------
-    case_errors : of one set of predictions, from :func:`categorize`
-    findings : to report, in order; by default all with cases, in order of appearance
-    max_reviewed : at least 1; misses of a finding that a reader received (50 in the paper)
-    resampling : of patients; its seed must also be the seed of :func:`.misses.write_misses`
+    case_errors : cases of one set of predictions, from :func:`categorize`
+    findings : findings to report, in order; by default all with cases, in order of appearance
+    max_reviewed : maximum misses of a finding that a reader received, at least 1 (50 in the paper)
+    resampling : resampling of patients; its seed must also be the seed of :func:`.misses.write_misses`
 
     Returns
     -------
@@ -329,8 +329,8 @@ def shares(
 
 
 _COLUMNS = 9
-"""Columns of counts: cases; full hits, partial hits, no answer; by the anatomy position, anatomy; misses that it does
-not decide; those decided by readers as position, anatomy."""
+"""Columns of counts: cases; full hits, partial hits, no answer; position and anatomy errors by the anatomy; misses that
+the anatomy does not decide; position and anatomy errors among these by readers."""
 
 
 def _tally(
@@ -408,7 +408,7 @@ def errors_table(shares: Mapping[str, Sequence[Sequence[ErrorShare]]]) -> PageTa
 
 
 PAGE_HEIGHT = 215.0
-"""Most millimetres that panels of error categories fill from top to bottom."""
+"""Maximum height in millimetres of the panels of error categories."""
 
 
 @dataclass(frozen=True)
@@ -448,7 +448,7 @@ def draw_errors(errors: ErrorShares, order: Sequence[str]) -> Iterator[Illustrat
 
 
 PANELS = 3
-"""Panels of stacked shares side by side."""
+"""Number of panels of stacked shares side by side."""
 
 
 CATEGORY_PAINTS: dict[str, tuple[str, Paint]] = {

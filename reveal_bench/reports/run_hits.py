@@ -69,9 +69,9 @@ class HitRun(ReportRun):
     Attributes
     ----------
     protocol : type of prediction: "cell", "point", "box", "mask", or "none" without an answer
-    rows : cases with only `grid_hit`, `point_hit` and `grid_chance`, means over epochs
-    epochs : the same per epoch
-    n_missing : questions with a reference and without a prediction, over all epochs
+    rows : cases with only `grid_hit`, `point_hit` and `grid_chance`, as means over epochs
+    epochs : the same cases per epoch
+    n_missing : number of questions with a reference and without a prediction, over all epochs
     """
 
     protocol: str
@@ -109,8 +109,8 @@ class HitRates:
 
     Attributes
     ----------
-    findings : with at least one case, in the order of the vocabulary
-    hits, chance : per run, a group per finding
+    findings : findings with at least one case, in the order of the vocabulary
+    hits, chance : hits and chance levels of every run, a group per finding
     """
 
     runs: Sequence[HitRun]
@@ -120,7 +120,7 @@ class HitRates:
     resampling: Resampling
 
     def recipe(self, metric: str) -> str:
-        """Return the signature of every number of `metric` here."""
+        """Return the signature of the numbers of `metric` in this object."""
         return self.resampling.signature(metric, METRICS[metric].version)
 
     def estimates(self, index: int, *, chance: bool = False) -> dict[str, Estimate]:
@@ -178,12 +178,12 @@ def score_runs(
 
     Parameters
     ----------
-    findings : to report, and the only ones in the macro; by default all of the benchmark
+    findings : findings to report, and the only ones in the macro; by default all of the benchmark
 
     Raises
     ------
     ValueError
-        If a finding is not of the benchmark, or none has a case.
+        If a finding is not in the benchmark, or none has a case.
     """
     requested = tuple(split.info.findings if findings is None else findings)
     unknown = [name for name in requested if name not in split.info.findings]
@@ -210,7 +210,7 @@ def macro_of(rows: CaseRows, metric: str, findings: Sequence[str]) -> float:
 def core_runs(runs: Sequence[HitRun], main_grid: int) -> list[int]:
     """Return the runs of the main figures: runs on the main grid, in each model's first style.
 
-    The comparison of prompts has a model's other styles, the comparison of grids its other grids.
+    A model's other styles are in the comparison of prompts, its other grids in the comparison of grids.
     """
     indices: list[int] = []
     first_style: dict[str, str | None] = {}
@@ -412,7 +412,7 @@ ROW_HEIGHT = 48.0
 
 
 BAR_SHARE = 0.82
-"""Proportion of a group's width that its bars fill."""
+"""Proportion of the width of a group that its bars fill."""
 
 
 @dataclass(frozen=True)
@@ -421,7 +421,7 @@ class BarSeries:
 
     Attributes
     ----------
-    values, deviations, chance : group key -> fraction; NaN or absent = nothing is drawn
+    values, deviations, chance : group key -> fraction; nothing is drawn if it is NaN or missing
     """
 
     label: str
@@ -434,7 +434,7 @@ class BarSeries:
 def grouped_bars(groups: Sequence[BarGroup], series: Sequence[BarSeries], width: float = WIDE) -> Figure:
     """Draw grouped bars with error bars and a dashed line at chance, in rows of a few groups each.
 
-    The line at chance is drawn over neighbouring bars of one chance level without a break. All rows share one scale.
+    Neighbouring bars with one chance level have a common line at chance. All rows share one scale.
     """
     columns = columns_for(len(groups), 5 if width == WIDE else 2)
     n_rows = math.ceil(len(groups) / columns)

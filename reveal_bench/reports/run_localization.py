@@ -3,9 +3,9 @@
 It has the contents of paper 000's Figures 2 to 8 and Tables 1 and 2, in this project's own look. The numbers are those
 of ``reveal-bench score``.
 
-Example images, after paper 000, Figure 5, show the reference's outline, the cell of every run, and what kind of error
-it is. Cases with most anatomy errors come first, then those with most misses beside a hit, each of another finding as
-long as there are some. Images are the central squares that models saw, without the grid.
+Example images, after paper 000, Figure 5, show the reference's outline, the cell of every run, and the kind of its
+error. Cases with most anatomy errors come first, then those that most runs miss but some run hits, each of another
+finding as long as possible. Images are the central squares that models saw, without the grid.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class HitReport(RunReport):
         ]
 
     def own_columns(self) -> tuple[tuple[str, ...], Sequence[tuple[object, ...]]]:
-        """Return the grid, type of prediction and hit metric of each run."""
+        """Return columns with the grid, type of prediction and hit metric of each run."""
         return ("grid", "protocol", "hit_metric"), [(run.grid, run.protocol, run.metric) for run in self.scores.runs]
 
     def means_by_epoch(self) -> Mapping[str, Sequence[float]]:
@@ -237,7 +237,7 @@ class HitReport(RunReport):
         return [*figures, note, top_cells_table(self.cells)]
 
     def _comparisons(self) -> Iterator[Section]:
-        """Yield comparisons of grids and prompts, if runs of one model only differ in them."""
+        """Yield comparisons of grids and of prompts, if runs of one model differ only in these."""
         runs = self.scores.runs
         by_grid: dict[tuple[str, str | None], dict[int, int]] = {}
         by_style: dict[str, dict[str | None, int]] = {}
@@ -278,7 +278,7 @@ class HitReport(RunReport):
         )
 
     def warnings(self) -> list[str]:
-        """Return common warnings, repeated answers, and restrictions on passing images on."""
+        """Return the common warnings, and those about repeated answers and about images that must not be passed on."""
         info = self.split.info
         known = BENCHMARKS.get(info.benchmark)
         is_restricted = not info.synthetic and (known is None or known.licence == "restricted")
@@ -418,7 +418,7 @@ def _select_pairs(by_pair: Mapping[Pair, Mapping[str, CaseError]], most: int) ->
 
 
 def _square(picture: Image, mask: BoolMask) -> tuple[FloatArray, BoolMask]:
-    """Return the central square of an image and of a mask, at most :data:`SIDE_PX` a side."""
+    """Return the central squares of an image and of a mask, at most :data:`SIDE_PX` pixels a side."""
     from PIL import Image
 
     left, top, length = Grid(1).square(mask.shape)

@@ -49,9 +49,9 @@ def write_run_report(
     reference : label of the run to compare others with; by default the last one
     anatomy : for localization: known regions by image (:func:`reveal_bench.reports.anatomy.read_anatomy`)
     reviews : for localization: readers' answers about misses (:func:`reveal_bench.reports.misses.read_reviews`)
-    findings : to report, all by default; means over pathologies only include these
+    findings : findings to report, all by default; means over pathologies only include these
     examples : for localization: images of single cases with every run's cell, at most 12; none by default
-    n_resamples, seed : of the bootstrap of patients
+    n_resamples, seed : number of replicates of patients, and their seed
     progress : called with (unit, done, total)
 
     Returns

@@ -66,9 +66,9 @@ if TYPE_CHECKING:
 
 LATERAL = "LATERAL"
 FEW = 10
-"""Fewest patients: an average of fewer could show one of them."""
+"""Minimum patients of an average image; an average of fewer could show one of them."""
 _AT_ONCE = 256
-"""Masks unpacked together: bounds memory."""
+"""Number of masks unpacked together, which bounds the memory."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class AveragePicture:
     Attributes
     ----------
     pixels : float array (side, side) in [0, 255]; None if the folder lacks images, or it must not be shown
-    n : averaged images
-    n_patients : their patients
+    n : number of averaged images
+    n_patients : number of their patients
     """
 
     pixels: FloatArray | None
@@ -87,13 +87,13 @@ class AveragePicture:
     n_patients: int
 
     def without_few(self) -> AveragePicture:
-        """Return it without pixels of fewer than :data:`FEW` patients: such an average can show a person."""
+        """Return the average, without pixels if it has fewer than :data:`FEW` patients: it could show a person."""
         return replace(self, pixels=None) if self.n_patients < FEW else self
 
 
 @dataclass(frozen=True)
 class Truth:
-    """Hit cells of one finding, and its questions by `image_ids`."""
+    """Hit cells of one finding, and the images of its questions."""
 
     shares: FloatArray
     image_ids: tuple[str, ...]
@@ -173,7 +173,7 @@ def prediction_shares(
 
     Parameters
     ----------
-    epochs : predictions per epoch
+    epochs : predictions of each epoch
     sizes : image_id -> (height, width)
     """
     counted = {finding: frozenset(truth.image_ids) for finding, truth in truths.items()}
@@ -282,7 +282,7 @@ ROWS_ON_PAGE = 5
 
 
 COLUMNS_ABREAST = 7
-"""The references and six runs: more would be narrower than 20 mm."""
+"""Maximum columns, for the references and six runs: more would be narrower than 20 mm."""
 
 
 SIDE = 256
@@ -302,7 +302,7 @@ class HeatColumn:
 def overlay(shares: FloatArray, picture: FloatArray | None) -> npt.NDArray[np.uint8]:
     """Return RGB pixels (256, 256, 3) of shares in [0, 1], (n, n), over a grey image (256, 256) in [0, 255].
 
-    Cells of share 0 only show the image, or white without one. A thin light line separates the cells.
+    Cells of share 0 show only the image, or white if there is no image. A thin light line separates the cells.
     """
     ground = np.ones((SIDE, SIDE)) if picture is None else 0.55 + 0.45 * picture / 255
     edges = np.arange(SIDE) * len(shares) // SIDE
@@ -446,7 +446,7 @@ def cell_counts(run: HitRun, sizes: Mapping[str, tuple[int, int]]) -> Counter[st
 
 
 def top_cells_table(counts: Mapping[str, Counter[str]]) -> PageTable:
-    """Return the table of the most common cells of every run and their share of its answers; `counts` by label."""
+    """Return the table of the most common cells of every run and their share of its answers; `counts` is by label."""
     rows, plain = [], []
     for label, cells in counts.items():
         names = [cell for cell, _ in cells.most_common(max(TOP))]

@@ -1,10 +1,10 @@
 """Common parts of reports of runs, for any kind of benchmark: runs, costs, published rows, controls, warnings.
 
-A report of one kind is a subclass of :class:`RunReport` with sections and a summary of its own. Tables show text in
+The report of each kind is a subclass of :class:`RunReport` with its own sections and summary. Tables show text in
 percent; their CSV has fractions in full precision, with the signature that reproduces each number. No table names an
 image or a patient.
 
-Published rows are beside the user's own runs where dataset and metric are the same
+Published rows are shown beside the user's own runs if dataset and metric are the same
 (:mod:`reveal_bench.evaluation.published`). They were measured on the whole test split; a `released` split or a holdout
 is a part of it, and the caption says so.
 
@@ -70,9 +70,9 @@ class RunReport:
     """The page of runs of one kind of benchmark."""
 
     what: ClassVar[str] = "Answers"
-    """Task of the runs, in the page's title."""
+    """Task of the runs, for the page's title."""
     unanswered: ClassVar[str] = "misses"
-    """Score of questions without a prediction, in words."""
+    """How questions without a prediction count, in words."""
     split: Split
     runs: Sequence[ReportRun]
     options: Options
@@ -299,11 +299,11 @@ class Controlled:
 
     Attributes
     ----------
-    label : of the run
-    control : its name
-    n_asked, n_answered : questions
+    label : label of the run
+    control : name of the control
+    n_asked, n_answered : numbers of questions asked and answered
     same : proportion of equal answers to questions answered with both images; NaN without such questions
-    difference : control minus original; None if readers score, or either has no answer
+    difference : control minus original; None if readers score the answers, or one of both has no answer
     """
 
     label: str

@@ -1,4 +1,4 @@
-"""The reports of runs with scores per finding, and of runs whose answers wait for readers.
+"""Reports of runs with scores per finding, and of runs whose answers readers have not scored yet.
 
 Scores equal ``reveal-bench score``, differences ``reveal-bench compare``: all runs share the resampled patients. Only
 the first epoch of a run is scored. The rows of the kind define the metrics.
@@ -53,7 +53,7 @@ class ScoreReport(RunReport):
         Raises
         ------
         ValueError
-            If one is not of the benchmark.
+            If a finding is not in the benchmark.
         """
         known = self.rows[0].groups
         unknown = [name for name in self.options.findings or () if name not in known]
@@ -130,7 +130,7 @@ class ScoreReport(RunReport):
         return sections
 
     def _curves(self) -> list[Illustration]:
-        """Return figures over all thresholds, if answers have scores and the split has findings."""
+        """Return figures of curves over all thresholds, if answers have scores and the split has findings."""
         curves_by_run = {}
         for name, rows in zip(short_names(self.runs), self.rows, strict=True):
             curves = self.split.kind.scoring.curves(rows, self.options.resampling)
@@ -140,7 +140,7 @@ class ScoreReport(RunReport):
 
     @property
     def _main(self) -> str:
-        """Metric of the figure: the ranking one, if it applies."""
+        """Metric of the figure: the ranking metric, if it applies."""
         return self.split.kind.release.primary if self.split.kind.release.primary in self.metrics else self.metrics[0]
 
     @cached_property

@@ -27,7 +27,7 @@ from reveal_bench.predictions.limits import LintOptions
 from reveal_bench.reports.page import Progress
 
 MOST_RUNS = 12
-"""Most runs of one report: a figure cannot distinguish more."""
+"""Maximum runs of one report; a figure cannot distinguish more."""
 MOST_LABEL = 200
 
 
@@ -73,12 +73,12 @@ class ReportRun:
 
     Attributes
     ----------
-    label : unique in the report
+    label : label, unique in the report
     model, style, grid : `style` is None for a prediction file and for models that get no prompt
-    predictions : per epoch
+    predictions : predictions of each epoch
     run : the run folder; None for a prediction file
-    n_missing : questions without a prediction, over all epochs
-    sha256 : of the prediction files, in order
+    n_missing : number of questions without a prediction, over all epochs
+    sha256 : SHA-256 of the prediction files, in order
     is_named : True if the user gave the label
     """
 
@@ -131,8 +131,8 @@ def load_runs(runs: Sequence[tuple[str, Path]], split: Split, *, progress: Progr
 
     Parameters
     ----------
-    runs : (label, run folder or prediction file); an empty label is filled in from the model, and where these are equal
-        from its style and grid too
+    runs : (label, run folder or prediction file); an empty label is filled in from the model, and also
+        from style and grid if models are equal
 
     Raises
     ------
@@ -202,7 +202,7 @@ def _read_folder(path: Path, split: Split) -> Run:
 
 
 def _labels(labels: Sequence[str], paths: Sequence[Path], folders: Sequence[Run | None]) -> list[str]:
-    """Return the given labels, or the shortest unique one of model; model and style; model, style and grid."""
+    """Return the given labels, or the shortest unique ones of: model; model and style; model, style and grid."""
     stems = Counter(path.stem for path in paths)
     longer: list[tuple[str, ...]] = []
     for path, run in zip(paths, folders, strict=True):
@@ -260,7 +260,7 @@ def _read(label: str, path: Path, run: Run | None, split: Split, grid: int, *, i
 
 
 def short_names(runs: Sequence[ReportRun]) -> list[str]:
-    """Return names of the runs of one figure: the model's only, if the label is not given and the model is unique."""
+    """Return short names for the runs of a figure: the model, if it is unique and the user gave no label."""
     models = Counter(run.model for run in runs)
     taken = {run.label for run in runs}
     return [run.label if run.is_named or models[run.model] > 1 or run.model in taken else run.model for run in runs]

@@ -1,4 +1,4 @@
-"""The look of every figure of a report, how it is written, and how numbers are printed.
+"""The look of all figures in reports, and the functions that write figures and numbers.
 
 Conventions
 -----------
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 WIDE, NARROW = 180.0, 90.0
 INCH = 25.4
 LINE = 3.4
-"""Millimetres from one line of text to the next."""
+"""Distance of lines of text in millimetres."""
 DPI = 200
 INK, SOFT, RULE, PANEL = "#16202b", "#4c5a69", "#d5dce3", "#f1f4f7"
 DASHED = (0, (2.2, 1.2))
@@ -77,8 +77,8 @@ class Illustration:
 
     Attributes
     ----------
-    name : of its files, without suffix
-    title, caption : on the page
+    name : name of its files, without suffix
+    title, caption : texts on the page
     alt : description for users who cannot see it
     draw : width in millimetres -> the figure
     has_narrow : True if it can be drawn for a telephone
@@ -207,7 +207,7 @@ def _inline(svg: bytes) -> str:
 
 
 def plain(value: object) -> str:
-    """Return any value as text; mark characters that XML forbids or that change the direction of writing."""
+    """Return any value as text, with a mark for characters that XML forbids or that change the writing direction."""
     return _FORBIDDEN.sub("\ufffd", str(value))
 
 
