@@ -3,7 +3,8 @@
 * ``chance``: a uniformly drawn grid cell per question (paper 000, section 4.1).
 * ``location-prior``: the usual position of the finding. On the released half, the mean mask of each finding in
   coordinates relative to the image gives its most probable point and a thresholded mask; its most probable cell is the
-  one that would most often have been a hit. Box references count by their union, and give a box instead of a mask.
+  cell that would most often have been a hit. Box references count by their union, and
+    lead to a box instead of a mask.
 * ``human``: masks and points of the readers of the human benchmark (paper 002). The other baselines see no image.
 
 Chance and prior answer every question of a manifest; readers leave out what they did not annotate. All are scored like
@@ -48,13 +49,13 @@ def chance_baseline(manifest: ImageManifest, *, seed: int = 0) -> list[Localizat
 def human_baseline(manifest: ImageManifest, records: Sequence[LocalizationRecord]) -> list[LocalizationPrediction]:
     """Return mask and points of the benchmark readers, for the questions of `manifest` that they answered.
 
-    Where contours are released without their mask, the mask is missing, as it is for the published code. Readers who
-    drew boxes answer with the box around them.
+    If contours are released without their mask, the mask is missing, as in the published code. The answer of readers
+    who drew boxes is the box around these.
 
     Raises
     ------
     ValueError
-        If they answered none.
+        If the readers answered no question.
     """
     by_image = {record.image_id: record for record in records}
     predictions = []
@@ -81,9 +82,9 @@ class LocationPrior:
     point : (x, y) in [0, 1), relative to width and height
     cell : grid cell
     mask : bool array (128, 128), relative raster
-    n : int
-        References it was learnt from; 0 when the released half has none of this finding and all findings were pooled.
-    box : [x, y, width, height], relative to width and height; None unless the references are boxes alone
+    n : int Number of references that it was learnt from; 0 if the released half has none for this finding, so that all
+            findings were pooled.
+    box : [x, y, width, height], relative to width and height; None unless all references are boxes
     """
 
     point: tuple[float, float]
@@ -95,7 +96,7 @@ class LocationPrior:
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """Reference of the released half; `box` encloses its boxes, relative to the image, None for a mask."""
+    """Reference in the released half; `box` surrounds its boxes, relative to the image, None for a mask."""
 
     region: Rle | tuple[Box, ...]
     size: tuple[int, int]
@@ -114,7 +115,7 @@ def fit_location_prior(
     Raises
     ------
     ValueError
-        If `records` hold no reference at all, or one of a finding that is not in `findings`.
+        If `records` have no reference, or a reference for a finding that is not in `findings`.
     """
     by_finding: dict[str, list[_Drawn]] = {finding: [] for finding in findings}
     for record in records:

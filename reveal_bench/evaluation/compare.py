@@ -2,14 +2,14 @@
 
 Conventions
 -----------
-All results come from ONE draw of patients (or images): in replicate b all systems are averaged over the same resampled
-patients, so differences are paired. Each system's mean is over its own defined rows. Systems have the same rows if a
+All results share the same replicates: in replicate b all systems are averaged over the same resampled patients (or
+images), so differences are paired. Each system's mean is over its own defined rows. Systems have the same rows if a
 benchmark asks only for present findings; otherwise, or if a system submits an empty mask, the numbers of defined rows
 may differ, and both are reported.
 
 The macro of a comparison averages the findings for which *all* systems are defined, on the data and again in each
-replicate: a system neither gains nor loses by a finding that another one left undefined. It may thus differ from the
-macro that :meth:`~reveal_bench.kinds.scored.Rows.estimates` gives for one of them.
+replicate: a system neither gains nor loses by a finding that another one left undefined. It may thus differ from a
+system's own macro in :meth:`~reveal_bench.kinds.scored.Rows.estimates`.
 
 By default intervals come from :mod:`reveal_bench.metrics.jackknife`, a two-sided p from flipping the signs of patients'
 differences, and tiers from the same flips of all pairs (:mod:`reveal_bench.evaluation.permutation`). With
@@ -71,15 +71,13 @@ class Comparison:
         The two systems' own values.
     estimate : Estimate
         ``a - b``, or for a relative decrease ``(b - a) / b``; NaN if undefined.
-    p : float
-        Two-sided, for a value of 0; NaN if too few patients support the difference, or differ.
-    n_a, n_b : int
-        Defined rows of a finding; for a macro, the findings that both have.
+    p : float Two-sided p for a true value of 0; NaN if too few patients support the difference, or differ.
+    n_a, n_b : int Number of defined rows of a finding; for a macro, of the findings that both systems have.
     n_empty_replicates : int
         Replicates left out because one of the two, or the decrease (b is 0), has no value.
     signature : str
-    margin, verdict : Margin and Verdict
-        Where differences are tested against a margin, see :mod:`reveal_bench.evaluation.margin`.
+    margin, verdict : Margin and Verdict Set if differences are tested against a margin, see
+        :mod:`reveal_bench.evaluation.margin`.
     """
 
     metric: str
@@ -105,8 +103,8 @@ class RankedSystem:
     name, metric : str
     rank : int
         1 + number of systems that are better on the data; equal ones share a rank.
-    rank_low, rank_high : int
-        The ranks that it may have: below all significantly better systems, above all significantly worse ones.
+    rank_low, rank_high : int Range of possible ranks: below all significantly better systems, above all significantly
+        worse ones.
     tier : int
         1 for the best. No two systems of a tier differ significantly.
     estimate : Estimate
@@ -128,7 +126,7 @@ class RankedSystem:
 
 
 def as_records(items: Sequence[Comparison] | Sequence[RankedSystem]) -> list[dict[str, Any]]:
-    """Return the fields of each item for JSON: undefined is None."""
+    """Return the fields of each item for JSON; undefined values are None."""
     return [
         {name: None if isinstance(v, float) and math.isnan(v) else v for name, v in _fields(item).items()}
         for item in items
@@ -160,8 +158,8 @@ def compare(
     a, b : rows of two systems of one kind on the same split
     resampling : with interval "jackknife" or "percentile"
     metrics : those that apply to both, and have a better direction, by default
-    findings : findings, labels or criteria to report and to average in the macro; all of the kind by default
-    margin : for the verdict on each difference
+    findings : findings, labels or criteria to report and to average in the macro; by default all of the benchmark's
+    margin : margin for a verdict on each difference
 
     Raises
     ------
@@ -270,10 +268,11 @@ def compare_resampled(
     margin: Margin | None = None,
     fewest: IntArray | None = None,
 ) -> list[Comparison]:
-    """Return :func:`compare` of one metric, from values in the same replicates: the macro, then each of `findings`.
+    """Return :func:`compare` for one metric, from values on the same replicates: the macro, then each of `findings`.
 
-    With `signs`, intervals come from the jackknife and p from sign flips; without, both come from the replicates, if
-    each finding has as many patients as the jackknife needs: `fewest`, if known.
+    With `signs`, intervals come from the jackknife and p from sign flips; without `signs`, both come from the
+    replicates. Findings with fewer patients (`fewest`, if known) than the jackknife needs then have no interval and no
+    p.
     """
     values, replicates = side_by_side([a, b])
     parts = None if signs is None else contributions([a, b])
@@ -343,7 +342,7 @@ def _shared_metrics(systems: Sequence[Rows]) -> list[str]:
 def side_by_side(systems: Sequence[Resampled]) -> tuple[FloatArray, FloatArray]:
     """Return values (n_systems, 1 + n_findings) and replicates (n_systems, n_resamples, 1 + n_findings), macros first.
 
-    NaN for all systems where one of them is undefined, so that every macro is over the same findings.
+    A finding for which one system is undefined is NaN for all systems, so that every macro is over the same findings.
     """
     sides = []
     for stack in (np.stack([means.values for means in systems]), np.stack([means.replicates for means in systems])):
@@ -390,14 +389,15 @@ def rank(
     Parameters
     ----------
     systems : name -> rows, all of one kind and on the same split
-    metric : one that applies to all and has a better direction
-    findings : findings that the macro is over, so far as all systems have them; the vocabulary by default
-    resampling : at least 40 per pair of systems, or no p corrected by Holm could be as small as 0.05; with interval
-        "jackknife" or "percentile", where tiers and rank intervals come from, too
+    metric : metric that applies to all systems and has a better direction
+    findings : findings that the macro averages if all systems have them; the vocabulary by default
+    resampling : at least 40 replicates per pair of systems, or no p corrected by Holm could be as small as 0.05;
+    interval
+        "jackknife" or "percentile", which also decides the method of tiers and rank intervals
 
     Returns
     -------
-    list of RankedSystem, best first; equal ones by name
+    list of RankedSystem, best first; equal systems by name
 
     Raises
     ------
@@ -459,7 +459,7 @@ def rank(
 def _intervals_of_macros(
     systems: Sequence[Resampled], values: FloatArray, replicates: FloatArray, behind: BoolArray, metric: Metric
 ) -> Intervals:
-    """Return the interval of every system's macro, over the groups that all have."""
+    """Return the interval of every system's macro, over the groups that all systems have."""
     left_out = np.array([system.left_out() for system in systems], np.float64)
     left_out[:, np.isnan(left_out).any(axis=0)] = np.nan
     n_units, averaged = behind.sum(axis=0), np.flatnonzero(~np.isnan(values[0, 1:]))
@@ -478,7 +478,7 @@ def _intervals_of_macros(
 
 
 def _significantly_different(macros: FloatArray) -> BoolArray:
-    """Return the pairs of systems (n_systems, n_systems) that differ after Holm's correction over all of them."""
+    """Return True for pairs of systems (n_systems, n_systems) that differ after Holm's correction for all pairs."""
     differs = np.zeros((len(macros), len(macros)), bool)
     i, j = np.triu_indices(len(macros), 1)
     corrected = holm([_two_sided(macros[a] - macros[b]) for a, b in zip(i, j, strict=True)])

@@ -12,14 +12,15 @@ Three tables, as `eval.py` of rajpurkarlab/cheXlocalize saves them (paper 002):
   replicates, undefined ones last, and the mean of the replicates, each rounded to three digits
 
 The unit is the image. The ground-truth file lists the images with at least one positive finding (499 of the 668 of the
-test split), and other images change the draw: give `images` where that file is another.
+test split), and other images change the draw: pass `images` if your ground-truth file lists other images.
 
-:func:`published_tables` makes them from a scored file: of hits and of the IoU of true positives ("chexlocalize"), or of
-the IoU of all images ("chexlocalize-full"), where a dataset must ask every finding of every image. A finding without
-any answer is a miss of hits and undefined among true positives, as the published code has it.
+:func:`published_tables` makes the tables from a scored file, for hits and for the IoU of true positives
+("chexlocalize"), or for the IoU of all images ("chexlocalize-full"), for which a dataset must ask every finding of
+every image. As in the published code, a finding without any answer is a miss for hits and undefined among true
+positives.
 
-What differs on purpose: rows are joined by id (the published code joins hits by position), and a figure of the
-per-image table is always written as a float.
+Intended differences: rows are joined by id (the published code joins hits by position), and a number in the per-image
+table is always written as a float.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class ChexlocalizeTables:
     summary: FloatArray
 
     def write(self, folder: Path, *, human: bool = False) -> list[Path]:
-        """Write the three CSV files under their published names; with `human`, the names of the human benchmark."""
+        """Write the three CSV files under their published names; `human` selects the names for the human benchmark."""
         start = _PUBLISHED_NAMES.get(self.metric, self.metric) + ("_humanbenchmark" if human else "")
         columns = sorted(range(len(self.findings)), key=self.findings.__getitem__)
         names = [self.findings[i] for i in columns]
@@ -112,8 +113,8 @@ def published_tables(scored: ScoredFile, form: str, resampling: Resampling | Non
     Raises
     ------
     ArgumentError
-        If `form` is not one of :data:`COMPAT`, the kind of benchmark has no such tables, the dataset does not ask what
-        they need, or no metric applies.
+        If `form` is not one of :data:`COMPAT`, the kind of benchmark has no such tables, the dataset does not ask
+            the necessary questions, or no metric applies.
     """
     if form not in COMPAT:
         raise ArgumentError("compat", f"must be one of {', '.join(COMPAT)}", repr(form))
@@ -150,8 +151,9 @@ def chexlocalize_tables(
     ----------
     rows : CaseRows
     metric : a metric of `rows`
-    resampling : of images, with seed 0 in the published code
-    images : ids of the ground-truth file's images; those with a row by default, which is right while the benchmark asks
+    resampling : resampling of images; the published code has seed 0
+    images : ids of the ground-truth file's images; by default those with a row, which is right if the benchmark asks
+    only
         for findings that are present
 
     Raises

@@ -32,11 +32,11 @@ from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.jackknife import LEAST_UNITS, jackknife_ends
 
 POOLED = "all"
-"""Name instead of a finding for the answers of all findings together."""
+"""Stands in place of a finding's name for the answers of all findings together."""
 COVERAGES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 """Proportions of answered cases in tables."""
 THRESHOLDS = tuple(round(0.05 * i, 2) for i in range(1, 20))
-"""Probabilities from which decision curves act."""
+"""Probability thresholds of decision curves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class FindingCalibration:
 
     Attributes
     ----------
-    finding : or "macro", the unweighted mean over findings
-    n, n_events : cases, and those with the event; of a macro the findings, and 0
+    finding : name of the finding, or "macro" for the unweighted mean over findings
+    n, n_events : numbers of cases, and of cases with the event; for a macro, the number of findings, and 0
     brier : Brier score
     brier_of_rate : Brier score of always stating the rate of the event
     excess : mean probability less the rate of the event
@@ -68,9 +68,10 @@ class CoveragePoint:
 
     Attributes
     ----------
-    finding : or "all"
+    finding : name of the finding, or "all"
+
     wanted, coverage : requested and actual proportion of answered cases: equally confident cases stay together
-    n : cases answered
+    n : number of answered cases
     least : the lowest confidence among them
     risk : proportion of wrong answers among them
     """
@@ -85,7 +86,8 @@ class CoveragePoint:
 
 @dataclass(frozen=True, slots=True)
 class NetBenefit:
-    """Net benefit of acting on a finding from a threshold on, and of always acting; never acting has 0."""
+    """Net benefit of acting from a threshold of a finding's probability on, and of always acting; never acting has
+    0."""
 
     finding: str
     threshold: float
@@ -102,8 +104,9 @@ class CalibrationResult:
     confidences : the assessed confidences
     calibration : the macro, then every finding with a case
     bins : finding -> its bins of reliability
-    answered : at each of :data:`COVERAGES`, for all findings together, then for each
-    curves : finding, "all" first -> coverage and risk at every level of sureness
+    answered : points at each of :data:`COVERAGES`, for all findings together, then for each
+
+    curves : finding, "all" first -> coverage and risk at every level of confidence
     areas : finding, "all" first -> area under that curve
     benefits : at each of :data:`THRESHOLDS`, per finding; none unless the cases are a whole split
     """
@@ -122,7 +125,7 @@ def judge_confidences(confidences: Confidences, *, n_bins: int = 10, binning: Bi
 
     Parameters
     ----------
-    n_bins, binning : of reliability, see :func:`reveal_bench.metrics.calibration.reliability`
+    n_bins, binning : bins of reliability, see :func:`reveal_bench.metrics.calibration.reliability`
 
     Raises
     ------

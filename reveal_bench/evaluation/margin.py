@@ -3,15 +3,15 @@
 Conventions
 -----------
 A is non-inferior to B if the whole 95 % interval of their difference is above minus the margin (below the margin if
-lower is better), and inferior if all of it is beyond. They are equivalent if the interval is between minus the margin
-and the margin, and not equivalent if all of it is beyond one of the two.
+lower is better), and inferior if all of it is beyond that bound. They are equivalent if the interval is between minus
+the margin and the margin, and not equivalent if all of it is beyond either bound.
 
-p is one-sided and belongs to that interval: it is below 0.025 if the verdict is non-inferior. For equivalence it is the
-larger of two one-sided p. With percentile intervals it is ``(n_beyond + 1) / (n + 1)``: n_beyond of n replicates are
-not within the margin.
+p is one-sided and consistent with that interval: it is below 0.025 if the verdict is non-inferior. For equivalence it
+is the larger of two one-sided p. With percentile intervals it is ``(n_beyond + 1) / (n + 1)``: n_beyond of n replicates
+are not within the margin.
 
-A difference without an interval or p has neither p nor verdict here: two systems that hardly ever differ have an
-interval of almost no length, which shows nothing about patients outside the split.
+A difference whose comparison has no interval or no p gets no p and no verdict here: two systems that hardly ever differ
+have an interval of almost no length, which shows nothing about patients outside the split.
 
 Source: Walker and Nowacki, J. Gen. Intern. Med. 26 (2011) 192; two one-sided tests as in Schuirmann, J. Pharmacokinet.
 Biopharm. 15 (1987) 657.
@@ -39,8 +39,8 @@ class Verdict:
     Attributes
     ----------
     word : "non-inferior", "inferior", "equivalent", "not equivalent", "not shown", or "-" where nothing can be said
-    p : one-sided, the larger of two for equivalence; NaN if nothing can be said
-    sentence : the same in plain English
+    p : one-sided p, for equivalence the larger of two; NaN if nothing can be said
+    sentence : the verdict in plain English
     """
 
     word: str
@@ -55,7 +55,7 @@ class Margin:
     Attributes
     ----------
     width : the margin
-    equivalence : whether a difference in A's favour counts against it too
+    equivalence : True if a difference in A's favour must be below the margin, too
     """
 
     width: float
@@ -68,7 +68,7 @@ class Margin:
             raise ArgumentError("margin", rule, repr(self.width))
 
     def check(self, metrics: Sequence[str]) -> None:
-        """Refuse a margin that no difference of one of `metrics` can exceed."""
+        """Raise ArgumentError if no difference of one of `metrics` can exceed the margin."""
         for name in metrics:
             span = METRICS[name].high - METRICS[name].low
             if self.width >= span:
@@ -81,8 +81,8 @@ class Margin:
         Parameters
         ----------
         ends : bounds of its 95 % interval
-        p : two-sided, for no difference
-        tails : one-sided p that the difference is minus the margin or less, and that it is the margin or more
+        p : two-sided p for no difference
+        tails : one-sided p that the difference is at most minus the margin, and that it is at least the margin
         """
         low, high = ends
         if not low < high or math.isnan(p) or any(map(math.isnan, tails)):
@@ -121,7 +121,7 @@ class Margin:
 
 
 def tails_of_replicates(replicates: FloatArray, width: float) -> tuple[float, float]:
-    """Return one-sided p, from replicates of a difference, that it is ``-width`` or less, and `width` or more."""
+    """Return two one-sided p from replicates of a difference: that it is at most ``-width``, and at least `width`."""
     defined = replicates[replicates == replicates]
     if not len(defined):
         return math.nan, math.nan

@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-A mean of rows is the sum of the patients' contributions. Any score is nearly so: unit u contributes
+A mean of rows is the sum of the patients' contributions. For any score this is approximately true: unit u contributes
 ``value - (1 - h) left_out``, with h the proportion of all rows that u has and `left_out` the score without it. For
 means these are exactly the contributions; for F1 and kappa they are weighted pseudo-values. A difference of two systems
 is the sum of the differences d of their contributions, and if neither is better, d could equally have the other sign.
@@ -11,8 +11,8 @@ is the sum of the differences d of their contributions, and if neither is better
   the differences of hits are few whole numbers). Below 2**12 patterns all are used, otherwise one sample of them,
   shared by all metrics and findings.
 * If the systems differ in fewer than :data:`LEAST_DIFFERING` patients, p is NaN, or 1 if they differ in none. A
-  difference without an interval has no p, and neither has F1, kappa, precision or recall of a finding that fewer than
-  :data:`LEAST_POSITIVE` patients have: false positives then decide, and p is too large.
+  difference without an interval has no p. Neither has F1, kappa, precision or recall of a finding that fewer than
+  :data:`LEAST_POSITIVE` patients have, because false positives then decide, and p is too large.
 * For several systems each pair has ``|sum d| / sqrt(sum d**2)``. The patterns' maxima over all pairs, then over those
   not yet significant, give p that hold for all pairs together.
 
@@ -51,12 +51,15 @@ def draw_signs(n_units: int, resampling: Resampling) -> Signs:
 
 
 def contributions(systems: Sequence[Resampled]) -> tuple[FloatArray, BoolArray] | None:
-    """Return each unit's contribution to each value, and the number of units that support a difference.
+    """Return each unit's contribution to each value, and the units that support a difference.
 
     Returns
     -------
-    (n_systems, n_units, 1 + n_groups), the macro over the groups that all have first, NaN if undefined; and bool
-    (n_units, n_groups), the units behind any system's figure. None if a system does not say what it is without a unit.
+    contributions : (n_systems, n_units, 1 + n_groups), first to the macro over the groups that all systems have; NaN if
+        undefined
+    behind : bool (n_units, n_groups), the units that support any system's score
+
+    None instead of both if a system has no values without each unit.
     """
     without = [system.left_out() for system in systems]
     weights = [system.weights for system in systems]
@@ -103,14 +106,15 @@ def sign_flip_p(differences: FloatArray, signs: Signs, behind: BoolArray) -> flo
 
 
 def paired_p(parts: FloatArray, behind: BoolArray, signs: Signs) -> FloatArray:
-    """Return p of the macro and every group of two systems, (1 + n_groups,), from their :func:`contributions`."""
+    """Return p of two systems' difference, for the macro and each group, (1 + n_groups,), from
+    :func:`contributions`."""
     differences = parts[0] - parts[1]
     columns = [behind.any(axis=1), *behind.T]
     return np.array([sign_flip_p(d, signs, column) for d, column in zip(differences.T, columns, strict=True)])
 
 
 def lacks_positives(system: Resampled) -> BoolArray:
-    """Return which groups have too few patients for a p, (1 + n_groups,); the macro, which is first, never does."""
+    """Return True for groups with too few patients for a p, (1 + n_groups,); False for the macro, which is first."""
     positive = system.positive_units
     few = np.zeros(len(system.values), bool) if positive is None else positive < LEAST_POSITIVE
     return np.concatenate([[False], few])
@@ -121,7 +125,7 @@ def step_down_p(parts: FloatArray, signs: Signs) -> FloatArray:
 
     Parameters
     ----------
-    parts : float array (n_systems, n_units), what each unit contributes to each system's figure
+    parts : float array (n_systems, n_units), each unit's contribution to each system's score
     """
     n_systems = len(parts)
     i, j = np.triu_indices(n_systems, 1)

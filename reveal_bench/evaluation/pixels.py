@@ -50,12 +50,12 @@ class PixelStatistic:
 
     Attributes
     ----------
-    finding : or "macro", the unweighted mean over findings
+    finding : name of the finding, or "macro" for the unweighted mean over findings
     statistic : one of :data:`STATISTICS`
-    pooled : over the pixels of all images
-    mean : over images
-    n : images where the statistic is defined; of a macro, findings
-    right, wrong : pixels; 0 of a macro
+    pooled : statistic over the pixels of all images
+    mean : mean of the statistic over images
+    n : number of images for which the statistic is defined; for a macro, of findings
+    right, wrong : numbers of pixels; 0 for a macro
     """
 
     finding: str
@@ -70,7 +70,7 @@ class PixelStatistic:
 def pixel_statistics(
     predictions: Sequence[LocalizationPrediction], records: Sequence[LocalizationRecord], findings: Sequence[str]
 ) -> list[PixelStatistic]:
-    """Return every statistic of the macro and of every finding.
+    """Return every statistic for the macro and for every finding.
 
     Raises
     ------
@@ -88,7 +88,8 @@ def pixel_statistics(
 
 
 def _masks_by_case(predictions: Sequence[LocalizationPrediction], use: str) -> dict[tuple[str, str], Rle]:
-    """Return predicted masks by (image, finding); without any, the ArgumentError names their use."""
+    """Return (image, finding) -> predicted mask; raises ArgumentError, which says what masks are for, if there is
+    none."""
     masks = {(p.image_id, p.finding): p.mask for p in predictions if p.mask is not None}
     if not masks:
         raise ArgumentError("predictions", f"must have masks, {use}", "none")
@@ -134,7 +135,7 @@ def _of_statistic(
 
 
 def _pooled(right: FloatArray, total: FloatArray, units: IntArray) -> list[Estimate]:
-    """Return ratios of sums with their intervals, the macro first; patients with such pixels support each."""
+    """Return ratios of sums with their intervals, the macro first; patients with such pixels support a ratio."""
     own_right, own_total = (
         np.stack([np.bincount(units, column) for column in part.T], axis=1) for part in (right, total)
     )
@@ -173,11 +174,11 @@ class BoundaryMean:
 
     Attributes
     ----------
-    finding : or "macro", the unweighted mean over findings
+    finding : name of the finding, or "macro" for the unweighted mean over findings
     metric : name in METRICS
-    value : mean over `n` cases, NaN without any; of a macro over findings
-    n, n_infinite : cases, or findings, in the mean; and those that are infinite and have no part in it
-    unit : "mm" or "pixels" of `hausdorff_95`, and of the tolerance of `surface_distance`
+    value : mean over `n` cases, NaN without any; for a macro, mean over findings
+    n, n_infinite : number of cases, or findings, in the mean, and of infinite ones that are left out of it
+    unit : unit of `hausdorff_95` and of the tolerance of `surface_distance`, "mm" or "pixels"
     """
 
     finding: str
@@ -191,7 +192,7 @@ class BoundaryMean:
 def boundary_means(
     predictions: Sequence[LocalizationPrediction], records: Sequence[LocalizationRecord], findings: Sequence[str]
 ) -> list[BoundaryMean]:
-    """Return per metric the macro, then every finding.
+    """Return for each metric the macro, then every finding.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Exact cost of tokens.
 
-Prices and costs are decimals of any one currency, never binary fractions: a cost equals tokens times price to the last
-digit.
+Prices and costs are decimals in a single currency, never binary fractions, so that a cost equals tokens times price to
+the last digit.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Prices:
         return (fresh * self.tokens_in + tokens_cached * price + tokens_out * self.tokens_out).scaleb(-6)
 
     def document(self) -> dict[str, Any]:
-        """Return the prices for JSON; decimals as text."""
+        """Return the prices for JSON, with decimals as text."""
         cached = None if self.tokens_cached is None else str(self.tokens_cached)
         return {"tokens_in": str(self.tokens_in), "tokens_out": str(self.tokens_out), "tokens_cached": cached}
 

@@ -3,7 +3,7 @@
 They are read from ``submissions/reference/<benchmark>/*.json`` (schema: ``submissions/schema/reference.schema.json``).
 A row that repeats another row's scores is left out.
 
-A row is comparable with a board if it was measured on the split that the board's holdout is a part of. Rows of other
+A row is comparable with a board if it was measured on the split that contains the board's holdout. Rows of other
 studies, such as readers' agreement before a benchmark was selected, are shown separately.
 """
 
@@ -35,8 +35,8 @@ class ReferenceRow:
     measured_on : "test" or "validation" split of the benchmark, or "sampled" (other studies)
     citation, url, place : the paper, and the position of the scores in it
     figures : metric -> finding -> fraction; a chance expectation is under the metric that it belongs to, and the
-        papers' mIoU (true-positive slice) beside the board's, as `protocol` says
-    macro : metric -> (fraction, how it came about)
+        papers' mIoU (true-positive slice) is next to the board's, as `protocol` says
+    macro : metric -> (fraction, how it was computed)
     """
 
     name: str
@@ -53,12 +53,12 @@ class ReferenceRow:
 
     @property
     def source(self) -> str:
-        """Paper and position in it."""
+        """The paper, and the position of the scores in it."""
         return f"{self.citation} {self.place}"
 
     @property
     def is_of_test_split(self) -> bool:
-        """True if it was measured on the split that holdouts come from."""
+        """True if the scores were measured on the split that holdouts come from."""
         return self.measured_on == _DIVIDED
 
     @property
@@ -84,7 +84,7 @@ class OwnScores:
 
 @dataclass(frozen=True)
 class ReferenceValue:
-    """Published row, or one of the user's own, whose `source` is empty: `values` by finding, and their `mean`."""
+    """Published row, or a row of the user's, whose `source` is empty: `values` by finding, and their `mean`."""
 
     system: str
     source: str
@@ -104,7 +104,7 @@ def read_reference_rows(benchmark: str = REFERENCE_BENCHMARK) -> list[ReferenceR
 
 
 def explain_not_comparable(rows: Sequence[ReferenceRow], info: FolderInfo, split: str) -> str:
-    """Return why no published row of a benchmark compares with scores on a split; "" if they do."""
+    """Return the reason why no published row is comparable with scores on a split; "" if some are."""
     names = "; ".join(dict.fromkeys(row.name for row in rows))
     if info.synthetic:
         return f"Results are published on the real data ({names}), so they are not shown with runs on synthetic data."
@@ -117,7 +117,7 @@ def explain_not_comparable(rows: Sequence[ReferenceRow], info: FolderInfo, split
 def rows_beside(
     metric: str, own: Sequence[OwnScores], published: Sequence[ReferenceRow]
 ) -> tuple[list[str], list[ReferenceValue]]:
-    """Return the findings that all rows have, and the rows with their values of these, the user's own first."""
+    """Return (findings, rows): the findings that all rows have, and the rows with only these, the user's own first."""
     lines = [(one.label, "", one.values) for one in own]
     lines += [(row.title, row.short_source, row.figures[metric]) for row in published]
     defined = [{name for name, value in values.items() if not math.isnan(value)} for *_, values in lines]

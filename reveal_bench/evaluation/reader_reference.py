@@ -5,18 +5,18 @@ Conventions
 References are derived from the single readers' annotations in the dataset folder:
 
 * each reader's own annotations, on the cases that this reader annotated;
-* combinations of all readers of a case: findings of at least one, of more than half, of all;
-* for each reader the others: findings of more than half of the others, on the cases that this reader and at least one
-  other annotated. There the reader answers too, so that a system can be ranked among readers; the difference is the
+* combinations of all readers of a case: findings of at least one reader, of more than half, or of all;
+* for each reader the other readers: findings of more than half of these, on the cases that this reader and at least one
+  other annotated. The reader is scored there, too, so that a system can be ranked among readers; the difference is the
   system's score less the reader's, with interval and p as in :mod:`reveal_bench.evaluation.compare`.
 
-More than half of two is both. Scores are macros of one metric, over the findings that each reference has, with 95 %
-intervals by the jackknife over patients, or percentile intervals for areas under curves.
+If there are two readers, more than half means both. Scores are macros of one metric, over the findings that each
+reference has, with 95 % intervals by the jackknife over patients, or percentile intervals for areas under curves.
 
-A table for :mod:`reveal_bench.reader_studies` has a row per reader, study and label: 1 if the reader stated it to be
-present, and the truth, which is the reference of the dataset folder. The system is among the readers under its own
-name, with its decisions if it gives probabilities. Cases that some reader did not annotate are left out, because a
-reader study is fully crossed.
+A table for :mod:`reveal_bench.reader_studies` has a row per reader, study and label: 1 if the reader called it present,
+and the truth, which is the reference of the dataset folder. The system is among the readers under its own name, with
+its decisions if it gives probabilities. Cases that some reader did not annotate are left out, because a reader study is
+fully crossed.
 
 Source: readers against the majority of the others as in Rajpurkar et al. 2018 (PLoS Med. 15) and Irvin et al. 2019.
 """
@@ -82,7 +82,7 @@ class _Setting:
         return rows
 
     def agreed(self, readings: Sequence[Mapping[str, Any]], at_least: Callable[[int], int]) -> dict[str, Any]:
-        """Return, by key, the label of at least so many of its readers, for every record that any of them annotated."""
+        """Return record key -> findings of at least so many readers, for every record that anyone annotated."""
         read = [key for key in self.records if any(key in words for words in readings)]
         agreed = {}
         for key in read:
@@ -116,13 +116,13 @@ def score_against_readers(
     options: ScoringOptions,
     metric: str,
 ) -> list[AgainstReference]:
-    """Score a system against each reader, against all of them combined, and with each reader against the others.
+    """Score a system against each reader, against all readers combined, and, like each reader, against the others.
 
     Parameters
     ----------
     readings : result of :meth:`Readers.readings <reveal_bench.kinds.parts.Readers.readings>`
     predictions, records, manifest, options : what the system was scored with
-    metric : whose macro is given
+    metric : metric of the macros
 
     Raises
     ------
@@ -183,15 +183,15 @@ def readings_of(
     system: str,
     finding: str | None = None,
 ) -> tuple[list[ReadingRow], int]:
-    """Return the rows of all readers, then of the system; and the number of studies without some reader.
+    """Return (rows, n): the rows of all readers, then of the system; and the number of studies that lack a reader.
 
     Parameters
     ----------
     readings : result of :meth:`Readers.readings <reveal_bench.kinds.parts.Readers.readings>`
-    scored : the system
+    scored : the system's scored predictions
     records : references
-    system : its name, which no reader may have
-    finding : one label; all of them unless given
+    system : the system's name, which no reader may have
+    finding : one label; all labels unless given
 
     Raises
     ------

@@ -2,23 +2,23 @@
 
 Conventions
 -----------
-A receipt file is a JSON object with the `receipt` (its content), its `hash` and its `signature`. Signed are the
-receipt's *canonical bytes*: JSON in ASCII, keys sorted, no spaces, and no numbers other than integers, so that the same
-facts are the same bytes in every language. Scores are therefore texts, with the decimals that were released: "0.47".
-The hash is SHA-256 of the canonical bytes in hexadecimal, the signature Ed25519 (RFC 8032) in base64.
+A receipt file is a JSON object with the `receipt` (its content), its `hash` and its `signature`. The signature is over
+the receipt's *canonical bytes*: JSON in ASCII, keys sorted, no spaces, and no numbers other than integers, so that the
+same facts are the same bytes in every language. Scores are therefore texts, with the decimals that were released:
+"0.47". The hash is SHA-256 of the canonical bytes in hexadecimal, the signature Ed25519 (RFC 8032) in base64.
 
 Receipts of one leaderboard form a chain: each is numbered and contains the hash of the previous one (64 zeros in the
 first). A key that replaced another carries the *succession*: for each change a statement signed with the old key and
 with the new one. So anyone who trusts the first key can check the receipts of its successors.
 
-There are two kinds, distinguished by `schema` and `part`: of the public scores, and of the *final* ones, on patients
-held back until a round ends. Final receipts are signed when the scores are computed and handed out when they are shown,
-so that the next receipt, which contains their hash, proves that they did not change in between. The scores are few and
-rounded, and could be guessed until the hash is right; so a final receipt also contains a `blind`, 32 random bytes in
-hexadecimal.
+There are two kinds, distinguished by `schema` and `part`: receipts of the public scores, and of the *final* scores, on
+patients held back until a round ends. Final receipts are signed when the scores are computed and handed out when they
+are shown, so that the next receipt, which contains their hash, proves that they did not change in between. The scores
+are few and rounded, and could be guessed until the hash is right; so a final receipt also contains a `blind`, 32 random
+bytes in hexadecimal.
 
-The proof of a receipt depends on the origin of the key. Checked with the key inside itself, it proves that nothing was
-changed since it was signed, but not by whom; compare the key with one that the leaderboard published.
+What a receipt proves depends on the origin of the key. Checked with the key inside the receipt, it proves that nothing
+was changed since it was signed, but not who signed it; compare the key with one that the leaderboard published.
 
 The package `cryptography` is needed to check signatures.
 """
@@ -62,7 +62,7 @@ _KINDS: dict[str, tuple[str, dict[str, type | tuple[type, ...]]]] = {
     SCHEMA: ("public", _FIELDS),
     FINAL_SCHEMA: ("final", _FIELDS | {"blind": str}),
 }
-"""Schema -> the part that its figures are of, and its fields."""
+"""Schema -> (part that the scores belong to, fields of the receipt)."""
 
 
 class ReceiptError(ValueError):
@@ -75,12 +75,10 @@ class Verified:
 
     Attributes
     ----------
-    receipt : dict
-        What it says.
-    is_from_trusted_key : bool
-        Whether it was signed with the key that the caller trusts, or with a successor of it.
-    checked, unchecked : tuple of str
-        Sentences on the checks that were made and the ones that were not.
+    receipt : dict Content of the receipt.
+    is_from_trusted_key : bool True if it was signed with the key that the caller trusts, or with a successor of that
+        key.
+    checked, unchecked : tuple of str Sentences on the checks that were made, and on those that were not.
     """
 
     receipt: Mapping[str, Any]
@@ -110,12 +108,12 @@ def exact(value: Any) -> Any:
 
 
 def canonical_bytes(document: Mapping[str, Any]) -> bytes:
-    """Return the bytes that are hashed and signed; see the module for their form.
+    """Return the bytes that are hashed and signed, in the form that the module describes.
 
     Raises
     ------
     ReceiptError
-        If something in it is neither text, whole number, true, false, null, list nor object.
+        If a value is not text, a whole number, true, false, null, a list or an object.
     """
     _check_values(document, "receipt")
     return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
@@ -166,7 +164,7 @@ def read_receipt(path: Path) -> dict[str, Any]:
     Raises
     ------
     ReceiptError
-        If it is not JSON object, names a key twice, or is larger than 1 MiB.
+        If the file is not a JSON object, names a key twice, or is larger than 1 MiB.
     """
     with path.open("rb") as file:
         data = file.read(LARGEST_FILE + 1)
@@ -207,7 +205,7 @@ def verify_receipt(
     Raises
     ------
     ReceiptError
-        If anything that is checked does not hold; the message says what.
+        If a check fails; the message says which.
     """
     receipt = _check_form(document)
     number = receipt["number"]

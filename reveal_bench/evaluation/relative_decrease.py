@@ -1,10 +1,11 @@
-"""Relative decrease of a model from the human benchmark, as paper 002 prints and as its code computes it.
+"""Relative decrease of a model from the human benchmark, in the order of paper 002 and as its code computes it.
 
 Conventions
 -----------
-The decrease of a model from the human benchmark is ``(human - model) / human``. Ours, with paired intervals, is
-:func:`reveal_bench.evaluation.compare.relative_decrease`. The published code computes another one from the same
-replicates (:mod:`reveal_bench.evaluation.compat`), which :func:`published_decreases` repeats:
+The decrease of a model from the human benchmark is ``(human - model) / human``.
+:func:`reveal_bench.evaluation.compare.relative_decrease` computes it with paired intervals. The published code computes
+another decrease from the same replicates (:mod:`reveal_bench.evaluation.compat`), which :func:`published_decreases`
+reproduces:
 
 * for a finding, from the means over the replicates: their decrease; its interval from the decrease in each replicate,
   with one shared draw of images; order statistics 25 and 975 of 1,000, rounded to three digits *before* they become
@@ -82,19 +83,20 @@ def published_decreases(
 
     Parameters
     ----------
-    model, human : scored on the same split
+    model, human : two systems scored on the same split
+
     form : one of :data:`~reveal_bench.evaluation.compat.COMPAT`
     metrics : of `form`; those that both systems have by default
 
     Raises
     ------
     ArgumentError
-        As :func:`~reveal_bench.evaluation.compat.published_tables`, or if the systems share no metric asked for.
+        As :func:`~reveal_bench.evaluation.compat.published_tables`, or if the systems share none of `metrics`.
     """
     of_model, of_human = ({t.metric: t for t in published_tables(one, form, resampling)} for one in (model, human))
     shared = [name for name in of_model if name in of_human and (metrics is None or name in metrics)]
     if not shared:
-        rule = f"must be one that {form!r} has tables of, for both systems: {', '.join(of_model) or 'none'}"
+        rule = f"must be a metric with tables in {form!r}, for both systems: {', '.join(of_model) or 'none'}"
         raise ArgumentError("metric", rule, ", ".join(metrics or ["none"]))
     return [one for name in shared for one in _of_metric(of_model[name], of_human[name], resampling)]
 

@@ -58,9 +58,9 @@ class AnsweredOnly:
 
     Attributes
     ----------
-    n_abstained : questions declined: pairs of an image and a finding, or studies, tasks or images
-    coverage : share of the questions that are answered
-    estimates : of the answered questions alone; a :class:`ScoredFile` counts the others as misses
+    n_abstained : number of declined questions: pairs of an image and a finding, or studies, tasks or images
+    coverage : proportion of the questions that are answered
+    estimates : scores of only the answered questions; a :class:`ScoredFile` counts the others as misses
     """
 
     n_abstained: int
@@ -69,13 +69,13 @@ class AnsweredOnly:
 
     @property
     def in_words(self) -> str:
-        """Amount answered, such as "coverage 90.0 %, 12 questions declined"."""
+        """The coverage in words, such as "coverage 90.0 %, 12 questions declined"."""
         return f"coverage {percent_text(self.coverage)}, {count_text(self.n_abstained, 'question')} declined"
 
 
 @dataclass(frozen=True)
 class ScoredFile:
-    """Scored predictions of a file, or of Python (`path` is None), with everything that determines the scores."""
+    """Scored predictions from a file, or from Python (`path` is None), with everything that determines the scores."""
 
     path: Path | None
     report: LintReport
@@ -107,7 +107,7 @@ class ScoredFile:
 
     @property
     def protocol(self) -> dict[str, Any]:
-        """Options that determine the scores, as the document has them."""
+        """Options that determine the scores, in the form of the document."""
         return KINDS[self.rows.kind].protocol(self.options)
 
     def to_document(self) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def _without_nan(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def hash_references(folder: AnyFolder, split: str) -> str:
-    """SHA-256 over the names and bytes of the reference files of `split`, in order."""
+    """Return the SHA-256 over the names and bytes of the reference files of `split`, in order."""
     digest = hashlib.sha256()
     configs = sorted(kind.config for kind in KINDS.values())
     for path in [path for config in configs for path in split_shards(folder, config, split)]:
@@ -159,14 +159,14 @@ def hash_references(folder: AnyFolder, split: str) -> str:
 
 
 def lint_file(path: Path, folder: AnyFolder, split: str, options: LintOptions = LintOptions()) -> LintReport:
-    """Lint one prediction file against the public manifest, of the kind that the folder's benchmark asks for.
+    """Lint one prediction file against the public manifest of a split, by the rules of the benchmark's kind.
 
-    An id that this split does not have, but another one of the folder, is reported with the name of that split.
+    An id that belongs to another split of the folder is reported with the name of that split.
 
     Raises
     ------
     ValueError
-        If the folder or split is not what it must be.
+        If the folder is not a dataset folder, or has no such split.
     """
     folder = open_folder(folder)
     kind = kind_of(folder.info)
@@ -178,7 +178,7 @@ def lint_file(path: Path, folder: AnyFolder, split: str, options: LintOptions = 
 
 
 def ids_of_other_splits(folder: AnyFolder, split: str) -> dict[str, str]:
-    """Return id -> the split that asks for it, of every split of a folder but one."""
+    """Return id -> the split that asks for it, for every split of a folder except `split`."""
     info = open_folder(folder).info
     key = kind_of(info).key
     others = [other for other in info.splits if other != split]
@@ -200,7 +200,7 @@ def score_file(
     *,
     ratings: Sequence[Rating] | None = None,
 ) -> ScoredFile:
-    """Lint and score one prediction file, of the kind that the folder's benchmark asks for.
+    """Lint and score one prediction file, by the rules of the benchmark's kind.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ def score_file(
 def resolve_options(
     options: ScoringOptions, folder: AnyFolder, split: str, *, ratings: Sequence[Rating] | None = None
 ) -> ScoringOptions:
-    """Return the options as they apply to a folder; refuse what cannot be scored before a prediction file is read.
+    """Return the options for a folder, with all defaults filled in, before a prediction file is read.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ def resolve_options(
     Raises
     ------
     ValueError
-        If the folder's kind of benchmark cannot be scored so, or the references of the split are private.
+        If the kind of benchmark does not have these options, or the references of the split are private.
     """
     folder = open_folder(folder)
     kind = kind_of(folder.info)
@@ -257,7 +257,7 @@ def score_report(
     path: Path | None = None,
     ratings: Sequence[Rating] | None = None,
 ) -> ScoredFile:
-    """Score the predictions of a lint report, of the kind that the folder's benchmark asks for.
+    """Score the predictions of a lint report, by the rules of the benchmark's kind.
 
     Parameters
     ----------
@@ -272,7 +272,7 @@ def score_report(
     LintError
         If the report has errors.
     ValueError
-        If the unit is not one of the kind.
+        If the kind cannot resample by this unit.
     """
     if not report.ok:
         raise LintError(report)

@@ -5,9 +5,10 @@ Conventions
 There is one row per image and finding with a reference mask. OpenCV finds the contours, at all levels and with every
 boundary point; a contour's area is the area of the polygon through the centres of its pixels.
 
-* `polygons` are the drawn contours, which the published code counts as instances; `components` the parts of the mask
-  that do not touch, which the paper's text counts. The released polygons of Enlarged Cardiomediastinum contain the
-  heart's too: `polygons_without_heart` counts those that are not also drawn for Cardiomegaly.
+* `polygons` are the drawn contours, which the published code counts as instances; `components` are the separate parts
+  of the mask, which the paper's text counts. The released polygons of Enlarged Cardiomediastinum include the heart's
+  contours:
+    `polygons_without_heart` counts only the contours that are not drawn for Cardiomegaly, too.
 * `size` is the proportion of the image that the mask covers.
 * The rectangle of least area around the dominant contour has sides w and h: `elongation` is the longer one over the
   shorter one, `irrectangularity` 1 less the contour's area over w h. Both are undefined if a side is 0, as for a line;
@@ -24,7 +25,7 @@ Models, each of one outcome, by :mod:`statsmodels`:
 
 * ``published``: ordinary least squares on one feature at a time, 95 % t interval
 * ``simple``: the same slope, standard errors clustered by patient (t with patients less 1 degrees of freedom)
-* ``fixed effects``: as simple, with an intercept of its own for every finding: within findings, not between them
+* ``fixed effects``: as simple, with a separate intercept for every finding, so that slopes are within findings
 * ``multiple``: as simple, all features at once; with their variance inflation
 * ``logistic``: of hits, log odds, one feature at a time, clustered by patient; none if the feature separates hits and
   misses
@@ -55,7 +56,7 @@ from reveal_bench.masks import decode_mask
 from reveal_bench.metrics.intervals import UNDEFINED, Estimate
 
 FEATURES = ("polygons", "size", "elongation", "irrectangularity")
-"""The four of the paper, as its code has them."""
+"""The four features of the paper, under their names in its code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class Outline:
 
     @property
     def elongation(self) -> float:
-        """Longer side over the shorter one; NaN if that is 0."""
+        """Longer side over the shorter side; NaN if the shorter side is 0."""
         short, long = sorted(self.sides)
         return long / short if short > 0 else math.nan
 
@@ -103,7 +104,7 @@ def shapes_of(records: Iterable[LocalizationRecord]) -> list[MaskShape]:
     Raises
     ------
     ImportError
-        Without OpenCV, which the extra [saliency] brings.
+        If OpenCV is missing, which the extra [saliency] installs.
     """
     return [
         _shape(record, annotation)
@@ -138,7 +139,8 @@ def _shape(record: LocalizationRecord, annotation: Annotation) -> MaskShape:
 
 
 def outline_of(mask: BoolArray) -> tuple[int, list[Outline]]:
-    """Return the number of a mask's parts that do not touch, even at corners, and all contours in OpenCV's order."""
+    """Return (n, contours): the number of parts that do not touch even at corners, and all contours as OpenCV orders
+    them."""
     cv2 = _opencv()
     rows, columns = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
     cut = mask[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
@@ -173,10 +175,10 @@ class Slope:
     Attributes
     ----------
     outcome, feature, model : the model is one of :data:`MODELS`
-    estimate : slope; of logistic models the log of an odds ratio
+    estimate : slope; for logistic models the log of an odds ratio
     p, p_corrected, stars : see the module
-    inflation : variance inflation factor, of multiple regression alone
-    n, n_patients : cases and patients
+    inflation : variance inflation factor, only for multiple regression
+    n, n_patients : numbers of cases and patients
     """
 
     outcome: str
@@ -198,8 +200,8 @@ class Assurance:
     Attributes
     ----------
     outcome : str
-    finding : or "all", of all findings pooled
-    n : cases
+    finding : name of the finding, or "all" for all findings pooled
+    n : number of cases
     slope, slope_p, rho, rho_p : NaN if undefined
     """
 
@@ -224,7 +226,7 @@ def stars(p: float) -> str:
 
 
 def scaled(values: FloatArray, scale: Scale) -> FloatArray:
-    """Return `values` on a scale; NaN stays, and so does a constant.
+    """Return `values` on a scale; NaN and constant values are unchanged.
 
     Examples
     --------
@@ -261,7 +263,7 @@ def regress(
     Raises
     ------
     ImportError
-        Without statsmodels, which the extra [report] brings.
+        If statsmodels is missing, which the extra [report] installs.
     """
     x = {name: scaled(values, scale) for name, values in features.items()}
     of_finding, of_patient = np.array(findings), np.array(patients)

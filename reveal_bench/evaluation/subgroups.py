@@ -3,17 +3,17 @@
 Conventions
 -----------
 A column of the dataset folder gives the group of a row. Groups consist of patients: a patient whose rows have several
-values is in the group "several", one whose rows have none in "missing". So a group and the rest share no patient, and
-their difference has the variance ``se_group**2 + se_rest**2`` of two independent samples, with the jackknife's standard
-errors of each (:mod:`reveal_bench.metrics.jackknife`) and Welch's degrees of freedom. The subtracted macros are over
-the findings that both sides have; the group's own macro is over all its findings.
+values is in the group "several", a patient whose rows have no value in "missing". So a group and the rest share no
+patient, and their difference has the variance ``se_group**2 + se_rest**2`` of two independent samples, with the
+jackknife's standard errors of each (:mod:`reveal_bench.metrics.jackknife`) and Welch's degrees of freedom. The
+subtracted macros are over the findings that both sides have; the group's own macro is over all its findings.
 
-p holds for all groups of the column together. Patients are randomly assigned to groups of the same sizes, and p is the
+p is corrected for all groups of the column. Patients are randomly assigned to groups of the same sizes, and p is the
 proportion of permutations in which the largest Welch statistic of any group is at least the group's own. The permuted
-values are the patients' contributions to the macro of the whole split, the pseudo-values
-``n value - (n - 1) left_out``. Sign flips do not fit groups that are not paired. Student's t with Holm's correction,
-tried first, found differences between four equal groups of hits in 0.069 of trials; the permutations are exact if
-groups do not differ, and the statistic has each group's own variance, so that one group may vary more than another.
+values are the patients' contributions to the macro of the whole split, the pseudo-values ``n value - (n - 1)
+left_out``. Sign flips do not fit groups that are not paired. Student's t with Holm's correction, tried first, found
+differences between four equal groups of hits in 0.069 of trials; the permutations are exact if groups do not differ,
+and the statistic has each group's own variance, so that one group may vary more than another.
 
 Only n and the value are given if fewer than :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS` patients are on either
 side.
@@ -53,7 +53,7 @@ from reveal_bench.metrics.jackknife import (
 )
 
 MISSING, SEVERAL = "missing", "several"
-"""Groups of the patients whose rows have no value, and of patients whose rows have several."""
+"""Names of the groups of patients whose rows have no value, and whose rows have several values."""
 N_DEALS = 2000
 """Number of random permutations of patients over groups, for p."""
 _SAME = 1e-9
@@ -67,10 +67,10 @@ class Subgroup:
 
     Attributes
     ----------
-    by, group, metric : column, its value, name of the metric
-    n : patients with a case
+    by, group, metric : name of the column, its value, name of the metric
+    n : number of patients with a case
     estimate : the group's macro
-    difference : the group less all other patients
+    difference : the group's macro less that of all other patients
     p : p of the difference, corrected for all groups of the column
     """
 
@@ -109,7 +109,8 @@ def groups_of_column(
         known = ", ".join(useful)
         raise ArgumentError("by", f"must be a column of the dataset folder: {known}", repr(column))
     if limits and useful[column]:
-        raise ArgumentError("bands", f"must be of a column of numbers, {column} has names", ", ".join(useful[column]))
+        raise ArgumentError("bands", f"must be left out unless the column has numbers, {column} has names", ",
+        ".join(useful[column]))
     values: dict[str, set[str]] = defaultdict(set)
     for row in (row for shard in shards for row in read_rows(shard, ["patient_id", column])):
         own = values[row["patient_id"]]
@@ -134,7 +135,7 @@ def _limits(bands: Sequence[float] | None) -> list[float]:
 
 
 def _names_of(feature: Any) -> Sequence[str] | None:
-    """Return the names of a column of codes, none for other plain columns, None for columns that make no groups."""
+    """Return the names of a column of codes, an empty list for other plain columns, None for unsuitable columns."""
     from datasets import ClassLabel, List, Value
 
     inner = feature.feature if isinstance(feature, List) else feature
@@ -151,7 +152,8 @@ def _named(value: Any, names: Sequence[str]) -> str:
 
 def _banded(column: str, value: Any, limits: Sequence[float]) -> str:
     if isinstance(value, bool | str):
-        raise ArgumentError("bands", f"must be of a column of numbers, {column} has others", repr(value))
+        raise ArgumentError("bands", f"must be left out unless the column has only numbers, {column} has others",
+        repr(value))
     at = bisect.bisect_right(limits, value)
     if at == 0:
         return f"below {limits[0]:g}"

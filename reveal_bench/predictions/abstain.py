@@ -1,7 +1,7 @@
-"""Lines that decline to answer a question: ``"abstain": true`` beside what names the question, and nothing else.
+"""Lines that decline to answer a question: the fields that name the question, and ``"abstain": true``.
 
-Such a line is an answer of its own. It is scored as a question that is left out is: as no answer. But it is
-said on purpose: it needs no permission, it is counted, and the answered questions get scores of their own.
+Such a line is scored like a question that is left out. But because it is intentional it needs no permission, it is
+counted, and the answered questions get separate scores.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Question = tuple[str, str]
 
 
 class Abstentions:
-    """Takes the lines that abstain out of the entries of a file.
+    """Separates the lines that abstain from the other entries of a file.
 
     Parameters
     ----------
     keys : fields that name a question
     asked : all questions of the split
-    unknown : rule that a line breaks whose question is not asked
+    unknown : id of the rule that a line breaks if its question is not asked
 
     Attributes
     ----------
@@ -41,11 +41,11 @@ class Abstentions:
 
     @property
     def counted(self) -> tuple[tuple[Question, ...], int]:
-        """The questions declined, and how many the split asks."""
+        """(questions declined, number of questions that the split asks)."""
         return tuple(self.lines), len(self._asked)
 
     def answers(self, entries: Iterable[RawPrediction]) -> Iterator[RawPrediction]:
-        """Yield the entries that answer, without the field."""
+        """Yield the entries that answer, without the field ``abstain``."""
         for entry in entries:
             declared = entry.fields.get(ABSTAIN, False)
             if declared is True:
@@ -57,7 +57,7 @@ class Abstentions:
                 self._error(entry, "wrong-type", "must be true or false", declared)
 
     def check(self, answered: Collection[Question]) -> None:
-        """Note questions that are declined and answered, too."""
+        """Note an error for each question that is both declined and answered."""
         for question in sorted(self.lines.keys() & set(answered)):
             message = "a question is answered or declined, not both"
             self._log.error(

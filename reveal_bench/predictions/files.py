@@ -1,4 +1,4 @@
-"""Where prediction files are: a file, a run folder, a folder of either."""
+"""Finding of prediction files: a path may be a file, a run folder, or a folder of either."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from reveal_bench.files import FOLDER_INFO
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 _RUN = "run.json"
 _BESIDE = {"submission.json", _RUN, "transcript.jsonl", "summary.json", "answers.jsonl"}
-"""Names of files next to predictions, also in a run folder."""
+"""Names of other files that may be next to predictions, for example in a run folder."""
 _MOST_NAMED = 5
 _COMPRESSED = (".gz", ".zst")
 
 
 def stem_of(path: Path) -> str:
-    """Return the name without the ending of a format; the whole name where it has none.
+    """Return the file name without the ending of a format; the whole name if it has no such ending.
 
     Examples
     --------
@@ -36,12 +36,12 @@ def stem_of(path: Path) -> str:
 
 
 def prediction_file(path: Path) -> Path:
-    """`path` itself if it is a file; of a folder, such as a run folder, the one prediction file in it.
+    """Return `path` if it is a file; if it is a folder, such as a run folder, the only prediction file in it.
 
     Raises
     ------
     ValueError
-        If it is a folder that does not hold exactly one.
+        If it is a folder that does not contain exactly one prediction file.
     """
     if not path.is_dir():
         return path
@@ -62,12 +62,12 @@ def prediction_file(path: Path) -> Path:
 
 
 def split_of_runs(inputs: Iterable[Any]) -> str | None:
-    """Return the split of the run folders among `inputs`, or of the files in run folders; None without any.
+    """Return the split of the runs among `inputs`, which are run folders or files in them; None if there are none.
 
     Raises
     ------
     ArgumentError
-        If they were asked about different ones.
+        If the runs answered different splits.
     """
     paths = [Path(one) for one in inputs if isinstance(one, str | Path)]
     splits = {_split_of((path if path.is_dir() else path.parent) / _RUN) for path in paths} - {None}
@@ -77,7 +77,7 @@ def split_of_runs(inputs: Iterable[Any]) -> str | None:
 
 
 def _split_of(record: Path) -> str | None:
-    """Return the split of a run's record; None of a file that another program left under this name."""
+    """Return the split in a run's record; None if another program wrote the file of this name."""
     if not record.is_file():
         return None
     try:
@@ -91,12 +91,12 @@ def _split_of(record: Path) -> str | None:
 
 
 def prediction_files(directory: Path) -> dict[str, Path]:
-    """Return name -> prediction file: of each file its name without endings, of each sub-folder its own name.
+    """Return name -> prediction file; a file's name is without endings, the name for a sub-folder is the folder's.
 
     Raises
     ------
     ValueError
-        If `directory` is not a folder, holds none, or two of one name.
+        If `directory` is not a folder, has no prediction file, or has two of the same name.
     """
     if not directory.is_dir():
         raise ValueError(f"{directory} is not a folder")

@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-A hint is a short text, empty when there is nothing to suggest. Nothing is ever corrected by it.
+A hint is a short text, empty if there is nothing to suggest. Hints never correct anything.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def name_hint(name: str, known: Sequence[str]) -> str:
 
 
 def id_hint(image_id: str, sorted_ids: Sequence[str], rows: Mapping[str, object]) -> str:
-    """Return known ids that `image_id` may mean, such as a path or a typing error; else examples of ids.
+    """Return known ids that `image_id` may mean, if it is a path or has a typing error; else examples of ids.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def id_hint(image_id: str, sorted_ids: Sequence[str], rows: Mapping[str, object]
 
 
 def _slips(name: str, known: Sequence[str]) -> list[str]:
-    """Return names close to `name`, with the same numbers: another number is another patient."""
+    """Return names that are similar to `name` and have the same numbers, since another number means another patient."""
     near = difflib.get_close_matches(name, known, n=10, cutoff=0.8)
     return [one for one in near if _numbers(one) == _numbers(name)]
 

@@ -1,15 +1,15 @@
-r"""JSON lines, one entry per line: as strict as predictions need it, at the speed of orjson.
+r"""JSON lines, one entry per line: read as strictly as predictions require, at the speed of orjson.
 
 Conventions
 -----------
 The parser of every format yields :class:`RawPrediction` objects, whose `fields` have the names and shapes of the
-canonical form, so that one set of checks serves all formats. It reports what it cannot convert to the log.
+canonical form, so that one set of checks serves all formats. It notes entries that it cannot convert in the log.
 
-orjson refuses NaN, Infinity, bad UTF-8 and raw control characters, but keeps the last of duplicate keys in silence.
-Whether a key was dropped is found by counting quotation marks: every string of the text has two, plus one for each
-``\"`` in it; the value written back has the same number unless a key (and what hung on it) was dropped. Only
-``\u0022`` could even out the count, so text that holds it is read the slow way, by the standard library, as is text
-that orjson refuses: to name the problem, and to continue if the field can be named (NaN).
+orjson refuses NaN, Infinity, bad UTF-8 and raw control characters, but silently keeps the last of duplicate keys. A
+dropped key is found by counting quotation marks: every string of the text has two, plus one for each ``\"`` in it; the
+value written back has the same number unless a key (and what hung on it) was dropped. Only ``\u0022`` could even out
+the count, so text that holds it is read the slow way, by the standard library, as is text that orjson refuses: to name
+the problem, and to continue if the field can be named (NaN).
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from reveal_bench.predictions.report import ProblemLog
 _LONG = 1 << 16  # bytes from which on compiled loops, and bringing numpy for them, pay
 
 MAX_NESTING = 250
-"""Deepest nesting of lists and objects; orjson writes at most 254 levels."""
+"""Deepest nesting of lists and objects; orjson can write at most 254 levels."""
 
 _STRING_OR_BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
 
 
 class JsonError(Exception):
-    """A text that is not acceptable JSON: the broken `rule`, and what to do (`hint`)."""
+    """The error of a text that is not acceptable JSON, with the broken `rule` and advice (`hint`)."""
 
     def __init__(self, rule: str, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -49,7 +49,7 @@ def parse_json(text: bytes) -> tuple[Any, list[str]]:
 
     Returns
     -------
-    value : what the text holds; NaN and infinities are let through for the caller to find and name
+    value : the parsed value; NaN and infinities are allowed, so that the caller can find and name them
     duplicate_keys : keys that appear more than once in one object; the last one is in `value`
 
     Raises
@@ -72,7 +72,7 @@ def parse_json(text: bytes) -> tuple[Any, list[str]]:
 
 
 def times_in(text: bytes, characters: bytes) -> list[int]:
-    """Return how often each of `characters`, of one byte each, occurs in `text`."""
+    """Return how often each of the one-byte `characters` occurs in `text`."""
     from reveal_bench.masks import kernels
 
     return kernels.count_characters(text, characters)
@@ -132,7 +132,7 @@ class RawPrediction:
 
     Attributes
     ----------
-    line : line, row or 1-based entry of the file
+    line : line, row or entry of the file, counted from 1
     fields : canonical name -> value of any JSON type
     path : its path in a JSON document, such as ``patient1_study1_view1_frontal.Edema``
     """

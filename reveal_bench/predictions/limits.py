@@ -2,11 +2,12 @@
 
 Conventions
 -----------
-Files come from unknown senders. A limit is checked before the memory it guards is spent, and exceeding it is one clear
-refusal. gzip is known by 1f 8b, zstd by 28 b5 2f fd, whatever the file is called; one layer only.
+Files come from unknown senders. A limit is checked before the memory that it protects is used, and a file that exceeds
+it is refused with one clear error. gzip is recognised by 1f 8b, zstd by 28 b5 2f fd, whatever the file is called; only
+one layer is unpacked.
 
-What the limits guard against was measured on real bombs: a 305-byte Parquet file that expands to 20 GB, 2 MB of gzip
-that hold 8 GB of CSV, 48 MB of ``[],``.
+The limits were chosen by measuring real decompression bombs: a 305-byte Parquet file that expands to 20 GB, 2 MB of
+gzip that contain 8 GB of CSV, and 48 MB of ``[],``.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ _NAME_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How large a prediction file and its parts may be.
+    """Largest sizes of a prediction file and its parts.
 
     Attributes
     ----------
     file_bytes, expanded_bytes : size as given, and after decompression
-    expansion : most bytes that one compressed byte may become, beyond 16 MiB; masks as text reach about 5
+    expansion : most bytes that one compressed byte may expand to, beyond 16 MiB; masks as text reach about 5
     entries : predictions (lines, rows, entries of a JSON document)
-    line_bytes : one line of JSONL, CSV or TSV
-    containers, values : opening brackets and commas of a JSON document; bounds on what it becomes in memory
-    columns : of a table
+    line_bytes : bytes of one line of JSONL, CSV or TSV
+    containers, values : opening brackets and commas of a JSON document, which limit its size in memory
+    columns : columns of a table
     id_characters, finding_characters, counts_characters : length of these texts
-    mask_runs : of one mask
-    points, contours, vertices : of one prediction; vertices of all its contours
-    polygon_work : vertices times rows that the contours of all predictions span: what filling them costs
-    problems : after so many, reading stops
+    mask_runs : runs of one mask
+    points, contours, vertices : parts of one prediction; vertices are those of all its contours
+    polygon_work : vertices times rows spanned, over the contours of all predictions, which is the cost of filling them
+    problems : number of problems after which reading stops
     """
 
     file_bytes: int = 512 * _MIB
@@ -71,10 +72,10 @@ class LintOptions:
     Attributes
     ----------
     grid : cells per side that cells refer to, for kinds whose answers may be cells; the manifest's unless given
-    allow_missing : True to warn of unanswered questions, False to refuse a file that leaves some
+    allow_missing : True to warn of unanswered questions, False to refuse a file with unanswered questions
     leave_out_unknown : True to leave out answers to questions that the split does not ask, with a warning, instead of
-        refusing them: for a file that answered another version of the split
-    limits : how large the file and its parts may be
+        refusing them; useful for a file that answered another version of the split
+    limits : largest sizes of the file and its parts
     name : name to show for the file, such as the one it was uploaded under; its own unless given
     """
 

@@ -3,9 +3,9 @@
 Conventions
 -----------
 A :class:`LintProblem` has a `line`: the line of a JSONL, CSV or TSV file, the 1-based row of a Parquet file, the
-1-based entry of a JSON document; None when it concerns the whole file. `rule` is a stable identifier such as
-``rle-sum``. `value` is what the file holds, made safe to show: cut to a sane length, with every character that does
-not print escaped; it is empty when no single value is at fault.
+1-based entry of a JSON document; None if it concerns the whole file. `rule` is a stable identifier such as ``rle-sum``.
+`value` is the value in the file, made safe to show: cut to a short length, with unprintable characters escaped; it is
+empty if no single value is wrong.
 
 Errors refuse a file, warnings do not.
 """
@@ -39,7 +39,7 @@ _CONVERTED = {
     "column-type",
 }
 _CONVERTED_TABLES = {"unknown-field", "unknown-finding", "unknown-image", "unknown-study"}
-"""Rules that another program's table breaks, where a prediction file with a line per prediction has a slip."""
+"""Rules that a table of another program breaks, or a prediction file with a small mistake."""
 _CONVERT = (
     "another program's table or COCO results? `reveal-bench convert FOLDER --from table --file FILE --out NEW.jsonl` "
     "reads many, and says what it read as what; numbers of COCO need `--instances INSTANCES.json`, shares of the image "
@@ -62,7 +62,7 @@ class LintProblem:
     hint: str = ""
 
     def told(self, form: str, *, with_severity: bool = True) -> str:
-        """Return the problem as one line of text; `form` is the file's, which says what its numbers count."""
+        """Return the problem as one line of text; the file's format `form` decides what its numbers count."""
         counted = {"jsonl": ":", "csv": ":", "tsv": ":", "parquet": ": row "}.get(form, ": entry ")
         place = self.file if self.line is None else f"{self.file}{counted}{self.line}"
         field = f" {self.field}:" if self.field else ""
@@ -85,18 +85,14 @@ class LintReport:
         Predictions read, before several of one pair are merged.
     problems : tuple of LintProblem
         In the order found.
-    predictions : tuple of LocalizationPrediction or FindingsPrediction
-        What is handed to scoring, one per (image, finding) or study; empty if there is any error.
-    missing_pairs : tuple of (image_id, finding)
-        Asked, but not predicted.
-    statistics : mapping
-        Figures that a person can eye: see :func:`reveal_bench.kinds.localization.lint.describe`.
-    allow_missing : bool
-        Whether missing pairs were declared to be intended.
+    predictions : tuple of LocalizationPrediction or FindingsPrediction Predictions to score, one per (image, finding)
+        or study; empty if there is any error.
+    missing_pairs : tuple of (image_id, finding) Questions that are asked, but not predicted.
+    statistics : mapping Statistics for people, see :func:`reveal_bench.kinds.localization.lint.describe`.
+    allow_missing : bool True if missing pairs were declared to be intentional.
     abstained : tuple of (image_id, finding), or of an id and ""
         Questions that a line declines to answer, see :mod:`reveal_bench.predictions.abstain`; in the order of the file.
-    n_questions : int
-        Questions that the split asks, of which those are some.
+    n_questions : int Number of questions that the split asks.
     """
 
     file: str
@@ -120,17 +116,17 @@ class LintReport:
 
     @property
     def n_predictions(self) -> int:
-        """Predictions that are handed to scoring."""
+        """Number of predictions to score."""
         return len(self.predictions)
 
     @property
     def n_errors(self) -> int:
-        """Problems that refuse the file."""
+        """Number of errors, which refuse the file."""
         return sum(problem.severity == "error" for problem in self.problems)
 
     @property
     def n_warnings(self) -> int:
-        """Problems that do not."""
+        """Number of warnings, which do not refuse the file."""
         return len(self.problems) - self.n_errors
 
     @property
@@ -171,13 +167,13 @@ class LintReport:
         return json.dumps(self.to_document(), indent=2) + "\n"
 
     def render(self, most: int = 50, *, every: bool = False, statistics: bool = True) -> str:
-        """Plain text: errors before warnings, then what would mend them, their number and the statistics.
+        """Return plain text: errors, warnings, a possible remedy, the number of problems and the statistics.
 
         Parameters
         ----------
-        most : lines of problems
-        every : whether to show each problem; else one line per rule, with the first that broke it and their number
-        statistics : whether to end with what a person can eye
+        most : most lines of problems
+        every : True to show each problem, False for one line per rule, with the first problem and their number
+        statistics : True to end with the statistics
 
         Examples
         --------
@@ -204,11 +200,11 @@ class LintReport:
 
 
 _FIELD = re.compile(r"[.\[]")
-"""Where the name of a field ends: of ``boxes[0].label`` it is "boxes"."""
+"""Pattern for the end of a field's name: the name in ``boxes[0].label`` is "boxes"."""
 
 
 def told_by_rule(problems: Sequence[LintProblem], file_format: str) -> list[str]:
-    """Return a line per rule and field in which it was broken: the first problem, and how many such there are."""
+    """Return a line per broken rule and field: the first such problem, and their number."""
     same: dict[tuple[str, ...], list[LintProblem]] = {}
     for problem in problems:
         same.setdefault((problem.severity, problem.rule, _FIELD.split(problem.field, 1)[0]), []).append(problem)
@@ -224,7 +220,7 @@ def verdict_of(n_errors: int, n_warnings: int) -> str:
 
 
 def statistics_in_words(statistics: Mapping[str, Any]) -> dict[str, str]:
-    """Return the statistics of a report as a person reads them, such as {"per finding": "Edema 2"}."""
+    """Return the statistics of a report in words, such as {"per finding": "Edema 2"}."""
     words = {}
     for name, value in statistics.items():
         text = ", ".join(f"{key} {_number(n)}" for key, n in value.items()) if isinstance(value, dict) else value
@@ -243,8 +239,7 @@ class ProblemLog:
     ----------
     file : str
         Name to show.
-    most : int
-        After so many problems reading stops, and says so.
+    most : int Number of problems after which reading stops with a note.
 
     Attributes
     ----------
@@ -252,8 +247,7 @@ class ProblemLog:
         True if reading was stopped: unread questions must not be called missing.
     left_out : frozenset
         Rules that are not errors here: entries that break them are left out and counted.
-    n_left_out : int
-        How many entries that is.
+    n_left_out : int Number of entries left out.
     """
 
     def __init__(self, file: str, most: int) -> None:
@@ -299,7 +293,7 @@ class ProblemLog:
         self._add("warning", rule, message, line, field, value, hint)
 
     def note_left_out(self, what: str) -> None:
-        """Say how many entries were left out, if any."""
+        """Note how many entries were left out, if any."""
         if self.n_left_out:
             self.warning(
                 "left-out", f"{self.n_left_out:,} predictions on {what} that are not in this version are left out"
@@ -329,14 +323,14 @@ class ProblemLog:
 
 
 def escape(text: str) -> str:
-    """`text` with every character that does not print (controls, direction marks, surrogates) escaped."""
+    """Return `text` with unprintable characters (controls, direction marks, surrogates) escaped."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def show_value(value: object) -> str:
-    r"""Return a value from somebody's file, on one short line of printable characters.
+    r"""Return a value from a user's file as one short line of printable characters.
 
     Examples
     --------

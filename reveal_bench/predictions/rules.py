@@ -1,6 +1,6 @@
-"""Every rule of the linter: its stable identifier and what it asks.
+"""Every rule of the linter: its stable identifier and its requirement.
 
-A rule is an error if the file cannot be scored when it is broken; those marked "(warning)" never refuse a file.
+Breaking a rule is an error if the file then cannot be scored; rules marked "(warning)" never refuse a file.
 """
 
 from __future__ import annotations

@@ -233,7 +233,7 @@ def test_tables_and_figures_are_written_in_the_printed_order(
         ({"relative": True, "missing": "no"}, "`missing` must be 'miss' or 'empty' for a benchmark of localization"),
         (
             {"relative": True, "missing": "empty", "compat": "chexlocalize", "metric": "grid_hit"},
-            "`metric` must be one that 'chexlocalize' has tables of, for both systems: point_hit, mask_iou",
+            "`metric` must be a metric with tables in 'chexlocalize', for both systems: point_hit, mask_iou",
         ),
     ],
 )

@@ -152,7 +152,9 @@ def test_columns_and_bands_of_no_use_are_refused(tmp_path: Path, name: str, band
 
 def test_bands_of_words_are_refused(tmp_path: Path) -> None:
     write_column(tmp_path, "sex", ["F"], ["a"])
-    with pytest.raises(ArgumentError, match="`bands` must be of a column of numbers, sex has others, got 'F'"):
+    with pytest.raises(
+        ArgumentError, match="`bands` must be left out unless the column has only numbers, sex has others, got 'F'"
+    ):
         column(tmp_path, "sex", [40])
     with pytest.raises(ArgumentError, match="`metric` must be one of mask_iou"):
         score_subgroups(rows_of([0.5]), "sex", {PATIENTS[0]: "F"}, "f1")
