@@ -82,8 +82,9 @@ class LocationPrior:
     point : (x, y) in [0, 1), relative to width and height
     cell : grid cell
     mask : bool array (128, 128), relative raster
-    n : int Number of references that it was learnt from; 0 if the released half has none for this finding, so that all
-            findings were pooled.
+    n : int
+        Number of references that it was learnt from; 0 if the released half has none for this finding, so that all
+        findings were pooled.
     box : [x, y, width, height], relative to width and height; None unless all references are boxes
     """
 

@@ -71,13 +71,15 @@ class Comparison:
         The two systems' own values.
     estimate : Estimate
         ``a - b``, or for a relative decrease ``(b - a) / b``; NaN if undefined.
-    p : float Two-sided p for a true value of 0; NaN if too few patients support the difference, or differ.
-    n_a, n_b : int Number of defined rows of a finding; for a macro, of the findings that both systems have.
+    p : float
+        Two-sided p for a true value of 0; NaN if too few patients support the difference, or differ.
+    n_a, n_b : int
+        Number of defined rows of a finding; for a macro, of the findings that both systems have.
     n_empty_replicates : int
         Replicates left out because one of the two, or the decrease (b is 0), has no value.
     signature : str
-    margin, verdict : Margin and Verdict Set if differences are tested against a margin, see
-        :mod:`reveal_bench.evaluation.margin`.
+    margin, verdict : Margin and Verdict
+        Set if differences are tested against a margin, see :mod:`reveal_bench.evaluation.margin`.
     """
 
     metric: str
@@ -103,8 +105,8 @@ class RankedSystem:
     name, metric : str
     rank : int
         1 + number of systems that are better on the data; equal ones share a rank.
-    rank_low, rank_high : int Range of possible ranks: below all significantly better systems, above all significantly
-        worse ones.
+    rank_low, rank_high : int
+        Range of possible ranks: below all significantly better systems, above all significantly worse ones.
     tier : int
         1 for the best. No two systems of a tier differ significantly.
     estimate : Estimate
@@ -392,8 +394,7 @@ def rank(
     metric : metric that applies to all systems and has a better direction
     findings : findings that the macro averages if all systems have them; the vocabulary by default
     resampling : at least 40 replicates per pair of systems, or no p corrected by Holm could be as small as 0.05;
-    interval
-        "jackknife" or "percentile", which also decides the method of tiers and rank intervals
+        interval "jackknife" or "percentile", which also decides the method of tiers and rank intervals
 
     Returns
     -------

@@ -153,8 +153,7 @@ def chexlocalize_tables(
     metric : a metric of `rows`
     resampling : resampling of images; the published code has seed 0
     images : ids of the ground-truth file's images; by default those with a row, which is right if the benchmark asks
-    only
-        for findings that are present
+        only for findings that are present
 
     Raises
     ------

@@ -69,7 +69,6 @@ class CoveragePoint:
     Attributes
     ----------
     finding : name of the finding, or "all"
-
     wanted, coverage : requested and actual proportion of answered cases: equally confident cases stay together
     n : number of answered cases
     least : the lowest confidence among them
@@ -86,8 +85,7 @@ class CoveragePoint:
 
 @dataclass(frozen=True, slots=True)
 class NetBenefit:
-    """Net benefit of acting from a threshold of a finding's probability on, and of always acting; never acting has
-    0."""
+    """Net benefit of acting on a finding from a threshold of probability on, and of always acting; never acting: 0."""
 
     finding: str
     threshold: float
@@ -105,7 +103,6 @@ class CalibrationResult:
     calibration : the macro, then every finding with a case
     bins : finding -> its bins of reliability
     answered : points at each of :data:`COVERAGES`, for all findings together, then for each
-
     curves : finding, "all" first -> coverage and risk at every level of confidence
     areas : finding, "all" first -> area under that curve
     benefits : at each of :data:`THRESHOLDS`, per finding; none unless the cases are a whole split

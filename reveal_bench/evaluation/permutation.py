@@ -106,8 +106,7 @@ def sign_flip_p(differences: FloatArray, signs: Signs, behind: BoolArray) -> flo
 
 
 def paired_p(parts: FloatArray, behind: BoolArray, signs: Signs) -> FloatArray:
-    """Return p of two systems' difference, for the macro and each group, (1 + n_groups,), from
-    :func:`contributions`."""
+    """Return p of two systems' difference, for the macro and each group, (1 + n_groups,)."""
     differences = parts[0] - parts[1]
     columns = [behind.any(axis=1), *behind.T]
     return np.array([sign_flip_p(d, signs, column) for d, column in zip(differences.T, columns, strict=True)])

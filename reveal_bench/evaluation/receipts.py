@@ -75,10 +75,12 @@ class Verified:
 
     Attributes
     ----------
-    receipt : dict Content of the receipt.
-    is_from_trusted_key : bool True if it was signed with the key that the caller trusts, or with a successor of that
-        key.
-    checked, unchecked : tuple of str Sentences on the checks that were made, and on those that were not.
+    receipt : dict
+        Content of the receipt.
+    is_from_trusted_key : bool
+        True if it was signed with the key that the caller trusts, or with a successor of that key.
+    checked, unchecked : tuple of str
+        Sentences on the checks that were made, and on those that were not.
     """
 
     receipt: Mapping[str, Any]

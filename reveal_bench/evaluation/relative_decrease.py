@@ -84,7 +84,6 @@ def published_decreases(
     Parameters
     ----------
     model, human : two systems scored on the same split
-
     form : one of :data:`~reveal_bench.evaluation.compat.COMPAT`
     metrics : of `form`; those that both systems have by default
 

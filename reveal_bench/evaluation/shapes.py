@@ -7,8 +7,7 @@ boundary point; a contour's area is the area of the polygon through the centres 
 
 * `polygons` are the drawn contours, which the published code counts as instances; `components` are the separate parts
   of the mask, which the paper's text counts. The released polygons of Enlarged Cardiomediastinum include the heart's
-  contours:
-    `polygons_without_heart` counts only the contours that are not drawn for Cardiomegaly, too.
+  contours: `polygons_without_heart` counts only the contours that are not drawn for Cardiomegaly, too.
 * `size` is the proportion of the image that the mask covers.
 * The rectangle of least area around the dominant contour has sides w and h: `elongation` is the longer one over the
   shorter one, `irrectangularity` 1 less the contour's area over w h. Both are undefined if a side is 0, as for a line;
@@ -139,8 +138,7 @@ def _shape(record: LocalizationRecord, annotation: Annotation) -> MaskShape:
 
 
 def outline_of(mask: BoolArray) -> tuple[int, list[Outline]]:
-    """Return (n, contours): the number of parts that do not touch even at corners, and all contours as OpenCV orders
-    them."""
+    """Return (n, contours): the number of parts that do not touch even at corners, and contours in OpenCV's order."""
     cv2 = _opencv()
     rows, columns = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
     cut = mask[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]

@@ -109,8 +109,7 @@ def groups_of_column(
         known = ", ".join(useful)
         raise ArgumentError("by", f"must be a column of the dataset folder: {known}", repr(column))
     if limits and useful[column]:
-        raise ArgumentError("bands", f"must be left out unless the column has numbers, {column} has names", ",
-        ".join(useful[column]))
+        raise ArgumentError("bands", f"needs a column of numbers, {column} has names", ", ".join(useful[column]))
     values: dict[str, set[str]] = defaultdict(set)
     for row in (row for shard in shards for row in read_rows(shard, ["patient_id", column])):
         own = values[row["patient_id"]]
@@ -152,8 +151,7 @@ def _named(value: Any, names: Sequence[str]) -> str:
 
 def _banded(column: str, value: Any, limits: Sequence[float]) -> str:
     if isinstance(value, bool | str):
-        raise ArgumentError("bands", f"must be left out unless the column has only numbers, {column} has others",
-        repr(value))
+        raise ArgumentError("bands", f"needs a column of numbers, {column} has others", repr(value))
     at = bisect.bisect_right(limits, value)
     if at == 0:
         return f"below {limits[0]:g}"

@@ -22,9 +22,9 @@ class PictureFile:
     path : file, or the archive that holds it
     name : file name to publish, without folders
     source_path : path relative to the download, for messages
-    kind : {"picture", "dicom", "png16"} JPEG or PNG, whose bytes are published unchanged unless it has 16-bit grey
-        values; DICOM; PNG that must have 16 bits,
-            which are converted to 8.
+    kind : {"picture", "dicom", "png16"}
+        JPEG or PNG, whose bytes are published unchanged unless it has 16-bit grey values; DICOM; PNG that must have 16
+        bits, which are converted to 8.
     member : name inside the zip archive `path`, or None
     """
 
@@ -44,7 +44,7 @@ class PublishedPicture:
     data : file bytes, or None when pixels are withheld
     name : bare file name
     size : (height, width)
-    source_sha256, pixel_sha256 : of the source's file, and of the published grey values
+    source_sha256, pixel_sha256 : hashes of the source's file, and of the published grey values
     pipeline : how the pixels were made
     """
 
@@ -70,7 +70,7 @@ class StudyImage:
     manufacturer, model, detector_type : normalised spelling; ``*_raw`` as the source writes it
     kvp, exposure_mas : tube voltage (kV) and exposure (mAs)
     source_sha256, pixel_sha256, pixel_pipeline, picture : as in
-    :class:`reveal_bench.kinds.localization.records.LocalizationRecord`
+        :class:`reveal_bench.kinds.localization.records.LocalizationRecord`
     """
 
     image_id: str

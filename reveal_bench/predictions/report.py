@@ -85,14 +85,18 @@ class LintReport:
         Predictions read, before several of one pair are merged.
     problems : tuple of LintProblem
         In the order found.
-    predictions : tuple of LocalizationPrediction or FindingsPrediction Predictions to score, one per (image, finding)
-        or study; empty if there is any error.
-    missing_pairs : tuple of (image_id, finding) Questions that are asked, but not predicted.
-    statistics : mapping Statistics for people, see :func:`reveal_bench.kinds.localization.lint.describe`.
-    allow_missing : bool True if missing pairs were declared to be intentional.
+    predictions : tuple of LocalizationPrediction or FindingsPrediction
+        Predictions to score, one per (image, finding) or study; empty if there is any error.
+    missing_pairs : tuple of (image_id, finding)
+        Questions that are asked, but not predicted.
+    statistics : mapping
+        Statistics for people, see :func:`reveal_bench.kinds.localization.lint.describe`.
+    allow_missing : bool
+        True if missing pairs were declared to be intentional.
     abstained : tuple of (image_id, finding), or of an id and ""
         Questions that a line declines to answer, see :mod:`reveal_bench.predictions.abstain`; in the order of the file.
-    n_questions : int Number of questions that the split asks.
+    n_questions : int
+        Number of questions that the split asks.
     """
 
     file: str
@@ -239,7 +243,8 @@ class ProblemLog:
     ----------
     file : str
         Name to show.
-    most : int Number of problems after which reading stops with a note.
+    most : int
+        Number of problems after which reading stops with a note.
 
     Attributes
     ----------
@@ -247,7 +252,8 @@ class ProblemLog:
         True if reading was stopped: unread questions must not be called missing.
     left_out : frozenset
         Rules that are not errors here: entries that break them are left out and counted.
-    n_left_out : int Number of entries left out.
+    n_left_out : int
+        Number of entries left out.
     """
 
     def __init__(self, file: str, most: int) -> None:

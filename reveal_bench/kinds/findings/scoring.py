@@ -220,8 +220,7 @@ def score_studies(
     records : references
     labels : vocabulary of the benchmark
     thresholds : lowest probability at which a label counts as predicted: one number, or one per label (0.5 for labels
-    not
-        named)
+        not named)
 
     Raises
     ------

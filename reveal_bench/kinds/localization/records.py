@@ -44,7 +44,8 @@ class Annotation:
         Mask; None for sources that have boxes only.
     polygons : contours of (x, y), may be empty
     bbox_xywh : tight box [x, y, width, height] of the mask or of all boxes; None for an empty mask
-    n_instances : int Number of contours (or boxes) drawn.
+    n_instances : int
+        Number of contours (or boxes) drawn.
     area_px : int
         Foreground pixels of the mask (of the union of the boxes, whole pixels, without a mask).
     boxes_xywh : boxes as the source draws them, one per instance; empty if it draws none
@@ -177,7 +178,8 @@ class LocalizationPrediction:
         all.
     score : float or None
         The model's confidence that the finding is present.
-    line : int Line (or entry, counted from 1) of the file it came from.
+    line : int
+        Line (or entry, counted from 1) of the file it came from.
     """
 
     image_id: str

@@ -158,9 +158,9 @@ class CaseRows(Rows):
     ----------
     findings : vocabulary, in table order
     image_ids, patient_ids, case_findings : lists (n_cases,)
-    point_kinds, cell_kinds : lists (n_cases,) The part scored as the point and as the cell of the prediction: "point",
-        "box", "cell", "mask" or "none". A named
-            cell that is the point's own cell counts as the point's.
+    point_kinds, cell_kinds : lists (n_cases,)
+        The part scored as the point and as the cell of the prediction: "point", "box", "cell", "mask" or "none". A
+        named cell that is the point's own cell counts as the point's.
     values : dict from metric to float array (n_cases,)
     all_images : every (image_id, patient_id) of the split, with or without rows: the units that are resampled
     notes : sentences that people need to interpret the scores
@@ -358,7 +358,8 @@ def score_localization(
     grid : cells per side
     asks : {"present", "all"}
         With "all", a predicted mask without a reference adds a row, in which only `mask_iou_all` is defined.
-    missing : {"miss", "empty"} The value of a missing mask in `mask_iou`: 0, or undefined like an empty mask.
+    missing : {"miss", "empty"}
+        The value of a missing mask in `mask_iou`: 0, or undefined like an empty mask.
 
     Raises
     ------

@@ -222,7 +222,6 @@ def score_ratings(
     Parameters
     ----------
     ratings : ratings of one model, one per task and reader
-
     tasks : all tasks of the split, in order
     answered : ids of the tasks that have an answer; by default the tasks that have a rating
     missing : "lowest" scores a task without an answer 1 on the text criteria, "leave_out" leaves it undefined
