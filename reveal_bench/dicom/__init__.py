@@ -1,10 +1,10 @@
-"""DICOM files: whitelisted header facts, one display picture, what to set aside. The only importer of pydicom.
+"""DICOM files: finds them, reads whitelisted header facts, and makes display pictures. No other room imports pydicom.
 
-Three modules, one after the other:
+The three main modules, in the order of their work:
 
 - :mod:`~reveal_bench.dicom.scan`: walk a folder, find the DICOM files in it (by content, also inside zip archives), set
   aside files that are not original projection radiographs, and duplicates;
-- :mod:`~reveal_bench.dicom.header`: read a header into a :class:`Header`, a whitelist from which nothing else leaves;
+- :mod:`~reveal_bench.dicom.header`: read a header into a :class:`Header`, a whitelist: no other values are returned;
 - :mod:`~reveal_bench.dicom.pixels`: develop one file into an 8-bit grey PNG by one named pipeline (:data:`PIPELINE`).
 
 :func:`write_dicom` makes files, for the synthetic world and the tests. pydicom is imported by the first call that

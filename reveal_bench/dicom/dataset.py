@@ -1,10 +1,10 @@
-"""Opening a file with pydicom: quietly, within bounds, and only the elements asked for; then reading their values.
+"""Opens a file with pydicom without warnings and within bounds, and reads the values of only the requested elements.
 
-Without preamble and meta header the data set is read directly: explicit VR if its first element shows one, else
-Implicit VR Little Endian, the default of DICOM (PS3.5 section 10).
+A file without preamble and meta header is read as a bare data set: explicit VR if its first element shows one,
+otherwise Implicit VR Little Endian, the default of DICOM (PS3.5 section 10).
 
-:class:`HeaderValues` reads single values tolerantly: a value of the wrong kind is not a value, and nothing ever raises.
-Text is decoded from the raw bytes, so pydicom's conversions (which stop at a decimal string of letters) play no part.
+:class:`HeaderValues` reads single values tolerantly: a value of the wrong kind counts as absent, and no method raises.
+Text is decoded from the raw bytes and not converted by pydicom, which raises an error if a decimal string has letters.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 DEFLATED = "1.2.840.10008.1.2.1.99"
 PIXEL_TAGS = (0x7FE00008, 0x7FE00009, 0x7FE00010)
-"""Float, Double Float and integer Pixel Data: the last elements of a file that matter."""
+"""Float, Double Float and integer Pixel Data. Elements after them are not needed."""
 
 
 @contextmanager
 def quiet_pydicom() -> Iterator[ModuleType]:
-    """pydicom, with its warnings about other people's files silenced: what matters is said by our own errors.
+    """Yield pydicom with its warnings silenced, because our own errors report all that matters.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def quiet_pydicom() -> Iterator[ModuleType]:
 
 
 def _import_pydicom() -> ModuleType:
-    """pydicom imports gdcm, which tries a module ``dl`` gone since Python 2: a user's folder of that name breaks it."""
+    """Import pydicom, and prevent that gdcm imports a user's folder ``dl`` as the module of Python 2."""
     is_hidden = "dl" not in sys.modules
     if is_hidden:
         sys.modules["dl"] = None  # type: ignore[assignment]
@@ -61,10 +61,10 @@ def _import_pydicom() -> ModuleType:
 
 @contextmanager
 def refuse_damage() -> Iterator[None]:
-    """Whatever pydicom meets in a damaged file, in one of its many kinds of error, becomes a :class:`DicomError`.
+    """Turn the errors that pydicom raises about a damaged file, which are of many kinds, into a :class:`DicomError`.
 
-    pydicom converts an element when its value is taken, so this is needed there too, not only for the reading. Errors
-    of the disk stay what they are.
+    pydicom converts an element when its value is accessed, so this is needed there as well as for reading the file.
+    Errors of the disk pass unchanged.
     """
     try:
         yield
@@ -81,7 +81,7 @@ def refuse_damage() -> Iterator[None]:
 def read_dataset(stream: BinaryIO, keywords: Iterable[str], *, pixels: bool) -> tuple[Dataset, bool]:
     """Read the elements named `keywords` (and the meta header), nothing else; with `pixels`, Pixel Data too.
 
-    The caller holds :func:`quiet_pydicom`, also while it takes values out of the data set.
+    The caller must be within :func:`quiet_pydicom`, also while it accesses values of the data set.
 
     Returns
     -------
@@ -120,7 +120,10 @@ def read_dataset(stream: BinaryIO, keywords: Iterable[str], *, pixels: bool) -> 
 
 
 def _check_inflated_size(stream: BinaryIO) -> None:
-    """Refuse a deflated data set that would not fit: pydicom inflates without a bound. Leaves `stream` at its start."""
+    """Refuse a deflated data set that is too large, because pydicom inflates without a limit.
+
+    Rewind `stream` to its start.
+    """
     from pydicom.filereader import read_dataset as parse
     from pydicom.filereader import read_preamble
 
@@ -135,7 +138,7 @@ def _check_inflated_size(stream: BinaryIO) -> None:
 
 
 def transfer_syntax(dataset: Dataset) -> str:
-    """Transfer syntax UID: of the meta header, or where it is missing the one the data set was found to be in.
+    """Return the transfer syntax UID of the meta header or, if it is missing, the one found when reading the data set.
 
     Raises
     ------
@@ -153,7 +156,7 @@ def transfer_syntax(dataset: Dataset) -> str:
 
 
 _LONGEST = 64
-"""Characters of the longest value of the representations read here (LO, UI)."""
+"""Largest number of characters of a value in the representations read here (LO, UI)."""
 
 _TEXT_VRS = {
     "AE", "AS", "CS", "DA", "DS", "DT", "IS", "LO", "LT", "PN", "SH", "ST", "TM", "UC", "UI", "UR", "UT",
@@ -167,13 +170,16 @@ class HeaderValues:
         self._dataset = dataset
 
     def texts(self, keyword: str) -> list[str]:
-        """All values as text, without padding; [] if absent or empty. Overlong and unprintable values are empty."""
+        """Return all values as text without padding; [] if absent or empty.
+
+        Overlong or unprintable values are returned as empty text.
+        """
         values = [str(value).strip(" \0") for value in self._values(keyword)]
         values = [value if len(value) <= _LONGEST and value.isprintable() else "" for value in values]
         return values if any(values) else []
 
     def text(self, keyword: str) -> str | None:
-        """Return the value as text; None if absent, empty or one of several."""
+        """Return the value as text; None if it is absent or empty, or if there are several."""
         values = self.texts(keyword)
         return values[0] if len(values) == 1 else None
 
@@ -201,11 +207,11 @@ class HeaderValues:
         return int(numbers[0]) if len(numbers) == 1 and numbers[0] == int(numbers[0]) else None
 
     def yes_or_no(self, keyword: str) -> bool | None:
-        """True for YES, False for NO, None for all else."""
+        """Return True for YES, False for NO and None for anything else."""
         return {"YES": True, "NO": False}.get(self.word(keyword) or "")
 
     def items(self, sequence: str, keyword: str) -> list[str]:
-        """Return the value of `keyword` in every item of a sequence that has one."""
+        """Return the values of `keyword` in the items of a sequence; items without a value are left out."""
         try:
             texts = [HeaderValues(item).text(keyword) for item in self._dataset.get(sequence) or ()]
         except Exception:  # a damaged sequence, or not a sequence
@@ -231,7 +237,7 @@ class HeaderValues:
 
 
 def _decoded(data: bytes) -> str:
-    """Decode UTF-8 or else Latin-1: all values read here are ASCII, except a manufacturer's name."""
+    """Decode text as UTF-8 or else Latin-1: of the values read here only a manufacturer's name may not be ASCII."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

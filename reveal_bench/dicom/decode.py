@@ -1,18 +1,18 @@
-"""Pixel data -> stored values, by a decoder named in advance, after the stream was looked at.
+"""Decodes pixel data to stored values, with decoders in a fixed order, after checking the stream.
 
-For every transfer syntax there is one order of preference; the first decoder that is installed and manages the file is
-taken, and its name and version go into the picture's pipeline. Decoders of lossless syntaxes agree to the last bit;
-decoders of JPEG Baseline may differ by one grey level. pylibjpeg-libjpeg is never used (GPL-3.0).
+Every transfer syntax has one order of preference; the first installed decoder that can decode the file is used, and its
+name and version become part of the picture's pipeline. Decoders of lossless syntaxes agree to the last bit; decoders of
+JPEG Baseline may differ by one grey level. pylibjpeg-libjpeg is never used (GPL-3.0).
 
-Size, bits per sample and end of a compressed stream are read before any decoder sees the data. One that claims
-60,000 x 60,000 pixels under a header of 2,000 x 2,000 would make a decoder fill the memory; one that was cut off is
-decoded by some to a picture with a grey rest. Formats: JPEG and JPEG-LS (ITU-T T.81 B.2.2, T.87 C.2.2), JPEG 2000 and
-its high-throughput form (T.800 A.5.1). Lengths are in bytes and count themselves, as in the stream.
+Size, bits per sample and end of a compressed stream are read before any decoder gets the data. A stream that claims
+60,000 x 60,000 pixels under a header of 2,000 x 2,000 would make a decoder fill the memory; some decoders fill the rest
+of a truncated stream with grey. Formats: JPEG and JPEG-LS (ITU-T T.81 B.2.2, T.87 C.2.2), JPEG 2000 and its
+high-throughput form (T.800 A.5.1). Lengths are in bytes and count themselves, as in the stream.
 
-gdcm, the only permitted decoder of lossless JPEG, is used for JPEG alone: it ends the whole process at a stream whose
-headers it would have to warn of (stray bytes before a marker, a JFIF of an unknown version) or whose precision it does
-not know. So every marker, length and number is checked first, and any deviation from T.81 is refused. Only the segments
-of a single grey frame are allowed: one frame header, one scan, the end marker.
+gdcm is the only permitted decoder of lossless JPEG, and is used only for JPEG. It ends the whole process if it would
+have to warn about the headers of a stream (stray bytes before a marker, a JFIF of an unknown version) or does not know
+its precision. Therefore every marker, length and number is checked first, and any deviation from T.81 is refused. Only
+the segments of a single grey frame are allowed: one frame header, one scan, the end marker.
 """
 
 from __future__ import annotations
@@ -91,23 +91,23 @@ LOSSLESS = (0xC3,)
 
 _APP0, _COMMENT, _DHT, _DQT, _DRI, _SOS, _EOI = 0xE0, 0xFE, 0xC4, 0xDB, 0xDD, 0xDA, 0xD9
 _MOST_PADDING = 16
-"""Bytes after the end marker; one is usual, to make the length even."""
+"""Largest number of bytes after the end marker; one is usual, to make the length even."""
 
 
 def check_jpeg(data: bytes, frames: Collection[int]) -> None:
-    """Refuse a stream that is not built as it must be.
+    """Refuse a stream that is not a valid JPEG with a single grey frame.
 
     Parameters
     ----------
     data : bytes
-        From the start marker on; padding may follow the end marker.
+        The stream from the start marker on; padding may follow the end marker.
     frames : collection of int
-        Markers of the frame header, one of which must be there: :data:`BASELINE` or :data:`LOSSLESS`.
+        Allowed markers of the frame header: :data:`BASELINE` or :data:`LOSSLESS`.
 
     Raises
     ------
     DicomError
-        If it does not; the message names the problem.
+        If the stream is not valid; the message names the problem.
     """
     try:
         reason = _Stream(data, frames).fault()
@@ -214,7 +214,10 @@ class _Stream:
         return None
 
     def _scan(self, position: int) -> str | None:
-        """From the entropy-coded data to the end marker: in them FF is followed by 00, or by restarts in order."""
+        """Check the entropy-coded data up to the end marker.
+
+        Each FF must be followed by 00 or by the next restart marker.
+        """
         n_restarts = 0
         while True:
             position = self._data.find(b"\xff", position)
@@ -234,7 +237,7 @@ class _Stream:
 
 
 def _is_prefix_code(counts: bytes) -> bool:
-    """Return True if so many codes of 1 to 16 bits are possible, without the code of all ones (T.81 C.2)."""
+    """Return True if a prefix code can have this many codes of 1 to 16 bits without a code of all ones (T.81 C.2)."""
     used = sum(count << (16 - bits) for bits, count in enumerate(counts, start=1))
     return 0 < used < 1 << 16
 
@@ -244,10 +247,10 @@ KEYWORDS = (
     "BitsAllocated", "BitsStored", "HighBit", "PixelRepresentation", "ExtendedOffsetTable",
     "ExtendedOffsetTableLengths",
 )  # fmt: skip
-"""Elements that a decoder needs."""
+"""Keywords of the elements that a decoder needs."""
 
 MAX_PIXELS = 100_000_000
-"""Rows x Columns of the largest picture; detectors have up to about 20 million."""
+"""Largest number of pixels of a picture; detectors have up to about 20 million."""
 
 _NATIVE = ("1.2.840.10008.1.2", "1.2.840.10008.1.2.1", "1.2.840.10008.1.2.1.99", "1.2.840.10008.1.2.2")
 DECODERS: dict[str, tuple[str, ...]] = {
@@ -284,19 +287,19 @@ def decode(dataset: Dataset, syntax: str, size: tuple[int, int]) -> tuple[npt.ND
     syntax : str
         Transfer syntax UID.
     size : (int, int)
-        What :func:`frame_size` gave.
+        (height, width) from :func:`frame_size`.
 
     Returns
     -------
     patterns : uint8 or uint16 array, shape (rows, columns)
-        The bits of each pixel as they are stored; two's complement where signed.
+        The bits of each pixel as they are stored; in two's complement if signed.
     decoder : str
         Name and version.
 
     Raises
     ------
     DicomError
-        If the pixel data are damaged, do not fit the header, or nothing permitted decodes them.
+        If the pixel data are damaged or contradict the header, or if no permitted decoder can decode them.
     """
     if syntax not in DECODERS:
         raise DicomError(f"transfer syntax {_named(syntax)}: not supported")
@@ -314,12 +317,12 @@ def decode(dataset: Dataset, syntax: str, size: tuple[int, int]) -> tuple[npt.ND
 
 
 def frame_size(dataset: Dataset) -> tuple[int, int]:
-    """(height, width) of a single grey frame.
+    """Return (height, width) of a single grey frame.
 
     Raises
     ------
     DicomError
-        If the header describes no grey frame, or one that is too large.
+        If the header does not describe a single grey frame, or if the frame is too large.
     """
     facts = HeaderValues(dataset)
     photometric, samples = facts.word("PhotometricInterpretation"), facts.integer("SamplesPerPixel")
@@ -345,7 +348,7 @@ def _allocated(dataset: Dataset) -> int:
 
 
 def _check_frame(dataset: Dataset, syntax: str, size: tuple[int, int]) -> None:
-    """Refuse what the compressed stream itself shows to be wrong, before a decoder sees it."""
+    """Refuse a compressed stream that is cut off or contradicts the header, before a decoder gets it."""
     from pydicom.encaps import get_frame
 
     try:
@@ -393,7 +396,7 @@ def _decode_by_preference(dataset: Dataset, syntax: str) -> tuple[npt.NDArray[An
 
 
 def _with_version(decoder: str) -> str:
-    """Return the decoder's name and version; for pylibjpeg, of the package that does the work."""
+    """Return the decoder's name and version; for pylibjpeg, those of the plugin that decodes."""
     if decoder == "pylibjpeg":
         decoder = "pylibjpeg-openjpeg"
     try:

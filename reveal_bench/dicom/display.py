@@ -1,20 +1,22 @@
-"""Stored values -> 8-bit grey levels, by the display steps that a file asks for.
+"""Converts stored values to 8-bit grey levels, by the display steps in the file.
 
 The steps of DICOM PS3.3 C.11.1 and C.11.2, in their order: modality LUT (a table, or slope and intercept), VOI (a
-table or a window), inversion, 8 bits. Each is computed once for all 256 or 65,536 values a pixel can hold, in float64
-and without rounding in between; only the last step rounds, half to even. A picture is then one look-up per pixel.
-Bits above BitsStored (old files keep overlays there) are ignored.
+table or a window), inversion, 8 bits. Each step is computed once for all 256 or 65,536 values that a pixel can have, in
+float64 and without rounding in between; only the last step rounds, half to even. A picture then needs only one table
+look-up per pixel. Bits above BitsStored (old files keep overlays there) are ignored.
 
 Choices, where DICOM leaves one or files break its rules
 --------------------------------------------------------
-- A modality table goes before slope and intercept; one of these without the other is not applied (with a warning).
-- A VOI table goes before windows; of several tables or windows the first is taken.
-- Without either: the full range of the stored bits.
-- Inverted if and only if the photometric interpretation is MONOCHROME1, after VOI. PresentationLUTShape never inverts:
-  INVERSE with MONOCHROME1 names the same inversion again; with MONOCHROME2 it contradicts, and a warning says so.
-- HighBit: missing is BitsStored - 1; another value is refused, since viewers differ on what it means.
-- PixelPaddingValue has no special treatment: padding takes the grey of its value, as pydicom shows it.
-- A window or table that is there but unusable (no number, no width) is an error, never replaced.
+- A modality table takes precedence over slope and intercept. A slope without an intercept, or the reverse, is not
+  applied (with a warning).
+- A VOI table takes precedence over windows; of several tables or windows the first is used.
+- Without a VOI table and a window, the full range of the stored bits is shown.
+- The picture is inverted, after VOI, if and only if the photometric interpretation is MONOCHROME1. PresentationLUTShape
+  never inverts: INVERSE with MONOCHROME1 names the same inversion again; with MONOCHROME2 it contradicts, and a warning
+  says so.
+- A missing HighBit counts as BitsStored - 1; any other value is refused, because viewers differ on its meaning.
+- PixelPaddingValue has no special treatment: padding gets the grey level of its value, as in pydicom.
+- An unusable window or table (without numbers or width) is an error; it is never replaced.
 """
 
 from __future__ import annotations
@@ -44,7 +46,10 @@ class Rescale:
 
 @dataclass(frozen=True, slots=True)
 class Lut:
-    """Value `first` and all below map to the first entry, values past the end to the last; entries have `bits` bits."""
+    """A look-up table: `first` and all smaller values map to the first entry, values past the end to the last one.
+
+    Entries have `bits` bits.
+    """
 
     first: int
     entries: npt.NDArray[np.integer[Any]]
@@ -64,8 +69,8 @@ class Window:
 class DisplaySettings:
     """The steps that turn stored values into grey levels.
 
-    Without `voi` the full range of the stored bits (after `modality`) spans black to white: not the range of the
-    values that happen to occur, so two pictures of one detector stay comparable.
+    Without `voi`, black to white is the full range of the stored bits (after `modality`). It is not the range of the
+    values in the picture, so that two pictures of one detector stay comparable.
     """
 
     bits_stored: int
@@ -76,7 +81,7 @@ class DisplaySettings:
 
     @property
     def stored_range(self) -> tuple[int, int]:
-        """Lowest and highest value that BitsStored can hold."""
+        """Lowest and highest value that BitsStored allows."""
         if self.is_signed:
             return -(1 << self.bits_stored - 1), (1 << self.bits_stored - 1) - 1
         return 0, (1 << self.bits_stored) - 1
@@ -105,7 +110,7 @@ def grey_table(display: DisplaySettings, *, container_bits: int) -> npt.NDArray[
     Returns
     -------
     uint8 array, shape (2 ** container_bits,)
-        Indexed by the pattern taken as unsigned; 0 is black.
+        Grey level of each pattern, which is read as an unsigned index; 0 is black.
 
     Examples
     --------
@@ -148,7 +153,7 @@ def _look_up(values: Floats, lut: Lut) -> Floats:
 
 
 def _windowed(values: Floats, window: Window) -> Floats:
-    """Share of the output range, in [0, 1]: PS3.3 C.11.2.1.2.1 (LINEAR), C.11.2.1.3.1 and C.11.2.1.3.2."""
+    """Return fractions of the output range, by PS3.3 C.11.2.1.2.1 (LINEAR), C.11.2.1.3.1 and C.11.2.1.3.2."""
     center, width = window.center, window.width
     if window.function == "SIGMOID":
         return (1 + np.exp(np.clip(-4 * (values - center) / width, -700, 700))) ** -1.0
@@ -165,14 +170,14 @@ KEYWORDS = (
     "ModalityLUTSequence", "RescaleSlope", "RescaleIntercept", "VOILUTSequence", "WindowCenter", "WindowWidth",
     "VOILUTFunction", "PresentationLUTShape", "PresentationIntentType",
 )  # fmt: skip
-"""Elements read to decide on the display."""
+"""Keywords of the elements that decide on the display."""
 
 _FUNCTIONS = ("LINEAR", "LINEAR_EXACT", "SIGMOID")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`display`, its `steps` in words, and `warnings` about values of the file."""
+    """Display settings of a file, their `steps` in words, and `warnings` about the file's values."""
 
     display: DisplaySettings
     steps: tuple[str, ...]
@@ -268,7 +273,7 @@ def _voi(
 
 
 def _number(facts: HeaderValues, keyword: str) -> float | None:
-    """Return the first value; None if absent or empty."""
+    """Return the first value of an element as a number; None if it is absent or empty."""
     texts = facts.texts(keyword)
     if not texts or not texts[0]:
         return None
@@ -289,10 +294,12 @@ def _items(dataset: Dataset, keyword: str) -> list[Dataset]:
 
 
 def _lut(item: Dataset, sequence: str, is_signed: bool) -> Lut:
-    """A table (PS3.3 C.11.1.1): descriptor (entries, first value, bits), then data in words, or in bytes if 8 bits.
+    """Return a table (PS3.3 C.11.1.1), read from its descriptor (entries, first value, bits) and its data.
 
-    Whether the first value is signed follows from the values that enter the table, not from the representation
-    written: files without explicit representations leave it open.
+    The data are words, or bytes if entries have 8 bits.
+
+    The first value is signed if the values that enter the table are; the file's representation does not count, because
+    files with implicit VR have none.
     """
     descriptor, data = _words(item, "LUTDescriptor", sequence), _words(item, "LUTData", sequence)
     if len(descriptor) != 3:
@@ -310,7 +317,7 @@ def _lut(item: Dataset, sequence: str, is_signed: bool) -> Lut:
 
 
 def _words(item: Dataset, keyword: str, sequence: str) -> np.ndarray:
-    """16-bit words as unsigned, whatever representation they were written in."""
+    """Return 16-bit words as unsigned integers, whatever representation they were written in."""
     from pydicom.dataelem import RawDataElement
 
     try:

@@ -1,7 +1,7 @@
-"""Places of DICOM files: a file on disk, or a member of a zip archive. Recognition of DICOM by its first bytes.
+"""DICOM files on disk or in a zip archive, and their recognition by the first bytes.
 
-Suffixes mean nothing: hospital exports carry ``.dcm``, ``.dicom``, numbers or none. Newer collections ship one zip per
-series, whose members are read in place. No member is ever extracted to disk.
+Suffixes mean nothing: hospital exports carry ``.dcm``, ``.dicom``, numbers or none. Newer collections come as one zip
+archive per series. Its members are read from the archive, and never extracted to disk.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from pathlib import Path
 from typing import BinaryIO
 
 MAX_BYTES = 1 << 29
-"""Largest file or archive member that is read, 512 MiB: twice what 100 megapixels of 16 bits need."""
+"""Largest file or archive member that is read, 512 MiB: more than twice the size of 100 megapixels of 16 bits."""
 
 NO_REGULAR_FILE = "not a regular file"
-"""Reason to leave pipes, sockets and devices closed."""
+"""Reason why pipes, sockets and devices are not opened."""
 
 _PREAMBLE = 128
 _EXPLICIT_VRS = frozenset(b"AE AS AT CS DA DS DT FD FL IS LO LT OB OW PN SH SL SQ SS ST TM UI UL UN US UT".split())
 
 
 class DicomError(ValueError):
-    """A file that cannot be used. The message is only the reason; the caller adds the file."""
+    """A file that cannot be used. The message is only the reason; the caller adds the file's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class DicomFile:
-    """A file, or the `member` of the zip archive at `path`."""
+    """A file on disk, or the `member` of the zip archive at `path`."""
 
     path: Path
     member: str | None = None
 
     @classmethod
     def of(cls, file: Path | DicomFile) -> DicomFile:
-        """`file` itself, or the file at that path."""
+        """Return `file` itself if it is a DicomFile, otherwise the file at that path."""
         return file if isinstance(file, DicomFile) else cls(file)
 
     def path_text(self, root: Path) -> str:
@@ -70,7 +70,7 @@ class DicomFile:
             raise DicomError(error.strerror or type(error).__name__) from None
 
     def read(self) -> bytes:
-        """Return all bytes; raises as :meth:`open` does."""
+        """Return all bytes of the file; errors are those of :meth:`open`."""
         with self.open() as stream:
             return stream.read()
 
@@ -107,7 +107,7 @@ def _check_size(size: int) -> None:
 
 
 def _status(path: Path) -> os.stat_result:
-    """Return size and date of a regular file; nothing else is opened, because reading from a pipe could hang."""
+    """Return the status of a regular file; refuse anything else, because reading from a pipe could hang."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise DicomError(NO_REGULAR_FILE)
@@ -115,12 +115,12 @@ def _status(path: Path) -> os.stat_result:
 
 
 def open_archive(path: Path) -> zipfile.ZipFile:
-    """Return the open archive at `path`; the last few stay open, as their directories can be long.
+    """Return the open archive at `path`; the last few archives stay open, because their directories can be long.
 
     Raises
     ------
     DicomError
-        If it is not a regular file, or no archive.
+        If it is not a regular file, or not an archive.
     """
     status = _status(path)
     try:
@@ -133,7 +133,10 @@ def open_archive(path: Path) -> zipfile.ZipFile:
 
 @functools.lru_cache(maxsize=4)
 def _opened(path: Path, modified: int, size: int, process: int) -> zipfile.ZipFile:
-    """Keyed by process too: a forked one must not share the position in the file."""
+    """Open an archive.
+
+    The cache key has the process, because a forked process must not share the position in the file.
+    """
     return zipfile.ZipFile(path)
 
 
