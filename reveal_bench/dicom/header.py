@@ -5,14 +5,14 @@ else are skipped unread. Four fields of :class:`Header` (`study_uid`, `series_ui
 that serve to find duplicates (`exposure_key`, `source_uids`) still identify a person: they are for grouping and keyed
 hashing, must never be published, and do not appear in the `repr` of a header.
 
-Headers of real collections are wrong in many ways. A value that cannot be what its field needs is None; nothing is
-guessed, and a bad value never stops the reading. Met in real collections: spacings of zero, five spellings of one
-vendor, distances of 12.4 and 18.4 beside 1800.
+Headers of real collections are wrong in many ways. An impossible value is returned as None; nothing is guessed, and a
+bad value never stops the reading of a file. Real collections have spacings of zero, five spellings of one vendor, and
+distances of 12.4 and 18.4 beside 1800.
 
-Texts that may be published must fit their purpose. Manufacturer and model are passed on only without anything that
-looks like an identifier, a view only in a known spelling: views are matched against exact lists, never by parts of
-words (a lateral decubitus image is not a lateral view, an oblique one is neither AP nor PA). Codes of views come from
-DICOM PS3.16 CID 4010, in SNOMED CT and in its older SRT form.
+Texts that may be published must fit their purpose. Manufacturer and model are returned only if they contain nothing
+that looks like an identifier, and a view only in a known spelling: views are matched against exact lists, never by
+parts of words (a lateral decubitus image is not a lateral view, an oblique one is neither AP nor PA). Codes of views
+come from DICOM PS3.16 CID 4010, in SNOMED CT and in its older SRT form.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ _BRANDS = {
     "VAREX": "VAREX",
     "VARIAN": "VARIAN",
 }
-"""First word of a manufacturer's name -> the brand. Successors stay apart: a KODAK detector is not renamed."""
+"""First word of a manufacturer's name -> the brand. Successors keep their own brands.
+
+A KODAK detector is not renamed.
+"""
 
 _COMPANY_WORDS = {
     "AG", "AS", "BV", "CO", "COMPANY", "CORP", "CORPORATION", "ELECTRONICS", "GMBH", "GROUP", "HEALTH", "HEALTHCARE",
@@ -75,13 +78,13 @@ def canonical_view(position: str | None, codes: Sequence[str] = (), orientation:
     Parameters
     ----------
     position : str or None
-        ViewPosition unchanged. If it is one of the known spellings it decides.
+        ViewPosition unchanged. If it is a known spelling, it determines the view.
     codes : sequence of str
-        Code values of ViewCodeSequence; they decide next, if they all mean one view.
+        Code values of ViewCodeSequence. Otherwise they determine the view if they all mean the same one.
     orientation : sequence of str
-        PatientOrientation, (direction of rows, direction of columns). It decides last and only for a lateral view, and
-        only where the position is empty: rows that run from back to front (``A``, ``P``) and columns that run along
-        the body. It cannot distinguish AP from PA.
+        PatientOrientation, (direction of rows, direction of columns). It is used last, only to recognise a lateral
+        view, and only if the position is empty: rows that run from back to front (``A``, ``P``) and columns that run
+        along the body. It cannot distinguish AP from PA.
 
     Examples
     --------
@@ -101,7 +104,7 @@ def canonical_view(position: str | None, codes: Sequence[str] = (), orientation:
 
 
 def canonical_manufacturer(raw: str | None) -> str | None:
-    """Return the manufacturer's brand name in capitals, without company forms; None if nothing is given.
+    """Return the manufacturer's brand name in capitals, without its legal form; None if it is empty.
 
     Examples
     --------
@@ -123,7 +126,7 @@ def canonical_manufacturer(raw: str | None) -> str | None:
 
 
 def canonical_model(raw: str | None) -> str | None:
-    """Return the model's name in capitals, quotation marks out, spaces single; None if nothing is given.
+    """Return the model's name in capitals, without quotation marks and with single spaces; None if it is empty.
 
     Examples
     --------
@@ -134,7 +137,7 @@ def canonical_model(raw: str | None) -> str | None:
 
 
 def _words(text: str) -> str:
-    """Capital words with single spaces; punctuation and underscores separate."""
+    """Return the words of a text in capitals with single spaces; punctuation and underscores separate words."""
     return " ".join(re.sub(r"[^\w&]|_", " ", text.upper()).split())
 
 
@@ -149,7 +152,7 @@ WHITELIST = (
 """Keywords of the elements that are read. Acquisition date and time only enter the digest `exposure_key`."""
 
 PLAUSIBLE_DISTANCE_MM = (500.0, 5000.0)
-"""Source to detector in mm: bedside images are taken from about 1 m, upright ones from 1.5 to 2 m."""
+"""Plausible distances from source to detector, in mm: about 1 m for bedside images, 1.5 to 2 m for upright ones."""
 
 _LONGEST_DEVICE_TEXT = 64
 _IDENTIFIER = re.compile(
@@ -162,19 +165,19 @@ _IDENTIFIER = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
-"""Texts that a manufacturer or model never contains."""
+"""Pattern of texts that may identify a person or device and that names of manufacturers and models never contain."""
 
 _UNITS_IN_A_YEAR = {"D": 365.25, "W": 365.25 / 7, "M": 12.0, "Y": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Facts of one file. None: absent or not usable.
+    """Facts of one file; a fact that is absent or unusable is None.
 
     Attributes
     ----------
     study_uid, series_uid, sop_uid, patient_key : str or None
-        UIDs and PatientID. Never to be published.
+        UIDs and PatientID. They must never be published.
     sop_class, modality, photometric, transfer_syntax : str or None
         As in the file; the transfer syntax is the one found where no meta header declares it.
     rows, columns, bits_stored, instance_number : int or None
@@ -195,7 +198,7 @@ class Header:
     distance_source_to_detector_mm : float or None
         In :data:`PLAUSIBLE_DISTANCE_MM`; other values are None, since their unit can only be guessed.
     age_years : int or None
-        Whole years; only for making bands.
+        Whole years, from which only age bands are made.
     sex : str or None
         F, M or O.
     image_type : tuple of str
@@ -206,9 +209,10 @@ class Header:
     intent : str or None
         ``PRESENTATION`` or ``PROCESSING``.
     exposure_key : str or None
-        The same for pictures of one exposure: IrradiationEventUID or a digest of date and time. Never to be published.
+        Key that pictures of one exposure share: IrradiationEventUID, or a digest of date and time. It must never be
+        published.
     source_uids : tuple of str
-        SOPInstanceUIDs of the pictures this one was made from. Never to be published.
+        SOPInstanceUIDs of the pictures from which this one was made. They must never be published.
     has_pixels : bool
     """
 
@@ -254,7 +258,7 @@ def read_header(file: Path | DicomFile) -> Header:
     Raises
     ------
     DicomError
-        If the file cannot be read as DICOM; the message is the reason alone.
+        If the file cannot be read as DICOM; the message is only the reason.
     ImportError
         If pydicom is not installed.
     """
@@ -309,7 +313,7 @@ def _header(facts: HeaderValues, syntax: str, has_pixels: bool) -> Header:
 
 
 def age_in_years(text: str | None) -> int | None:
-    """Whole years of an age string such as ``063Y``, ``018M``, ``09W`` or ``012D``; None without a unit or over 130.
+    """Return the whole years of an age: ``063Y``, ``018M``, ``09W`` or ``012D``; None without a unit or over 130.
 
     Examples
     --------
@@ -330,7 +334,10 @@ def _device_text(text: str | None) -> str | None:
 
 
 def _spacing(facts: HeaderValues) -> tuple[tuple[float, float] | None, str]:
-    """PixelSpacing if both numbers are positive, else ImagerPixelSpacing, else nothing."""
+    """Return (spacing, source).
+
+    PixelSpacing if both numbers are positive, otherwise ImagerPixelSpacing or (None, "none").
+    """
     for keyword, source in (("PixelSpacing", "pixel_spacing"), ("ImagerPixelSpacing", "imager_pixel_spacing")):
         numbers = facts.numbers(keyword)
         if len(numbers) == 2 and min(numbers) > 0:
@@ -339,7 +346,7 @@ def _spacing(facts: HeaderValues) -> tuple[tuple[float, float] | None, str]:
 
 
 def _exposure_mas(facts: HeaderValues) -> float | None:
-    """Return Exposure, in whole mAs; ExposureInuAs refines or replaces it, and is ignored if it contradicts."""
+    """Return the exposure in mAs; ExposureInuAs refines or replaces Exposure, and is ignored if it contradicts it."""
     whole, micro = facts.positive("Exposure"), facts.positive("ExposureInuAs")
     if micro is not None and (whole is None or abs(micro / 1000 - whole) <= 1):
         return micro / 1000

@@ -1,8 +1,8 @@
-"""The pixel pipeline: a DICOM file -> one 8-bit grey PNG that shows what a viewer would, and how it was made.
+"""The pixel pipeline makes an 8-bit grey PNG of a DICOM file as a viewer shows it, and records how it was made.
 
 decode -> modality -> VOI -> invert if MONOCHROME1 -> 8 bits -> PNG. :mod:`reveal_bench.dicom.display` lists the choices
-taken where files leave one. The text `pipeline` names every step of one picture; it starts with :data:`PIPELINE`, which
-changes whenever the same file would give other grey levels.
+made where files leave one. The text `pipeline` names every step of one picture. It starts with :data:`PIPELINE`, which
+must change whenever the same file would give other grey levels.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class DicomPng:
     size : (int, int)
         Height, width.
     source_sha256 : str
-        Of the DICOM file's bytes (of the member's, in an archive).
+        SHA-256 of the DICOM file's bytes (in an archive, of the member's).
     pixel_sha256 : str
-        Of the 8-bit grey levels, row by row.
+        SHA-256 of the 8-bit grey levels, row by row.
     pipeline : str
         Every step, such as "dicom-v1: gdcm 3.2.6 -> modality slope/intercept -> voi window 1 of 3 LINEAR ->
         invert (MONOCHROME1) -> 8 bit -> png cv2 5.0.0.93".
     warnings : tuple of str
-        What the file says that a maintainer should look at; no values of other elements.
+        Facts in the file that a maintainer should check; they quote no other elements.
     """
 
     data: bytes = field(repr=False)
@@ -60,8 +60,8 @@ def develop_dicom(file: Path | DicomFile) -> DicomPng:
     Raises
     ------
     DicomError
-        If the file cannot be read, has no such picture, or nothing permitted decodes it; the message is the reason
-        alone.
+        If the file cannot be read, has no such picture, or no permitted decoder can decode it; the message is only the
+        reason.
     ImportError
         If pydicom is not installed.
     """
@@ -92,7 +92,7 @@ def develop_dicom(file: Path | DicomFile) -> DicomPng:
 
 
 def encode_png(levels: npt.NDArray[np.uint8]) -> tuple[bytes, str]:
-    """PNG bytes and the encoder's name: OpenCV, or Pillow at level 1 (twice as slow) where OpenCV is missing."""
+    """Return (bytes of a PNG, encoder's name); without OpenCV, Pillow at level 1 encodes, which is half as fast."""
     try:
         import cv2
     except ImportError:

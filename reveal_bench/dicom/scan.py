@@ -2,9 +2,9 @@
 
 Files are recognised by content, never by suffix. Paths are sorted, whatever the number of workers.
 
-Zip archives (suffix ``.zip``) are looked into, archives within archives are not. Hidden files and unfinished downloads
-are passed over. Links are followed as long as they stay within the folder, and each folder is visited once. Only
-regular files are ever opened: reading from a pipe would wait for ever, reading from a device never end.
+The members of zip archives (suffix ``.zip``) are read, but not archives within archives. Hidden files and unfinished
+downloads are ignored. Links are followed if they stay within the folder, and each folder is visited once. Only regular
+files are opened: reading from a pipe could wait for ever, and reading from a device never end.
 
 Headers decide which files are original projection radiographs, which are duplicates, and whether they were
 de-identified. Nothing is dropped silently: every file that is set aside carries its reason. BodyPartExamined is ignored
@@ -32,7 +32,7 @@ from reveal_bench.dicom.header import Header, read_header
 from reveal_bench.dicom.pixels import develop_dicom
 
 MAX_MEMBERS = 1_000_000
-"""Largest number of files in one archive that is looked into."""
+"""Largest number of files in an archive whose members are read."""
 
 _UNFINISHED = (".part", ".partial", ".crdownload", ".download", ".aria2", ".tmp", "~")
 
@@ -41,13 +41,14 @@ Entries = list[tuple[DicomFile, str]]
 
 
 def walk(root: Path, aside: Entries, unreadable: Entries) -> Iterator[DicomFile]:
-    """Yield every file below `root` that may be opened, in no order.
+    """Yield every file below `root` that may be opened, in no particular order.
 
     Parameters
     ----------
-    aside : list Gets the files that are not opened: links that lead out of `root`, and anything but regular files.
+    aside : list
+        To which files are added that are not opened: links that lead out of `root`, and anything but regular files.
     unreadable : list
-        Grows by what cannot be listed, and by links that lead nowhere.
+        To which folders are added that cannot be listed, and links that lead nowhere.
     """
 
     def note(error: OSError) -> None:
@@ -75,7 +76,7 @@ def walk(root: Path, aside: Entries, unreadable: Entries) -> Iterator[DicomFile]
 
 
 def _leads_out(path: Path, real_root: Path, aside: Entries) -> bool:
-    """Return True, and note it, for a link to a place outside the folder."""
+    """Return True, after noting it, if a link leads out of the folder."""
     if not path.is_symlink():
         return False  # its folder was checked before
     try:
@@ -137,13 +138,14 @@ class Scan:
     ----------
     root : Path
     headers : list of (DicomFile, Header)
-        Original projection radiographs, each once.
+        Original projection radiographs, without duplicates.
     set_aside : list of (DicomFile, str)
-        Readable, but not that, or a double; not a regular file, or a link out of the folder. With the reason.
+        Files with a reason: readable but not an original radiograph, a duplicate, not a regular file, or a link out of
+        the folder.
     unreadable : list of (DicomFile, str)
-        DICOM by name or content that cannot be read, or that contradicts another file; with the reason.
+        Files with a reason: DICOM by name or content, but they cannot be read, or contradict another file.
     others : list of DicomFile
-        No DICOM, by content and name.
+        Files that are not DICOM, by content and name.
     """
 
     root: Path
@@ -201,7 +203,10 @@ def scan_tree(
 
 
 def in_chunks(read: Callable[[list[Item]], Found], items: Sequence[Item], workers: int) -> Iterator[Found]:
-    """Yield the results of `read` for a few `items` at a time, in order; `workers` processes do it if they are many."""
+    """Yield the results of `read` for a few `items` at a time, in order.
+
+    If there are many, `workers` processes read.
+    """
     chunks = [list(items[start : start + _CHUNK]) for start in range(0, len(items), _CHUNK)]
     if workers <= 1 or len(chunks) < 2:
         yield from map(read, chunks)
@@ -212,7 +217,7 @@ def in_chunks(read: Callable[[list[Item]], Found], items: Sequence[Item], worker
 
 
 def _start_worker() -> None:
-    """Leave Ctrl-C to the parent, and end with it even if it is killed."""
+    """Ignore Ctrl-C, which the parent handles, and end when the parent ends, even if it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -242,7 +247,7 @@ def _examine(file: DicomFile) -> Header | str | None:
 
 
 def _sort_out(scan: Scan, candidates: list[tuple[DicomFile, Header]], include_secondary: bool) -> None:
-    """Candidates into headers, set aside, or unreadable."""
+    """Divide the candidates into headers, files set aside and unreadable files of `scan`."""
     originals = []
     for file, header in candidates:
         reason = set_aside(header, include_secondary=include_secondary)
@@ -267,9 +272,9 @@ def _place(file: DicomFile) -> tuple[Path, str]:
 
 
 def _hashes_of_repeated(headers: list[tuple[DicomFile, Header]]) -> dict[DicomFile, str]:
-    """Pixel hashes of the files that share their SOPInstanceUID: the only ones whose pixels a scan has to see.
+    """Return pixel hashes of files that share a SOPInstanceUID; a scan needs the pixels of no other files.
 
-    Copies to the last byte are not developed: the hash of their bytes replaces the hash of their pixels.
+    Identical copies are not decoded: the hash of their bytes replaces the hash of their pixels.
     """
     groups: dict[str, list[DicomFile]] = {}
     for file, header in headers:
@@ -307,7 +312,7 @@ _CLEAN_PIXELS = "113101"
 
 
 def set_aside(header: Header, *, include_secondary: bool = False) -> str | None:
-    """Why a file is not an original projection radiograph; None if it is one.
+    """Return the reason why a file is not an original projection radiograph; None if it is one.
 
     Parameters
     ----------
@@ -348,7 +353,7 @@ def _class_reason(sop_class: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """A `file` with the same picture as `of`, for this `reason`; a conflict claims to be the same and is not."""
+    """A `file` that repeats the picture of `of`, with the `reason`; in a conflict both have one identity but differ."""
 
     file: DicomFile
     of: DicomFile
@@ -364,19 +369,20 @@ def find_duplicates(
     Parameters
     ----------
     headers : sequence of (file, header)
-        In the order of preference.
+        The files in order of preference.
     pixel_sha256 : mapping, optional
         Hash of the developed pixels of some or all files.
 
     Returns
     -------
     list of Duplicate
-        In the order of `headers`; no file twice. Rules, the first that fits:
+        The duplicates, in the order of `headers`, each file at most once. The first rule that fits counts:
 
-        1. The SOPInstanceUID of an earlier file: a double if pixels (or, where not hashed, all header facts) agree,
-           else a conflict, since one of the two files is mislabelled.
-        2. FOR PROCESSING beside FOR PRESENTATION of the same exposure in one study: the picture for presentation
-           stays. The same exposure is: named as source, the same exposure key, or the same view, kVp and mAs.
+        1. The SOPInstanceUID of an earlier file: a duplicate if the pixels (or, if they are not hashed, all header
+           facts) agree; otherwise a conflict, because one of the two files is mislabelled.
+        2. FOR PROCESSING beside FOR PRESENTATION of the same exposure in one study: the picture for presentation stays.
+           The exposure is the same if the file is named as source, or the exposure keys are equal, or view, kVp and mAs
+           are.
         3. The same pixels as an earlier file of the study.
     """
     hashes = pixel_sha256 or {}
@@ -437,7 +443,7 @@ def _same_exposure(raw: Header, processed: Header) -> str | None:
 
 
 def deid_warnings(header: Header) -> list[str]:
-    """Return what a publisher must check before pixels or facts of this file are published.
+    """Return warnings about what a publisher must check before publishing pixels or facts of this file.
 
     The markers come from DICOM PS3.15 Annex E. None of them proves anything, because a tool wrote them.
     """

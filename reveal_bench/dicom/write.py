@@ -1,7 +1,7 @@
 """Write DICOM files for the synthetic world and the tests; the same input always gives the same bytes.
 
 Nothing is invented: UIDs, dates and names come from `attributes` or are absent. Malformed files (a missing tag, text
-where a number belongs, wrong sizes) can be written too, since readers meet them.
+instead of a number, wrong sizes) can be written, because real collections have them.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ def write_dicom(
     Parameters
     ----------
     path : Path
-        Written anew.
+        File to write; an existing one is replaced.
     pixels : integer array, shape (height, width)
         Stored values; a signed type is stored as two's complement. They are not inverted for MONOCHROME1.
     attributes : mapping
         DICOM keyword, or (group, element, VR) for a private or ill-typed element, -> value. A sequence is a list of
-        mappings. Text is written unchanged, even where a number belongs. None takes the element out, also one this
-        function would write by itself (``{"HighBit": None}``); the attributes have the last word.
+        mappings. Text is written unchanged, even if the element needs a number. The attributes override the elements
+        that this function writes by default, and None removes one (``{"HighBit": None}``).
     bits_stored : int in [1, 16]
-        Up to 8 are kept in bytes, more in words.
+        Up to 8 bits are stored in bytes, more in words.
     photometric : str
         ``MONOCHROME1`` or ``MONOCHROME2``.
     transfer_syntax : str

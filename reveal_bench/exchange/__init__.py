@@ -1,7 +1,8 @@
-"""Annotations in the forms of other tools, and back: references and predictions that travel.
+"""Exports references and predictions to the formats of other tools, and imports predictions from them.
 
-A form is a module of this package with :func:`Form.write` and :func:`Form.read`, and a line in :data:`FORMS`. What a
-benchmark's kind draws or says is :class:`reveal_bench.kinds.cases.Annotations`; a form knows nothing of kinds.
+A form is a module of this package with :func:`Form.write` and :func:`Form.read`, and a line in :data:`FORMS`. Forms do
+not depend on the kind of benchmark: they write and read its drawings and labels as
+:class:`reveal_bench.kinds.cases.Annotations`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ FORMS = {
     "dicom-seg": "DICOM segmentations",
     "dicom-sr": "DICOM structured reports (TID 1500)",
 }
-"""Name of each form -> what it is."""
+"""Name of each form -> its description."""
 
 
 class Form(Protocol):
@@ -31,8 +32,8 @@ class Form(Protocol):
 
     Attributes
     ----------
-    FILE : name of the file (or folder of files) with the annotations in a folder of this form
-    IMAGES : name of the folder beside it that holds the pictures
+    FILE : name of the file, or folder of files, that has the annotations in a folder of this form
+    IMAGES : name of the folder of pictures beside it
     """
 
     FILE: str
@@ -43,25 +44,25 @@ class Form(Protocol):
 
         Parameters
         ----------
-        pictures : image_id -> file name in :attr:`IMAGES`, of every image
+        pictures : image_id -> file name in :attr:`IMAGES`, for every image
 
         Returns
         -------
-        What the form could not hold, in words; nothing if it holds all.
+        Sentences that say what the form cannot hold; none if it holds everything.
 
         Raises
         ------
         ArgumentError
-            If the form holds nothing of this kind.
+            If the form cannot hold anything of this kind of benchmark.
         """
         ...
 
     def read(self, path: Path, known: Annotations) -> Annotations:
-        """Read a file of this form, or the one in a folder of it.
+        """Read a file of this form, or the file in a folder of this form.
 
         Parameters
         ----------
-        known : images and names of the split that the file is of
+        known : images and names of the split to which the file belongs
 
         Raises
         ------

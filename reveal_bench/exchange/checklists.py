@@ -3,9 +3,10 @@
 Conventions
 -----------
 Items have the numbers of the checklists (Tejani et al. 2024, doi 10.1148/ryai.240300, items 1 to 44; Gallifant et al.
-2025, doi 10.1038/s41591-024-03425-5, Table 2) and names in our own words: the wording is the papers'. An item has the
-recorded fact, or "not recorded". A table claims nothing beyond its facts: whether an item is fulfilled is for authors
-and reviewers to say, and most items are about the study, of which nothing is recorded here.
+2025, doi 10.1038/s41591-024-03425-5, Table 2). Their names are in our own words, because the checklists' wording
+belongs to the papers. An item has the recorded fact, or "not recorded". A table claims nothing beyond its facts:
+authors and reviewers must decide whether an item is fulfilled, and most items are about the study, of which nothing is
+recorded here.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ CLAIM: dict[str, str] = {
     "41": "implications for practice", "42": "full protocol", "43": "availability of software, model and data",
     "44": "funding",
 }  # fmt: skip
-"""Item of CLAIM 2024 -> what it is about."""
+"""Item of CLAIM 2024 -> its subject."""
 
 TRIPOD_LLM: dict[str, str] = {
     "1": "title names task, population and outcome", "2": "abstract", "3a": "context and rationale",
@@ -58,7 +59,7 @@ TRIPOD_LLM: dict[str, str] = {
     "19b": "limitations", "19c": "known challenges of the data", "19d": "intended use of the implementation",
     "19e": "handling of poor input", "19f": "interaction and expertise of users", "19g": "next steps",
 }  # fmt: skip
-"""Item of TRIPOD-LLM -> what it is about."""
+"""Item of TRIPOD-LLM -> its subject."""
 
 NOT_RECORDED = "not recorded"
 
@@ -69,13 +70,13 @@ class Recorded:
 
     Attributes
     ----------
-    folder : of the dataset, whose card (``README.md``) has the same sections for every benchmark
+    folder : the dataset folder, whose card (``README.md``) has the same sections for every benchmark
     run, usage : ``run.json`` and ``summary.json`` of the run folder that made the predictions
 
     Raises
     ------
     ValueError
-        If folder or run are not of the benchmark, version and split that the result is of.
+        If the folder or the run has another benchmark, version or split than the result.
     """
 
     result: Result
@@ -109,7 +110,7 @@ class Recorded:
 
     @property
     def size(self) -> str | None:
-        """Counts of the split, and of predictions."""
+        """Numbers of images or cases in the split, and of predictions."""
         split = {} if self.folder is None else self.folder.splits.get(self.result.split, {})
         parts = [f"{name.removeprefix('n_')} {count}" for name, count in split.items() if isinstance(count, int)]
         if self.result.n_predictions is not None:
@@ -125,13 +126,13 @@ class Recorded:
 
     @property
     def protocol(self) -> str | None:
-        """On what the figures depend besides the data."""
+        """The conditions, other than the data, on which the scores depend."""
         parts = (f"{name} {json.dumps(value)}" for name, value in self.result.protocol.items())
         return "; ".join(parts) or None
 
     @property
     def metrics(self) -> str:
-        """The metrics of the result by their names, with what they are."""
+        """The metrics of the result, by name and definition."""
         names = dict.fromkeys(figure.metric for figure in self.result.figures)
         return "; ".join(
             f"{METRICS[name].title} ({METRICS[name].formula})" if name in METRICS else name for name in names
@@ -139,13 +140,13 @@ class Recorded:
 
     @property
     def uncertainty(self) -> str | None:
-        """How the intervals were made."""
+        """The method of the intervals."""
         methods = dict.fromkeys(figure.method for figure in self.result.figures if figure.method is not None)
         return f"95 % intervals: {'; '.join(methods)}" if methods else None
 
     @property
     def performance(self) -> str:
-        """All figures over findings, with their intervals."""
+        """All scores over findings, with their intervals."""
         result, parts = self.result, []
         for figure in result.figures:
             if figure.is_macro:
@@ -157,7 +158,7 @@ class Recorded:
 
     @property
     def model(self) -> str | None:
-        """The model as it was stated, and under what names it answered."""
+        """The name of the model as stated, and the names under which it answered."""
         if self.result.model is None and self.run is None:
             return None
         stated = self.result.model if self.run is None else self.run["model"]
@@ -172,7 +173,7 @@ class Recorded:
 
     @property
     def inference(self) -> str | None:
-        """How the model was asked: prompt settings and parameters."""
+        """The settings and parameters of the prompts."""
         if self.run is None:
             return None
         settings = {**(self.run.get("settings") or {}), **(self.run.get("parameters") or {})}
@@ -181,7 +182,7 @@ class Recorded:
 
     @property
     def compute(self) -> str | None:
-        """Tokens, and what they cost."""
+        """The number of tokens, and their cost."""
         if self.usage is None:
             return None
         cost = self.usage.get("cost")
@@ -190,7 +191,7 @@ class Recorded:
 
     @property
     def proof(self) -> str:
-        """From what the figures can be checked."""
+        """The data by which the scores can be checked."""
         signed = self.result.receipt
         if signed is None:
             return f"Scored at home and not signed. Prediction file SHA-256 {self.result.file_sha256}."
@@ -198,7 +199,7 @@ class Recorded:
 
 
 def claim_table(recorded: Recorded) -> str:
-    """Facts for CLAIM 2024 as a page of Markdown."""
+    """Return the facts for CLAIM 2024 as a page of Markdown."""
     facts = {
         "7": recorded.data,
         "8": recorded.card("Collection"),
@@ -222,7 +223,7 @@ def claim_table(recorded: Recorded) -> str:
 
 
 def tripod_llm_table(recorded: Recorded) -> str:
-    """Facts for TRIPOD-LLM as a page of Markdown."""
+    """Return the facts for TRIPOD-LLM as a page of Markdown."""
     facts = {
         "5a": recorded.data,
         "5b": recorded.card("Features", "Demographics"),

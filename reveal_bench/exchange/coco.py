@@ -1,8 +1,8 @@
 """COCO: a dataset of images, categories and annotations (cocodataset.org), and a file of results for predictions.
 
-An annotation is one mask or one box; where instances are judged by themselves, one instance. What COCO has no field for
-is in further fields, which its tools ignore: `reader`, `score`, `points`, `cell`, `boxes` and `contours`
-beside a mask, and `group`, the same number in all annotations that are one drawing. Studies have no labels in COCO.
+An annotation is one mask or one box; if instances are scored one by one, it is one instance. Facts without a field in
+COCO are in further fields, which its tools ignore: `reader`, `score`, `points`, `cell`, `boxes` and `contours` beside a
+mask, and `group`, which has the same number in all annotations of one drawing. COCO cannot hold labels of studies.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ FILE, IMAGES, RESULTS = "annotations.json", "images", "results.json"
 
 
 def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> list[str]:
-    """Write ``annotations.json``; of predictions ``results.json`` too, for tools that match those with references."""
+    """Write ``annotations.json``.
+
+    For predictions also ``results.json``, for tools that match results with references.
+    """
     if annotations.studies:
         raise ArgumentError("to", "must be a form that holds labels of studies", "coco, which holds only drawings")
     numbers = {image_id: n for n, image_id in enumerate(annotations.films, start=1)}
@@ -80,7 +83,10 @@ def _image(film: AnnotatedImage, number: int, pictures: Mapping[str, str]) -> di
 
 
 def _rows(drawing: Drawing) -> Iterator[dict[str, Any]]:
-    """Yield the annotations of a drawing: one of its mask, or one per box, or one of its points alone."""
+    """Yield the annotations of a drawing.
+
+    One for its mask, or one per box, or one for its points if it has only those.
+    """
     more: dict[str, Any] = {"iscrowd": 0, "reader": drawing.reader}
     if drawing.score is not None:
         more["score"] = drawing.score
@@ -107,7 +113,7 @@ def _rows(drawing: Drawing) -> Iterator[dict[str, Any]]:
 
 
 def _instances(drawing: Drawing) -> Iterator[dict[str, Any]]:
-    """Yield the annotations of a drawing whose boxes are judged one by one: each with its contour, or with its mask."""
+    """Yield the annotations of a drawing whose boxes are scored one by one, each with its contour or its mask."""
     has_contours = len(drawing.polygons) == len(drawing.boxes)
     for i, box in enumerate(drawing.boxes):
         alone = replace(
@@ -123,12 +129,12 @@ def _instances(drawing: Drawing) -> Iterator[dict[str, Any]]:
 
 
 def _is_united(drawing: Drawing) -> bool:
-    """Return True if it has one mask over several boxes, and no contour of each."""
+    """Return True if a drawing has one mask over several boxes, and not a contour for each."""
     return drawing.mask is not None and len(drawing.boxes) > 1 and len(drawing.polygons) != len(drawing.boxes)
 
 
 def read(path: Path, known: Annotations) -> Annotations:
-    """Read a COCO dataset; categories are findings by name, images are found by file name."""
+    """Read a COCO dataset; categories are matched with findings by name, images by file name."""
     document = read_json(path, FILE)
     parts = ("images", "categories", "annotations")
     if not isinstance(document, dict) or not all(isinstance(document.get(part), list) for part in parts):

@@ -1,8 +1,8 @@
 """CVAT for images 1.1: an XML file of images with masks, boxes, points, polygons and tags (docs.cvat.ai).
 
-A mask is its runs along the rows of its tight box, background first. Reader, score, cell and probability are attributes
-of their shape; labels of a study are tags of its first image. CVAT has no empty mask, and would show the contours that
-a mask was filled from as shapes of their own: they stay behind.
+A mask is stored as runs along the rows of its tight box, background first. Reader, score, cell and probability are
+attributes of their shape; labels of a study are tags of its first image. Empty masks are left out, because CVAT has
+none. Contours from which a mask was filled are also left out, because CVAT would show them as separate shapes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SHAPES = ("mask", "box", "points", "polygon", "tag")
 
 
 def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> list[str]:
-    """Write ``annotations.xml``, to be uploaded to a task that has the images by the same names."""
+    """Write ``annotations.xml``, for upload to a task that has images with the same names."""
     root = ET.Element("annotations")
     ET.SubElement(root, "version").text = "1.1"
     root.append(_meta(annotations))
@@ -82,7 +82,7 @@ def _meta(annotations: Annotations) -> ET.Element:
 
 
 def _add_drawing(image: ET.Element, drawing: Drawing, group: int) -> bool:
-    """Add the shapes of a drawing; returns whether it is all there."""
+    """Add the shapes of a drawing; return True if they hold the whole drawing."""
     attributes = {"reader": drawing.reader, "score": drawing.score, "cell": drawing.cell, "group": group}
     region = None if drawing.mask is None else mask_in_box(drawing.mask)
     if region is not None:
@@ -119,7 +119,7 @@ def _pairs(points: Iterable[tuple[float, float]]) -> str:
 
 
 def read(path: Path, known: Annotations) -> Annotations:
-    """Read what CVAT exports as "CVAT for images 1.1"."""
+    """Read an export of CVAT in the format "CVAT for images 1.1"."""
     data = read_bytes(path, FILE)
     if b"\0" in data:  # UTF-16, in which a DOCTYPE would not be seen
         raise ArgumentError("file", "must be XML in UTF-8", path)

@@ -2,10 +2,10 @@
 
 Conventions
 -----------
-Datasets publish no DICOM identifiers, so all are made from the ids of the dataset: the same input gives the same bytes.
-Images become secondary captures; a patient is the dataset's pseudonym. The objects must have dates: all have
-:data:`DATE`, since the dataset has none. Findings are coded with the private scheme :data:`SCHEME`, with the finding as
-meaning.
+Datasets publish no DICOM identifiers, so identifiers are made from the ids of the dataset, and the same input gives the
+same bytes. Images become secondary captures; the patient's name is the dataset's pseudonym. DICOM requires dates, and
+datasets have none, so all objects have :data:`DATE`. Findings are coded with the private scheme :data:`SCHEME`; the
+meaning of a code is the finding.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DATES = (
 
 
 class Identifiers:
-    """Unique identifiers of a split, each made from what it is of."""
+    """Unique identifiers of the objects of a split, each made from the object's ids."""
 
     def __init__(self, annotations: Annotations) -> None:
         self._of = f"{annotations.benchmark} {annotations.version} {annotations.split}"
@@ -50,7 +50,7 @@ class Identifiers:
         return f"2.25.{uuid5(_NAMESPACE, chr(0).join((self._of, *of))).int}"
 
     def films(self, annotations: Annotations) -> dict[str, AnnotatedImage]:
-        """SOP instance UID -> the image that has it."""
+        """SOP instance UID -> its image."""
         return {self.uid("image", film.image_id): film for film in annotations.films.values()}
 
 
@@ -62,7 +62,7 @@ def code_of(finding: str, names: tuple[str, ...]) -> CodedConcept:
 
 
 def finding_of_code(code: Any, known: Annotations, label: str | None = None) -> str:
-    """Return the finding that a code (or the label of a segment) means."""
+    """Return the finding that a code, or the label of a segment, means."""
     texts = [str(text) for text in (label, getattr(code, "CodeMeaning", None)) if text]
     for text in texts[:-1]:
         if text.replace("_", " ").casefold() in {name.casefold() for name in known.names}:
@@ -143,12 +143,12 @@ def write_object(dataset: Dataset, path: Path) -> None:
 
 
 def object_files(path: Path, folder: str) -> list[Path]:
-    """Return the file `path`, or those below `path`/`folder`, or below `path`.
+    """Return `path` if it is a file, otherwise the files below `path`/`folder` or, without that folder, below `path`.
 
     Raises
     ------
     ArgumentError
-        If the folder has none.
+        If the folder has no file.
     """
     if path.is_file():
         return [path]
@@ -160,12 +160,12 @@ def object_files(path: Path, folder: str) -> list[Path]:
 
 
 def read_object(path: Path, modality: str) -> Dataset | None:
-    """Return a DICOM file of this modality; None for one of another.
+    """Return a DICOM file of this modality; None if its modality is another.
 
     Raises
     ------
     ArgumentError
-        If it is not a DICOM file, or too large.
+        If the file is not a DICOM file, or too large.
     """
     import pydicom
     from pydicom.filereader import read_file_meta_info
@@ -182,7 +182,7 @@ def read_object(path: Path, modality: str) -> Dataset | None:
 
 @contextmanager
 def understood(path: Path) -> Iterator[None]:
-    """Raise an ArgumentError that names the file for whatever pydicom and highdicom raise at a broken one."""
+    """Turn the errors that pydicom and highdicom raise about a broken file into an ArgumentError that names it."""
     try:
         yield
     except ArgumentError:

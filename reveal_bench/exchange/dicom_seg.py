@@ -1,8 +1,8 @@
 """DICOM segmentations: masks as binary segments, one file per image and reader.
 
-A segment is one drawing, its label the finding. The reader is the content creator; a model's segments are automatic, a
-reader's manual. Confidence and cell are in the segment's description. Points, boxes and contours do not fit into a
-segmentation, see :mod:`reveal_bench.exchange.dicom_sr`; a segment without pixels has none either.
+A segment is one drawing, and its label is the finding. The reader is the content creator; a model's segments are marked
+as automatic, a reader's as manual. Confidence and cell are in the segment's description. A segmentation cannot hold
+points, boxes and contours (see :mod:`reveal_bench.exchange.dicom_sr`) or empty masks.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FILE, IMAGES = "segmentations", "images"
 
 
 def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> list[str]:
-    """Write ``segmentations/`` with a file per image and reader, and the images beside them as secondary captures."""
+    """Write ``segmentations/`` with a file per image and reader, and beside it the images as secondary captures."""
     if annotations.studies:
         raise ArgumentError("to", "must be a form that holds labels of studies", "dicom-seg, which holds only masks")
     by_film: dict[str, dict[str, list[tuple[Drawing, Rle]]]] = defaultdict(lambda: defaultdict(list))
@@ -119,7 +119,7 @@ def _segmentation(
 
 
 def read(path: Path, known: Annotations) -> Annotations:
-    """Read binary segmentations, of this package or of others that refer to its images."""
+    """Read binary segmentations that refer to the images of the split, by this package or other programs."""
     films = Identifiers(known).films(known)
     drawings: list[Drawing] = []
     for file in object_files(path, FILE):
@@ -175,7 +175,7 @@ def _drawing(segment: Any, image_id: str, mask: np.ndarray[Any, Any], creator: s
 
 
 def _told(description: str) -> dict[str, Any]:
-    """Return the facts that this package wrote into a description; other texts are ignored."""
+    """Return the facts that this package wrote into a segment's description; other texts are ignored."""
     try:
         value = json.loads(description)
     except ValueError:
@@ -184,7 +184,7 @@ def _told(description: str) -> dict[str, Any]:
 
 
 def _shared_or_own(dataset: Dataset, groups: Dataset, name: str) -> Any:
-    """Return the item of a functional group, which is shared by all frames or in each."""
+    """Return the item of a functional group, which all frames share or each frame has."""
     own = groups.get(name) or dataset.SharedFunctionalGroupsSequence[0].get(name)
     if not own:
         raise ArgumentError("file", f"must have {name} for every frame", str(dataset.SOPInstanceUID))
@@ -194,7 +194,7 @@ def _shared_or_own(dataset: Dataset, groups: Dataset, name: str) -> Any:
 def _film(
     dataset: Dataset, groups: Dataset, file: Path, films: Mapping[str, AnnotatedImage], known: Annotations
 ) -> AnnotatedImage:
-    """Return the image of a frame: the one that it was derived from, or the only one that the file refers to."""
+    """Return the image of a frame: the image that it was derived from, or the only image that the file refers to."""
     derived = groups.get("DerivationImageSequence") or []
     uids = [str(source.ReferencedSOPInstanceUID) for one in derived for source in one.get("SourceImageSequence", [])]
     if not uids:

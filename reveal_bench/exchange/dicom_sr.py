@@ -1,8 +1,8 @@
 """DICOM structured reports (TID 1500): points, boxes and contours as regions, labels of studies as evaluations.
 
-A report is of one image and reader, or of one study and reader. Each region is a group of measurements with the finding
-as its type; the confidence is a measurement of it. A box is a closed polyline of its corners. DICOM keeps coordinates
-as 32-bit numbers. Masks have no place in a report, see :mod:`reveal_bench.exchange.dicom_seg`.
+There is one report per image and reader, or per study and reader. Each region is a group of measurements with the
+finding as its type; the confidence is one of the measurements. A box is a closed polyline of its corners. DICOM stores
+coordinates as 32-bit numbers. Reports cannot hold masks, see :mod:`reveal_bench.exchange.dicom_seg`.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 FILE, IMAGES = "reports", "images"
 POINT, BOX, CONTOUR = "point", "box", "contour"
 Graphic = tuple[str, str, Sequence[tuple[float, float]]]
-"""Kind, DICOM's graphic type, vertices (x, y)."""
+"""(kind of region, DICOM's graphic type, vertices (x, y))."""
 
 
 def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> list[str]:
-    """Write ``reports/``, and the images beside them as secondary captures."""
+    """Write ``reports/``, and beside it the images as secondary captures."""
     by_film: dict[str, dict[str, list[tuple[int, Drawing]]]] = defaultdict(lambda: defaultdict(list))
     for group, drawing in enumerate(annotations.drawings, start=1):
         if any(_graphics(drawing)):
@@ -85,7 +85,10 @@ def _is_rounded(drawing: Drawing) -> bool:
 
 
 def _exact(side: float) -> float:
-    """Return the shortest decimal number for the 32-bit number `side`: the written one, if it had about six digits."""
+    """Return the shortest decimal number for the 32-bit number `side`.
+
+    Numbers of up to about six digits come back as written.
+    """
     return float(str(np.float32(side)))
 
 
@@ -175,7 +178,7 @@ def _write_report(
 
 
 def read(path: Path, known: Annotations) -> Annotations:
-    """Read measurement reports (TID 1500), of this package or of others that refer to its images."""
+    """Read measurement reports (TID 1500) that refer to the images of the split, by this package or other programs."""
     from highdicom.sr import ComprehensiveSR
 
     films = Identifiers(known).films(known)
@@ -227,7 +230,7 @@ def _reader(report: Any) -> str:
 
 
 def _region(group: Any, film: AnnotatedImage, reader: str, known: Annotations) -> tuple[Drawing, str]:
-    """Return the drawing of a group, and the number that this package gave it."""
+    """Return (drawing, number) of a group; the number is the one that this package gave the drawing."""
     words = str(group.tracking_identifier or "").split()
     is_ours = len(words) >= 2 and words[0].isdigit() and words[1] in (POINT, BOX, CONTOUR)
     region = group.roi

@@ -1,14 +1,14 @@
-"""A result as a record of Every Eval Ever, version 0.3.0, with its cases in a second file where they may be public.
+"""Writes a result as a record of Every Eval Ever, version 0.3.0, with its cases in a second file if they may be public.
 
 Source: https://github.com/evaleval/every_eval_ever, ``eval.schema.json`` and ``instance_level_eval.schema.json``. A
 record is ``data/<benchmark>/<developer>/<model>/<uuid>.json``, its cases ``<uuid>_samples.jsonl`` beside it. The UUID
-has the form of version 4, which the registry demands, but is made of the record's content: the same result has the same
-file, with its cases another one than without. Counts of a receipt are bands, which the schema's whole numbers cannot
-hold: they are text in the score's details.
+has the form of version 4, which the registry demands, but is made from the record's content, so the same result gives
+the same file name; with its cases it gives another one. Counts of a receipt are count ranges, which the schema's whole
+numbers cannot hold, so they are text in the score's details.
 
-Cases are public once they are in the registry, so they follow the rule of `publish` for a public repository: a released
-split of open or synthetic data. A case has the question's ids, the prediction and the score, and never the reference. A
-receipt has no cases. Only figures that are means over cases of hits and misses have any.
+Cases in the registry are public, so the rule of `publish` for a public repository applies: they must belong to a
+released split of open or synthetic data. A case has the question's ids, the prediction and the score, but never the
+reference. Receipts have no cases. Only scores that are means of hits and misses over cases have cases.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Availability = Literal["open_weights", "closed_weights", "unknown"]
 SCHEMA_VERSION = "0.3.0"
 NOT_RECORDED = "not recorded"
 HITS = ("point_hit", "grid_hit")
-"""Metrics whose figure of a finding is the mean of hits (1) and misses (0) of cases."""
+"""Metrics whose score for a finding is the mean of hits (1) and misses (0) over cases."""
 _PART = re.compile(r'[^<>:"/\\|?*\x00-\x1f]*[^<>:"/\\|?*\x00-\x1f. ]')
 _RESERVED = re.compile(r"(?i)(data|con|prn|aux|nul|com[1-9]|lpt[1-9])(\..*)?")
 
@@ -77,7 +77,7 @@ class Record:
     ----------
     document : the record, as JSON values
     name : its UUID
-    folder : where the registry keeps it, such as "data/chexlocalize/acme/model"; "" where the developer is not known
+    folder : path in the registry, such as "data/chexlocalize/acme/model"; "" if the developer is unknown
     cases : lines of ``<uuid>_samples.jsonl``
     """
 
@@ -87,12 +87,12 @@ class Record:
     cases: Sequence[str] = ()
 
     def write(self, root: Path) -> list[Path]:
-        """Write the files below `root`, replacing an earlier export's, and return their paths.
+        """Write the files below `root`, replacing those of an earlier export, and return their paths.
 
         Raises
         ------
         ValueError
-            If the developer of the model is not known: a path of the registry names it.
+            If the developer of the model is unknown, because paths of the registry contain it.
         """
         if not self.folder:
             rule = "must be given: the registry files a record under the developer of its model"
@@ -107,7 +107,7 @@ class Record:
 
 
 def made_at(result: Result, file: Path) -> float:
-    """Return when a result was made: the time of a receipt, or else when its file was last changed."""
+    """Return the time when a result was made: the receipt's or, without one, when its file was last changed."""
     return file.stat().st_mtime if result.time is None else datetime.fromisoformat(result.time).timestamp()
 
 
@@ -118,13 +118,13 @@ def every_eval_ever(
 
     Parameters
     ----------
-    folder, predictions : dataset folder and prediction file of a score document, for a record with its cases
+    folder, predictions : dataset folder and prediction file of a score document; given for a record with its cases
 
     Raises
     ------
     ValueError
-        If the model is not known, its developer is not the one in its name, or its cases may not be public or are not
-        the result's.
+        If the model is unknown, its developer is not the one in its name, or its cases may not be public or belong to
+        another result.
     """
     if result.model is None:
         raise ArgumentError("model", "must be given: a score document does not name the model, and the record must")
@@ -146,7 +146,7 @@ def every_eval_ever(
 
 
 def _uuid(document: Mapping[str, Any]) -> str:
-    """Return a UUID made of a record without its moments; in the form of version 4, as the registry demands."""
+    """Return a UUID made from a record without its times; it has the form of version 4, as the registry demands."""
     moments = ("evaluation_id", "retrieved_timestamp", "evaluation_timestamp")
     content = {name: value for name, value in document.items() if name not in moments}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).digest()
@@ -154,7 +154,10 @@ def _uuid(document: Mapping[str, Any]) -> str:
 
 
 def _developer(model: str, developer: str | None) -> str | None:
-    """Return the developer that the name of a model has, or else the one that is given; None without either."""
+    """Return the developer in the name of a model or, without one, the developer that the caller names.
+
+    None without either.
+    """
     maker, slash, _ = model.partition("/")
     if slash and developer not in (None, maker):
         raise ArgumentError("developer", f"must be that in the name of the model, {maker!r}", repr(developer))
@@ -162,7 +165,10 @@ def _developer(model: str, developer: str | None) -> str | None:
 
 
 def _folder(benchmark: str, model: str, developer: str | None) -> str:
-    """Path of the registry for a model, by the rules of its `datastore_path_components`; "" without a developer."""
+    """Return the registry's path for a model, by the rules of its `datastore_path_components`.
+
+    "" without a developer.
+    """
     if developer is None:
         return ""
     name = model.removeprefix(f"{developer}/")
@@ -206,7 +212,7 @@ def _model(result: Result, evaluation: Evaluation, developer: str | None) -> Jso
 
 
 def _details(result: Result) -> dict[str, str]:
-    """Facts of the whole result that the schema has no field for, as texts."""
+    """Return the facts of the whole result for which the schema has no field, as texts."""
     facts = {
         "prediction_file_sha256": result.file_sha256,
         "references_sha256": result.references_sha256,
@@ -317,7 +323,7 @@ def _check_files(result: Result, folder: Path, predictions: Path) -> None:
 
 
 def _check_public(result: Result, folder: Path) -> None:
-    """Refuse cases that may not be public; see the module's text."""
+    """Refuse cases that may not be public, as the module describes."""
     if result.receipt is not None:
         raise ArgumentError("predictions", "must be left out: a receipt releases figures, and never cases")
     info = read_folder_info(folder)
@@ -334,7 +340,7 @@ def _check_public(result: Result, folder: Path) -> None:
 
 
 def _case(question: tuple[str, str], asked: str, answers: Sequence[str], score: float) -> Json:
-    """Return the fields of a case besides its record's ids."""
+    """Return the fields of a case, except the ids of its record."""
     key, finding = question
     content = {"raw": f"{asked} {finding}, {key}", "reference": []}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))  # the registry's own recipe

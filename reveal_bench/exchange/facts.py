@@ -1,12 +1,13 @@
-"""A result as plain facts: what every form in this package is written from.
+"""A result as plain facts, from which all forms in this package are written.
 
 Conventions
 -----------
 A result comes from a *receipt*, which a leaderboard signed, or from a *score document*, which ``score --json`` prints.
-Figures are exact decimals. A receipt holds released figures alone, rounded already, and every form repeats these and
-nothing finer. Its signature is checked first: a receipt that fails is refused. A figure that is undefined is left out.
+Figures are exact decimals. A receipt holds only released scores, which are already rounded, and forms never show more
+decimals. Its signature is checked first, and a receipt with an invalid signature is refused. Undefined scores are left
+out.
 
-What was not recorded is None, and a form says so or has no such field; nothing is guessed.
+Facts that were not recorded are None, and a form says so or has no such field; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ METHODS = {
     "chexlocalize": "bootstrap, as the code of CheXlocalize has it",
     "shown": "score interval about the rounded value",
 }
-"""Kind of interval -> what it is called in a paper."""
+"""Kind of interval -> its name in a paper."""
 LARGEST_FILE = 16 << 20
 DECIMALS = Decimal("0.001")
 LARGEST = 1_000_000_000  # of any metric; a hostile receipt may state more
@@ -49,10 +50,10 @@ class Figure:
 
     Attributes
     ----------
-    metric, finding : name in METRICS; the finding, or "macro"
+    metric, finding : name of the metric in METRICS; the finding, or "macro"
     value, low, high : exact, as released or computed; the interval may be missing
-    n : cases behind a finding (of a receipt, a band of them such as "60-119"), findings behind a macro
-    signature : recipe of the number, see :class:`reveal_bench.metrics.intervals.Estimate`
+    n : number of cases of a finding (in a receipt a range such as "60-119"), or of findings in a macro
+    signature : recipe of the computation, see :class:`reveal_bench.metrics.intervals.Estimate`
     """
 
     metric: str
@@ -85,7 +86,7 @@ class Figure:
 
     @property
     def count(self) -> str:
-        """The cases or findings behind the number, in words."""
+        """The number of cases or findings behind the score, in words."""
         if self.n is None:
             return "not recorded"
         rated = (kind for kind in KINDS.values() if kind.scoring.scored_by == "readers")
@@ -100,18 +101,18 @@ class Figure:
 
     @property
     def n_cases(self) -> int | None:
-        """Cases behind a finding, if they are known as a number."""
+        """Number of cases of a finding, None if it is not known exactly."""
         return int(self.n) if not self.is_macro and self.n is not None and _COUNT.fullmatch(self.n) else None
 
     @property
     def n_resamples(self) -> int | None:
-        """Resamples behind the interval."""
+        """Number of resamples of the interval."""
         count = self.recipe.get("b", "")
         return int(count) if _COUNT.fullmatch(count) else None
 
     @property
     def method(self) -> str | None:
-        """How the interval was made, in words."""
+        """The method of the interval, in words."""
         recipe = self.recipe
         kind = recipe.get("i", "percentile")
         unit = plural(recipe.get("unit", "unit"))
@@ -126,7 +127,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Identity of a receipt: its number in the chain, its hash (64 hexadecimal digits) and its key."""
+    """Identity of a receipt: its number in the chain, its hash (64 hexadecimal digits) and its signing key."""
 
     number: int
     hash: str
@@ -141,13 +142,13 @@ class Result:
     ----------
     benchmark, version, split : the scored data
     part : "public" or "final" for a receipt, else None
-    model, team : as the submitter stated; for a score document as the caller says, or None
+    model, team : names that the submitter stated; for a score document those that the caller names, or None
     time : time of scoring, ISO 8601 in UTC
     file_sha256, references_sha256 : SHA-256 of the prediction file and of the references
     n_predictions, n_missing : counts in a score document
-    allow_missing : whether questions without an answer counted as misses, instead of refusing the file
+    allow_missing : whether questions without an answer counted as misses (otherwise the file is refused)
     receipt : the receipt, if the facts come from one, else None
-    shown_of : the submission with these scores, if it is not the receipt's own
+    shown_of : the submission with these scores, if it is another than the receipt's
     """
 
     benchmark: str
@@ -189,10 +190,10 @@ class Result:
         return f"scores shown: submission {self.shown_of}, which this one did not surpass"
 
     def shown(self, figure: Figure) -> tuple[str, ...]:
-        """Return the value and the bounds of its interval, if any, as people read them.
+        """Return the value, and the bounds of its interval if there is one, as text.
 
-        A receipt's numbers have the released decimals, all as many as the longest ("0.70 to 0.86"); a score document's
-        have three.
+        Numbers of a receipt have the released decimals, padded to the longest of them ("0.70 to 0.86"); numbers of a
+        score document have three.
         """
         numbers = (figure.value, *(() if figure.low is None or figure.high is None else (figure.low, figure.high)))
         unit = DECIMALS
@@ -201,17 +202,17 @@ class Result:
         return tuple(format(number.quantize(unit), "f") for number in numbers)
 
     def interval(self, figure: Figure) -> tuple[str, str] | None:
-        """Return both ends of the figure's interval as people read them."""
+        """Return both bounds of a score's interval as text."""
         _, *ends = self.shown(figure)
         return (ends[0], ends[1]) if ends else None
 
     def headline(self, metric: str | None = None, finding: str = MACRO) -> Figure:
-        """Return the figure of `metric`, a name or a title, by default of the metric that ranks.
+        """Return the headline score of `metric`, a name or a title; by default of the metric used for ranking.
 
         Raises
         ------
         ValueError
-            If the result has no such figure.
+            If the result has no such score.
         """
         ranking = (name for kind in KINDS.values() for name in (kind.release.primary, *kind.release.fallback_metrics))
         wanted = [metric] if metric is not None else list(ranking)
@@ -229,15 +230,15 @@ def read_result(path: Path, *, model: str | None = None, trusted_key: str | None
 
     Parameters
     ----------
-    model : name of the model, which a score document does not hold; not for a receipt, which states it
-    trusted_key : public key that the leaderboard published
+    model : name of the model for a score document, which does not hold it; must not be given for a receipt, which does
+    trusted_key : public key that the leaderboard published, for a receipt
 
     Raises
     ------
     ReceiptError
-        If the receipt does not hold.
+        If the receipt is not valid.
     ValueError
-        If the file is neither.
+        If the file is neither a receipt nor a score document.
     """
     with path.open("rb") as file:
         data = file.read(LARGEST_FILE + 1)
@@ -265,7 +266,7 @@ def of_receipt(document: Mapping[str, Any], trusted_key: str | None = None) -> R
     Raises
     ------
     ReceiptError
-        If anything that is checked does not hold.
+        If any check of the receipt fails.
     """
     receipt = verify_receipt(document, trusted_key).receipt
     try:
@@ -324,7 +325,7 @@ def _figure(entry: Mapping[str, Any]) -> Figure:
 
 
 def _decimal(number: object) -> Decimal | None:
-    """A number exactly as it was written; of a receipt in plain decimals, never so long that it cannot be shown."""
+    """Return a number exactly as it was written; a receipt's must be in plain decimals and short enough to be shown."""
     if number is None:
         return None
     if isinstance(number, str) and not _PLAIN.fullmatch(number):

@@ -1,9 +1,10 @@
-"""FiftyOne's own form on disk: ``samples.json`` and ``metadata.json`` beside the pictures (docs.voxel51.com).
+"""FiftyOne's format on disk: ``samples.json`` and ``metadata.json`` beside the pictures (docs.voxel51.com).
 
 Each reader has a field of detections, one of keypoints (``..._points``), one of contours without a mask
 (``..._contours``) and one of classifications (``..._labels``).
-FiftyOne counts in shares of the image's sides; a mask covers its tight box. It has no empty mask and no contours beside
-a mask. Open a folder with ``fiftyone.Dataset.from_dir(FOLDER, dataset_type=fiftyone.types.FiftyOneDataset)``.
+FiftyOne stores coordinates as fractions of the image's sides; a mask covers its tight box. It cannot hold empty masks,
+or contours in addition to a mask. Open a folder with ``fiftyone.Dataset.from_dir(FOLDER,
+dataset_type=fiftyone.types.FiftyOneDataset)``.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ LISTS = {
 }
 ENDINGS = {"Detections": "", "Keypoints": "_points", "Polylines": "_contours", "Classifications": "_labels"}
 VERSION = "1.0.0"
-"""The release whose form this is; later ones bring it up to date when they open it."""
+"""Release of FiftyOne with this format; later releases convert the files when they open them."""
 FIELD = "fiftyone.core.fields."
 
 
@@ -72,7 +73,7 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
 
 
 def _parts(drawing: Drawing, film: AnnotatedImage, group: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the kind of list and the label of each mask, box, set of points, and of a cell without any of these."""
+    """Yield (kind of list, label) of each mask, box and set of points, and of a cell if there are none of these."""
     more: dict[str, Any] = {"label": drawing.finding, "reader": drawing.reader, "group": group, "tags": []}
     if drawing.score is not None:
         more["confidence"] = drawing.score
@@ -140,7 +141,7 @@ def _object_id(*texts: str) -> dict[str, str]:
 
 
 def _field_names(readers: Sequence[str]) -> dict[str, str]:
-    """Reader -> name of the field of detections, with which the names of the others begin: no two have the same."""
+    """Return reader -> unique name of the field of detections, a prefix of the names of the reader's other fields."""
     names: dict[str, str] = {}
     taken: set[str] = set()
     for reader in readers:
@@ -189,7 +190,7 @@ def _field(name: str, kind: str, *, db_field: str | None = None, subfield: str |
 
 
 def read(path: Path, known: Annotations) -> Annotations:
-    """Read what FiftyOne exports as FiftyOneDataset."""
+    """Read an export of FiftyOne of the type FiftyOneDataset."""
     document = read_json(path, FILE)
     samples = document.get("samples") if isinstance(document, dict) else None
     if not isinstance(samples, list):

@@ -1,4 +1,4 @@
-"""A result as a model's page on the Hugging Face Hub takes it: a file of ``.eval_results/*.yaml``.
+"""Writes a result for a model's page on the Hugging Face Hub, as a file ``.eval_results/*.yaml``.
 
 The format is https://huggingface.co/docs/hub/eval-results as `huggingface_hub` writes it. One file holds
 one number, the headline score, as a fraction. Its task belongs to the split and the metric in the dataset's
@@ -27,12 +27,12 @@ def eval_results(
     revision: str | None = None,
     url: str | None = None,
 ) -> str:
-    """Text of a file for the folder ``.eval_results`` of a model's repository.
+    """Return the text of a file for the folder ``.eval_results`` of a model's repository.
 
     Parameters
     ----------
     dataset : repository of the benchmark, "organization/name"
-    metric : metric of the score; by default the metric that ranks
+    metric : metric of the score; by default the metric used for ranking
     revision : commit of the dataset, 40 hexadecimal digits
     url : address where the result is shown, such as the entry's page on the leaderboard
 

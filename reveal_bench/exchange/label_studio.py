@@ -1,10 +1,11 @@
 """Label Studio: ``tasks.json`` to import, with the labelling setup ``config.xml`` (labelstud.io).
 
-A task is an image, or a study of several images where studies are labelled. Every reader's work is an annotation of the
-task, a model's a prediction. Label Studio counts in percent of the image's sides, and keeps a mask as a bit stream of
-runs over the four channels of a picture (its "brush"). Contours beside a mask stay behind.
+A task is an image or, if studies are labelled, a study of several images. A reader's drawings and labels are an
+annotation of the task, a model's a prediction. Label Studio stores coordinates in percent of the image's sides, and a
+mask as a bit stream of runs over the four channels of a picture (its "brush"). Contours in addition to a mask are left
+out.
 
-Pictures are named as Label Studio's local files: start it with LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true and
+Tasks refer to pictures as local files of Label Studio: start it with LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true and
 LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT set to the folder.
 """
 
@@ -70,7 +71,7 @@ def _task(data: dict[str, Any], by_reader: Mapping[str, list[dict[str, Any]]]) -
 
 
 def _regions(drawing: Drawing, film: AnnotatedImage, group: int) -> Iterator[dict[str, Any]]:
-    """Return the regions of a drawing: mask, boxes, points, and a cell without any of these."""
+    """Return the regions of a drawing: mask, boxes and points, or its cell if it has none of these."""
     mark = {
         key: value for key, value in (("reader", drawing.reader), ("cell", drawing.cell), ("group", group)) if value
     }
@@ -145,7 +146,7 @@ def _config(annotations: Annotations) -> str:
 
 
 def read(path: Path, known: Annotations) -> Annotations:
-    """Read what Label Studio exports as JSON, or tasks as they were imported."""
+    """Read a JSON export of Label Studio, or the tasks that :func:`write` wrote."""
     tasks = read_json(path, FILE)
     if not isinstance(tasks, list) or not all(isinstance(task, dict) and "data" in task for task in tasks):
         raise ArgumentError("file", "must be Label Studio's JSON: a list of tasks with `data`", path)
@@ -281,7 +282,7 @@ def decode_brush(data: npt.NDArray[np.uint8], size: tuple[int, int]) -> npt.NDAr
     Raises
     ------
     ArgumentError
-        If it is cut off, or not of an image of this size.
+        If the brush is cut off, or belongs to an image of another size.
     """
     packed = data.tobytes()
     place = 0  # of the next bit

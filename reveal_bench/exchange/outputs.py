@@ -2,9 +2,10 @@
 
 Conventions
 -----------
-A row is a mapping of names to values, from a table, a list of JSON or a COCO file. Each has an id; then a finding and
-its place (long), a finding and its probability (long), or a column per finding (wide). What every name, id, category
-and box was read as is in the notes; input that does not fit is refused with all its problems, never guessed or dropped.
+A row is a mapping of names to values, from a table, a list of JSON or a COCO file. Each row has an id, and a finding
+and its place (long), a finding and its probability (long), or a column per finding (wide). The notes say how every
+name, id, category and box was read. Input that does not fit is refused with all its problems; nothing is guessed or
+dropped.
 
 =============  =======================================================================================================
 ids            the split's; or a path or file name that ends like exactly one of them, folders joined by "_"
@@ -51,7 +52,7 @@ KNOWN_COLUMNS = (
     *_PLACES,
     *dict.fromkeys(name for group in _BOX_COLUMNS for name in group),
 )
-"""Columns with one spelling; names of ids, findings and scores vary."""
+"""Columns that must have these names; names of columns of ids, findings and scores may vary."""
 _INDEX_NAME = re.compile(r"Unnamed: \d+|index|level_0|")
 _ENDINGS = (".dicom", ".dcm", ".png", ".jpeg", ".jpg", ".npy", ".nii.gz", ".nii")
 _MOST_TOLD = 10
@@ -59,14 +60,14 @@ _MOST_TOLD = 10
 
 @dataclass(frozen=True)
 class Reading:
-    """How rows are to be read, as far as they do not say it themselves.
+    """Settings for reading rows, for facts that the rows do not state.
 
     Attributes
     ----------
     columns : name in the source -> its meaning: the id column of the benchmark, "finding", "probability", "score",
         a name of a place, or a finding
     boxes : the meaning of a box's four numbers, COCO's by default
-    normalised : whether coordinates are shares of the image's sides
+    normalised : whether coordinates are fractions of the image's sides
     categories : number of a category -> name of its finding
     images : number of an image -> its file name
     leave_out_unknown : whether rows of images or studies that the split does not have are left out, and counted
@@ -94,7 +95,7 @@ def coco_names(document: Mapping[str, Any]) -> tuple[dict[int, str], dict[int, s
     Raises
     ------
     ArgumentError
-        If it has none, or a number has two names.
+        If the file has no categories or images, or a number has two names.
     """
     named: list[dict[int, str]] = []
     for part, name in (("categories", "name"), ("images", "file_name")):
@@ -124,7 +125,7 @@ def read_outputs(
     Raises
     ------
     ArgumentError
-        If rows do not say what they are about, or ids, findings or boxes do not fit: with all that do not.
+        If rows lack an id or finding, or ids, findings or boxes do not fit the split; the message names all of them.
     """
     if not rows:
         raise ArgumentError("source", "must hold at least one row", "none")
@@ -164,7 +165,7 @@ class _Reader:
         return OutputLines(tuple(lines), tuple(self._notes))
 
     def _columns(self, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-        """Return name in the source -> meaning; ignored names are left out."""
+        """Return name in the source -> meaning; columns that are not used are left out."""
         renamed = self._reading.columns
         absent = [name for name in renamed if name not in names]
         if absent:
@@ -197,7 +198,7 @@ class _Reader:
     def _assign(
         self, meanings: dict[str, str], names: Sequence[str], ours: str, theirs: Sequence[str], *, needed: bool = False
     ) -> None:
-        """Record the column for `ours`: the named one, else the first with a usual name."""
+        """Record the column that means `ours`: the named one or, without it, the first with a usual name."""
         if ours in meanings.values():
             return
         folded = {name.casefold(): name for name in reversed(names) if name not in meanings}
@@ -210,7 +211,10 @@ class _Reader:
             raise ArgumentError("columns", f"must say which column is `{ours}`", ", ".join(map(str, names[:20])))
 
     def _long(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Return lines from rows of one finding each: places, or probabilities, which are joined by id."""
+        """Return lines from rows of one finding each.
+
+        Rows of probabilities are joined by id, rows of places are not.
+        """
         key = self._kind.key
         places: dict[tuple[Any, ...], tuple[float, dict[str, Any]]] = {}
         chances: dict[str, dict[str, Any]] = {}
@@ -242,7 +246,7 @@ class _Reader:
         return lines + [line for one, answer in chances.items() for line in self._kind.predictions.entries(one, answer)]
 
     def _place(self, row: Mapping[str, Any], one: str, number: int) -> dict[str, Any]:
-        """Return the fields of a row that say where the finding is."""
+        """Return the fields of a line that locate the finding, from a row."""
         place = {name: row[name] for name in _PLACES if row.get(name) is not None and name != "box"}
         box = row.get("box", [row[f"box.{i}"] for i in range(4)] if "box.0" in row else None)
         if box is not None:
@@ -279,7 +283,7 @@ class _Reader:
         return [a - c / 2, b - d / 2, c, d] if self._box_form == "cxcywh" else [a, b, c, d]
 
     def _wide(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Return lines from rows with a column per finding, or with the fields of an answer without findings."""
+        """Return lines from rows with a column per finding or, if answers have no findings, the fields of an answer."""
         key, lines, seen = self._kind.key, [], set()
         names = [name for name in dict.fromkeys(name for row in rows for name in row) if name != key]
         findings = {name: canonical_finding(name, self._findings) for name in names}
@@ -344,7 +348,10 @@ class _Reader:
         return finding
 
     def _refuse(self) -> None:
-        """Refuse ids and findings that the split does not have, unless such ids are to be left out."""
+        """Refuse ids and findings that the split does not have.
+
+        Ids may be left out instead, with `leave_out_unknown`.
+        """
         if self._unknown_findings:
             hint = ""
             if not self._reading.categories:
@@ -389,7 +396,7 @@ class _Reader:
 
 
 def _plain_name(value: Any) -> Any:
-    """Return a name or number as it is, anything else, which cannot be looked up, as text that matches no name."""
+    """Return a name or number unchanged, and anything else as text that matches no name."""
     if hasattr(value, "item") and getattr(value, "size", 1) == 1:
         value = value.item()
     return value if isinstance(value, str | int | float) or value is None else repr(value)
@@ -402,7 +409,7 @@ def _is_count(values: Sequence[Any]) -> bool:
 
 
 def _number(value: Any) -> Any:
-    """Return the number that a text writes, a number of another library as Python's, anything else as it is."""
+    """Return text that is a number, or another library's number, as a Python number; anything else unchanged."""
     if isinstance(value, str):
         from reveal_bench.predictions.tables import parse_number
 

@@ -1,7 +1,7 @@
-"""A row for a paper, in LaTeX and in Markdown: value with interval, n, and a footnote from which it can be checked.
+"""Writes a table row for a paper, in LaTeX or Markdown: score with interval, n, and a footnote by which to check it.
 
-Scores of a receipt have their released decimals, scores of a score document three. Names come
-from whoever submitted: they are text in either language, never commands.
+Scores of a receipt have their released decimals, scores of a score document three. Names come from submitters, so they
+are escaped: they are text in either language, never commands.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def latex_table(result: Result, metric: str | None = None) -> str:
 
     Parameters
     ----------
-    metric : metric of the figure; by default the metric that ranks
+    metric : metric of the score; by default the metric used for ranking
 
     Raises
     ------
@@ -41,7 +41,7 @@ def latex_table(result: Result, metric: str | None = None) -> str:
 
 
 def markdown_table(result: Result, metric: str | None = None) -> str:
-    """Return a table of one row; otherwise as :func:`latex_table`."""
+    """Return a table of one row in Markdown; arguments and errors are those of :func:`latex_table`."""
     figure = result.headline(metric)
     ends = result.interval(figure)
     score = with_interval(result.shown(figure)[0], "" if ends is None else " to ".join(ends))

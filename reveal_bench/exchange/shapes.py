@@ -1,4 +1,4 @@
-"""Shared parts of the formats: files within limits, masks as runs, coordinates that survive other units."""
+"""Shared parts of the formats: reading files within limits, masks as runs, and coordinates in other units."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from reveal_bench.predictions.jsonl import JsonError, parse_json
 from reveal_bench.predictions.limits import Limits, open_source
 
 DECIMALS = 9
-"""Digits after the point to which pixels are kept where a form has other units, such as percent of the width."""
+"""Number of decimals of pixel coordinates that are converted from other units, such as percent of the width."""
 
 
 def read_bytes(path: Path, name: str) -> bytes:
@@ -27,7 +27,7 @@ def read_bytes(path: Path, name: str) -> bytes:
     Raises
     ------
     ArgumentError
-        If it is too large, or not what its compression says.
+        If the file is too large, or its compressed data are damaged.
     """
     file = path / name if path.is_dir() else path
     log, data = open_source(file, Limits())
@@ -37,12 +37,12 @@ def read_bytes(path: Path, name: str) -> bytes:
 
 
 def read_json(path: Path, name: str) -> Any:
-    """Return the JSON document in such a file.
+    """Return the JSON document in a file that :func:`read_bytes` can read.
 
     Raises
     ------
     ArgumentError
-        If it is not JSON, or an object has a key twice.
+        If the file is not JSON, or an object has a key twice.
     """
     try:
         value, repeated = parse_json(read_bytes(path, name))
@@ -54,12 +54,12 @@ def read_json(path: Path, name: str) -> Any:
 
 
 def finite(value: object, what: str) -> float:
-    """Return a number of a file, also if it is written as text.
+    """Return a number from a file; it may be written as text.
 
     Raises
     ------
     ArgumentError
-        If it is not a number, NaN or infinite.
+        If the value is not a number, or is NaN or infinite.
     """
     try:
         number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
@@ -71,7 +71,7 @@ def finite(value: object, what: str) -> float:
 
 
 def whole(value: object, what: str) -> int:
-    """Return a whole number as the file gives it, also as text; raises as :func:`finite`."""
+    """Return a whole number from a file; it may be written as text. Errors are those of :func:`finite`."""
     number = finite(value, what)
     if number != int(number):
         raise ArgumentError("file", f"must have whole numbers as {what}", _short(value))
@@ -84,7 +84,7 @@ def mapped(value: object, what: str) -> dict[str, Any]:
     Raises
     ------
     ArgumentError
-        If it is not one.
+        If the value is not an object.
     """
     if not isinstance(value, dict):
         raise ArgumentError("file", f"must have an object as {what}", _short(value))
@@ -92,7 +92,7 @@ def mapped(value: object, what: str) -> dict[str, Any]:
 
 
 def listed(value: object, what: str) -> list[Any]:
-    """Return a list of a JSON document, which may be left out or null; raises as :func:`mapped`."""
+    """Return a list of a JSON document, [] if it is missing or null; errors are those of :func:`mapped`."""
     if value is None:
         return []
     if not isinstance(value, list):
@@ -101,7 +101,7 @@ def listed(value: object, what: str) -> list[Any]:
 
 
 def pairs(value: object, what: str) -> tuple[tuple[float, float], ...]:
-    """Points of a JSON document, [[x, y], ...]; raises as :func:`mapped` and :func:`finite`."""
+    """Return points of a JSON document, [[x, y], ...]; errors are those of :func:`mapped` and :func:`finite`."""
     values = []
     for pair in listed(value, what):
         if not isinstance(pair, list) or len(pair) != 2:
@@ -111,14 +111,17 @@ def pairs(value: object, what: str) -> tuple[tuple[float, float], ...]:
 
 
 def word(value: object, what: str) -> str | None:
-    """Return a name or number of a JSON document as text, None if missing or empty; raises as :func:`mapped`."""
+    """Return a name or number of a JSON document as text, None if missing or empty.
+
+    Errors are those of :func:`mapped`.
+    """
     if value is not None and (isinstance(value, bool) or not isinstance(value, (str, int, float))):
         raise ArgumentError("file", f"must have text or a number as {what}", _short(value))
     return str(value) if value or value == 0 else None
 
 
 def same_size(film: AnnotatedImage, width: object, height: object) -> None:
-    """Raise an ArgumentError if a file says that an image has another size, as when its picture was scaled down."""
+    """Raise an ArgumentError if a file states another size of an image, as when its picture was scaled down."""
     sides = [side if side is None else whole(side, "width and height") for side in (width, height)]
     if sides not in ([film.width, film.height], [None, None]):
         rule = f"must be of images at full size, {film.image_id} has {film.width} x {film.height} pixels"
@@ -131,18 +134,18 @@ def _short(value: object) -> str:
 
 
 def pixels(value: float) -> float:
-    """Return a coordinate that was in other units: as near to what it was before as :data:`DECIMALS` digits tell.
+    """Return a coordinate that was converted from other units, rounded to :data:`DECIMALS` decimals.
 
     Raises
     ------
     ArgumentError
-        If it is too large for a number.
+        If the coordinate is too large for a float.
     """
     return round(finite(value, "coordinates"), DECIMALS) + 0.0
 
 
 def runs_of_mask(mask: npt.NDArray[np.bool_]) -> list[int]:
-    """Return lengths of the runs along a mask's rows, background first (the first may be 0)."""
+    """Return the lengths of the runs along a mask's rows, background first (the first run may be 0)."""
     flat = mask.ravel()
     edges = np.flatnonzero(flat[1:] != flat[:-1]) + 1
     places = [0, *edges.tolist(), flat.size]
@@ -151,12 +154,12 @@ def runs_of_mask(mask: npt.NDArray[np.bool_]) -> list[int]:
 
 
 def mask_of_runs(runs: Sequence[int], box: tuple[int, int, int, int], film: AnnotatedImage) -> Rle:
-    """Return the mask of an image whose rows within `box` (left, top, width, height) have these runs.
+    """Return the mask of an image, made from the runs along its rows within `box` (left, top, width, height).
 
     Raises
     ------
     ArgumentError
-        If the runs do not fill the box, or that leaves the image.
+        If the runs do not fill the box, or the box is not within the image.
     """
     left, top, width, height = box
     inside = 0 <= left < left + width <= film.width and 0 <= top < top + height <= film.height
@@ -178,7 +181,7 @@ def joined(a: Drawing | None, b: Drawing) -> Drawing:
     Raises
     ------
     ArgumentError
-        If they are of different images, findings or readers, or both have a mask.
+        If the parts have different images, findings or readers, or both have a mask.
     """
     if a is None:
         return b
@@ -201,7 +204,7 @@ def joined(a: Drawing | None, b: Drawing) -> Drawing:
 
 
 def mask_in_box(rle: Rle) -> tuple[tuple[int, int, int, int], npt.NDArray[np.bool_]] | None:
-    """Return the tight box (left, top, width, height) of a mask and its part of it; None for an empty mask."""
+    """Return (tight box (left, top, width, height), part of the mask in it); None for an empty mask."""
     packed = pack_masks([rle])
     if not packed.areas[0]:
         return None

@@ -1,10 +1,10 @@
-"""CSV tables to read elsewhere: labels of studies, a column per label; and boxes, a row each.
+"""CSV tables for other programs: labels of studies, with a column per label, and boxes, with a row each.
 
 Conventions
 -----------
 ``labels.csv`` has a row per study and reader: 1 present, 0 absent, blank if not stated. ``boxes.csv`` has a row per
-box, [x, y, width, height] in pixels of the full image; a drawing that has a mask alone gives the box around it. Models'
-tables are read by :mod:`reveal_bench.exchange.outputs`, so this module only writes.
+box, [x, y, width, height] in pixels of the full image; for a drawing that has only a mask, it is the box around the
+mask. This module only writes; :mod:`reveal_bench.exchange.outputs` reads the tables of models.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BOXES = "boxes.csv"
 
 
 def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> list[str]:
-    """Write the tables that hold something; returns what no column holds, in words."""
+    """Write the tables that have rows; return sentences that say what no column can hold."""
     if annotations.studies:
         labels = (
             [one.study_id, one.reader, *(_cell(one, name) for name in annotations.names)] for one in annotations.studies

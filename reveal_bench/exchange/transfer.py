@@ -1,4 +1,4 @@
-"""A dataset folder's references, or predictions for it, to a form of exchange, and a form back to a prediction file."""
+"""Exports a dataset folder's references, or predictions for it, to a form, and imports a form as a prediction file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PNG = b"\x89PNG"
 
 @dataclass(frozen=True)
 class Converted:
-    """Result of an export or import: counts, readers, and lost parts in words."""
+    """Result of an export or import: counts, readers, and sentences about lost parts."""
 
     n_images: int
     n_pictures: int
@@ -50,17 +50,17 @@ def to_form(
     Parameters
     ----------
     out : new or empty folder
-    predictions : prediction file; the references unless given
-    reader : whose drawings or labels alone are written; everybody's unless given
-    with_pictures : whether to write the pictures that the dataset folder holds beside them
+    predictions : prediction file; by default the references are written
+    reader : reader whose drawings or labels are written; by default those of all readers
+    with_pictures : whether to write the pictures in the dataset folder as well
 
     Raises
     ------
     LintError
         If the prediction file has errors.
     ArgumentError
-        If the references are private, nobody is called `reader`, `out` is not empty, or the form or the kind cannot
-        hold them.
+        If the references are private, no reader is called `reader`, `out` is not empty, or the form cannot hold this
+        kind of benchmark.
     """
     module, kind, out = form_named(form), _kind(folder, split), Path(out).resolve()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -84,7 +84,7 @@ def to_form(
 
 
 def _write_pictures(pictures: Iterable[tuple[str, bytes]], annotations: Annotations, folder: Path) -> dict[str, str]:
-    """Write pictures into a folder; returns their names by image."""
+    """Write pictures into a folder; return image id -> name of its file."""
     names = {}
     for image_id, data in pictures:
         names[image_id] = f"{annotations.stems[image_id]}.{'png' if data.startswith(PNG) else 'jpg'}"
@@ -103,11 +103,11 @@ def from_form(form: str, path: Path, folder: Path, split: str, out: Path, *, rea
 def read_form(
     form: str, path: Path, folder: Path, split: str, *, reader: str | None = None
 ) -> tuple[Converted, list[Any]]:
-    """Read a file or folder of a form: what one reader or model drew, as predictions.
+    """Read the drawings and labels of one reader or model from a file or folder of a form, as predictions.
 
     Parameters
     ----------
-    reader : whose; may be left out where there is only one
+    reader : reader or model to read; needed only if there are several
 
     Raises
     ------
@@ -156,7 +156,7 @@ def _exchange(kind: AnyKind) -> AnnotationExchange[Any, Any, Any]:
 
 
 def _annotations(kind: AnyKind, folder: Path, split: str, predictions: Path | None) -> tuple[Annotations, list[Any]]:
-    """Return the annotations, and records whose pictures may be written."""
+    """Return (annotations, records whose pictures may be written)."""
     info, manifest = read_folder_info(folder), kind.questions.read_manifest(folder, split)
     if predictions is None:
         if info.splits[split].get("references") != "public":
@@ -171,7 +171,7 @@ def _annotations(kind: AnyKind, folder: Path, split: str, predictions: Path | No
 
 
 def _bare_records(kind: AnyKind, folder: Path, split: str) -> list[Any]:
-    """Return records without references: the manifest's, or the public ones if only they list the images."""
+    """Return records without references, from the manifest or, if it does not list the images, the public references."""
     info = read_folder_info(folder)
     if split_shards(folder, kind.config, split):
         records: list[Any] = kind.data.read_records(folder, split)
@@ -181,7 +181,7 @@ def _bare_records(kind: AnyKind, folder: Path, split: str) -> list[Any]:
 
 
 def _pictures(kind: AnyKind, folder: Path, split: str, records: list[Any]) -> Iterator[tuple[str, bytes]]:
-    """Yield (image_id, file) of every picture that the folder holds, in the order in which they are read fastest."""
+    """Yield (image_id, file) of every picture in the folder, in the order in which they are read fastest."""
     cases = {kind.data.key_of(record): kind.display.case(record) for record in records}
     films = {key: [film.image_id for film in case.films] for key, case in cases.items()}
     stored = StoredPictures(kind, split_shards(folder, kind.config, split), set(films))
