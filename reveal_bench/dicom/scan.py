@@ -46,9 +46,9 @@ def walk(root: Path, aside: Entries, unreadable: Entries) -> Iterator[DicomFile]
     Parameters
     ----------
     aside : list
-        To which files are added that are not opened: links that lead out of `root`, and anything but regular files.
+        Files that are not opened are added: links that lead out of `root`, and anything but regular files.
     unreadable : list
-        To which folders are added that cannot be listed, and links that lead nowhere.
+        Folders that cannot be listed are added, and links that lead nowhere.
     """
 
     def note(error: OSError) -> None:

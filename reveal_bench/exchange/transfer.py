@@ -171,7 +171,7 @@ def _annotations(kind: AnyKind, folder: Path, split: str, predictions: Path | No
 
 
 def _bare_records(kind: AnyKind, folder: Path, split: str) -> list[Any]:
-    """Return records without references, from the manifest or, if it does not list the images, the public references."""
+    """Return records without references, from the manifest, or from public references if only they list the images."""
     info = read_folder_info(folder)
     if split_shards(folder, kind.config, split):
         records: list[Any] = kind.data.read_records(folder, split)
