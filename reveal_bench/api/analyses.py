@@ -158,7 +158,7 @@ def confidence(
     opened = as_bench(bench, split, runs=[predictions])
     field = opened.kind.predictions.confidence_field
     if field is None:
-        raise ArgumentError("bench", "must be of a kind whose answers say how sure they are", opened.kind.name)
+        raise ArgumentError("bench", "must have answers with confidences", opened.kind.name)
     name = name_of(predictions, "predictions") if name is None else name
     options = once(ScoringOptions(thresholds=thresholds, allow_missing=allow_missing))
     scored = score_inputs(predictions, opened, options, argument="predictions", name=name)
@@ -356,7 +356,7 @@ def pixels(
     """
     opened = as_bench(bench, split, runs=[predictions])
     if not opened.kind.questions.uses_grid:
-        raise ArgumentError("bench", "must be of localization, whose predictions may be masks", opened.kind.name)
+        raise ArgumentError("bench", "must be a localization benchmark", opened.kind.name)
     name = name_of(predictions, "predictions") if name is None else name
     options = once(ScoringOptions(allow_missing=allow_missing))
     scored = score_inputs(predictions, opened, options, argument="predictions", name=name)

@@ -160,7 +160,7 @@ def tune_gates(
 def asked_of(bench: Bench) -> ImageManifest:
     """Return the manifest of a localization benchmark; raise ArgumentError for another kind."""
     if not bench.kind.questions.uses_grid:
-        raise ArgumentError("bench", "must ask for places on images", f"one of {bench.kind.name}")
+        raise ArgumentError("bench", "must be a localization benchmark", f"one of {bench.kind.name}")
     return cast(ImageManifest, bench.manifest)
 
 

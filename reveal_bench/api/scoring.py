@@ -272,7 +272,7 @@ def score_with(
         rule = "must be given with a column of groups, `by`, or with `readers` or `published`; all metrics are scored"
         raise ArgumentError("metric", rule, repr(metric), ("by", "readers", "published"))
     if by is not None and options.unit != "patient":
-        rule = "must be used with unit 'patient': groups are of patients"
+        rule = "must be used with unit 'patient', because groups consist of patients"
         raise ArgumentError("by", rule, repr(options.unit), ("unit",))
     scored = score_inputs(predictions, opened, options, argument="predictions", name=name, ratings=ratings)
     if by is None and not readers and not published:
@@ -311,8 +311,8 @@ def read_readers(bench: Bench) -> tuple[list[Any], Readings]:
     readers = bench.kind.readers
     readings = {} if readers is None else readers.readings(bench.dataset, bench.split, records)
     if not readings:
-        place = f"{bench.folder}, split {bench.split!r}, which keeps none"
-        raise ArgumentError("readers", "must be of a dataset folder that keeps what single readers said", place)
+        place = f"{bench.folder}, split {bench.split!r}, which has none"
+        raise ArgumentError("readers", "must be used with a dataset folder that has readings of single readers", place)
     return records, readings
 
 
@@ -345,7 +345,7 @@ def read_ratings_given(inputs: Any, split: str) -> Sequence[Rating] | None:
             frame_of(inputs, "ratings").convert_dtypes().to_csv(path, index=False)  # 4.0 beside a gap is written as 4
             return read_ratings_given(path, split)
     if not isinstance(inputs, str | Path):
-        rule = "must be a table, its path or that of a dataset folder that keeps some, or a list of ratings"
+        rule = "must be a table, its path, the path of a dataset folder with ratings, or a list of ratings"
         raise ArgumentError("ratings", rule, type_of(inputs))
     if Path(inputs).is_dir():
         from reveal_bench.kinds.tasks.records import read_ratings
@@ -464,7 +464,7 @@ def _margin(width: float | None, equivalence: bool, relative: bool) -> Margin | 
             raise ArgumentError("equivalence", "must be given with a `margin`, such as 0.05")
         return None
     if relative:
-        raise ArgumentError("margin", "must be of a difference, not of a relative decrease", others=("relative",))
+        raise ArgumentError("margin", "must not be given with a relative decrease", others=("relative",))
     return Margin(width, equivalence)
 
 
@@ -546,7 +546,7 @@ def rank_with(
     applying = {name: one.rows for name, one in scored.items() if by in one.rows.metrics()}
     if not applying:
         known = ", ".join(dict.fromkeys(name for one in scored.values() for name in one.rows.metrics()))
-        raise ArgumentError("metric", f"must be one that applies to the files: {known}", repr(by))
+        raise ArgumentError("metric", f"must be one that applies to some of the files: {known}", repr(by))
     ranked = comparison.rank(applying, metric=by, resampling=options.resampling)
     return Ranking(ranked, scored, by, [name for name in scored if name not in applying], options.resampling)
 

@@ -163,7 +163,7 @@ def shapes(
         raise ArgumentError("human", "must be given with `model`, whose gap to it is looked at", None, ("model",))
     opened = as_bench(bench, split)
     if not opened.kind.questions.uses_grid:
-        raise ArgumentError("bench", "must be of localization, whose references are masks", opened.kind.name)
+        raise ArgumentError("bench", "must be a localization benchmark with masks as references", opened.kind.name)
     measured = shapes_of(each_localization(opened.dataset, opened.split))  # contours of all take more than masks
     if not measured:
         raise ArgumentError("bench", "must have masks as references, whose shapes are measured", str(opened.folder))

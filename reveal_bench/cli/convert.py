@@ -210,5 +210,5 @@ def _run_facts(run: Path, file_sha256: str) -> tuple[dict[str, Any], dict[str, A
         raise ArgumentError("run", "must be a run folder", run)
     made = [run / name for name in prediction_files(info.epochs)]
     if file_sha256 not in {hashlib.sha256(path.read_bytes()).hexdigest() for path in made if path.is_file()}:
-        raise ArgumentError("run", f"must have made the predictions, whose SHA-256 is {file_sha256}", run)
+        raise ArgumentError("run", f"must contain the predictions with the SHA-256 {file_sha256}", run)
     return read_json(run / RUN), read_json(run / SUMMARY)

@@ -542,7 +542,7 @@ def draft_ratings(
     given = [labelled(one) for one in runs]
     opened = open_split(folder, given, split)
     if opened.kind.scoring.scored_by != "readers":
-        rule = "must be of a benchmark whose answers readers rate"
+        rule = "must contain a benchmark whose answers readers rate"
         raise ValueError(f"`--folder` {rule}, got one of {opened.kind.name}")
     readers = read_ratings_given(ratings, opened.name) or ()
     grader: drafting.Rater

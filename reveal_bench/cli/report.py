@@ -41,7 +41,7 @@ def misses(
     given = [labelled(one) for one in runs]
     opened = open_split(folder, given, split)
     if not opened.kind.questions.uses_grid:
-        rule = "must be of a benchmark of localization, whose answers are places of findings that are there"
+        rule = "must contain a localization benchmark"
         raise ValueError(f"`--folder` {rule}, got one of {opened.kind.name}")
     regions = None if anatomy is None else read_anatomy(anatomy)
     grid = opened.info.grid

@@ -96,7 +96,7 @@ class CurationFolder:
         except FileNotFoundError:
             raise CurationError(f"{root} is not a curation folder: it has no {STATE_NAME}") from None
         if state.get("format") != FORMAT:
-            raise CurationError(f"{root}/{STATE_NAME} must be of format {FORMAT}, got {state.get('format')!r}")
+            raise CurationError(f"{root}/{STATE_NAME} must have format {FORMAT}, got {state.get('format')!r}")
         self.name, self.seed = str(state["name"]), int(state["seed"])
         self._records = {name: StepRecord(step=name, **entry) for name, entry in state["steps"].items()}
 

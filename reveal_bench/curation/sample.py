@@ -199,7 +199,7 @@ def _check(strata: Mapping[int, int], min_per_label: int) -> None:
         raise ArgumentError("strata", "must ask for at least one study", dict(strata))
     for n, size in strata.items():
         if not 0 <= n <= len(REVEAL_LABELS):
-            raise ArgumentError("strata", f"must be of 0 to {len(REVEAL_LABELS)} labels", n)
+            raise ArgumentError("strata", f"must have numbers of labels from 0 to {len(REVEAL_LABELS)}", n)
         if size < 0:
             raise ArgumentError("strata", "must have sizes of at least 0", f"{size} for {n} labels")
     if min_per_label < 0:

@@ -216,7 +216,7 @@ def _resized(image: Image, size: tuple[int, int], box: tuple[float, float, float
 
 def _check_mode(image: Image) -> None:
     if image.mode not in ("L", "RGB"):
-        raise ArgumentError("image", "must be of mode L or RGB", image.mode)
+        raise ArgumentError("image", "must have mode L or RGB", image.mode)
 
 
 def _letter_size(side: int, grid: Grid) -> int:

@@ -174,7 +174,7 @@ def _square(picture: Image, image_id: str, size: tuple[int, int]) -> Image:
     """Return the central square at full resolution, grey, without metadata."""
     if (picture.height, picture.width) != size:
         got = [picture.height, picture.width]
-        raise ValueError(f"the picture of {image_id} must be of its record's size {list(size)}, got {got}")
+        raise ValueError(f"the picture of {image_id} must have its record's size {list(size)}, got {got}")
     left, top, side = (int(value) for value in Grid(1).square(size))
     square = picture.crop((left, top, left + side, top + side)).convert("L")
     square.info.clear()

@@ -97,7 +97,7 @@ def write_rubric_report(
     check_target(folder, out)
     opened = open_split(folder, runs, split)
     if opened.kind.scoring.scored_by != "readers":
-        raise ArgumentError("ratings", "must be of a benchmark whose answers readers rate", opened.kind.name)
+        raise ArgumentError("ratings", "must belong to a benchmark whose answers readers rate", opened.kind.name)
     rated = Rated(opened.records, ratings, _answered(opened, runs, ratings))
     warnings = rated.warnings()
     title = f"Answers to {opened.title} as readers rated them"

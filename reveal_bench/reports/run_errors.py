@@ -225,7 +225,7 @@ class _Judge:
             return None
         if regions.size != record.size:
             raise ValueError(
-                f"`anatomy[{record.image_id!r}]` must be of the image's size {list(record.size)} [height, width], "
+                f"`anatomy[{record.image_id!r}]` must have the image's size {list(record.size)} [height, width], "
                 f"got {list(regions.size)}"
             )
         return plausible_shares(regions, structures, self.grid)

@@ -166,7 +166,7 @@ def test_functions_and_commands_return_the_same(places: tuple[Path, Path], tmp_p
     assert json.loads(printed)["comparisons"] == judged.records
     assert judged.verdicts[0] in call("compare", path, other, *words[:-1], "--margin", 0.2, "--equivalence").stdout
     for wrong, rule in (
-        ({"margin": 0.1, "relative": True}, "must be of a difference"),
+        ({"margin": 0.1, "relative": True}, "must not be given with a relative decrease"),
         ({"equivalence": True}, "must be given with a `margin`"),
         ({"margin": "5 %"}, "must be a number above 0"),
     ):
@@ -345,7 +345,7 @@ def test_public_names_exist_and_are_listed() -> None:
         ({"interval": "bayes"}, "`interval` must be 'jackknife' or 'percentile' or 'bca' or 'chexlocalize'"),
         ({"unit": "study"}, "`unit` must be 'patient' or 'image', got 'study'"),
         ({"grid": 0}, "`grid` must lie in [1, 26], got 0"),
-        ({"ratings": 5}, "`ratings` must be a table, its path or that of a dataset folder that keeps some, or a list"),
+        ({"ratings": 5}, "`ratings` must be a table, its path, the path of a dataset folder with ratings, or a list"),
     ],
 )
 def test_wrong_option_is_refused(places: tuple[Path, Path], options: dict[str, Any], message: str) -> None:

@@ -181,7 +181,7 @@ def test_a_folder_begins_empty_and_has_a_state(tmp_path: Path) -> None:
     with pytest.raises(CurationError, match=r"is not a curation folder: it has no curation\.json"):
         CurationFolder(tmp_path)
     (tmp_path / "curation.json").write_text(json.dumps({"format": 99}), encoding="utf-8")
-    with pytest.raises(CurationError, match="must be of format 1, got 99"):
+    with pytest.raises(CurationError, match="must have format 1, got 99"):
         CurationFolder(tmp_path)
 
 

@@ -154,7 +154,7 @@ BAD = {
     "no strata": ({}, 1, "`strata` must ask for at least one study"),
     "only empty strata": ({1: 0}, 1, "`strata` must ask for at least one study"),
     "negative size": ({1: 3, 2: -1}, 1, "sizes of at least 0, got -1 for 2 labels"),
-    "thirteen labels": ({13: 1}, 1, "must be of 0 to 12 labels, got 13"),
+    "thirteen labels": ({13: 1}, 1, "must have numbers of labels from 0 to 12, got 13"),
     "negative minimum": ({1: 1}, -1, "`min_per_label` must be at least 0, got -1"),
 }
 

@@ -119,7 +119,7 @@ def test_answers_without_confidences_are_refused(studies, tasks, tmp_path) -> No
     assert "must say how sure they are, in the field `probabilities`, got right.jsonl, which does not" in refused
     of_tasks, answers, _ = tasks
     refused = call("confidence", answers / "a.jsonl", of_tasks, "--split", "test", expect=1).stderr
-    assert "must be of a kind whose answers say how sure they are, got tasks" in refused
+    assert "must have answers with confidences, got tasks" in refused
     outside = call("confidence", files / "right.jsonl", folder, "--split", "test", "--out", folder / "here", expect=1)
     assert "`--out` must be outside dataset folders" in outside.stderr
     with pytest.raises(ArgumentError, match="at least one case"):

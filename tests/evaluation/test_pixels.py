@@ -147,5 +147,5 @@ def test_predictions_without_masks_are_refused(world: World, tmp_path: Path) -> 
     with pytest.raises(ArgumentError, match="`predictions` must have masks, whose pixels are counted"):
         rb.pixels(file, world.folder)
     folder = findings_folder(tmp_path)
-    with pytest.raises(ArgumentError, match="`bench` must be of localization"):
+    with pytest.raises(ArgumentError, match="`bench` must be a localization benchmark"):
         rb.pixels([{"study_id": "s", "labels": []}], folder, allow_missing=True)

@@ -96,8 +96,8 @@ def test_the_command_shows_what_the_function_gives(chexpert) -> None:
 def test_unsuitable_benchmarks_are_refused(chexpert, studies) -> None:
     folder, files = studies
     refused = call("score", files / "right.jsonl", folder, "--split", "test", "--readers", expect=1).stderr
-    assert "--readers must be of a dataset folder that keeps what single readers said, got" in refused
-    assert "which keeps none" in refused
+    assert "--readers must be used with a dataset folder that has readings of single readers, got" in refused
+    assert "which has none" in refused
     of_chexpert, file = chexpert
     with pytest.raises(ArgumentError, match=r"`metric` must be one of f1, precision, .*, got 'point_hit'"):
         rb.score(file, of_chexpert, split="test", readers=True, metric="Hit rate")
@@ -137,7 +137,7 @@ def test_readings_that_are_not_there_are_refused(chexpert, studies) -> None:
     with pytest.raises(ArgumentError, match=r"`finding` must be one of No Finding, .*, got 'Oedema'"):
         rb.readings(file, folder, split="test", finding="Oedema", name="system")
     plain, files = studies
-    with pytest.raises(ArgumentError, match=r"keeps what single readers said, got .*, which keeps none"):
+    with pytest.raises(ArgumentError, match=r"has readings of single readers, got .*, which has none"):
         rb.readings(files / "right.jsonl", plain, split="test")
 
 

@@ -151,5 +151,5 @@ def test_wrong_options_are_refused(world: World, tmp_path: Path) -> None:
         rb.shapes(world.folder, human="x")
     with pytest.raises(ArgumentError, match="`scale` must be 'minmax', 'zscore' or 'raw', got 'no'"):
         rb.shapes(world.folder, scale="no")  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match="`bench` must be of localization"):
+    with pytest.raises(ArgumentError, match="`bench` must be a localization benchmark with masks"):
         rb.shapes(findings_folder(tmp_path))
