@@ -185,7 +185,7 @@ def test_the_most_exposed_finding_and_group(rows: Rows) -> None:
     assert meter.share == pytest.approx(edema)  # not rounded: page and sentence round it alike
     assert meter.by_team == (("Team A", 3), ("Team B", 1))
     assert meter.level == "low"
-    assert "Team A could know 10 % of what the labels of Edema hold" in meter.sentence
+    assert "Team A could know 10 % of the information in the labels of Edema" in meter.sentence
     assert meter.groups[0].n_shown == 3
 
 
@@ -312,4 +312,4 @@ def test_detection_macros_count_for_the_smallest_finding(rows: Rows) -> None:
     rows.score("a", score=ReleasedScore(tuple(macros), ("Edema", "Mass"), (), "", asdict(ReleasePolicy())))
     meter = read(rows)
     assert meter.share == pytest.approx(2 * math.log2(51) / math.log2(math.comb(300, 30)), abs=1e-3)
-    assert "of what the labels of one finding hold" in meter.sentence
+    assert "of the information in the labels of one finding" in meter.sentence

@@ -47,7 +47,7 @@ def test_a_gallery_with_a_case_that_is_held_out_is_refused(gallery_files: Galler
 
 
 def test_a_gallery_of_a_benchmark_that_is_not_served_is_refused(gallery_files: GallerySample) -> None:
-    with pytest.raises(ValueError, match="that is served"):
+    with pytest.raises(ValueError, match="that this server serves"):
         open_galleries([gallery_files.gallery], [])
 
 

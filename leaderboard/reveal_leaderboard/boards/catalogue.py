@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-A web process knows only the *public folder* of a benchmark, which contains the questions of the scored split
+A web process has only the *public folder* of a benchmark, which contains the questions of the scored split
 (``manifest/<split>.parquet``) and may contain its inputs (``holdout_inputs``). Nothing else of that split may be in it,
 because a server that could open a reference could reveal it. So a folder is searched before it is served, by the rule
 by which a build leaves references out.

@@ -115,7 +115,7 @@ def stamp_of(manifest: Manifest) -> bytes:
 
 
 MOST_BYTES = 256 << 20
-_HEADER_BYTES = 512  # of a .npy member; numpy's own are 128
+_HEADER_BYTES = 512  # largest header of a .npy member; numpy writes 128
 
 
 def write_arrays(file: BinaryIO, arrays: Mapping[str, npt.NDArray[Any]]) -> None:

@@ -51,7 +51,7 @@ def main(module_name: str, handle: int) -> None:
         Path("/proc/self/oom_score_adj").write_text("500")
     control = socket.socket(fileno=handle)
     control.set_inheritable(False)
-    gc.disable()  # in children, too: they end before it pays, and it doubles the time to parse JSON
+    gc.disable()  # children inherit this: they end before collecting pays, and it doubles the time to parse JSON
     module = importlib.import_module(module_name)
     module.warm_up()
     n_threads = count_threads()

@@ -48,7 +48,7 @@ _Statistics = Annotated[
 
 
 class Lint(_StrictModel):
-    """The linter's report; the linter knows the public manifest and no reference."""
+    """The linter's report, which depends only on the file and the public manifest."""
 
     schema_: Annotated[int, Field(alias="schema", ge=1, le=1, exclude=True)]
     file: str

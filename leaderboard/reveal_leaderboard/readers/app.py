@@ -334,7 +334,8 @@ def read_people(path: Path, readers: Collection[str]) -> dict[str, str]:
     Raises
     ------
     PeopleError
-        With every problem: the columns, a blank or repeated cell, a reader without a list.
+        If the table has wrong columns, a blank or repeated cell, or a reader without a list; the error lists every
+        problem.
     """
     problems: list[str] = []
     people: dict[str, str] = {}

@@ -35,7 +35,7 @@ def prepare_misses(
     Raises
     ------
     BuildError
-        With every problem of the file.
+        If the file breaks a rule; the error lists every problem.
     ValueError
         If the readers' capacities are too small.
     """
@@ -54,7 +54,7 @@ def read_misses(table: Path, images: Path) -> list[Item]:
     Raises
     ------
     BuildError
-        With every problem.
+        If the file breaks a rule; the error lists every problem.
     """
     problems: list[Problem] = []
     items: dict[str, Item] = {}

@@ -124,7 +124,7 @@ def read_pictures(table: Path, root: Path) -> Films:
     Raises
     ------
     BuildError
-        With every problem.
+        If the table breaks a rule; the error lists every problem.
     """
     problems: list[Problem] = []
     read = scan_table(table, table.name, problems)

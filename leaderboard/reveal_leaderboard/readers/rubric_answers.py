@@ -71,7 +71,7 @@ def read_answers(path: Path) -> list[AnswerRow]:
     Raises
     ------
     BuildError
-        With every problem of the file.
+        If the file breaks a rule; the error lists every problem.
     OSError
         If it cannot be read.
     """
@@ -177,7 +177,7 @@ def prepare_rubric(
     Raises
     ------
     BuildError
-        With every problem of the file.
+        If the file breaks a rule; the error lists every problem.
     PreparationError
         If a task has no image in the folder.
     UnpreparedError

@@ -304,7 +304,7 @@ def _bits(rows: Sequence[_Shown], n_cases: int | None, policy: ReleasePolicy) ->
     """Return the bits released by `rows` about each finding, and the bits of its labels."""
     out: dict[str, float] = defaultdict(float)
     seen: dict[str, dict[str, ReleasedEstimate]] = defaultdict(dict)
-    # Scores of before there was the setting show findings with fewer cases
+    # Scores from before this setting existed show findings with fewer cases
     shown_from = min(row.score.policy.get("place_cell", 0) for row in rows)
     for row in rows:
         by_finding: dict[str, list[ReleasedEstimate]] = defaultdict(list)
@@ -341,7 +341,7 @@ def _group_teams(rows: Sequence[_Shown], near: float, persons: Iterable[tuple[st
             team = leader[team]
         return team
 
-    sketched = [row for row in rows if row.sketch]  # predictions without an item are everybody's first try
+    sketched = [row for row in rows if row.sketch]  # all predictions without an item look alike
     matrix = np.array([row.sketch for row in sketched], np.int64)
     for i, row in enumerate(sketched):
         for j in np.flatnonzero(_agreement(matrix[:i], matrix[i]) >= near).tolist():
@@ -388,4 +388,4 @@ def _sentence(
     who = " and ".join(group.teams) if len(group.teams) < 3 else f"{len(group.teams)} teams together"
     most = "all" if share >= 1 else percent_text(share, 0)
     labels = "one finding" if finding == MACRO else finding
-    return f"{scored} At most, {who} could know {most} of what the labels of {labels} hold. {_ADVICE[level]}"
+    return f"{scored} At most, {who} could know {most} of the information in the labels of {labels}. {_ADVICE[level]}"

@@ -2,9 +2,9 @@
 
 Conventions
 -----------
-All rows are of one version and part of a holdout, with all systems in the same replicates of the patients. Inputs are
-the releases of :mod:`reveal_leaderboard.release.release`: its findings, its primary metric. Outputs are letters and
-whole ranks.
+All rows belong to one version and part of a holdout, and all systems are computed on the same replicates of the
+patients. Inputs are the releases of :mod:`reveal_leaderboard.release.release`: its findings, its primary metric.
+Outputs are letters and whole ranks.
 
 Two systems *differ significantly* by a test of all pairs at once. Tiers and rank intervals follow from these pairs
 (:mod:`reveal_bench.evaluation.tiers`); the intervals cover all systems' ranks at once with 95 % confidence. The

@@ -160,7 +160,7 @@ def append(connection: sa.Connection, signer: Signer, submission: Submission, sc
     """
     chain = _locked_chain(connection)
     key = signer._load()
-    split = split_of(connection, submission.benchmark, score.version)  # not as it was called when it was sent
+    split = split_of(connection, submission.benchmark, score.version)  # may have had another name
     facts = _facts(submission, score, split) | {
         "number": chain.length + 1,
         "previous": chain.head,
@@ -215,7 +215,7 @@ def append_missing(connection: sa.Connection, signers: Mapping[tuple[str, str], 
     LookupError
         If the database was not migrated and so has no chain to append to.
     """
-    _locked_chain(connection)  # before looking: of several workers one signs
+    _locked_chain(connection)  # before the query, so that only one of several workers signs
     mine = (receipts.c[name] == scores.c[name] for name in ("submission_id", "version", "part"))
     query = (
         sa.select(submissions.c.benchmark, scores)

@@ -190,7 +190,7 @@ def _figures(disclosure: Disclosure, policy: ReleasePolicy, *, is_coarse: bool) 
         is_macro = e.finding == MACRO
         step, positional = policy.resolution, is_positional(e.metric)
         if is_macro:
-            # Coarse enough for all findings shown, and for those that it is over: of overlaps perhaps one
+            # Coarse enough for all shown findings and for those in this macro, which for overlaps may be only one
             own = [one.n for one in of_findings if one.metric == e.metric]
             step = max(rounding.macro_step(n, positional=positional) for n in (list(n_cases.values()), own))
         elif is_coarse:

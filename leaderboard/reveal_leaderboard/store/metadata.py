@@ -136,7 +136,7 @@ def read_metadata(text: str) -> Metadata:
     Raises
     ------
     MetadataError
-        With every problem found.
+        If the text breaks a rule; the error lists every problem.
     """
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise MetadataError([_error("metadata", f"must be at most {MAX_BYTES} bytes", "")])

@@ -30,7 +30,7 @@ class Score:
     Attributes
     ----------
     part : "public" or "final"
-    shown_of : the submission whose figures these are
+    shown_of : id of the submission whose figures are shown
     """
 
     submission_id: str
@@ -73,7 +73,9 @@ Signing = Callable[[sa.Connection, Submission, Score], object]
 
 @dataclass(frozen=True, slots=True)
 class ScoringVerdict:
-    """The result for a scored submission: whether it is charged, whose figures it shows, and why if not its own."""
+    """The result for a scored submission: whether it is charged, whose figures it shows, and why it does not show its
+    own.
+    """
 
     is_charged: bool
     shown_of: str
@@ -81,7 +83,7 @@ class ScoringVerdict:
 
 
 class RecordableOutcome(Protocol):
-    """The result of scoring, which knows how to write itself into the database."""
+    """The result of scoring, with a method that writes it into the database."""
 
     def record(
         self,

@@ -3,9 +3,9 @@
 Conventions
 -----------
 Token buckets: a request takes its cost from the buckets of its address and its actor, an upload also from the buckets
-of the actor's teams (a token's: its team). If a bucket holds less, the request is refused (429, with ``Retry-After``)
-and takes nothing. The unit of cost is one read. IPv6 addresses count by their /64, since a single customer has that
-many.
+of the actor's teams or, with a token, of the token's team. If a bucket contains less, the request is refused (429, with
+``Retry-After``) and takes nothing. The unit of cost is one read. IPv6 addresses count by their /64, since a single
+customer has that many.
 
 Every request is counted in the memory of its server. Uploads, sign-ins and changes through the API are also counted in
 the database (:mod:`reveal_leaderboard.store.buckets`), for all servers together and across restarts. Reading a page

@@ -5,8 +5,8 @@ Conventions
 A confined child lints the file against the public manifest before anything is stored: for a file with errors only the
 report remains, and for a file that cannot be sent now nothing remains. The child turns a clean file into arrays, which
 are stored with it; workers score the arrays and never read the file again. Both are stored before the submission is
-recorded, so a submission never names missing data. The linter knows no references, so the report may say everything
-about the file. The right to submit for an organization is checked here and nowhere else.
+recorded, so a submission never names missing data. The linter has no references, so the report may say everything about
+the file. The right to submit for an organization is checked here and nowhere else.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""worker."""
+"""The processes beside the server: the worker that scores, its supervisor, and the sender of webhooks."""

@@ -88,7 +88,7 @@ class Supervisor:
             one.pause = min(2 * one.pause, LONGEST_PAUSE)
             self.n_restarts += 1
         if moment >= one.next_start and not one.is_done:
-            # A session of its own: Ctrl-C reaches the supervisor alone, which then ends the others in order.
+            # A session of its own: Ctrl-C reaches only the supervisor, which then ends the others in order.
             one.process = subprocess.Popen(
                 list(one.command), stdout=self._output, stderr=self._output, start_new_session=True
             )
