@@ -262,7 +262,7 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
     (
         "multilabel_f1",
         {"predictions": [["b"]], "references": [["a"]], "labels": ["a"]},
-        "`predictions[0]` must be of `labels` ['a'], got 'b'",
+        "`predictions[0]` must be in `labels` ['a'], got 'b'",
     ),
     ("multilabel_f1", {"predictions": [[1]], "references": [[1]], "labels": ["a", "b"]}, "one entry per label (2)"),
     ("multilabel_f1", {"predictions": [[1]], "references": [[1]], "labels": ["a", "a"]}, "`labels` must not hold one"),

@@ -26,7 +26,7 @@ FAMILIES: dict[Family, str] = {
     "agreement": "one value per pair of raters, label or criterion over all cases",
     "ordinal": "one value per model and criterion over all tasks, from integer ratings 1 to 5",
 }
-"""Families of metrics, and what a value of each belongs to."""
+"""Family of metrics -> what a value of the family describes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,26 +36,26 @@ class Metric:
     Attributes
     ----------
     name, title : str
-        Key, and what a table's head says.
+        Key, and the header in tables.
     low, high : float
-        Range of a defined value; `high` is infinite where it depends on the scale of the ratings.
+        Range of a defined value; `high` is infinite if it depends on the scale of the ratings.
     better : {"higher", "lower", "neither"}
     undefined : str
-        Condition without a value.
+        Condition under which there is no value.
     source : str
         Paper and section.
     formula : str
     oracle : str
-        What the tests compare it with.
+        Implementation or values that the tests compare the metric with.
     family : {"localization", "lesions", "labels", "agreement", "ordinal"}
     function : str
         Module below `reveal_bench.metrics`, and the public function in it that computes the metric.
     options : mapping
-        Keyword arguments with which that function is this metric.
+        Keyword arguments with which that function computes this metric.
     symmetric : bool
-        Whether exchanging its two inputs leaves it unchanged.
+        True if exchanging the two inputs does not change the value.
     version : int
-        Raised whenever the same input may give another number; part of every signature.
+        Increased whenever the same input may give another number; part of every signature.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Metric:
 
     @property
     def in_words(self) -> str:
-        """Title inside a sentence.
+        """The title as written inside a sentence.
 
         Examples
         --------
@@ -99,7 +99,7 @@ class Metric:
 
     @property
     def scale(self) -> str:
-        """Title with the range of its values.
+        """The title with the range of values.
 
         Examples
         --------
@@ -110,7 +110,7 @@ class Metric:
         return f"{self.title}{fraction} from {self.low:g} {'up' if self.high == inf else f'to {self.high:g}'}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row for JSON: a range without an upper bound has `high` None."""
+        """Return the row for JSON; `high` is None if the range has no upper bound."""
         fields = asdict(self)
         return fields | {"high": None if self.high == inf else self.high, "options": dict(self.options)}
 

@@ -3,15 +3,16 @@
 Conventions
 -----------
 Ratings are integer codes in [0, n_categories), one array (n_cases,) per rater, same case order; for weighted kappa and
-the mean difference the codes are ordered and evenly spaced. A contingency table is (k, k): how often `rater_a` said
-the row and `rater_b` the column. Every metric is also computed from a stack of tables (..., k, k): one per label,
-reader or replicate. Tables of resampling units make intervals: ``counts @ tables`` of :func:`resample_tables`, with
-counts from :func:`~reveal_bench.metrics.bootstrap.resampling_counts`. Undefined values are NaN.
+the mean difference the codes are ordered and evenly spaced. A contingency table is (k, k): how often `rater_a` chose
+the row's category and `rater_b` the column's. Every metric is also computed from a stack of tables (..., k, k): one per
+label, reader or replicate. Intervals come from the tables of resampling units: ``counts @ tables`` of
+:func:`resample_tables`, with counts from :func:`~reveal_bench.metrics.bootstrap.resampling_counts`. Undefined values
+are NaN.
 
 Metrics
 -------
 * :func:`cohen_kappa`                 agreement beyond chance, unweighted, linear or quadratic [1]_ [2]_
-* :func:`gwet_ac1`                    the same with a chance that does not grow with prevalence [3]_
+* :func:`gwet_ac1`                    agreement beyond a chance that does not grow with prevalence [3]_
 * :func:`percent_agreement`           share of equal ratings
 * :func:`mean_absolute_difference`    mean distance of the codes (paper 001, Table 3)
 * :func:`reader_against_majority`     tables of each reader against the majority vote (paper 004, section 4.2)
@@ -55,7 +56,7 @@ def cohen_kappa(
 
     Returns
     -------
-    float in [-1, 1]; NaN when chance agreement is 1 (both raters used one and the same category), or without cases
+    float in [-1, 1]; NaN if chance agreement is 1 (both raters used only one category, the same), or without cases
 
     Raises
     ------
@@ -76,7 +77,7 @@ def gwet_ac1(rater_a: npt.ArrayLike, rater_b: npt.ArrayLike, *, n_categories: in
     """Return Gwet's AC1: (agreement - chance) / (1 - chance), chance = sum of p(1 - p) / (k - 1), p the raters' mean
     proportion.
 
-    `n_categories` is the k of the scale, whether each category was used or not.
+    `n_categories` is the k of the scale, including categories that were not used.
 
     Returns
     -------
@@ -160,12 +161,12 @@ def unit_tables(
 
 
 def check_codes(name: str, codes: npt.ArrayLike, *, low: int, limit: int, n_dims: tuple[int, ...] = (1,)) -> IntArray:
-    """Return `codes` as integers in [low, limit) with one of the numbers of dimensions.
+    """Return `codes` as integers, after checking that they are in [low, limit) and that their dimensions are allowed.
 
     Raises
     ------
     ValueError
-        If the dimensions are others, a value is not a whole number, or out of range.
+        If the number of dimensions is not allowed, or a value is not a whole number or out of range.
     """
     array = np.asarray(codes)
     if array.ndim not in n_dims:
@@ -197,7 +198,7 @@ def resample_tables(counts: Counts, tables: FloatArray) -> FloatArray:
     Raises
     ------
     ValueError
-        If `tables` has not one entry per unit of `counts`.
+        If `tables` does not have one entry per unit of `counts`.
     """
     if len(tables) != counts.shape[1]:
         raise ArgumentError(
@@ -228,7 +229,7 @@ def kappa_from_tables(tables: FloatArray, *, weights: Weights | None = None) -> 
 
 
 def lowest_kappa(tables: FloatArray) -> FloatArray:
-    """Return the lowest possible kappa of two raters who choose the second of two categories as often as these do.
+    """Return the lowest possible kappa of two raters with the same rates of the second of two categories.
 
     Raters who rarely choose it agree in most cases even if they never choose it together, so that their kappa cannot
     approach -1: if each chooses it once in ten cases, the lowest is -1/9.
@@ -305,7 +306,7 @@ class ReaderTables:
         Rows: the reader's category; columns: the majority's. Sum over studies (and labels) to pool, then
         :func:`kappa_from_tables`; :func:`resample_tables` with counts of studies for the replicates.
     n_votes, n_undefined : int, or int arrays (n_labels,)
-        Votes cast, and how many of them are left out because they had no majority to be compared with.
+        Number of votes, and of those left out because there was no majority to compare them with.
     """
 
     tables: FloatArray
@@ -329,13 +330,13 @@ def reader_against_majority(
     n_categories : int, at least 2; merge categories beforehand (the paper: agree mostly and disagree)
     own_vote : bool
         True (the paper: the majority of the group) counts the reader's own vote in the majority, which flatters
-        agreement; False compares with the majority of the others alone.
+        agreement; False compares with the majority of only the other readers.
     min_votes : int, at least 1
 
     Raises
     ------
     ValueError
-        If the shape is another, a code is out of range, or `min_votes` is below 1.
+        If the shape is wrong, a code is out of range, or `min_votes` is below 1.
 
     Examples
     --------
@@ -362,11 +363,11 @@ def reader_against_majority(
 
 
 def reader_sums(votes: npt.ArrayLike, *, n_categories: int) -> FloatArray:
-    """Return what each study adds to AC1 among its readers; sum over studies or resample, then :func:`ac1_from_sums`.
+    """Return each study's terms of AC1 among its readers; sum over studies or resample, then :func:`ac1_from_sums`.
 
-    Paper 004 does not say whose AC1 its Table S3 gives; not the AC1 of its kappa's pairs, because no 2 x 2 table has
-    an AC1 of 0.667 with a kappa of 0.756 (pleural effusion). This one, of a study's readers among themselves, is what
-    irrCAC computes from raw votes.
+    Paper 004 does not say between whom the AC1 of its Table S3 is computed. It is not between the pairs of its kappa,
+    because no 2 x 2 table has an AC1 of 0.667 with a kappa of 0.756 (pleural effusion). The AC1 here is between the
+    readers of a study, as irrCAC computes it from raw votes.
 
     Parameters
     ----------
@@ -375,7 +376,7 @@ def reader_sums(votes: npt.ArrayLike, *, n_categories: int) -> FloatArray:
     Returns
     -------
     float array (n_studies, [n_labels,] 3 + k): agreement of the study's pairs of readers, 1 if it has a pair, 1 if it
-    has a vote, share of its votes in each category
+        has a vote, proportion of its votes in each category
     """
     tally = _one_hot(votes, n_categories).sum(axis=1)
     n = tally.sum(axis=-1, keepdims=True)

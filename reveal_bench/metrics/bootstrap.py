@@ -2,10 +2,10 @@
 
 Conventions
 -----------
-Values are per-case rows, shape (n_cases,), float, NaN if undefined. `groups` maps each case to the finding it
-belongs to and `units` to the patient (or image) that is resampled, both as integer codes from 0. One draw of resampling
-counts, shape (n_resamples, n_units), serves every finding, metric and system, so that macros and paired differences
-come from the same replicates. Units without any defined row are drawn too (papers 000 and 002: all images).
+Values are per-case rows, shape (n_cases,), float, NaN if undefined. `groups` maps each case to the finding it belongs
+to and `units` to the patient (or image) that is resampled, both as integer codes from 0. All findings, metrics and
+systems share the same resampling counts, shape (n_resamples, n_units), so that macros and paired differences come from
+the same replicates. Units without any defined row are drawn, too (papers 000 and 002: all images).
 
 Counts are whole numbers in single precision. Sums of hits are whole numbers too, so single precision adds them up
 without an error while they stay below 2**24, and the replicates equal double-precision ones bit for bit; other
@@ -38,7 +38,7 @@ from reveal_bench.metrics.intervals import (
 from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups
 
 MACRO = "macro"
-"""Name instead of a finding in the Estimate of an unweighted mean over findings."""
+"""Stands in place of a finding's name in the Estimate of an unweighted mean over findings."""
 
 Counts = npt.NDArray[np.float32]
 
@@ -71,7 +71,7 @@ class Resampled(Protocol):
 
     @property
     def weights(self) -> FloatArray | None:
-        """Number of rows of each unit in each group, (n_units, n_groups); None if :meth:`left_out` is."""
+        """Number of rows of each unit in each group, (n_units, n_groups); None if :meth:`left_out` returns None."""
         ...
 
     @property
@@ -93,8 +93,8 @@ class Resampled(Protocol):
 class Figures:
     """Values that are not means: `values` and `n` (n_groups,), `replicates` (n_resamples, n_groups); NaN undefined.
 
-    `without`, `weights` and `positive_units` are what :class:`Resampled` says of units, if they can be left out;
-    `behind` (n_groups,) the number of units that support each value, if known.
+    `without` has the values of :meth:`left_out`. `weights`, `positive_units` and `behind` are as in :class:`Resampled`,
+    if known.
     """
 
     values: FloatArray
@@ -120,7 +120,7 @@ class BootstrapMeans:
         Mean over defined rows; NaN without any. See :func:`bootstrap_columns` for replicates without means.
     n, n_undefined : int arrays (n_groups,)
     sums, rows : float arrays (n_units, n_groups)
-        What each unit holds: the sum of its defined rows, and their number.
+        Sum of each unit's defined rows, and their number.
     """
 
     values: FloatArray
@@ -132,16 +132,16 @@ class BootstrapMeans:
 
     @property
     def weights(self) -> FloatArray:
-        """Rows of each unit."""
+        """Number of rows of each unit."""
         return self.rows
 
     @property
     def positive_units(self) -> None:
-        """None: every unit with a row counts."""
+        """None, because every unit with a row counts."""
 
     @property
     def behind(self) -> None:
-        """None: `rows` has it."""
+        """None, because :attr:`rows` shows it."""
 
     def macro(self) -> tuple[float, FloatArray]:
         """Return the unweighted mean over the defined groups: on the data, and per replicate."""
@@ -182,8 +182,8 @@ def macro_first(means: FloatArray) -> FloatArray:
 def resampling_counts(n_units: int, resampling: Resampling = Resampling()) -> Counts:
     """Return how often each unit is drawn in each replicate.
 
-    The draws are ``default_rng(seed).integers(0, n_units, (n_resamples, n_units))``; row b holds their counts. They are
-    drawn and counted in blocks, which changes nothing about them.
+    The draws are ``default_rng(seed).integers(0, n_units, (n_resamples, n_units))``; row b has the counts of draw b.
+    Drawing and counting in blocks does not change them.
 
     Returns
     -------
@@ -209,7 +209,7 @@ def _generator(n_units: int, resampling: Resampling) -> np.random.Generator:
 
 
 def blocks_of_counts(n_units: int, resampling: Resampling) -> Iterator[Counts]:
-    """Yield :func:`resampling_counts` by replicates: at once below 16,384 units, else at most 16 MiB at a time."""
+    """Yield :func:`resampling_counts` in blocks: one block below 16,384 units, else at most 16 MiB each."""
     generator, n_resamples = _generator(n_units, resampling), resampling.n_resamples
     fitting = max(_LEAST_ROWS, _COUNTS_AT_ONCE // n_units // _LEAST_ROWS * _LEAST_ROWS)
     step = n_resamples if n_units < _MANY_UNITS else fitting
@@ -223,7 +223,7 @@ Name = TypeVar("Name")
 def replicates_of(
     statistics: Callable[[Counts], Mapping[Name, FloatArray]], n_units: int, resampling: Resampling
 ) -> dict[Name, FloatArray]:
-    """Return `statistics` in every replicate of one draw, in memory one block at a time.
+    """Return `statistics` in every replicate, with only one block of counts in memory at a time.
 
     Parameters
     ----------
@@ -303,8 +303,8 @@ def bootstrap_columns(
 
     Parameters
     ----------
-    with_means : whether replicates are means; else they are 1 wherever there is one, which is all that the jackknife
-        asks of them and a fraction of the work
+    with_means : True if replicates are means; False if they are only 1 where a mean is defined, which is faster and is
+        all that the jackknife needs
 
     Raises
     ------
@@ -329,7 +329,7 @@ def bootstrap_columns(
 
 
 def _sums_and_rows(values: FloatArray, groups: IntArray, units: IntArray, shape: tuple[int, int]) -> FloatArray:
-    """Return each unit's part of each group, (n_units, 2 n_groups): sums of its defined values, then their numbers."""
+    """Return sums per unit and group, (n_units, 2 n_groups): of the defined values, then of their numbers."""
     n_units, n_groups = shape
     _check_codes("groups", groups, len(values), n_groups)
     _check_codes("units", units, len(values), n_units)
@@ -382,7 +382,7 @@ def interval_of(recipe: str) -> str:
 def code_cases(
     case_findings: Sequence[str], case_units: Sequence[str], *, findings: Sequence[str], units: Sequence[str]
 ) -> tuple[npt.NDArray[np.bool_], IntArray, IntArray]:
-    """Code the names of cases by their positions in `findings` and `units`.
+    """Return the names of cases as codes, which are positions in `findings` and `units`.
 
     Returns
     -------
@@ -429,8 +429,8 @@ def estimate_means(
     Parameters
     ----------
     values : float array (n_cases,), NaN = undefined
-    case_findings, case_units : names (n_cases,); cases of findings that are not in `findings` take no part
-    findings : findings to report, in order; the macro is over these alone
+    case_findings, case_units : names (n_cases,); cases of findings that are not in `findings` are ignored
+    findings : findings to report, in order; the macro is over these only
     units : names of all resampled units, those without cases included; `counts` has a column for each
     counts : float array (n_resamples, n_units), from :func:`resampling_counts`
     recipe : from :meth:`Resampling.signature <reveal_bench.metrics.intervals.Resampling.signature>`; its first part
@@ -441,7 +441,7 @@ def estimate_means(
     Returns
     -------
     list of Estimate: the macro, then one per finding. A replicate in which a finding has no defined row is left out for
-    that finding; a macro replicate averages the findings it has.
+    that finding; the macro of a replicate averages the other findings.
 
     Raises
     ------
@@ -462,7 +462,7 @@ def estimates_from(
 ) -> list[Estimate]:
     """Return the estimates of the macro and the `findings`, in the order of the groups of `means`.
 
-    Figures that are not means have intervals from replicates alone.
+    Values that are not means have intervals only from replicates.
     """
     metric = recipe.split("|", 1)[0]
     evidence = left_out = None

@@ -2,9 +2,10 @@
 
 Conventions
 -----------
-`probabilities` are floats in [0, 1] of an event, `happened` bools, both (n_cases,), with at least one case.
+`probabilities` are probabilities of an event in [0, 1], `happened` is True for cases with the event; both are
+(n_cases,), with at least one case.
 
-* Brier score: mean of (probability - outcome)^2, in [0, 1]; always saying the rate r of the event has r (1 - r).
+* Brier score: mean of (probability - outcome)^2, in [0, 1]; always stating the event's rate r scores r (1 - r).
 * Reliability: cases in bins of their probability; per bin the mean probability and the rate of the event.
 * Expected calibration error (ECE): mean over the cases of their bin's |mean probability - rate|, in [0, 1]. It depends
   on the bins and is above 0 even for correct probabilities, the more so the fewer the cases.
@@ -36,10 +37,10 @@ class Bin:
 
     Attributes
     ----------
-    low, high : ends of the bin; of equal counts, the least and the greatest probability in it
-    n : cases, at least one
+    low, high : bounds of the bin; for bins of equal counts, the lowest and the highest probability in it
+    n : number of cases, at least one
     said : their mean probability
-    rate : share of them in which the event happened
+    rate : proportion of them with the event
     """
 
     low: float
@@ -52,12 +53,12 @@ class Bin:
 def reliability(
     probabilities: FloatArray, happened: BoolArray, *, n_bins: int = 10, binning: Binning = "width"
 ) -> list[Bin]:
-    """Return the bins that have cases, by rising probability.
+    """Return the bins that have cases, in order of rising probability.
 
     Parameters
     ----------
-    binning : "width", bins of equal width of which each but the last is open above; or "count", bins of as equal
-        counts as can be while equal probabilities stay together
+    binning : "width" for bins of equal width, each excluding its upper bound except the last; or "count" for bins of
+        counts as equal as possible, with equal probabilities in the same bin
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Scores of detectors whose marks were matched with lesions: ranked, at a threshold, and in bootstrap replicates.
+"""Scores of detectors after matching marks with lesions: by rank, at a threshold, and in bootstrap replicates.
 
 Conventions
 -----------
@@ -12,12 +12,13 @@ Scores
 ------
 * average precision at an IoU: COCO's, the mean over the recalls 0, 0.01, ..., 1 of the best precision at that recall or
   a higher one. Marks of equal score come in the order of the images and of the file. Undefined without a lesion.
-* FROC: the proportion of lesions found against false alarms per image, over all thresholds, joined by straight lines.
-  A mark that hits no lesion is a false alarm; further marks on a lesion are neither. Undefined without a lesion.
+* FROC: the proportion of lesions found against false alarms per image, over all thresholds, joined by straight lines. A
+  mark that hits no lesion is a false alarm; further marks on the same lesion count neither as hits nor as false alarms.
+  Undefined without a lesion.
 * AFROC and wAFROC: how often a lesion is scored above the highest false alarm of an image without the finding; an
   unmarked lesion or image is below all marks, ties count half. In wAFROC each image with the finding has equal weight
-  (Chakraborty 2017, chapters 13 and 14). Undefined without a lesion or without an image that has none.
-* LROC: the same for the highest mark of each image, if it hits. Swensson 1996.
+  (Chakraborty 2017, chapters 13 and 14). Undefined without a lesion or without an image free of lesions.
+* LROC: as wAFROC, but for the highest mark of each image, if it hits (Swensson 1996).
 * at a threshold fixed beforehand: the proportion of lesions found, and false alarms per image.
 * panoptic quality of masks at a threshold, and its factors: recognition, TP / (TP + FP / 2 + FN / 2), and segmentation,
   the mean IoU of the matches, which are by an IoU above a half (Kirillov et al. 2019).
@@ -50,7 +51,7 @@ FROC_RATES = {
 }
 """False alarms per image at which sensitivity is reported; CPM is the mean over them (LUNA16)."""
 RANKED = ("ap_40", "ap_50", "ap", *FROC_RATES, "cpm", "afroc", "wafroc", "lroc")
-"""Figures of the order of marks; the others depend on a threshold that is fixed beforehand."""
+"""Metrics that depend on the order of marks; the others depend on a threshold that is fixed beforehand."""
 _AT_ONCE = 1 << 22  # numbers held for a block of replicates: bounds memory
 
 Weights = npt.NDArray[np.float32]
@@ -62,15 +63,15 @@ class Matched:
 
     Attributes
     ----------
-    units : int array (n_images,): patient, or image, that is drawn with each image where the finding is known
+    units : int array (n_images,), the resampled patient (or image) of each image for which the finding is known
     mark_image : int array (n_marks,), in [0, n_images); marks come in the order of the images, then of the file
     score : float array (n_marks,)
     hit : int32 array (n_rules, n_marks), a row for each of RULES: index of the lesion, or -1
     lesion_image : int array (n_lesions,)
-    threshold : score from which a mark counts, for figures at a threshold
+    threshold : lowest score at which a mark counts, for metrics at a threshold
     mask_hit, mask_iou : int32 and float arrays (n_marks,), the lesion whose mask each mark matches, and their IoU; None
         without masks
-    by : row of `hit` by which FROC, its relatives and figures at a threshold count
+    by : row of `hit` that decides hits for FROC, its relatives and metrics at a threshold
     """
 
     units: IntArray
@@ -182,7 +183,7 @@ def detection_figure(
 
 
 def _blocks(matched: Matched, counts: Weights) -> Iterator[Weights]:
-    """Yield weights (block, n_units): first of the data, where each unit counts once, then of the replicates."""
+    """Yield weights (block, n_units): first for the data, with each unit counted once, then for the replicates."""
     n_units = counts.shape[1]
     step = max(8, _AT_ONCE // max(1, len(matched.score) + matched.n_images))
     yield np.ones((1, n_units), np.float32)
@@ -191,7 +192,7 @@ def _blocks(matched: Matched, counts: Weights) -> Iterator[Weights]:
 
 
 Figure = Callable[[Weights], dict[str, FloatArray]]
-"""Weights (n_replicates, n_units) -> metric -> figures (n_replicates,)."""
+"""Function from weights (n_replicates, n_units) to metric -> values (n_replicates,)."""
 
 
 def _ratio(top: FloatArray, bottom: FloatArray) -> FloatArray:
@@ -200,7 +201,7 @@ def _ratio(top: FloatArray, bottom: FloatArray) -> FloatArray:
 
 
 def _summed(weights: Weights, units: IntArray, *columns: FloatArray | IntArray) -> FloatArray:
-    """Return the sums, in every replicate, of the columns beside `units`, (n_columns, n_replicates)."""
+    """Return the sums of `columns` in every replicate, (n_columns, n_replicates); `units` are the rows' units."""
     of_units = [np.bincount(units, column, minlength=weights.shape[1]) for column in columns]
     sums: FloatArray = weighted_sums(weights, np.column_stack(of_units)).T
     return sums
@@ -231,7 +232,7 @@ def _average_precisions(matched: Matched) -> Figure:
 
 
 def precision_recall(matched: Matched, rule: str) -> tuple[FloatArray, FloatArray]:
-    """Return recall and precision after each mark that hits under `rule`, by falling score, (n_hits,) each."""
+    """Return (recall, precision), (n_hits,) each, after each mark that hits under `rule`, by falling score."""
     order = np.argsort(-matched.score, kind="stable")
     places = np.flatnonzero(matched.hit[RULES.index(rule), order] >= 0)
     true = np.arange(1, len(places) + 1)
@@ -244,7 +245,7 @@ class _Steps:
 
     Attributes
     ----------
-    lesions, alarms : indices into the marks
+    lesions, alarms : indices of marks
     lesion_stops, alarm_stops : how many of each come before, and up to, each score that finds a lesion: (2 * n_scores,)
     """
 
@@ -293,8 +294,8 @@ def _froc(matched: Matched) -> Figure:
 def _read_off(true: FloatArray, false: FloatArray, allowed: FloatArray) -> FloatArray:
     """Return the true positives of the curve at a number of false alarms, (n_replicates,).
 
-    `true` and `false` (n_replicates, 2 n_scores) are the ends of the lines that are not level: one for each score that
-    finds a lesion. Between them the curve is level, and after the last of them too.
+    `true` and `false` (n_replicates, 2 n_scores) are the ends of the rising lines, one line for each score that finds a
+    lesion. Between these lines, and after the last, the curve is level.
     """
     n_replicates, n = true.shape
     if n == 0:
@@ -309,7 +310,7 @@ def _read_off(true: FloatArray, false: FloatArray, allowed: FloatArray) -> Float
 
 
 def _counts_up_to(rising: FloatArray, limits: FloatArray) -> IntArray:
-    """Return how many numbers of each row are at most its limit, by halving; rows must not fall."""
+    """Return how many numbers of each row are at most the row's limit, by bisection; rows must not fall."""
     n_rows, n = rising.shape
     row, counts = np.arange(n_rows), np.zeros(n_rows, np.int64)
     for step in (1 << k for k in reversed(range(n.bit_length()))):
@@ -329,7 +330,7 @@ def froc_points(matched: Matched) -> tuple[FloatArray, FloatArray]:
 
 
 def _areas(matched: Matched) -> Figure:
-    """Return the areas under AFROC, wAFROC and LROC: chances that a lesion, or image, outscores a negative image."""
+    """Return the areas under AFROC, wAFROC and LROC: how often a lesion, or image, outscores a negative image."""
     n_lesions = np.bincount(matched.lesion_image, minlength=matched.n_images)
     normal = np.flatnonzero(n_lesions == 0)
     alarm = np.full(matched.n_images, -np.inf)
@@ -392,7 +393,7 @@ def _ranks(values: FloatArray, others: FloatArray) -> tuple[IntArray, IntArray]:
 
 
 def _at_threshold(matched: Matched) -> Figure:
-    """Return sums over images, whose ratios are the values at a threshold."""
+    """Return a function of weights that computes the metrics at a threshold as ratios of sums over images."""
     counted = matched.score >= matched.threshold
     n = matched.n_images
 

@@ -2,13 +2,13 @@
 
 Conventions
 -----------
-A *mark* is a detector's prediction on an image: a box with a score, or a point. A *lesion* is one instance in the
-reference, a box. Boxes are [x, y, width, height] float64 in pixels, see :mod:`reveal_bench.geometry`. Marks and lesions
-are compared within the same *case*: an image and a finding, as one whole number.
+A *mark* is a detector's prediction on an image: a box with a score, or a point. A *lesion* is an instance in the
+reference, given as a box. Boxes are [x, y, width, height] float64 in pixels, see :mod:`reveal_bench.geometry`. Marks
+and lesions are compared within the same *case*, which is a pair of image and finding, coded as a whole number.
 
-* ``iou_40`` ... ``iou_95``: marks are taken by falling score, equal ones in their order, and each takes the lesion that
-  no previous mark took and that it overlaps most, if its IoU is at least the threshold; among equally overlapped
-  lesions the last (the greedy rule of COCO's evaluation).
+* ``iou_40`` ... ``iou_95``: marks are processed by falling score, marks of equal score in their order. Each takes the
+  free lesion that it overlaps most, if its IoU is at least the threshold, or the last of equally overlapped lesions
+  (the greedy rule of COCO's evaluation).
 * ``centre``: the point of a mark, or the centre of its box, is in the lesion's box; among several lesions the one with
   the nearest centre. A lesion may be hit by several marks, of which the best counts (FROC, as LUNA16 and MONAI count).
 * ``iobb_50``: at least a half of the mark's own box is in the lesion's, for findings with generous boxes; among several
@@ -36,7 +36,7 @@ _BELOW_ONE = 1 - 1e-10  # as COCO's code: an IoU of 1 less rounding
 
 
 Hits = npt.NDArray[np.int32]
-"""By rule and mark, the index of the lesion that it hits, or -1."""
+"""Index of the lesion that a mark hits by each rule, or -1."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def match_marks(
 
     Examples
     --------
-    Two marks on one lesion: by IoU the second finds it taken, by their centres both hit it.
+    Two marks are on one lesion: by IoU only the better-scored hits, by their centres both hit.
 
     >>> box = np.array([[0.0, 0.0, 10.0, 10.0], [0.0, 0.0, 10.0, 8.0]])
     >>> case = np.zeros(2, np.int64)
@@ -104,9 +104,9 @@ def match_points(is_inside: BoolArray, marks: IntArray, lesions: IntArray, n_mar
 
     Parameters
     ----------
-    is_inside : bool array (n_pairs,), whether the mark's point is in the lesion's mask, for pairs of one case
-    marks, lesions : int arrays (n_pairs,), which mark and lesion
-    n_marks : int
+    is_inside : bool array (n_pairs,), True if the mark's point is in the lesion's mask, for pairs in the same case
+    marks, lesions : int arrays (n_pairs,), indices of the pair's mark and lesion
+    n_marks : number of marks
     """
     hits = np.full(n_marks, -1, np.int32)
     hits[marks[is_inside][::-1]] = lesions[is_inside][::-1]
@@ -189,7 +189,7 @@ def _match_by_overlap(
     n_lesions: int,
     thresholds: tuple[float, ...] = IOUS,
 ) -> None:
-    """Match all cases at once: in round r each case's r-th mark chooses."""
+    """Match all cases at once: in round r the r-th mark of each case chooses a lesion."""
     near = np.flatnonzero(overlaps >= thresholds[0])
     mark, lesion, overlap = pairs.mark[near], pairs.lesion[near], overlaps[near]
     turn = _turns(mark, scores, cases)
@@ -208,7 +208,7 @@ def _match_by_overlap(
 
 
 def _turns(mark: IntArray, scores: FloatArray, cases: IntArray) -> IntArray:
-    """Return how many marks of its case come before each pair's own, among the marks that are in a pair."""
+    """Return for each pair how many marks of its case come before its own, counting only marks that are in a pair."""
     choosing = np.unique(mark)
     order = choosing[np.lexsort((choosing, -scores[choosing], cases[choosing]))]
     of_case = cases[order]

@@ -2,9 +2,9 @@
 
 Conventions
 -----------
-Patients are resampled: ``units`` of a metric are the patients, in sorted order of their names, so that one seed gives
-one draw for every metric, label and rater. Intervals are 95 % intervals. An Estimate's `n` is the number of cases of
-one label or finding; for a macro, the number of defined labels or findings.
+Patients are resampled: ``units`` of a metric are the patients, in sorted order of their names, so that the same seed
+gives the same replicates for every metric, label and rater. Intervals are 95 % intervals. An Estimate's `n` is the
+number of cases of one label or finding; for a macro, the number of defined labels or findings.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ from reveal_bench.metrics.labels import (
 )
 
 POOLED = "all"
-"""Name instead of a finding in the Estimate of all decisions or studies together."""
+"""Stands in place of a finding's name in the Estimate of all decisions or studies together."""
 
 MAX_CATEGORIES = 100
-"""Widest scale that integers without `categories` are taken for."""
+"""Most categories assumed for integers if `categories` are not given."""
 
 
 _OF_SUMS: dict[str, Callable[[LabelSums], FloatArray]] = {
@@ -81,7 +81,7 @@ _OF_TABLES: dict[str, Callable[[FloatArray], FloatArray]] = {
     "mean_absolute_difference": difference_from_tables,
 }
 _SHARES = ("f1", "precision", "recall", "f1_micro", "precision_micro", "recall_micro", "exact_match", "hamming_loss")
-"""Metrics that are means of rows that are 0 or 1, or F1, the share that 2 TP is of 2 TP + FP + FN."""
+"""Metrics that are proportions: means of rows that are 0 or 1, or F1, which is 2 TP / (2 TP + FP + FN)."""
 _NEED_ORDER = ("cohen_kappa_linear", "cohen_kappa_quadratic", "mean_absolute_difference")
 
 
@@ -103,15 +103,15 @@ def estimate_labels(
     labels : names of the columns
     scores : float array (n_studies, n_labels), optional: adds "auroc" and "average_precision"
     patients : a name per study; every study its own patient by default
-    all_patients : every patient of the split, when some have no study
-    resampling : of `patients`, which its unit names; interval "jackknife", "percentile" or "bca"
-        With "jackknife" the ranking metrics keep percentiles, as their signatures say.
+    all_patients : every patient of the split, needed if some have no study
+    resampling : resampling of `patients`, named by its unit; interval "jackknife", "percentile" or "bca" With
+        "jackknife" the ranking metrics keep percentiles, as their signatures say.
 
     Returns
     -------
     list of Estimate: for "f1", "precision", "recall", "cohen_kappa" (against the references), "auroc" and
-    "average_precision" the macro, then one per label; for other averages, exact match and Hamming loss one, whose
-    finding is :data:`POOLED`
+    "average_precision" the macro, then one per label; for other averages, exact match and Hamming loss one Estimate,
+    whose finding is :data:`POOLED`
 
     Raises
     ------
@@ -177,7 +177,7 @@ def estimate_ranking(
     all_patients: Sequence[str] | None = None,
     resampling: Resampling = Resampling(),
 ) -> list[Estimate]:
-    """Return AUROC or average precision of cases that each have one finding, if findings have different cases.
+    """Return AUROC or average precision per finding of cases that each belong to one finding.
 
     Parameters
     ----------
@@ -189,8 +189,8 @@ def estimate_ranking(
 
     Returns
     -------
-    list of Estimate: the macro, then one per finding, with percentiles as intervals; none if fewer patients than the
-    jackknife needs have the finding, or do not have it. NaN if all cases are of one class.
+    list of Estimate: the macro, then one per finding, with percentiles as intervals. There is no interval if fewer
+    patients than the jackknife needs have the finding, or lack it. The value is NaN if all cases are in one class.
 
     Examples
     --------
@@ -243,7 +243,7 @@ def estimate_agreement(
     Parameters
     ----------
     rater_a, rater_b : int arrays (n_cases,), values in [0, n_categories)
-    is_ordered : whether categories have an order; without one, weighted kappas and the difference are left out
+    is_ordered : True if categories have an order; otherwise weighted kappas and the difference are left out
     findings : a name per case; one finding :data:`POOLED` by default
     patients, all_patients, resampling : as for :func:`estimate_labels`
 
@@ -313,7 +313,7 @@ def code_ratings(
 
     Returns
     -------
-    codes of `predictions` and of `references` (n_cases,), the categories, whether these have an order
+    codes of `predictions` and of `references` (n_cases,), the categories, and True if these have an order
 
     Raises
     ------
@@ -352,8 +352,8 @@ def code_ratings(
 def as_flat_result(estimates: Sequence[Estimate], *, groups: str) -> dict[str, Any]:
     """Return estimates of several metrics as the dictionary of `evaluate` modules.
 
-    Macros and pooled scores are at the top as ``<metric>``, ``<metric>_low``, ``<metric>_high`` and ``<metric>_n``,
-    the others under `groups` by their finding.
+    Macros and pooled scores are at the top level as ``<metric>``, ``<metric>_low``, ``<metric>_high`` and
+    ``<metric>_n``; the others are under `groups`, by finding.
     """
     result: dict[str, Any] = {}
     by_group: dict[str, dict[str, Any]] = {}
@@ -401,10 +401,10 @@ def _estimates(
     fewest: IntArray | None = None,
     lowest: FloatArray | None = None,
 ) -> list[Estimate]:
-    """Return a macro and its findings if `values` has one per finding, one pooled estimate if it is a number.
+    """Return a macro and its findings if `values` has a value per finding, or a pooled estimate if it is a number.
 
-    Percentiles are given only if `fewest`, the units of each finding, are as many as the jackknife needs, and not all
-    replicates agree.
+    Percentiles are given only if each finding has as many units (`fewest`) as the jackknife needs, and replicates
+    differ.
     """
     metric = recipe.split("|", 1)[0]
     bounds, is_share = bounds_of(metric), metric in _SHARES
@@ -447,9 +447,9 @@ def units_behind(name: str, sums: LabelSums) -> IntArray:
 
 
 def studies_behind(name: str, sums: LabelSums) -> FloatArray:
-    """Return each unit's studies, (n_units, n_labels): with the label for recall, predicted for precision.
+    """Return the number of each unit's studies that support a metric, (n_units, n_labels).
 
-    For other metrics, such as F1 and kappa, studies for which either holds.
+    These have the label for recall, are predicted for precision, and for other metrics, such as F1 and kappa, either.
     """
     tp, fp, fn = np.moveaxis(sums.confusion, -1, 0)
     held: FloatArray = {"recall": tp + fn, "precision": tp + fp}.get(name.split("_")[0], tp + fp + fn)
@@ -457,7 +457,7 @@ def studies_behind(name: str, sums: LabelSums) -> FloatArray:
 
 
 def _pooled(left_out: FloatArray, n_behind: IntArray, is_share: bool, bounds: tuple[float, float]) -> Evidence:
-    """Return the evidence of a value of all labels together, with the support of the best supported label."""
+    """Return the evidence for a value over all labels together, with the support of the best supported label."""
     n_units = n_behind.max(initial=0, keepdims=True)
     return Evidence(left_out, n_units, n_units >= LEAST_UNITS, np.array([is_share]), bounds)
 

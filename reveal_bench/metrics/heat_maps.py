@@ -80,13 +80,13 @@ def at_size(heat_map: npt.ArrayLike, size: tuple[int, int]) -> Map:
 
 @dataclass(frozen=True, slots=True)
 class LaidMap:
-    """Map over its image, at whose size it is never in memory: its rows are computed when needed.
+    """Map over its image; rows at the image's size are computed when needed, never all in memory.
 
     Attributes
     ----------
-    laid : the map, as the loops of :mod:`reveal_bench.masks.kernels` take it
-    ends : its least and its largest value at the size of the image
-    place : the first pixel with the largest value, by rows; None of a constant map
+    laid : the map in the form for the loops of :mod:`reveal_bench.masks.kernels`
+    ends : its lowest and its highest value at the size of the image
+    place : the first pixel with the highest value, by rows; None for a constant map
     """
 
     laid: ResizedMap
@@ -112,13 +112,13 @@ class LaidMap:
         return column + 0.5, row + 0.5
 
     def above(self, threshold: float) -> PackedMasks:
-        """Return one mask: the scaled map strictly above a threshold in [0, 1)."""
+        """Return the mask of the scaled map strictly above a threshold in [0, 1), as packed masks of one."""
         if isinstance(threshold, bool) or not 0 <= threshold < 1:
             raise ArgumentError("threshold", "must be in [0, 1)", repr(threshold))
         return self._mask(partial(np.less, np.float32(threshold)))
 
     def above_otsu(self, *, fill: bool, published_smoothing: int = 0) -> PackedMasks:
-        """Return one mask: :func:`otsu_mask`."""
+        """Return the mask of :func:`otsu_mask`, as packed masks of one."""
         from reveal_bench.masks import kernels
 
         if self.is_flat:
@@ -133,7 +133,7 @@ class LaidMap:
         return _packed(kernels.fill_runs(above.ends, self.laid.size[0]), self.laid.size) if fill else above
 
     def counts_above(self, grid: Sequence[float], reference: PackedMasks) -> IntArray:
-        """Return the pixels above each of some rising thresholds: (2, n), in total and inside the mask of `reference`.
+        """Return the number of pixels above each of the rising thresholds, (2, n): in total, and inside `reference`.
 
         Raises
         ------
@@ -158,9 +158,7 @@ class LaidMap:
         return _packed(kernels.runs_above(self.laid, self._cut(is_kept)), size)
 
     def _cut(self, is_kept: Callable[[np.float32], Any]) -> float:
-        """Return the largest value that, scaled, is dropped. Scaling keeps the order, so all larger values are
-        retained.
-        """
+        """Return the largest value that is dropped after scaling, which keeps the order of values."""
         low, high = self.ends
         span = high - low
         first, last = _rank(low), _rank(high)
@@ -169,7 +167,7 @@ class LaidMap:
 
 
 def _rank(value: np.float32) -> int:
-    """Return numbers of single precision as integers in the same order, neighbours one apart."""
+    """Return single-precision numbers as integers in the same order; neighbouring numbers differ by 1."""
     bits = int(value.view(np.int32))
     return bits if bits >= 0 else -(bits & 0x7FFFFFFF)
 
@@ -210,7 +208,7 @@ def laid_over(heat_map: npt.ArrayLike, size: tuple[int, int]) -> LaidMap:
 
 
 def _neighbours(n: int, wanted: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Map]:
-    """Return the pixels before and after every position of a side resized to `wanted`, and the second's weight."""
+    """Return (before, after, weight) for positions of a resized side: neighbouring pixels, and the second's weight."""
     places = (np.arange(wanted, dtype=np.float32) + np.float32(0.5)) * np.float32(n / wanted) - np.float32(0.5)
     places = np.maximum(places, np.float32(0))
     before = np.minimum(places.astype(np.intp), n - 1)
@@ -255,7 +253,7 @@ def otsu_mask(heat_map: npt.ArrayLike, size: tuple[int, int], *, fill: bool, pub
 
 
 def otsu_level(counts: Sequence[int] | npt.NDArray[np.integer]) -> int:
-    """Return the level that best splits a histogram: largest variance between both parts, the first of equal ones.
+    """Return the level that best splits a histogram: the first with the largest variance between both parts.
 
     The steps follow OpenCV's own code, so that rounding decides alike between two levels that split a symmetric
     histogram equally well; if OpenCV calls Intel's library instead, it may choose the other one.
@@ -312,7 +310,7 @@ def smoothed(heat_map: npt.ArrayLike, size: tuple[int, int], width: int, *, gaus
 
     Parameters
     ----------
-    width : side of the box in pixels, or the standard deviation of the bell
+    width : side of the box in pixels, or the standard deviation of the Gaussian
 
     Raises
     ------
@@ -334,9 +332,10 @@ def smoothed(heat_map: npt.ArrayLike, size: tuple[int, int], width: int, *, gaus
 def smoothed_as_published(levels: npt.NDArray[np.uint8], side: int) -> npt.NDArray[np.uint8]:
     """Return 256 levels, smoothed as CheXlocalize's code does before it finds Otsu's level.
 
-    The levels become OpenCV's "jet" colours, these grey as if blue were red, a box of `side` pixels averages them, and
-    they are turned round. What comes out does not rise with what goes in: 0, 96, 128 and 255 become 217, 29, 53 and
-    240, a rough absolute value for maps with a sign. A map without one has its low and its high end above its middle.
+    The levels become OpenCV's "jet" colours. These become grey as if blue were red, are averaged over a box of `side`
+    pixels, and are inverted. The output does not increase with the input: 0, 96, 128 and 255 become 217, 29, 53 and
+    240. For maps with negative values this is roughly an absolute value; for other maps it puts both the low and the
+    high end above the middle.
 
     Raises
     ------

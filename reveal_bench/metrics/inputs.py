@@ -4,7 +4,7 @@ Conventions
 -----------
 ``read_*`` functions accept the values of one batch, in any format that users have (tuples, numpy arrays, bytes, None
 for absent values), and return plain lists, strings and numbers that Arrow stores. They are tolerant of the format and
-strict about the content: nothing is dropped or repaired. :class:`CheckedInputs` precedes ``evaluate.Metric`` among the
+strict about the content, and drop or repair nothing. :class:`CheckedInputs` precedes ``evaluate.Metric`` among the
 bases of a wrapper, so that everything is checked before `evaluate` sees it, with the messages of this package.
 """
 
@@ -20,7 +20,7 @@ from reveal_bench.masks import Rle, encode_mask, pack_masks
 
 
 class Batch(NamedTuple):
-    """Values of one batch in stored form, and the index of that form among a module's `features`."""
+    """Values of one batch in stored form, and the index of this form in a module's `features`."""
 
     predictions: list[Any]
     references: list[Any]
@@ -30,12 +30,12 @@ class Batch(NamedTuple):
 class CheckedInputs:
     """Reader and checker of the inputs of an `evaluate.Metric`; a wrapper defines ``read(predictions, references)``.
 
-    `evaluate` itself takes the first of a module's features that the first case of the first batch fits; here it is
-    the one that was read, and every batch must have it.
+    `evaluate` alone would choose the first of a module's features that fits the first case. Here the feature is the
+    form that :meth:`read` returned, and every batch must have the same.
     """
 
     def read(self, predictions: list[Any], references: list[Any], features: int | None) -> Batch:
-        """Return one batch to be stored, as `features` if that is given."""
+        """Return one batch in stored form, in the form `features` if that is given."""
         raise NotImplementedError
 
     def add(self, *, prediction: Any = None, reference: Any = None, **other: Any) -> None:
@@ -82,7 +82,7 @@ class CheckedInputs:
         return self._features_read if len(self) else None  # type: ignore[arg-type]
 
     def _infer_feature_from_batch(self, batch: Any) -> Any:
-        """Return the known feature, which `evaluate` would guess from the first case."""
+        """Return the feature that :meth:`read` found, instead of the guess of `evaluate` from the first case."""
         every = self.features  # type: ignore[attr-defined]
         return every[self._features_read] if isinstance(every, list) else every
 
@@ -150,13 +150,13 @@ POINTS, CELLS = 0, 1
 
 
 def read_places(values: Sequence[Any], stored: int | None = None) -> tuple[list[Any], int]:
-    """Return the stated positions of a finding: per case a list of points, or a cell's name.
+    """Return the predicted positions of a finding: per case a list of points, or a cell's name.
 
     Parameters
     ----------
     values : per case one point (x, y), points [(x, y), ...], a cell "D5", a run-length mask or bool array (its
         deepest pixel is the point), or None, [] or "" for an absent prediction
-    stored : POINTS or CELLS if earlier batches were that
+    stored : POINTS or CELLS, the form of earlier batches, if there were any
 
     Returns
     -------
@@ -210,7 +210,7 @@ NAMES, VECTORS = 0, 1
 def read_labels(
     predictions: Sequence[Any], references: Sequence[Any], stored: int | None = None
 ) -> tuple[list[Any], list[Any], int]:
-    """Return the labels of studies, as lists of names or as vectors of 0 and 1; one form for all.
+    """Return the labels of studies, all as lists of names or all as vectors of 0 and 1.
 
     Raises
     ------
@@ -271,7 +271,7 @@ def label_matrix(
 
     Parameters
     ----------
-    predictions, references : from :func:`read_labels`
+    predictions, references : results of :func:`read_labels`
     labels : the vocabulary; by default every name that occurs, sorted, or "0", "1", ... for vectors
 
     Raises
@@ -300,7 +300,7 @@ def label_matrix(
         for i, row in enumerate(column):
             unlisted = next((name for name in row if name not in code), None)
             if unlisted is not None:
-                raise ValueError(f"`{argument}[{i}]` must be of `labels` {names}, got {unlisted!r}")
+                raise ValueError(f"`{argument}[{i}]` must be in `labels` {names}, got {unlisted!r}")
             matrix[i, [code[name] for name in row]] = True
         matrices.append(matrix)
     return matrices[0], matrices[1], names

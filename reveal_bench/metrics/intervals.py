@@ -81,16 +81,16 @@ class Resampling:
 
     @classmethod
     def of(cls, protocol: Mapping[str, Any]) -> Resampling:
-        """Return the resampling of a protocol, which has more keys; missing ones take their defaults."""
+        """Return the resampling of a protocol, which has further keys; missing keys have their defaults."""
         return cls(**{field.name: protocol[field.name] for field in fields(cls) if field.name in protocol})
 
     @property
     def draw(self) -> dict[str, Any]:
-        """Keys of the draw alone: n_resamples, seed and unit."""
+        """Keys of the draw only: n_resamples, seed and unit."""
         return {"n_resamples": self.n_resamples, "seed": self.seed, "unit": self.unit}
 
     def by(self, interval: Interval) -> Resampling:
-        """Return the same draw with another interval."""
+        """Return the resampling with the same draw and another interval."""
         return replace(self, interval=interval)
 
     def signature(self, metric: str, version: int) -> str:
@@ -100,7 +100,7 @@ class Resampling:
 
 
 FEW = "too few patients"
-"""Why an estimate has no interval, see docs/statistics.md."""
+"""Reason why an estimate has no interval, see docs/statistics.md."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +114,11 @@ class Estimate:
     value, low, high : float
         Point estimate on the data and the bounds of its 95% interval; NaN if undefined.
     n : int
-        Defined rows of a finding; findings of a macro; 0 if the row that holds the estimate counts them.
+        Number of defined rows of a finding, or of findings in a macro; 0 if the row with the estimate counts them.
     n_undefined : int
         Rows (for a macro: findings) left out because they are undefined.
     n_empty_replicates : int
-        Replicates left out because they held no defined row (for a macro: no defined finding).
+        Replicates left out because they had no defined row (for a macro: no defined finding).
     signature : str
         Recipe of the number, such as ``point_hit|b:1000|seed:0|unit:patient|v:1``.
     """
@@ -152,7 +152,7 @@ UNDEFINED = Estimate(math.nan)
 
 
 def as_record(row: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass, each estimate among them as three.
+    """Return the fields of a dataclass, with three fields for each estimate.
 
     The field `estimate` becomes `value`, `low` and `high`; another field X becomes X, `X_low` and `X_high`.
 
@@ -213,7 +213,7 @@ class Intervals:
 
 
 def check_interval(interval: Interval, n_resamples: int) -> None:
-    """Raise ValueError for an unknown interval, and for one that needs more replicates."""
+    """Raise ValueError if the interval is unknown, or needs more replicates."""
     if interval not in INTERVALS:
         raise ArgumentError("interval", f"must be one of {', '.join(INTERVALS)}", repr(interval))
     if interval == "chexlocalize" and int(SHARES[0] * n_resamples) < 1:
@@ -250,10 +250,10 @@ def find_intervals(
           side of it both are NaN.
         * chexlocalize: elements int(0.025 B) - 1 and int(0.975 B) - 1 of the B sorted replicates, undefined ones last
           and counted in B; value and ends rounded to three digits.
-    left_out : float array (n_units, n_columns); needed for "bca" alone
+    left_out : float array (n_units, n_columns); needed only for "bca"
         The value without each resampled unit; NaN is left out.
-    evidence : Evidence; needed for "jackknife" alone
-    behind : float array (n_columns,), patients of each column, inf for a macro; widens "shifted" if they are few
+    evidence : Evidence; needed only for "jackknife"
+    behind : float array (n_columns,), number of patients of each column, inf for a macro; few patients widen "shifted"
 
     Raises
     ------
@@ -289,7 +289,7 @@ def find_intervals(
 def drop_sparse_intervals(intervals: Intervals, behind: npt.ArrayLike) -> Intervals:
     """Return the intervals of a macro and its groups, except for groups with fewer than LEAST_UNITS patients.
 
-    The macro has bounds if one of its groups has.
+    The macro keeps its interval if any of its groups does.
 
     Examples
     --------
@@ -302,7 +302,7 @@ def drop_sparse_intervals(intervals: Intervals, behind: npt.ArrayLike) -> Interv
 
 
 def with_width(intervals: Intervals) -> Intervals:
-    """Return the intervals without those whose replicates all agree, which show nothing of other patients."""
+    """Return the intervals without those whose replicates all agree, which say nothing about other patients."""
     return _without(intervals, ~(intervals.low < intervals.high))
 
 
@@ -324,7 +324,7 @@ def _percentiles(replicates: FloatArray) -> FloatArray:
 
 
 def _as_of_few(behind: FloatArray) -> FloatArray:
-    """Return the width of intervals of few patients relative to percentiles: t, and n / (n - 1) in variance."""
+    """Return the factor that widens percentiles for few patients: t / z, and n / (n - 1) in variance."""
     freedom = np.maximum(behind - 1, 1)
     wider: FloatArray = t_quantile(freedom) / _NORMAL.inv_cdf(SHARES[1]) * np.sqrt(1 + 1 / freedom)
     return wider

@@ -8,12 +8,13 @@ and the degrees of freedom of the squared standard error (Satterthwaite), ``2 V*
 ``V = sum d**2``: few if a few patients decide the score.
 
 * The hit rate of one finding, a mean of rows that are 0 or 1, has a Wilson score interval with its effective sample
-  size ``value (1 - value) / se**2``, which allows for patients with several rows. So has the F1 of one finding, the
-  proportion 2 TP of 2 TP + FP + FN. So has the kappa of one finding, on the scale from the lowest kappa of raters who
-  call it as often (:func:`~reveal_bench.metrics.agreement.lowest_kappa`) to 1. So has another mean of one finding, such
-  as IoU, with t instead of the normal quantile. And so has every score at an end of its scale, or with constant rows,
-  for which the standard error is 0; its effective sample size is the number of supporting patients, or for an F1 of 0
-  or the lowest kappa :data:`OF_NO_OVERLAP` of it: F1 is 2 / (k + 1) if one of k patients is called by both.
+  size ``value (1 - value) / se**2``, which allows for patients with several rows. The same interval is used for the F1
+  of one finding, which is the proportion 2 TP / (2 TP + FP + FN); for the kappa of one finding, on the scale from the
+  lowest kappa of raters who call it as often (:func:`~reveal_bench.metrics.agreement.lowest_kappa`) to 1; for another
+  mean of one finding, such as IoU, with t instead of the normal quantile; and for every score at an end of its scale,
+  or with constant rows, whose standard error is 0. The effective sample size of the last is the number of supporting
+  patients, but for an F1 of 0 or the lowest kappa only the proportion :data:`OF_NO_OVERLAP` of it: F1 is 2 / (k + 1) if
+  one of k patients is called by both.
 * A macro's variance is the variance of a mean of its findings, with their covariances. The variance of a finding with
   few patients is unreliable, so per patient it is averaged with the pooled variance of all findings, which counts for
   :data:`POOLED_FREEDOM` degrees of freedom; a finding at an end of the scale, such as an F1 of 0, gets the pooled
@@ -53,19 +54,21 @@ from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 LEAST_UNITS = 10
 """Number of supporting patients below which a score has no interval."""
 LEAST_UNITS_OF_KAPPA, LEAST_UNITS_OF_MEAN = 12, 15
-"""The same for a finding's kappa, or another figure whose scale goes below 0; and for its IoU, or another mean of rows
+"""The same limit for a finding's kappa, or another score whose scale goes below 0; and for IoU, or another mean of rows
 that are not 0 or 1."""
 LEAST_UNITS_IN_MACRO = 5
-"""The same for every finding of a figure that is derived from macros."""
+"""The same limit for every finding of a score that is derived from macros."""
 POOLED_FREEDOM, POOLED_FREEDOM_OF_RATIOS = 5.0, 2.0
-"""Degrees of freedom that the pooled variance of findings counts for beside a finding's own, in a macro: of means over
-rows (hit rates, IoU, scores), and of ratios such as F1 and kappa, whose variances differ more between findings."""
+"""Degrees of freedom of the pooled variance when it is averaged with a finding's own variance in a macro: for means
+over rows (hit rates, IoU, scores), and for ratios such as F1 and kappa, whose variances differ more between
+findings."""
 OF_NO_OVERLAP = 0.75
-"""Share of patients that counts for the interval of an F1 of 0, or of the lowest kappa. All would be right for F1 as a
-share of k patients, half for TP / (TP + FP + FN) brought to the scale of F1; simulated worlds fit from .65 to .8."""
+"""Proportion of patients that counts for the interval of an F1 of 0, or of the lowest kappa. It would be 1 for F1 as a
+proportion of k patients, and 0.5 for TP / (TP + FP + FN) on the scale of F1; simulations fit values from 0.65 to
+0.8."""
 
 Z = NormalDist().inv_cdf(0.975)
-"""Distance in standard errors of the bounds of a 95 % interval from the middle of a normal distribution."""
+"""Distance of a 95 % interval's bounds from the centre of a normal distribution, in standard errors."""
 _NO_SPREAD = 1e-12  # shares of a scale that differ by less differ by rounding alone
 _LEAST_FREEDOM = 3.0  # the expansion of the t quantile is good from here on
 
@@ -77,19 +80,19 @@ class Evidence:
     Attributes
     ----------
     left_out : float array (n_units, n_columns)
-        The figure without each unit.
+        The score without each unit.
     n_units : int array (n_columns,)
         Units that support a value; for a macro, the fewest of any finding that it averages.
     enough : bool array (n_columns,)
-        Whether these suffice for an interval.
+        True if these suffice for an interval.
     is_share : bool array (n_columns,)
-        Whether the figure is a mean of rows that are 0 or 1, or F1.
+        True if the score is a mean of rows that are 0 or 1, or F1.
     bounds : ends of the scale, infinite if it has none
-    lowest : float array (n_columns,), the least that each column can be, if that is more than the low end of the scale:
-        of kappa, see :func:`~reveal_bench.metrics.agreement.lowest_kappa`
+    lowest : float array (n_columns,), lowest possible value of each column, if that is above the scale's lower bound:
+        for kappa, see :func:`~reveal_bench.metrics.agreement.lowest_kappa`
     averaged : columns whose mean the first one is, as a macro; None if it is not a mean of others
-    of_means : whether figures are means over rows, as hit rates and IoU are, and not other ratios
-    of_overlap : whether figures are F1 or kappa, present or absent: one hit among k units raises them by about 2 / k
+    of_means : True if scores are means over rows, such as hit rates and IoU, and not other ratios
+    of_overlap : True if scores are F1 or kappa of presence: one hit among k units raises them by about 2 / k
     """
 
     left_out: FloatArray
@@ -122,7 +125,7 @@ def evidence_of_groups(
     left_out : float array (n_units, 1 + n_groups), the macro first
     n_units : int array (n_groups,), units that support each group
     averaged : groups in the macro, all with a unit by default
-    is_share : whether each group is a mean of rows that are 0 or 1, or F1
+    is_share : True for groups whose score is a mean of rows that are 0 or 1, or F1
     bounds : ends of the scale
     lowest : the least that each group can be, as :class:`Evidence` has it
     is_mean : True if the first column is the groups' mean, not otherwise derived from macros
@@ -163,7 +166,7 @@ def standard_errors(left_out: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def t_quantile(freedom: FloatArray) -> FloatArray:
-    """Return the 97.5th percentile of Student's t for real degrees of freedom, those below 3 taken as 3.
+    """Return the 97.5th percentile of Student's t for real degrees of freedom; values below 3 count as 3.
 
     Examples
     --------
@@ -238,7 +241,7 @@ def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
 def tails_beyond(values: FloatArray, evidence: Evidence, bound: float) -> tuple[FloatArray, FloatArray]:
     """Return one-sided p that unbounded values are at most `bound`, and at least `bound`, (n_columns,) each.
 
-    They belong to the interval of :func:`jackknife_ends`: one is below 0.025 if the whole interval is beyond
+    They are consistent with the interval of :func:`jackknife_ends`: one is below 0.025 if the whole interval is beyond
     `bound`. NaN without an interval, or if its length is 0.
     """
     bias, errors, freedom = spread(values, evidence)
@@ -248,7 +251,7 @@ def tails_beyond(values: FloatArray, evidence: Evidence, bound: float) -> tuple[
 
 
 def spread(values: FloatArray, evidence: Evidence) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return bias, standard error and its degrees of freedom of every column."""
+    """Return the bias, the standard error and its degrees of freedom for every column."""
     errors, freedom = standard_errors(evidence.left_out)
     n = len(evidence.left_out)
     bias = (n - 1) * (evidence.left_out.mean(axis=0) - values)
@@ -260,9 +263,7 @@ def spread(values: FloatArray, evidence: Evidence) -> tuple[FloatArray, FloatArr
 
 
 def _of_mean(values: FloatArray, evidence: Evidence, averaged: IntArray) -> tuple[float, float, float]:
-    """Return standard error, its degrees of freedom, and bias of the mean of some columns, as the module states for
-    macros.
-    """
+    """Return standard error, its degrees of freedom, and bias of the mean of some columns, as described for macros."""
     n, k = len(evidence.left_out), len(averaged)
     pooled_freedom = POOLED_FREEDOM if evidence.of_means else POOLED_FREEDOM_OF_RATIOS
     behind = evidence.n_units[averaged]

@@ -2,8 +2,8 @@
 
 Conventions
 -----------
-`predictions` and `references` are bool arrays (n_studies, n_labels), `scores` float arrays of the same shape, a larger
-score meaning more likely present. Probabilities become predictions by thresholds fixed before scoring
+`predictions` and `references` are bool arrays (n_studies, n_labels), `scores` float arrays of the same shape, a higher
+score means that the label is more likely present. Probabilities become predictions by thresholds fixed before scoring
 (:func:`apply_thresholds`). Undefined values are NaN and not part of an average; results without studies are NaN.
 
 ``average``: None, one value per label; "macro", unweighted mean over the labels that are defined; "micro", all
@@ -12,8 +12,8 @@ decisions pooled; "weighted", mean over the defined labels weighted by their pos
 
 Replicates: :func:`label_sums` adds up, per resampled unit (patient), the counts that these metrics need;
 ``sums.resample(counts)`` gives the sums of every replicate by one matrix product, and the ``*_from_sums`` functions
-take either; :func:`ranking_replicates` weighs the studies by the counts. One draw of
-:func:`~reveal_bench.metrics.bootstrap.resampling_counts` serves all labels, metrics and systems; none is looped over.
+take either; :func:`ranking_replicates` weighs the studies by the counts. All labels, metrics and systems share the same
+:func:`~reveal_bench.metrics.bootstrap.resampling_counts`; there is no loop over replicates.
 
 Metrics
 -------
@@ -22,7 +22,7 @@ Metrics
 * :func:`kappa_from_sums`                                    Cohen's kappa of predictions against references
 * :func:`auroc`, :func:`average_precision`                   from scores, ties counted half and together, no thresholds
 
-Source: scikit-learn's definitions, its defaults for undefined cases excepted (there 0 or 1, here NaN).
+Source: scikit-learn's definitions, except for undefined values, which are NaN here (there 0 or 1).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def multilabel_f1(
     predictions, references : bool arrays (n_studies, n_labels)
     average : see the module's conventions
     zero_division : NaN, 0 or 1
-        Value of a label (study, pool) that has no positive in either, so that F1 is undefined.
+        Value for a label (study, pool) without a positive prediction or reference, for which F1 is undefined.
 
     Returns
     -------
@@ -151,8 +151,8 @@ def auroc(scores: ArrayLike, references: ArrayLike, *, average: Average | None =
 def average_precision(scores: ArrayLike, references: ArrayLike, *, average: Average | None = None) -> FloatArray:
     """Return the mean, over the positives, of the precision among all that score at least as high.
 
-    NaN if the references have one class only (scikit-learn: 0 without a positive, 1 without a negative). All else
-    as for :func:`auroc`.
+    NaN if the references have only one class (scikit-learn: 0 without a positive, 1 without a negative). Otherwise as
+    for :func:`auroc`.
 
     Examples
     --------
@@ -164,10 +164,10 @@ def average_precision(scores: ArrayLike, references: ArrayLike, *, average: Aver
 
 
 def apply_thresholds(probabilities: ArrayLike, thresholds: ArrayLike = 0.5) -> BoolArray:
-    """Return ``probabilities >= thresholds``: the predictions, by thresholds that the submission fixed before scoring.
+    """Return the predictions ``probabilities >= thresholds``; the submission fixed the thresholds before scoring.
 
-    `probabilities` are (n_studies, n_labels), `thresholds` one number or (n_labels,); anything outside [0, 1], NaN
-    included, and any other shape is a ValueError.
+    `probabilities` are (n_studies, n_labels), `thresholds` one number or (n_labels,). Values outside [0, 1], NaN and
+    other shapes raise ValueError.
     """
     array, cut = np.asarray(probabilities, np.float64), np.asarray(thresholds, np.float64)
     if array.ndim != 2 or cut.shape not in ((), array.shape[1:]):
@@ -189,9 +189,10 @@ class LabelSums:
     confusion : float array (..., n_labels, 3)
         True positives, false positives, false negatives.
     studies : float array (..., 2)
-        Studies; those whose labels are all right.
+        Number of studies, and of studies whose labels are all right.
     ratios : float array (..., 3, 2)
-        For F1, precision and recall of single studies: their sum over the studies where defined; number of those.
+        For F1, precision and recall of single studies: their sum over the studies for which they are defined, and the
+        number of these studies.
     """
 
     confusion: FloatArray
@@ -221,7 +222,7 @@ def label_sums(
     Parameters
     ----------
     predictions, references : bool arrays (n_studies, n_labels)
-    units : int array (n_studies,), values in [0, n_units); each study its own unit by default
+    units : int array (n_studies,), values in [0, n_units); by default each study is its own unit
 
     Raises
     ------
@@ -243,7 +244,7 @@ def label_sums(
 def ratio_from_sums(
     metric: Ratio, sums: LabelSums, average: Average | None = None, zero_division: float = NAN
 ) -> FloatArray:
-    """Return :func:`multilabel_f1` ("f1"), :func:`precision` or :func:`recall` of sums: (..., n_labels) or (...)."""
+    """Return :func:`multilabel_f1` ("f1"), :func:`precision` or :func:`recall` of sums; (..., n_labels) or (...)."""
     _check_option("metric", metric, get_args(Ratio))
     _check_option("average", average, (None, "macro", "micro", "weighted", "samples"))
     if not (np.isnan(zero_division) or zero_division in (0, 1)):
@@ -303,7 +304,7 @@ def ranking_replicates(
     units: ArrayLike | None = None,
     average: Average | None = None,
 ) -> FloatArray:
-    """Return :func:`auroc` or :func:`average_precision` in every replicate, exactly: the counts weigh the studies.
+    """Return :func:`auroc` or :func:`average_precision` in every replicate, exactly: the counts weight the studies.
 
     Arguments and errors as for :func:`auroc`; `counts` (n_resamples, n_units) and `units` as for :func:`label_sums`.
 
@@ -358,7 +359,7 @@ def _rank(metric: Ranking, scores: FloatArray, positive: BoolArray, weights: Flo
 
 
 def _sums_below(weights: FloatArray) -> FloatArray:
-    """Return the sum of the rows before each row, and of all."""
+    """Return the sum of the rows before each row, and of all rows."""
     return np.concatenate([np.zeros((1, weights.shape[1])), weights.cumsum(axis=0)])
 
 

@@ -1,4 +1,4 @@
-"""How the values of each metric are written for people: percent with one decimal, ratings on their scale."""
+"""Texts for people with the values of each metric: percent with one decimal, ratings on their scale."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _has_own_scale(metric: str) -> bool:
 
 
 def intervals_text(how: Resampling) -> str:
-    """Return how the intervals of a table were computed.
+    """Return a phrase on how the intervals of a table were computed.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def intervals_text(how: Resampling) -> str:
 
 
 def groups_text(metric: str, n: int | str) -> str:
-    """Return the number of findings or criteria in a macro of `metric`.
+    """Return the number of findings or criteria in a macro of `metric`, in words.
 
     Examples
     --------
