@@ -146,7 +146,7 @@ def report(folder: CurationFolder, *, redo: bool = False, progress: Progress | N
 
 
 def make_report(curated: Curated, ratings: Path | None = None) -> dict[str, str]:
-    """Return the content of every file of the report by name."""
+    """Return name -> content of every file of the report."""
     page = _page(curated, _sections(curated, ratings))
     files = page_files(page, "index.html", is_flat=True) | {PUBLIC_NAME: public_page(curated)}
     return {name: text if isinstance(text, str) else text.decode("utf-8") for name, text in files.items()}

@@ -53,7 +53,7 @@ function keep() {
   try {
     localStorage.setItem(key, JSON.stringify(kept));
   } catch {
-    // a browser that keeps nothing still saves the file
+    // a browser without storage still saves the file
   }
   show();
 }
@@ -63,7 +63,7 @@ function restore() {
   try {
     kept = JSON.parse(localStorage.getItem(key)) || [];
   } catch {
-    // nothing was kept
+    // nothing was stored
   }
   const byId = new Map(kept.map(([id, was, row]) => [id, [was, row]]));
   for (const place of places) {

@@ -1,4 +1,4 @@
-// One case: its films, whose marks are drawn on them, and what every system answered.
+// One case: its images with marks drawn on them, and the answer of every system.
 
 import { filmOfPicture } from "./film.js";
 import { made } from "./made.js";
@@ -25,7 +25,7 @@ export class CaseView {
     this.shown = null;
   }
 
-  /** Draw a case; `group` is the finding that is looked at first, "" for the first one asked. */
+  /** Draw a case; `group` is the finding shown first, "" for the first one asked. */
   async show(shown, { systems, groups }, { base, group }) {
     this.close();
     Object.assign(this, { shown, showsMarks: true });
@@ -97,7 +97,7 @@ export class CaseView {
     return item;
   }
 
-  /** The name of somebody who drew something, by which the marks are switched. */
+  /** Return a button, named like a reader or system, that shows or hides their marks. */
   switch(one) {
     const button = made("button", "", { type: "button" });
     const sample = made("span", one.label ?? "", { class: one.answers ? "sample" : "sample reader", "aria-hidden": "true" });
@@ -109,7 +109,7 @@ export class CaseView {
     return button;
   }
 
-  /** Look at one finding, or with "" at all of them. */
+  /** Show one finding, or all of them if it is "". */
   look(group) {
     this.group = group;
     for (const button of find("groups").children) {
@@ -173,7 +173,7 @@ export class CaseView {
     this.reflect();
   }
 
-  /** `code` is the key's place on the keyboard: Shift and a digit write something else on each layout. */
+  /** `code` is the position of the key: Shift with a digit gives another character on each keyboard layout. */
   key(key, isShifted, code) {
     const name = { i: "invert", f: "fit", o: "one", r: "reset", d: "drag", g: "marks" }[key.toLowerCase()];
     const pressed = isShifted && /^Digit[1-9]$/.test(code) ? `⇧${code.slice(-1)}` : key;

@@ -1,6 +1,6 @@
 // A film in full depth: 16-bit values, a pyramid of halved copies, and the table from values to greys.
-// What is drawn on it is in shares of its width and height.
-// Window functions: DICOM PS3.3 C.11.2.1.2 and C.11.2.1.3. `slope * value + intercept` is what a window is about.
+// Marks are in fractions of its width and height.
+// Window functions: DICOM PS3.3 C.11.2.1.2 and C.11.2.1.3; they apply to `slope * value + intercept`.
 
 const DEPTH = 65536;
 
@@ -18,7 +18,7 @@ export function unpack(buffer, width, height) {
   return values;
 }
 
-/** Share of the grey scale, 0 to 1, of a modality value under a window. */
+/** Grey of a modality value under a window, from 0 to 1. */
 export function shown(value, { center, width, function: kind }) {
   if (kind === "SIGMOID") return 1 / (1 + Math.exp((-4 * (value - center)) / width));
   const c = kind === "LINEAR" ? center - 0.5 : center, w = kind === "LINEAR" ? width - 1 : width;
@@ -39,7 +39,7 @@ export async function filmOfPicture(blob) {
 }
 
 export class Film {
-  /** `facts` are size, window and what takes values to it; `values` are 16 bits, row by row. */
+  /** `facts` are size, window and the conversion of values to it; `values` have 16 bits, row by row. */
   constructor(facts, values) {
     this.facts = facts;
     this.levels = [{ width: facts.width, height: facts.height, values }];
@@ -52,7 +52,7 @@ export class Film {
 
   get last() { return this.levels[this.levels.length - 1]; }
 
-  /** The look that the file asks for. */
+  /** Restore the window or table that the file states. */
   reset() {
     this.window = { ...this.facts.window };
     this.table = this.start;
@@ -103,7 +103,7 @@ export class Film {
   }
 }
 
-/** Half the size, by means of four pixels, averaged in full depth. */
+/** An image of half the size, whose pixels are means of four pixels in full depth. */
 function halved({ width, height, values }) {
   const w = Math.floor(width / 2), h = Math.floor(height / 2), out = new Uint16Array(w * h);
   for (let y = 0, at = 0; y < h; y++) {

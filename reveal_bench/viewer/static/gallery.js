@@ -1,5 +1,5 @@
-// The cases of a gallery: which are shown, what the address says, and which key does what.
-// The address holds it all: ?benchmark=NAME&group=FINDING&show=FILTER&case=ID.
+// The cases of a gallery: the visible ones, the page's address, and the keys.
+// The address has the whole state: ?benchmark=NAME&group=FINDING&show=FILTER&case=ID.
 
 import { CaseView } from "./case.js";
 import { made } from "./made.js";
@@ -18,7 +18,7 @@ async function read(path) {
 
 // What is shown ----------------------------------------------------------------------------------------------------
 
-/** Results of a case as they count: of one finding or of all, a string of a character per system each. */
+/** Results of a case for one finding or all: a string per finding, with a character per system. */
 function results({ results: all }) {
   const group = state.index.groups.indexOf(state.group);
   return all.filter(([number]) => group < 0 || number === group).map(([, found]) => found);

@@ -1,13 +1,12 @@
 // One film in a frame: zoom, move, window and level with mouse, pen, fingers and keys.
-// The state is (scale, x, y): screen pixels per film pixel, and the film's place in the middle of the frame.
+// The state is (scale, x, y): screen pixels per film pixel, and the position on the film at the middle of the frame.
 
 const MOST_SCALE = 16, STEP = 1.25, NUDGE = 60;
 const KINDS = { model: { colour: "#ff9d3c" }, reference: { colour: "#63d17a", dash: [8, 5] } };
 
 /**
- * What a mask is drawn by: `area`, a picture of it in `colour` if it is filled, `outline`, its edge as a path in
- * the mask's own pixels, and its `top` and `bottom`, where
- * labels stand.
+ * The parts for drawing a mask: `area`, its picture in `colour` if it is filled; `outline`, its edge as a path in
+ * the mask's own pixels; and its `top` and `bottom`, the positions of labels.
  */
 export function drawnMask({ width, height, runs }, colour, isFilled) {
   const inside = new Uint8Array(width * height), outline = new Path2D();
@@ -40,9 +39,9 @@ function painted(inside, width, height, colour) {
 
 export class Viewer {
   /**
-   * `onTouch` is called when this frame becomes the one that keys are for. An overlay has a `kind` or a `colour` (and
-   * perhaps a `dash`), a `label` (`row` lines higher, so that labels of like marks
-   * stay apart), and a `rect`, a `point`, `edges` or a `mask` (of `drawnMask`, with `at`, the end that is labelled).
+   * `onTouch` is called when keys begin to act on this frame. An overlay has a `kind` or a `colour` (and perhaps a
+   * `dash`), a `label` (`row` lines higher, so that labels of similar marks do not overlap), and a `rect`, a `point`,
+   * `edges` or a `mask` (from `drawnMask`, with `at`, the labelled end).
    */
   constructor(film, { title, overlays, drag, onTouch }) {
     this.film = film;
@@ -88,7 +87,7 @@ export class Viewer {
     this.draw();
   }
 
-  /** One film pixel on one screen pixel. */
+  /** Show one film pixel on one screen pixel. */
   one() { this.zoomTo(1, this.canvas.width / 2, this.canvas.height / 2); }
 
   reset() { this.film.reset(); this.fit(); }
@@ -97,7 +96,7 @@ export class Viewer {
 
   zoom(factor, atX = this.canvas.width / 2, atY = this.canvas.height / 2) { this.zoomTo(this.scale * factor, atX, atY); }
 
-  /** Another scale; the place of the film at (atX, atY) of the canvas stays there. */
+  /** Set another scale; the film's point at (atX, atY) of the canvas stays there. */
   zoomTo(scale, atX, atY) {
     const next = Math.min(MOST_SCALE, Math.max(Math.min(this.fitScale / 2, 1), scale));
     const dx = atX - this.canvas.width / 2, dy = atY - this.canvas.height / 2;
@@ -121,7 +120,7 @@ export class Viewer {
     this.y = Math.min(this.film.facts.height, Math.max(0, this.y));
   }
 
-  /** Contrast by `across`, brightness by `along`, in screen pixels of a drag: right is a wider window, up brighter. */
+  /** Change contrast by `across` and brightness by `along`, in screen pixels: right widens the window, up brightens. */
   tone(across, along) {
     const { center, width } = this.film.window;
     this.film.setWindow(center - along * width * 0.003 * this.brightness, width * Math.exp(across * 0.005));
@@ -197,7 +196,7 @@ export class Viewer {
     context.fillText(label, ...place);
   }
 
-  /** The area, through which the film is seen, and its edge in lines of the same width at any scale. */
+  /** Draw the transparent area, and its edge in lines of the same width at any scale. */
   paintMask(context, { width, height, outline, area }, [left, top, w, h]) {
     const lineWidth = context.lineWidth;
     if (area) {
@@ -249,7 +248,7 @@ export class Viewer {
     this.pointers.set(event.pointerId, now);
   }
 
-  /** Where a pointer is, in pixels of the canvas. */
+  /** Position of a pointer, in pixels of the canvas. */
   at(event) {
     const box = this.canvas.getBoundingClientRect();
     return [
