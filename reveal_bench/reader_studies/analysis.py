@@ -1,4 +1,4 @@
-"""The analysis of Obuchowski and Rockette with the degrees of freedom of Hillis: modalities compared over readers.
+"""Compares modalities over readers, by the analysis of Obuchowski and Rockette with the degrees of freedom of Hillis.
 
 Conventions
 -----------
@@ -11,8 +11,8 @@ modality x reader + error, and the errors of two figures have one of four covari
 * `cov_2`: another reader, same modality;
 * `cov_3`: another reader, another modality.
 
-Each is a mean over the entries of its kind. ``cov_2 - cov_3``, and cov_2 of one modality, are taken as 0 if they are
-negative. The analysis depends on whether readers, cases or both are a sample:
+Each is a mean over the entries of its kind. ``cov_2 - cov_3``, and the cov_2 of a single modality, count as 0 if they
+are negative. The analysis depends on whether readers, cases or both are a sample:
 
 =========  =======  =============================================  ==========================================
 readers    cases    error of a mean square                         degrees of freedom
@@ -50,7 +50,10 @@ Sample = Literal["random", "fixed"]
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """Variances and covariances of the model; `reader` and `interaction` may be negative, NaN for one reader."""
+    """Variances and covariances of the model.
+
+    `reader` and `interaction` may be negative, and are NaN for one reader.
+    """
 
     variance: float
     cov_1: float
@@ -62,7 +65,7 @@ class Components:
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """The mean figure of one modality over readers, from its own ratings only."""
+    """The mean figure of one modality over readers, computed only from its own ratings."""
 
     modality: str
     estimate: Estimate
@@ -100,7 +103,7 @@ class Analysis:
     ----------
     modalities, readers : their names, in order
     figures : float array (n_modalities, n_readers)
-    components : of the model
+    components : components of the model
     f, freedom, p : of the test that all modalities are equal: F (or chi square over its degrees of freedom, where the
         second of `freedom` is infinite), both degrees of freedom, and p; NaN for one modality
     means : of every modality
@@ -137,12 +140,13 @@ def analyse(
     figures : float array (n_modalities, n_readers)
     covariance : float array (n_modalities * n_readers, n_modalities * n_readers)
     modalities, readers : their names
-    readers_are, cases_are : "random" if the result is about more of them than these, "fixed" if these are all
+    readers_are, cases_are : "random" if they are a sample and the result is about all such readers or cases, "fixed" if
+        the result is only about these
 
     Raises
     ------
     ValueError
-        If shapes do not fit, a figure is undefined, readers are absent, or both readers and cases are fixed.
+        If shapes do not fit, a figure is undefined, there are no readers, or both readers and cases are fixed.
     ImportError
         If scipy is not installed.
     """
@@ -214,7 +218,10 @@ def _mean_covariances(matrix: FloatArray, t: int, r: int) -> tuple[float, float,
 
 
 def _mean_squares(figures: FloatArray) -> tuple[float, float, float]:
-    """Return mean squares of modalities, readers and interaction; without freedom, NaN and 0 for the interaction."""
+    """Return the mean squares of modalities, readers and interaction.
+
+    Without degrees of freedom they are NaN, and 0 for the interaction.
+    """
     t, r = figures.shape
     of_modality, of_reader, mean = figures.mean(axis=1), figures.mean(axis=0), figures.mean()
     rest = figures - of_modality[:, None] - of_reader + mean
@@ -225,18 +232,18 @@ def _mean_squares(figures: FloatArray) -> tuple[float, float, float]:
 
 
 def _freedom(error: float, mean_square: float, own: float) -> float:
-    """Return Hillis's degrees of freedom; infinite if readers only differ by rounding."""
+    """Return Hillis's degrees of freedom; they are infinite if readers differ only by rounding."""
     return error**2 / (mean_square**2 / own) if mean_square > _ROUNDING * error else math.inf
 
 
 _ROUNDING = 1e-12
-"""Fraction of a variance below which a part counts as 0: readers' figures are then equal."""
+"""Fraction of a variance below which a part of it counts as 0, because readers' figures are then equal."""
 
 
 def _mean_of(
     i: int, name: str, figures: FloatArray, matrix: FloatArray, readers_are: Sample, cases_are: Sample
 ) -> Mean:
-    """Return the mean of modality `i`, from its own ratings."""
+    """Return the mean of modality `i`, computed only from its own ratings."""
     r = figures.shape[1]
     own = matrix[i * r : (i + 1) * r, i * r : (i + 1) * r]
     variance, _, cov_2, _ = _mean_covariances(own, 1, r)
@@ -259,7 +266,7 @@ def _difference(a: str, b: str, value: float, error: float, freedom: float) -> D
 
 
 def _reach(error: float, freedom: float) -> float:
-    """Return half of a 95 % interval by Student's t; NaN without an error, which allows no inference."""
+    """Return half the width of a 95 % interval by Student's t; NaN if the error is 0, which allows no inference."""
     stats = scipy_stats()
     if error**2 < _ROUNDING:
         return math.nan
@@ -267,7 +274,10 @@ def _reach(error: float, freedom: float) -> float:
 
 
 def _upper_tail(f: float, numerator: int, denominator: float) -> float:
-    """Return p of an F, which is chi square over its degrees of freedom if the denominator has infinitely many."""
+    """Return the p of an F.
+
+    With infinite degrees of freedom of the denominator, F is chi square over its degrees of freedom.
+    """
     if math.isnan(f):
         return math.nan
     stats = scipy_stats()

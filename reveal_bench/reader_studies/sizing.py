@@ -1,4 +1,4 @@
-"""Power of a planned reader study: how many readers and cases show a difference of two modalities.
+"""Power of a planned reader study: how many readers and cases are needed to show a difference of two modalities.
 
 Conventions
 -----------
@@ -30,7 +30,7 @@ from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.reader_studies.analysis import Components, Sample, scipy_stats
 
 MOST_CASES = 2000
-"""Limit of the search: every reader rarely reads more images twice."""
+"""Largest number of cases in the search; studies in which every reader reads more images twice are rare."""
 _ALPHA = 0.05
 
 
@@ -40,8 +40,8 @@ class Pilot:
 
     Attributes
     ----------
-    components, n_cases : variances of a study, and the number of its cases
-    n_read : modalities with which a reader reads a case: one if the other is a system
+    components, n_cases : variance components of the pilot study, and the number of its cases
+    n_read : number of modalities with which a reader reads a case; 1 if the other modality is a system
     """
 
     components: Components
@@ -55,7 +55,7 @@ class Pilot:
         needed = {name: getattr(one, name) for name in ("variance", "cov_1", "cov_2", "cov_3", "interaction")}
         undefined = [name for name, value in needed.items() if not math.isfinite(value)]
         if undefined:
-            rule = "must be of a study with two modalities and two readers or more, or give all of its components"
+            rule = "must come from a study with two modalities and two or more readers, or have all variance components"
             raise ArgumentError("pilot", rule, f"no {undefined[0]}")
         if self._of_one_reading() <= 0:
             rule = "must have a variance above cov_1 plus the excess of cov_2 over cov_3"
@@ -84,8 +84,8 @@ class Target:
 
     Attributes
     ----------
-    difference : true difference of the modalities; None is 0, which needs a margin
-    margin : how much worse than the second the first modality may be; None for a test that they differ
+    difference : true difference of the modalities; None means 0, which needs a margin
+    margin : how much worse than the second modality the first may be; None for a test that they differ
     readers_are, cases_are : as in :func:`~.analysis.analyse`
     """
 
@@ -124,7 +124,8 @@ class Planned:
 
     Attributes
     ----------
-    n_readers, n_cases : every reader reads every case with each modality; None if too many cases would be needed
+    n_readers, n_cases : numbers in the study, in which every reader reads every case with each modality; `n_cases` is
+        None if too many would be needed
     n_readings : ratings by all readers, with each modality that they use
     power : probability that the study shows the difference
     error, freedom, noncentrality : standard error of the difference, degrees of freedom, and of the noncentral t
@@ -147,7 +148,7 @@ def power_of(pilot: Pilot, target: Target, *, n_readers: int, n_cases: int) -> P
 def fewest_cases(pilot: Pilot, target: Target, *, n_readers: int, power: float = 0.8) -> Planned:
     """Return the study with these readers and the fewest cases that reach the power, up to MOST_CASES.
 
-    If none reaches it, the study has no number of cases, and its power is that of MOST_CASES.
+    If no number of cases reaches it, `n_cases` is None and the power is that of MOST_CASES.
     """
     if not 0 < power < 1:
         raise ArgumentError("power", "must be between 0 and 1, such as 0.8", power)
@@ -177,7 +178,10 @@ def _planned(pilot: Pilot, target: Target, n_readers: int, n_cases: IntArray) ->
 
 
 def _power(noncentrality: FloatArray, freedom: FloatArray, *, is_two_sided: bool) -> FloatArray:
-    """Return the probability of a noncentral t above the 97.5th percentile of t; two-sided, also below its negative."""
+    """Return the probability that a noncentral t exceeds the 97.5th percentile of t.
+
+    If two-sided, add the probability that it is below the negative of that percentile.
+    """
     stats = scipy_stats()
     if np.isinf(freedom).all():
         critical = stats.norm.ppf(1 - _ALPHA / 2)

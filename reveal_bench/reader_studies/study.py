@@ -4,9 +4,9 @@ Conventions
 -----------
 A rating is one reader's score of one case with one modality: larger for more confidence, or 0 or 1. The truth of a case
 is 0 or 1. A study is fully crossed: every reader reads every case with every modality, once. With `partly_crossed`,
-readers may read different cases, each reader the same ones with every modality: a figure then covers the cases that its
-reader read. Errors come from the cases, and their covariance is the jackknife's over patients: a patient may have
-several cases, and readers without a common patient have a covariance of 0.
+readers may read different cases, but each reader must read the same cases with every modality; a figure then covers the
+cases that its reader read. Errors come from the cases, and their covariance is estimated by the jackknife over
+patients. A patient may have several cases, and readers without a common patient have a covariance of 0.
 
 ================  ====================================================================================================
 figure of merit   of one reader and modality
@@ -47,7 +47,7 @@ from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 
 COLUMNS = {"reader": "reader", "case": "case", "modality": "modality", "score": "score", "truth": "truth",
            "patient": "patient", "located": "located"}  # fmt: skip
-"""Field -> its column; `modality`, `truth`, `patient` and `located` may be missing."""
+"""Field -> name of its column; `modality`, `truth`, `patient` and `located` may be missing."""
 _MOST_TOLD = 10
 
 
@@ -81,8 +81,9 @@ def read_study(
 
     Parameters
     ----------
-    rows : with the columns of :data:`COLUMNS`; without those columns, one modality, and every case its own patient
-    columns : name in :data:`COLUMNS` -> what the table calls it
+    rows : with the columns of :data:`COLUMNS`; without those for modality and patient, there is one modality, and every
+        case is another patient
+    columns : name in :data:`COLUMNS` -> name in the table
     partly_crossed : allow readers to have read different cases
 
     Raises
@@ -197,12 +198,12 @@ def _crossed(
 
 
 def beside_readers(study: ReaderStudy, system: str) -> ReaderStudy:
-    """Return the study of two modalities: `system`, so far one of the readers, and all other readers.
+    """Return a study of two modalities: `system`, which was one of the readers, and all other readers.
 
     Raises
     ------
     ValueError
-        If `system` is not a reader or the only one, or the readers read with several modalities.
+        If `system` is not a reader or is the only reader, or if the readers read with several modalities.
     """
     if system not in study.readers:
         raise ArgumentError("system", f"must be one of the readers {', '.join(study.readers)}", repr(system))
@@ -227,12 +228,12 @@ def beside_readers(study: ReaderStudy, system: str) -> ReaderStudy:
 
 
 def figures_of(study: ReaderStudy, merit: str) -> tuple[FloatArray, FloatArray]:
-    """Return figures of merit (n_modalities, n_readers), and the covariance of their errors over modality x reader.
+    """Return (figures of merit (n_modalities, n_readers), covariance of their errors over modality x reader).
 
     Raises
     ------
     ValueError
-        If the figure of merit is unknown, needs a truth, or scores of 0 and 1; or if it is undefined, or would be
+        If the figure of merit is unknown, needs a truth or scores of 0 and 1, is undefined, or would be undefined
         without one of the patients.
     """
     if merit not in FIGURES:
@@ -251,7 +252,7 @@ def figures_of(study: ReaderStudy, merit: str) -> tuple[FloatArray, FloatArray]:
     t, r, _ = scores.shape
     n_patients = int(study.patients.max()) + 1
     if n_patients < 2:
-        raise ArgumentError("rows", "must be of at least two patients", n_patients)
+        raise ArgumentError("rows", "must have at least two patients", n_patients)
     values, left_out = np.empty((t, r)), np.empty((n_patients, t * r))
     for i in range(t):
         for j in range(r):
@@ -269,7 +270,7 @@ Figure = Callable[[FloatArray, IntArray, IntArray, int], tuple[float, FloatArray
 
 
 def _auc(scores: FloatArray, truth: IntArray, patients: IntArray, n_patients: int) -> tuple[float, FloatArray]:
-    """Return the area, and the areas without each patient, whose pairs are subtracted."""
+    """Return (area, areas without each patient); the pairs of a patient are subtracted."""
     with_, without = np.flatnonzero(truth == 1), np.flatnonzero(truth == 0)
     n_with, n_without = (np.bincount(patients[part], minlength=n_patients) for part in (with_, without))
     ranked = np.sort(scores[without]), np.sort(scores[with_])
@@ -290,7 +291,7 @@ def _auc(scores: FloatArray, truth: IntArray, patients: IntArray, n_patients: in
 
 
 def _of_counts(statistic: Callable[[FloatArray], FloatArray]) -> Figure:
-    """Return a figure of merit of the counts of called and true: (..., called, true) -> value."""
+    """Return a figure of merit made from `statistic`, which maps counts (..., called, true) to a value."""
 
     def figure(scores: FloatArray, truth: IntArray, patients: IntArray, n_patients: int) -> tuple[float, FloatArray]:
         place = 4 * patients + 2 * scores.astype(np.int64) + np.maximum(truth, 0)
@@ -323,4 +324,4 @@ FIGURES: dict[str, Figure] = {
     "kappa": _of_counts(_kappa),
     "hit_rate": _of_counts(lambda c: _share(c[..., 1, :].sum(axis=-1), c.sum(axis=(-2, -1)))),
 }
-"""Figure of merit -> its function, which also gives it without each patient."""
+"""Figure of merit -> function that returns it, and its values without each patient."""

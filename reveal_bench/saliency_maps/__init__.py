@@ -1,1 +1,1 @@
-"""Heat maps as files: found, read, and turned into a prediction file (paper 002)."""
+"""Finds and reads files of heat maps, and turns them into a prediction file (paper 002)."""

@@ -1,13 +1,13 @@
-"""Probabilities below which masks of heat maps are emptied, tuned on a split: the mean IoU over all images by cut-off.
+"""Tunes, on a split, the probabilities below which masks of heat maps are emptied, by the mean IoU over all images.
 
-A saliency method marks every image; the gate removes masks where the finding is improbable. Therefore all images count,
-with the finding or without: where it is absent, a remaining mask has an IoU of 0, and an empty one is undefined; where
-it is present, an empty mask has 0. Masks are at Otsu's level. Images whose finding is present but not drawn, or not
-labelled, are left out.
+A saliency method marks every image, and the gate removes masks if the finding is improbable. Therefore images with and
+without the finding count. If the finding is absent, a remaining mask has an IoU of 0, and the IoU of an empty mask is
+undefined; if it is present, an empty mask has an IoU of 0. Masks are at Otsu's level. Images in which the finding is
+present but not drawn, or not labelled, are left out.
 
-There are two rules, never mixed. Ours keeps masks whose probability reaches the cut-off, in tuning and in prediction.
-The published code keeps those above the cut-off in tuning and those that reach it in prediction, rounds means to three
-digits before it takes the first largest, and begins at 0.1 for Lung Lesion.
+There are two rules. Ours keeps masks whose probability reaches the cut-off, in tuning and in prediction. The published
+code keeps masks above the cut-off in tuning but masks that reach it in prediction, rounds means to three digits before
+it picks the first of the largest, and begins at 0.1 for Lung Lesion.
 
 Source: paper 002, Methods and Extended Data Fig. 4, and its published code.
 """
@@ -48,8 +48,8 @@ def tune_gates(
 
     Parameters
     ----------
-    maps : maps with probabilities, of images with the finding and without
-    fill : as of :func:`reveal_bench.metrics.heat_maps.otsu_mask`
+    maps : maps with probabilities, for images with and without the finding
+    fill : as in :func:`reveal_bench.metrics.heat_maps.otsu_mask`
     grid : increasing cut-offs in [0, 1)
 
     Raises
@@ -84,7 +84,7 @@ def tune_gates(
 
 
 def _case(maps: FoundMaps, record: LocalizationRecord, finding: str, fill: bool) -> tuple[float, float, float]:
-    """Return the probability, the IoU if the mask is kept, and the IoU if it is emptied."""
+    """Return (probability, IoU if the mask is kept, IoU if it is emptied) of one map."""
     file = maps.files[record.image_id, finding]
     heat = read_map(file)
     if heat.probability is None:

@@ -8,11 +8,11 @@
 ``.pkl``          what CheXlocalize publishes (:mod:`reveal_bench.saliency_maps.pickles`); `prob` may be one per label
 ================  ====================================================================================================
 
-They come from a folder or a list; in Python also by image and finding, as files or arrays.
+Maps come from a folder or a list of files; in Python also as files or arrays by image and finding.
 
-A file is called ``<image>_<finding>`` or ``<image>_<finding>_map``, or ``<finding>`` in a folder ``<image>``, or the
-other way round; one with the maps of several findings is called ``<image>``. Findings may be spelled as
-:func:`reveal_bench.findings.canonical_finding` allows.
+A file is called ``<image>_<finding>`` or ``<image>_<finding>_map``, or ``<finding>`` in a folder ``<image>``, or
+``<image>`` in a folder ``<finding>``; a file with the maps of several findings is called ``<image>``. Findings may be
+spelled as :func:`reveal_bench.findings.canonical_finding` allows.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class HeatMap:
 
 @dataclass(frozen=True, slots=True)
 class MapFile:
-    """The file with the map of an image and finding, and in a file of several maps its name or index.
+    """The file with the map of an image and finding; in a file of several maps, `part` is the map's name or index.
 
-    A map from an array is held here itself, and `path` names it.
+    A map from an array is in `array`, and `path` is a name for it.
     """
 
     path: Path
@@ -64,7 +64,7 @@ class FoundMaps:
     Attributes
     ----------
     files : (image, finding) -> the file of its map
-    elsewhere : files whose names begin with no image of the split
+    elsewhere : files whose names do not begin with an image of the split
     """
 
     files: Mapping[Pair, MapFile]
@@ -85,7 +85,8 @@ def find_maps(
     Raises
     ------
     ArgumentError
-        If `root` has no map of the split, a finding is unknown, or two files have one map; the message names the files.
+        If `root` has no map of the split, a finding is unknown, or two files have a map of the same image and finding;
+        the message names the files.
     """
     listed = root.rglob("*") if isinstance(root, Path) else root
     canonical = [_canonical(name, findings, "names") for name in names]
@@ -113,7 +114,7 @@ def _below(path: Path, root: Path | Sequence[Path]) -> Path:
 
 
 def given_maps(maps: Mapping[Pair, Any], image_ids: Collection[str], findings: Sequence[str]) -> FoundMaps:
-    """Return maps that the caller has by image and finding.
+    """Return the maps that a caller passes by image and finding.
 
     Parameters
     ----------
@@ -123,7 +124,7 @@ def given_maps(maps: Mapping[Pair, Any], image_ids: Collection[str], findings: S
     Raises
     ------
     ArgumentError
-        If a key is not a pair, a finding is unknown or given twice, a map is invalid, or none is of the split.
+        If a key is not a pair, a finding is unknown or given twice, a map is invalid, or no map belongs to the split.
     """
     files: dict[Pair, MapFile] = {}
     elsewhere = []
@@ -175,7 +176,7 @@ def _maps_of(
 
 
 def _parts_of(path: Path, findings: Sequence[str], names: Sequence[str]) -> Iterator[tuple[str | int, str]]:
-    """Yield the name or index of each map in a file of several, with its finding."""
+    """Yield (name or index, finding) of each map in a file of several maps."""
     if path.suffix.lower() in _ARCHIVES:
         for name in _archive(path):
             if name not in ("prob", "probs"):

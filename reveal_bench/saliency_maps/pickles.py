@@ -1,10 +1,10 @@
 """Reads heat maps out of the pickles that CheXlocalize publishes, without torch and without running anything.
 
-A pickle can call any function, so this module only calls its own code for dictionaries and tensors: any other name is
-refused, and so are tensors whose sizes, strides and storage do not fit each other. Opcodes that set attributes or make
-objects are refused before anything is read, and so are memo indices larger than any heat map needs: the memo would take
-that much memory. Numbers are copied from the file, and a storage must hold all of them, so memory stays within a few
-times the size of the file.
+A pickle can call any function. Therefore this module only calls its own code for dictionaries and tensors, and refuses
+any other name and tensors whose sizes, strides and storage do not fit each other. Before anything is read, it refuses
+opcodes that set attributes or make objects, and memo indices larger than any heat map needs, because the memo would
+take that much memory. Numbers are copied from the file, and a storage must hold all of them, so memory use stays within
+a few times the size of the file.
 
 Layout: a dictionary with ``map`` (a float tensor), ``prob`` (a number, or one per label of CheXpert), ``task``, ``gt``,
 ``cxr_img`` and ``cxr_dims`` (width, height). A tensor names a storage, which is bytes in torch's legacy format: a magic
@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 MOST_BYTES = 1 << 28
-"""Limit of a file: a published one has 1.6 MB."""
+"""Largest file that is read; published files have 1.6 MB."""
 _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 _MOST_SIDES = 8
 _MOST_OPCODES = 100_000
@@ -47,7 +47,7 @@ class PickleError(ValueError):
 
 
 class _Refused(pickle.UnpicklingError):
-    """A name or size that is not allowed; its text is for people."""
+    """A name or size that is not allowed; its text is part of the message."""
 
 
 def read_pickle(path: Path) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def read_pickle(path: Path) -> dict[str, Any]:
     Raises
     ------
     PickleError
-        If it is too large, holds anything else, or is damaged; the message names the file and the problem.
+        If the file is too large, holds anything else, or is damaged; the message names the file and the problem.
     """
     size = path.stat().st_size
     if size > MOST_BYTES:
@@ -65,7 +65,7 @@ def read_pickle(path: Path) -> dict[str, Any]:
 
 
 def parse_pickle(data: bytes, name: str) -> dict[str, Any]:
-    """Parse the bytes of a file called `name`, as :func:`read_pickle` does."""
+    """Parse the bytes of a pickle, as :func:`read_pickle` does; messages call the file `name`."""
     try:
         contents = _TensorUnpickler(_checked(io.BytesIO(data))).load()
     except _Refused as error:
@@ -89,7 +89,7 @@ def _checked(stream: io.BytesIO) -> io.BytesIO:
 
 
 class _TensorUnpickler(pickle.Unpickler):
-    """The outer pickle."""
+    """Unpickler of the outer pickle, a dictionary with tensors."""
 
     def find_class(self, module: str, name: str) -> Any:
         known = {
@@ -127,7 +127,7 @@ class _TensorUnpickler(pickle.Unpickler):
 
 
 class _StorageUnpickler(pickle.Unpickler):
-    """One of the pickles inside a storage."""
+    """Unpickler of a pickle inside a storage."""
 
     def find_class(self, module: str, name: str) -> Any:
         known = {f"torch.{kind}": kind for kind in _DTYPES} | {"collections.OrderedDict": _empty}

@@ -1,8 +1,8 @@
-"""A prediction file from heat maps: a point, a mask and the probability per image and finding, a map at a time.
+"""Makes a prediction file from heat maps, one map at a time: point, mask and probability per image and finding.
 
-:class:`MapOptions` decide how; the record beside the prediction file lists them. Each line is written at once, so
-memory does not grow with the number of maps, and an interrupted run resumes if its options are the same. Several
-folders of maps are an ensemble: the mean of their maps and of their probabilities.
+:class:`MapOptions` determine the predictions; the record beside the prediction file lists them. Each line is written at
+once, so memory use does not grow with the number of maps, and an interrupted run can be resumed with the same options.
+Several folders of maps form an ensemble: their maps and probabilities are averaged.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Pair = tuple[str, str]
 Progress = Callable[..., None]
 PerFinding = float | Mapping[str, float | None]
 Job = tuple[Sequence[MapFile], Pair, tuple[int, int]]
-"""Files of a map, of several in an ensemble; image and finding; height and width of the image."""
+"""(files of the map, several for an ensemble; (image, finding); (height, width) of the image)."""
 Line = dict[str, Any]
 Smoothing = Literal["box", "gaussian", "published"]
 CutMaps = Callable[[Sequence[Job], "MapOptions"], Iterator[Line]]
-"""Yields the result of :func:`cut_map` for each job, in order."""
+"""Function that yields the result of :func:`cut_map` for each job, in order."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ class MapOptions:
 
     Attributes
     ----------
-    threshold : "otsu", a number in [0, 1), one per finding, or None for points only, also for single findings
+    threshold : "otsu", a number in [0, 1), or None for points only; or one of these per finding
     fill : whether contours at Otsu's level are filled, as published; fixed thresholds fill nothing
-    gate : probability below which the mask is empty: a number, one per finding, or None, also for single findings
-    smooth : pixels over which the map is averaged at the size of the image; 0 for none
-    smoothing : how: "box" of that side, "gaussian" with that standard deviation, or "published", the box of the
+    gate : probability below which the mask is empty, or None; or one of these per finding
+    smooth : width of the smoothing in pixels of the image; 0 for none
+    smoothing : "box" with sides of that width, "gaussian" with that standard deviation, or "published", the box of the
         published code, which only changes masks at Otsu's level
     """
 
@@ -71,7 +71,7 @@ class MapOptions:
             raise ArgumentError("smoothing", rule, repr(self.threshold), ("smooth", "threshold"))
 
     def of(self, finding: str) -> MapOptions:
-        """Return the options with the threshold and the gate of one finding."""
+        """Return the options for one finding, with its threshold and gate."""
         own: dict[str, Any] = {}
         for name, values in self._per_finding().items():
             if finding not in values:
@@ -80,7 +80,7 @@ class MapOptions:
         return replace(self, **own) if own else self
 
     def lacking(self, findings: Collection[str]) -> dict[str, list[str]]:
-        """Return, per option that has a number for each finding, the `findings` for which it is None."""
+        """Return option -> those of the `findings` for which it is None, for options with a number per finding."""
         own = {finding: self.of(finding) for finding in sorted(findings)}
         return {name: [one for one in own if getattr(own[one], name) is None] for name in self._per_finding()}
 
@@ -109,9 +109,9 @@ class Written:
     n_empty : lines with an empty mask
     n_constant : maps that are constant and have no point
     n_unsigned : maps without a negative value
-    missing : (image, finding) pairs that are asked and have no map, or a constant one if only points are written
-    n_left : maps of the split that are not asked, and files of other images
-    lacking : option -> findings with maps for which it is None while others have a number
+    missing : (image, finding) pairs of the questions without a map or, if only points are written, with a constant one
+    n_left : number of maps of the split that no question asks for, and of files of other images
+    lacking : option -> findings with maps for which the option is None although others have a number
     """
 
     path: Path
@@ -143,7 +143,7 @@ def predict_maps(
     folders : their maps; all must have the same pairs
     manifest : questions of the split
     out : JSONL; beside it ``<out>.options.json``, and while it is written ``<out>.part``
-    tuned : option -> the split and metric that it was tuned on, recorded only
+    tuned : option -> the split and metric with which it was tuned; this is only recorded
     n_processes : number of processes that read and cut maps
     progress : called with ("maps", done, in all)
     cut_maps : replaces the processes, such as :class:`reveal_bench.scale.maps.TaskMaps`; the output is the same
@@ -153,7 +153,7 @@ def predict_maps(
     ArgumentError
         If the maps lack something that an option needs, or the folders of an ensemble differ.
     ValueError
-        If a map is damaged; the message names its file. Lines before it stay, and the next run resumes there.
+        If a map is damaged; the message names its file. Earlier lines are kept, and the next run resumes there.
     """
     asked_pairs = manifest.asked_pairs()
     known = set(folders[0].files)
@@ -188,7 +188,7 @@ def predict_maps(
 
 
 def _root(maps: FoundMaps) -> str:
-    """Return the folder of the maps, or the hash of arrays, because a run only resumes with the same ones."""
+    """Return the folder of the maps, or a hash of arrays, because a run only resumes with the same maps."""
     arrays = [file.array.values for _, file in sorted(maps.files.items()) if file.array is not None]
     if arrays:
         digest = hashlib.sha256()
@@ -231,7 +231,7 @@ def _lines(jobs: Sequence[Job], options: MapOptions, n_processes: int) -> Iterat
 
 
 def cut_map(job: Job, options: MapOptions) -> Line:
-    """Return the fields of a prediction; under ``_``, flags for a constant or unsigned map and an empty mask."""
+    """Return the fields of a prediction, and in ``_`` flags for a constant or unsigned map and an empty mask."""
     files, (image_id, finding), size = job
     heat = _mean([read_map(file) for file in files], files)
     line: Line = {"image_id": image_id, "finding": finding}
@@ -255,7 +255,7 @@ def cut_map(job: Job, options: MapOptions) -> Line:
 
 
 def _mask(laid: LaidMap, own: MapOptions, heat: HeatMap, file: MapFile) -> PackedMasks | None:
-    """Return the mask by the options of its finding, None if the gate empties it."""
+    """Return the mask that the options for its finding give; None if the gate empties it."""
     if own.gate is not None:
         if heat.probability is None:
             raise ArgumentError("gate", "must be used with maps that have a probability", file.path)

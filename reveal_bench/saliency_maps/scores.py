@@ -1,4 +1,4 @@
-"""Heat maps against references, map by map, by :mod:`reveal_bench.metrics.map_scores`."""
+"""Scores heat maps against references, one map at a time, with :mod:`reveal_bench.metrics.map_scores`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Case = tuple[LocalizationRecord, Annotation, MapFile | None]
 
 @dataclass(frozen=True)
 class MapRows:
-    """Rows of cases, one per image and finding that is present.
+    """Scores of cases; a case is an image with a finding that is present.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ def score_maps(
     Parameters
     ----------
     tolerance : tolerance of the pointing game, in pixels or mm
-    in_mm : True if it is in mm, by the spacing of each image
+    in_mm : True if the tolerance is in mm, converted by the spacing of each image
     n_processes : number of processes that read maps
     progress : called with ("maps", done, in all)
 

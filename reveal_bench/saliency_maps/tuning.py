@@ -1,10 +1,11 @@
-"""Thresholds of heat maps tuned on a split with references: a metric of each finding over the threshold.
+"""Tunes thresholds of heat maps on a split with references, by a metric of each finding at every threshold.
 
-A metric at every threshold of a grid comes from two histograms of the map, all pixels and pixels in the reference, so
-that a map is resized to its image once; a metric of boundaries needs a mask at each threshold. As published, the
-metric is the mean IoU over the cases in which the mask is not empty (the true-positive slice), and the first of equal
-means counts. If no threshold has a value, the published code takes the first of the grid; here the finding has none,
-because nothing supports that choice. The distance of an empty mask from its reference is the image's diagonal.
+A metric of areas at every threshold of a grid is computed from two histograms of the map, of all pixels and of pixels
+in the reference, so that a map is resized to its image only once. A metric of boundaries needs a mask at each
+threshold. As published, the metric is the mean IoU over the cases in which the mask is not empty (the true-positive
+slice), and the first of equal means is used. If no threshold has a value, the published code uses the first of the
+grid; here the finding gets no threshold, because nothing supports that choice. The distance of an empty mask from its
+reference is the image's diagonal.
 
 Source: paper 002, Methods and Extended Data Fig. 1a.
 """
@@ -33,7 +34,7 @@ from reveal_bench.metrics.mask_agreement import Spacing, boundary_iou, hausdorff
 from reveal_bench.saliency_maps.maps import FoundMaps, read_map
 
 Case = tuple[str, FloatArray]
-"""The patient of a map, and its values on the grid, NaN where undefined."""
+"""(patient, values on the grid, NaN where undefined) of a map."""
 _Areas = Callable[[FloatArray, FloatArray, float, int], tuple[FloatArray, FloatArray]]
 _OF_AREAS: dict[str, _Areas] = {
     # pixels above each threshold, in all and in the reference; pixels of the reference; pixels of the image
@@ -63,7 +64,7 @@ class Tuned:
     ----------
     split : the split of the maps
     grid : thresholds that were tried
-    thresholds : finding -> the best; findings without a value at any threshold are absent
+    thresholds : finding -> best threshold; findings without a value at any threshold are absent
     curves : finding -> mean of the metric at each threshold, NaN where it is undefined
     intervals : finding -> lower and upper bound of each mean's 95 % interval (n_thresholds, 2), by the jackknife over
         patients; NaN if few patients have the finding
@@ -88,7 +89,10 @@ class Tuned:
         return {**dict.fromkeys(self.lacking(findings)), **self.thresholds}
 
     def to_csv(self) -> str:
-        """Return a row per finding and threshold: metric, its mean and 95 % interval, cases, 1 for the best."""
+        """Return a row per finding and threshold.
+
+        Metric, its mean and 95 % interval, number of cases, and 1 if it is the best.
+        """
         text = io.StringIO()
         rows = csv.writer(text, lineterminator="\n")
         rows.writerow(["finding", "threshold", "metric", "value", "low", "high", "n_cases", "is_best"])
@@ -198,11 +202,11 @@ def check_grid(grid: Sequence[float]) -> tuple[float, ...]:
 def mean_curves(
     metric: str, cases: Mapping[str, Sequence[Case]], records: Sequence[LocalizationRecord]
 ) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-    """Return means of each finding on the grid over defined values, and their 95 % jackknife intervals over patients.
+    """Return (means, intervals) of each finding on the grid: means of defined values, and 95 % jackknife intervals.
 
     Parameters
     ----------
-    cases : finding -> its maps
+    cases : finding -> (patient, values) of its maps
     records : records of the split, all of whose patients are resampled
 
     Returns

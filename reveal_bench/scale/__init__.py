@@ -1,1 +1,1 @@
-"""Work cut into tasks that run on one machine or many: build, validate and saliency with ``--engine datatrove``."""
+"""Divides work into tasks that run on one machine or many: build, validate and saliency with ``--engine datatrove``."""

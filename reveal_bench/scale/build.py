@@ -1,4 +1,4 @@
-"""A dataset folder built by tasks, byte for byte as one machine builds it.
+"""Builds a dataset folder by tasks; the folder is the same, byte for byte, as from one machine.
 
 First, a task makes the rows of consecutive records: it reads and develops their images, joins them in one file, and
 writes the rows as a part of a spool in which every image is a reference: the file, the position in it, and a checksum.
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TaskBuild:
-    """The engine of :func:`reveal_bench.dataset.build.build_folder` that builds by tasks."""
+    """Engine of :func:`reveal_bench.dataset.build.build_folder` that runs tasks."""
 
     tasks: TaskEngine
 
     @property
     def spool(self) -> Callable[..., Spool]:
-        """A spool that tasks fill."""
+        """Function that makes a spool that tasks fill."""
         return partial(TaskSpool, tasks=self.tasks)
 
     @property
     def shards(self) -> Callable[..., ShardWriter]:
-        """A writer whose shards are written by tasks."""
+        """Function that makes a writer whose shards are written by tasks."""
         return partial(TaskShardWriter, tasks=self.tasks)
 
 
@@ -83,7 +83,7 @@ class PictureReference:
 
 @dataclass(frozen=True)
 class RowsTask:
-    """The records that a task makes rows of."""
+    """The records from which a task makes rows."""
 
     build: BuildContext
     records: Sequence[Record]
@@ -141,7 +141,7 @@ class TaskSpool(Spool):
         self._tasks = tasks
 
     def fill(self, records: Iterable[Record], pool: RowPool) -> Iterator[RowResult | None]:
-        """Have the missing parts made; yield once per record."""
+        """Have tasks make the missing parts; yield once per record."""
         self._drop_from(0)
         sizes: list[int] = []
         done: dict[int, Done] = {}
@@ -170,7 +170,7 @@ class TaskSpool(Spool):
 # Shards
 
 AHEAD_BYTES = 8 << 20
-"""Fewest bytes of a request: a bucket answers a few large ones sooner than many small ones."""
+"""Smallest size of a request: a bucket answers a few large requests sooner than many small ones."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def write_shard(place: TaskPlace, work: ShardTask) -> dict[str, Any]:
 
 
 class PictureReader:
-    """Reads images of pieces, and the bytes after them in the same request: they are usually read next."""
+    """Reader of images in pieces; a request also reads the following bytes, which are usually needed next."""
 
     def __init__(self, storage: TaskStorage) -> None:
         self._storage = storage
@@ -211,7 +211,7 @@ class PictureReader:
         Raises
         ------
         TaskError
-            If they differ from the bytes that were written.
+            If the bytes differ from those that were written.
         """
         start, end = reference.start, reference.start + reference.size
         if reference.piece != self._piece or not self._start <= start <= end <= self._start + len(self._data):

@@ -1,4 +1,4 @@
-"""Running the tasks of a stage through a storage: by processes of this machine, or any executor of datatrove."""
+"""Runs the tasks of a stage through a storage, by processes of this machine or any executor of datatrove."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from reveal_bench.scale.storage import TaskStorage
 from reveal_bench.scale.tasks import RunTask, Task, TaskError, identity_of, record_of
 
 WORK = "work.txt"
-"""File that names the work of the storage."""
+"""Name of the file that says to which work the storage belongs."""
 LOOK_SECONDS = 0.2
-"""Seconds between two checks for finished tasks of processes here."""
+"""Seconds between two checks for finished tasks of processes on this machine."""
 ELSEWHERE_SECONDS = 3.0
-"""Seconds between two checks for machines elsewhere: a bucket bills every one."""
+"""Seconds between two checks for finished tasks of other machines; a bucket bills every check."""
 PATIENCE_SECONDS = 24 * 3600.0
-"""Longest time without a finished task on an executor elsewhere, such as a queue of Slurm."""
+"""Longest time, in seconds, without a finished task on an executor elsewhere, such as a queue of Slurm."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """A finished task: its number, `was_done` if an earlier run did it, its pieces, and its result."""
+    """A finished task: its number, whether an earlier run did it (`was_done`), its pieces, and its result."""
 
     number: int
     was_done: bool
@@ -46,7 +46,7 @@ class Executor(Protocol):
 
 
 MakeExecutor = Callable[[RunTask, int, str], Executor]
-"""Step, number of tasks and folder of datatrove's logs -> an executor of datatrove."""
+"""Function that makes an executor of datatrove from a step, the number of tasks and the folder of datatrove's logs."""
 
 
 def _wait_elsewhere() -> bool:
@@ -104,14 +104,14 @@ class TaskEngine:
         self.close()
 
     def close(self) -> None:
-        """End the processes that wait for tasks."""
+        """Stop the processes that wait for tasks."""
         while self._idle:
             self._idle.pop().kill()
         atexit.unregister(self.close)
 
     @property
     def is_untouched(self) -> bool:
-        """True if no task was ever written."""
+        """True if no task was ever written to the storage."""
         return self.storage.names("") <= {WORK}
 
     def _claim(self, work: str) -> None:
@@ -158,7 +158,7 @@ class TaskEngine:
                 executor.stop()
 
     def _hand_out(self, stage: str, tasks: Iterable[Task]) -> tuple[set[int], list[int]]:
-        """Write the tasks that are not done; return the numbers of unfinished and of finished tasks."""
+        """Write the tasks that are not done; return (numbers of unfinished tasks, numbers of finished tasks)."""
         waiting, finished = set[int](), []
         known = self.storage.names(f"{stage}/done")
         completed = self.storage.names(f"{stage}/datatrove/completions")

@@ -1,7 +1,7 @@
 """datatrove's local executor with supervised processes: the only file that imports datatrove.
 
 datatrove's own executor uses a pool of processes, which waits for ever if a process is killed. Here a thread per
-process notices that it died, and gives its task, and no other, to a new one.
+process notices that the process died, and gives only its task to a new process.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from reveal_bench.dataset.row_pool import WorkerProcess
 from reveal_bench.scale.tasks import RunTask, TaskError
 
 ATTEMPTS = 3
-"""Processes that a task may kill before it is abandoned."""
+"""Number of processes that a task may kill before it is abandoned."""
 
 
 def run_rank(request: tuple[RunTask, int, str, int]) -> bool:
-    """Run one task as datatrove does; its log in the storage also has what it would print."""
+    """Run one task as datatrove does; output that it would print goes to its log in the storage."""
     step, tasks, logs, rank = request
     if sys.stderr is sys.__stderr__:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - datatrove logs there as long as the process lives
@@ -31,12 +31,12 @@ def run_rank(request: tuple[RunTask, int, str, int]) -> bool:
 
 
 class WatchedExecutor(LocalPipelineExecutor):
-    """An executor of the tasks that are not completed, `workers` at a time.
+    """Executor of the tasks that are not completed, which runs `workers` of them at a time.
 
     Parameters
     ----------
-    step, tasks, logs : as of :data:`reveal_bench.scale.engine.MakeExecutor`
-    idle : processes that wait for tasks; new processes wait there for the next stage
+    step, tasks, logs : arguments of :data:`reveal_bench.scale.engine.MakeExecutor`
+    idle : processes that wait for tasks; new processes are added and wait there for the next stage
     """
 
     def __init__(self, step: RunTask, tasks: int, logs: str, *, workers: int, idle: list[WorkerProcess]) -> None:
@@ -62,7 +62,7 @@ class WatchedExecutor(LocalPipelineExecutor):
                 served.result()
 
     def stop(self) -> None:
-        """Kill running tasks; an unfinished task leaves nothing that looks finished."""
+        """Kill the running tasks; output of an unfinished task is never taken for finished."""
         self._ended = True
         for worker in list(self._busy):
             worker.kill()
@@ -80,7 +80,7 @@ class WatchedExecutor(LocalPipelineExecutor):
                 raise answer
 
     def _done_by_a_worker(self, rank: int) -> Any:
-        """Run a task in a process, and in another if that dies, which may have been killed from outside."""
+        """Run a task in a process; if it dies, which may have another cause, run the task in a new process."""
         for _ in range(ATTEMPTS):
             if self._ended:
                 return None

@@ -1,8 +1,8 @@
 """The storage of tasks' files: a folder that every machine sees, or ``s3://BUCKET/PREFIX``, through fsspec.
 
-Names are relative, with ``/``. A file is whole or absent: in a folder it is written under another name and renamed, and
-a bucket shows an object when all of it has arrived. Credentials and the address of a bucket come from the environment
-(``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ...), never from the URL.
+Names are relative, with ``/``. A file is complete or absent: in a folder it is written under another name and renamed,
+and a bucket shows an object only once all of it has arrived. Credentials and the address of a bucket come from the
+environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ...), never from the URL.
 
 Tasks are stored as pickles, so anyone who can write to the storage can run code on the machines that use it.
 """
@@ -29,7 +29,7 @@ class TaskStorage:
     Raises
     ------
     ArgumentError
-        If it is neither, or contains credentials.
+        If `url` is neither, or contains credentials.
     ImportError
         If `s3fs` is not installed and the storage is a bucket.
     """
@@ -77,11 +77,11 @@ class TaskStorage:
         return bytes(self.fs.cat_file(self.path(name)))
 
     def read_range(self, name: str, start: int, end: int) -> bytes:
-        """Return the bytes from `start` up to, not including, `end`."""
+        """Return the bytes from `start` up to but not including `end`."""
         return bytes(self.fs.cat_file(self.path(name), start=start, end=end))
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file whole."""
+        """Write a file, whole or not at all."""
         if self.is_local:
             path = Path(self.path(name))
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ class TaskStorage:
                 self.fs.get_file(self.path(name), str(new))
 
     def names(self, folder: str) -> set[str]:
-        """Return the names of the files in a folder, without the folder's; none if it does not exist."""
+        """Return the names of the files in a folder, without the folder's name; [] if the folder does not exist."""
         self.fs.invalidate_cache()
         try:
             paths = self.fs.ls(self.path(folder), detail=False)

@@ -1,4 +1,4 @@
-"""Tasks of one stage of a work, in a storage, and the step of a pipeline of datatrove that runs one.
+"""The tasks of one stage of a work in a storage, and the step of a datatrove pipeline that runs one task.
 
 In the storage a stage is a folder::
 
@@ -32,7 +32,7 @@ from reveal_bench.scale.storage import TaskStorage
 
 
 class TaskError(RuntimeError):
-    """Error of a task that could not be done; finished tasks stay."""
+    """Error of a task that could not be done; finished tasks are kept."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class TaskPlace:
 
     Attributes
     ----------
-    number : of the task in its stage
+    number : number of the task in its stage
     attempt : 1, or more if an earlier attempt did not finish
-    files : name of each piece -> its sha256 and size; grows
+    files : name of each stored piece -> its sha256 and size
     """
 
     storage: TaskStorage
@@ -74,7 +74,7 @@ class Task:
     Attributes
     ----------
     identity : hash of everything that its outcome depends on
-    function : of a module; takes a :class:`TaskPlace` and the argument, returns the result as JSON
+    function : function of a module; takes a :class:`TaskPlace` and the argument, and returns the result as JSON
     argument : anything that can be pickled
     inputs : name in the storage -> local file that the task reads there
     """
@@ -87,7 +87,7 @@ class Task:
 
 @dataclass(frozen=True)
 class RunTask:
-    """The single step of a datatrove pipeline: runs the task of its rank."""
+    """The only step of a datatrove pipeline, which runs the task of its rank."""
 
     url: str
     stage: str

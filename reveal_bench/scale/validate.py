@@ -1,7 +1,8 @@
-"""A dataset folder checked by tasks: the slow part is done a file at a time, and the rules apply as usual.
+"""Checks a dataset folder by tasks: one task per file does the slow part, then the usual rules are applied.
 
 A task reads one Parquet file: its sha256, and the contents of each row's images and masks. The check itself,
-:func:`reveal_bench.dataset.validate.validate_folder`, then reads the tables without their images and finds the same.
+:func:`reveal_bench.dataset.validate.validate_folder`, then reads the tables without their images and finds the same
+problems.
 """
 
 from __future__ import annotations
@@ -35,28 +36,28 @@ from reveal_bench.sources.source import Problem
 
 MASK = "mask"
 Drawn = tuple[list[Problem], dict[tuple[str, str, int], str]]
-"""Problems and digests of a row's masks, as :class:`DrawnMasks` finds them."""
+"""(problems, digests) of a row's masks, as :class:`DrawnMasks` finds them."""
 
 
 @dataclass(frozen=True)
 class Sight:
-    """Observations of a row: column -> an observation in place of each image; and its masks."""
+    """Observations of a row: column -> observations that replace its images, and the results of its masks."""
 
     seen: dict[str, Any]
     masks: Drawn | None
 
 
 class SeenRow(dict[str, Any]):
-    """A row with the observations of its masks."""
+    """A row with the results of its masks."""
 
     masks: Drawn | None = None
 
 
 class KnownMasks(DrawnMasks):
-    """Masks that tasks have checked."""
+    """Checker of masks that repeats the results of tasks."""
 
     def check(self, rows: Sequence[Row], table: TableFile, findings: Sequence[str]) -> Iterator[Problem]:
-        """Yield the problems that tasks found in the rows."""
+        """Yield the problems that tasks found in the masks of the rows."""
         for row in rows:
             assert isinstance(row, SeenRow)
             assert row.masks is not None
@@ -66,7 +67,7 @@ class KnownMasks(DrawnMasks):
 
 
 def look_at_table(place: TaskPlace, work: tuple[Path, str]) -> dict[str, str]:
-    """Check one Parquet file of a folder."""
+    """Check one Parquet file of a folder, as a task; store the observations and return the file's sha256."""
     opened = open_folder(work[0])
     (table,) = (table for table in tables_of(opened) if table.name == work[1])
     promised = read_promise(opened.path)[0].features
@@ -79,7 +80,7 @@ def look_at_table(place: TaskPlace, work: tuple[Path, str]) -> dict[str, str]:
 
 
 def _columns(folder: DatasetFolder, table: TableFile) -> tuple[str, ...]:
-    """Return the columns of images that are checked in a table."""
+    """Return the image columns of a table that are checked."""
     kind = folder.kind
     if table.config in (kind.config, INPUTS):
         return kind.table.image_columns
@@ -109,7 +110,7 @@ class TaskReader(Reader):
     Parameters
     ----------
     folder : dataset folder, at a path that all machines see
-    tasks : engine of the tasks, which run at once
+    tasks : engine of the tasks, which run immediately
     progress : called with ("files", done, in all)
 
     Raises
@@ -141,12 +142,12 @@ class TaskReader(Reader):
             yield Task(identity, look_at_table, (self._folder.path, table.name))
 
     def sha256(self, path: Path) -> str:
-        """Return the hexadecimal sha256 of a file; of a Parquet file, the task's."""
+        """Return the hexadecimal sha256 of a file; for a Parquet file, a task has computed it."""
         name = path.resolve().relative_to(self._folder.path).as_posix()
         return self._sums.get(name) or super().sha256(path)
 
     def rows(self, table: TableFile) -> Iterator[list[Row]]:
-        """Yield the rows of a table with observations in place of images."""
+        """Yield the rows of a table with observations instead of images."""
         import pyarrow.parquet as pq
 
         hidden = _columns(self._folder, table)

@@ -133,7 +133,7 @@ def test_a_table_that_is_no_study_is_refused(rows: list[dict[str, Any]], told: s
         ([{k: v for k, v in row.items() if k != "truth"} for row in ROWS], "auc", "`truth` must be a column"),
         ([row | {"truth": int(row["case"] == "a")} for row in ROWS], "auc", "1 cases with"),
         ([row | {"truth": 0} for row in ROWS], "auc", "0 cases with"),
-        ([row | {"patient": "p"} for row in ROWS], "auc", "must be of at least two patients, got 1"),
+        ([row | {"patient": "p"} for row in ROWS], "auc", "must have at least two patients, got 1"),
     ],
 )
 def test_a_figure_that_is_undefined_is_refused(rows: list[dict[str, Any]], merit: str, told: str) -> None:
