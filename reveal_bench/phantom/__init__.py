@@ -1,9 +1,10 @@
 """Synthetic radiographs, masks, readers, reports and model outputs, seeded, for the demo and the tests.
 
-Everything here is invented and says so. An image is drawn from smooth contours of a body (:mod:`.anatomy`), findings
-are drawn into it with exact outlines (:mod:`.findings_drawn`) and rendered (:mod:`.radiograph`); a second reader
-disagrees by a known amount (:mod:`.readers`). :data:`LAYOUTS` writes such images in the layouts of the real downloads.
-:func:`model_predictions` and :func:`study_predictions` answer as models of a given quality would.
+Everything here is invented, and the files say so. An image is drawn from smooth contours of a body (:mod:`.anatomy`),
+findings are drawn into it with exact outlines (:mod:`.findings_drawn`) and rendered (:mod:`.radiograph`); a second
+reader disagrees by a known amount (:mod:`.readers`). :data:`LAYOUTS` writes such images in the layouts of the real
+downloads. :func:`model_predictions` and :func:`study_predictions` return answers of imaginary models of a chosen
+quality.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A random choice with given chances."""
+"""A random choice with unequal chances."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Choice = TypeVar("Choice")
 
 
 def choose(rng: np.random.Generator, chances: Mapping[Choice, float]) -> Choice:
-    """Return a key of `chances` at random, with its value's proportion of their sum.
+    """Return a random key of `chances`; its probability is its value's proportion of the sum.
 
     The key is the same as from ``rng.choice(..., p=...)`` for the same random number, in a tenth of the time.
 

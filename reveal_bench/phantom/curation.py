@@ -11,12 +11,12 @@ is synthetic, and ``SYNTHETIC.txt`` says so. ::
     facts.csv       study and :data:`FACTS`; blank if the header of the first image lacks the value
     truth.jsonl     study_uid, case_id, labels, sides, suggested, age, sex, race, patient_class
 
-Reports name the sides of findings as drawn. Therefore images are drawn here, too, as far as necessary to know the
-sides, but never rendered, which takes most of the time.
+Reports name the sides of findings as drawn. Therefore images are also drawn here, as far as is needed to know the
+sides, but not rendered, which takes most of the time.
 
 There are seventeen readers with different workloads. Table S4 of paper 004 gives the number of studies per reader;
-:mod:`reveal_bench.phantom.votes` models their errors, the same for all. A vote depends only on (seed, study, reader):
-other readers of the study do not affect it.
+:mod:`reveal_bench.phantom.votes` models their errors, the same for all. A vote depends only on (seed, study, reader),
+not on other readers of the study.
 
 The model, given a study's suggested labels and its truth
 ---------------------------------------------------------
@@ -71,7 +71,7 @@ from reveal_bench.phantom.votes import (
 )
 
 DEMOGRAPHICS = ("age_band", "sex", "race", "patient_class")
-"""Spelling in :mod:`reveal_bench.kinds.findings.records`."""
+"""Demographic columns, spelled as in :mod:`reveal_bench.kinds.findings.records`."""
 ACQUISITION = {
     "manufacturer": "Manufacturer",
     "model": "ManufacturerModelName",
@@ -82,8 +82,8 @@ ACQUISITION = {
     "exposure_mas": "ExposureInuAs",
     "pixel_spacing": "ImagerPixelSpacing",
 }
-"""Column -> DICOM keyword. Texts are as in the header, except mAs, computed from ExposureInuAs or Exposure; the spacing
-is PixelSpacing if the other is missing."""
+"""Column -> DICOM keyword. Texts are as in the header, except mAs, which are computed from ExposureInuAs or Exposure;
+PixelSpacing replaces a missing ImagerPixelSpacing."""
 FACTS = (*DEMOGRAPHICS, *ACQUISITION)
 """Columns of facts.csv, from Tables 1 and S2 of paper 004."""
 
@@ -99,19 +99,22 @@ DRAWING_ORDER = (
     "Airspace opacity", "Pleural effusion", "Pneumothorax", "COPD", "Interstitial opacity", "Lung nodule", "Lung mass",
     "Aneurysm", "Hiatal hernia", "Lymphadenopathy", "Pleural thickening",
 )  # fmt: skip
-"""The order in which findings draw random numbers; Cardiomegaly draws none. Tubes and lines come after the third."""
+"""Order in which findings draw random numbers; Cardiomegaly draws none.
+
+Tubes and lines draw theirs after the third finding.
+"""
 BEFORE_DEVICES = DRAWING_ORDER[:3]
 SHAPES_THE_BODY = ("Cardiomegaly", "Aneurysm", "Lymphadenopathy")
 
 CHUNK = 200
-"""Studies per task of a process."""
+"""Number of studies in a task of a process."""
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class PoolStudy:
-    """All values of the tables for a study; `facts` by column."""
+    """All values of the tables for a study; `facts` has those of facts.csv by column."""
 
     study: RevealStudy
     sides: dict[str, str]
@@ -134,7 +137,7 @@ def write_pool(
     ----------
     out : new or empty folder
     n_studies : paper 004 had 13,735
-    seed : same seed, same bytes; study k does not depend on `n_studies`
+    seed : the same seed gives the same bytes; study k does not depend on `n_studies`
     workers : processes, by default one per core; the bytes do not depend on it
     progress : called with (studies done, all studies)
 
@@ -177,7 +180,7 @@ def pool_studies(some: Iterable[RevealStudy]) -> list[PoolStudy]:
 
 
 def _made(n_studies: int, seed: int, workers: int) -> Iterator[PoolStudy]:
-    """Yield all studies in order, computed in chunks."""
+    """Yield all studies in order; they are computed in chunks."""
     all_of_them = islice(studies("pool", seed=seed), n_studies)
     chunks = iter(lambda: list(islice(all_of_them, CHUNK)), [])
     if workers == 1 or n_studies <= CHUNK:
@@ -196,7 +199,7 @@ def _pool_study(study: RevealStudy) -> PoolStudy:
 
 
 def _sides(study: RevealStudy) -> dict[str, str]:
-    """Return label -> side, drawing only up to the last label with a random side."""
+    """Return label -> side; labels are drawn only up to the last one with a random side."""
     random = [label for label in DRAWING_ORDER if label in study.labels and label not in FIXED_SIDES]
     if not random:
         return {label: FIXED_SIDES[label] for label in study.labels}
@@ -219,7 +222,10 @@ def _facts(study: RevealStudy) -> dict[str, str]:
 
 
 def _header(study: RevealStudy) -> dict[Any, Any]:
-    """Return the header of the first image, from the same random numbers: its storage uses the first ones."""
+    """Return the header of the first image, drawn from the same random numbers as in the complete download.
+
+    The numbers for the image's storage are drawn first and dropped.
+    """
     image = study.images[0]
     rng = study.rng(31, image.number)
     draw_storage(rng, force={k: v for k, v in RARE.get(study.index, {}).items() if k not in ("syntax", "meta")})
@@ -255,16 +261,19 @@ def _text(value: Any) -> str:
 
 Ties = Literal["left_out", "absent"]
 Lists = Literal["by_hand", "comments", "changes"]
-"""Readers with a known list besides those who agree to all and those whose comment names a label: those who wrote it
-down (everyone with a comment); those whose comment approves ("Labels are fine", or with doubt, "Equivocal", if they
-agree mostly), as in :mod:`reveal_bench.curation.comments`; or no others."""
+"""Whose lists of labels are known, besides those of readers who agree to all or whose comment names a label: of readers
+who wrote a list down (everyone with a comment); of readers whose comment approves ("Labels are fine", or with doubt,
+"Equivocal", if they agree mostly), as in :mod:`reveal_bench.curation.comments`; or of no others."""
 
 EQUIVOCAL = 1 / 3
-"""Proportion of mere doubts among the comments that name no label: one wording of three."""
+"""Proportion of comments that only express doubt among those that name no label: one wording of three."""
 
 FINISHED = (300, 300, 300, 273, 229, 222, 213, 203, 177, 151, 140, 133, 121, 94, 57, 53, 34)
 READERS = {f"reader_{number:02d}": finished for number, finished in enumerate(FINISHED, start=1)}
-"""Reader -> studies finished (paper 004, Table S4): 3,000 together, three for each of 1,000 studies."""
+"""Reader -> number of finished studies (paper 004, Table S4).
+
+Their sum is 3,000, three readers for each of 1,000 studies.
+"""
 
 VOTE_COLUMNS = ("study", "reader", "answer", "comment", "labels")
 
@@ -317,8 +326,8 @@ def cast(
     ----------
     assignments : (study, reader) of every assignment
     suggested, truth : study -> labels
-    seed : another one gives other votes
-    by_hand : whether readers also write down their labels; otherwise there are only comments, as in paper 004
+    seed : another seed gives other votes
+    by_hand : whether readers also write down their labels; if not, there are only comments, as in paper 004
 
     Returns
     -------
@@ -351,7 +360,7 @@ class Expected:
     kappa : a reader's kappa with the majority, "agree all" against the rest; the majority includes the reader's vote
     ac1 : Gwet's AC1 among a study's readers, "agree all" against the rest
     share_with_list : proportion of studies with at least two known lists of labels
-    label_kappas, label_ac1 : label -> the same for "the label is in the list", in studies with at least two lists;
+    label_kappas, label_ac1 : label -> kappa and AC1 for "the label is in the list", in studies with at least two lists;
         NaN if chance agreement is 1
     """
 
@@ -376,7 +385,7 @@ def expected_agreement(
     ----------
     studies : (suggested labels, true labels) of each study
     n_readers : readers of each study
-    lists : how lists become known
+    lists : whose lists of labels are known
     ties : treatment of a label in half of a study's known lists: "left_out", as in
         :func:`reveal_bench.metrics.agreement.reader_against_majority`, or "absent" from the majority list
 

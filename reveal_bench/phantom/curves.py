@@ -60,7 +60,7 @@ def area(contour: Points) -> float:
 
 
 def is_inside(points: Points, contour: Points) -> npt.NDArray[np.bool_]:
-    """Return which points are in a closed contour, by the even-odd rule: the number of edges to the right of each."""
+    """Return for each point whether it is in a closed contour, by the even-odd rule for the edges to its right."""
     a, b = contour, np.roll(contour, -1, axis=0)
     x, y = points[:, :1], points[:, 1:]
     crosses = (a[:, 1] > y) != (b[:, 1] > y)

@@ -1,4 +1,4 @@
-"""Headers of synthetic DICOM files with invented identifiers, all of which must stay out of a dataset.
+"""Headers of synthetic DICOM files with invented identifiers, none of which may get into a dataset.
 
 Real files contain names, dates, places and private elements, whatever the de-identification promised. These headers
 contain such values on purpose, in every kind of element that was found to leak: text, names, dates, comments, elements
@@ -25,7 +25,7 @@ from reveal_bench.phantom.reveal_studies import RevealImage, RevealStudy
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One spelling of a manufacturer and a model; `share` in images of Table S2."""
+    """One spelling of a manufacturer and a model; `share` is its weight, in images of Table S2."""
 
     share: float
     manufacturer: str
@@ -66,7 +66,7 @@ POSITIONS: dict[str, dict[str | None, float]] = {
     "PA": {"PA": 0.80, "POSTERO ANTERIOR": 0.17, "": 0.03},
     "LATERAL": {"LL": 0.72, "LATERAL": 0.15, "RL": 0.07, "LARGE LATERAL": 0.02, "": 0.04},
 }
-"""Spellings of ViewPosition, per view."""
+"""View -> spellings of ViewPosition."""
 VIEW_CODES = {
     "AP": ("399348003", "antero-posterior"),
     "PA": ("272479007", "postero-anterior"),
@@ -74,7 +74,7 @@ VIEW_CODES = {
 }
 BODY_PARTS = {"CHEST": 0.80, "PORT CHEST": 0.12, "EXTREMETY": 0.03, "": 0.05}
 SPACINGS = {"imager": 0.34, "different": 0.12, "zero": 0.02, "pixel": 0.02, "both": 0.50}
-"""Presence of PixelSpacing and ImagerPixelSpacing; 34% and 12% are measured."""
+"""Chances of the ways in which PixelSpacing and ImagerPixelSpacing are present; 34% and 12% are measured."""
 
 
 def draw_acquisition(rng: np.random.Generator, view: str, *, at_bedside: bool) -> Attributes:
@@ -160,7 +160,7 @@ PLANTED: dict[str, str] = {
     "AdmittingDiagnosesDescription": "planted: fall at Leakington station",
     "RequestedProcedureDescription": "planted: request of Dr Leakington",
 }
-"""Identifying elements -> their value in every file that :func:`draw_header` plants."""
+"""Identifying element -> its value in every file in which :func:`draw_header` plants identifiers."""
 
 _PRIVATE = "Leakington in a private element"
 _NESTED = "Leakington in a sequence"
@@ -169,7 +169,7 @@ DEIDENTIFIED_CHANCE = 0.95
 
 
 def draw_header(study: RevealStudy, image: RevealImage, rng: np.random.Generator, *, plant: bool = True) -> Attributes:
-    """Return the attributes of one image, but not of its pixels; with `plant`, also identifiers that must not leak.
+    """Return the attributes of an image, except those of its pixels; with `plant`, also identifiers that must not leak.
 
     Examples
     --------
@@ -207,7 +207,7 @@ def draw_header(study: RevealStudy, image: RevealImage, rng: np.random.Generator
 
 
 def identifiers(study: RevealStudy, image: RevealImage) -> tuple[str, ...]:
-    """Return all values in the image's header that must not be in a dataset: texts, dates, numbers, UIDs."""
+    """Return all values in the image's header that must not get into a dataset: texts, dates, numbers, UIDs."""
     uids = (study.study_uid, study.uid("series", image.number), study.uid("image", image.number))
     made = [value for value in _dates_and_numbers(study, image).values() if isinstance(value, str)]
     return (*PLANTED.values(), _PRIVATE, _NESTED, "Leakington", study.case_id, *uids, *made)
@@ -228,7 +228,7 @@ def _dates_and_numbers(study: RevealStudy, image: RevealImage) -> Attributes:
 
 
 def _hidden() -> Attributes:
-    """Return elements that a list of names would miss: in a sequence, private, and without a stated kind."""
+    """Return elements that a list of names would miss: in a sequence, private, and without a stated representation."""
     return {
         "RequestAttributesSequence": [
             {"ScheduledProcedureStepDescription": _NESTED, "RequestedProcedureID": "LEAK-REQUEST-9"}

@@ -2,7 +2,7 @@
 
 Units and frames are as in :mod:`reveal_bench.phantom.anatomy`. A finding's contours are what a reader would outline;
 its shapes are added to the image. Opacities stay inside the lungs. As in the released CheXlocalize masks, Airspace
-Opacity covers the opacities with a name of their own, and Enlarged Cardiomediastinum contains the heart.
+Opacity covers the opacities that are labels of their own, and Enlarged Cardiomediastinum contains the heart.
 
 Support devices are tubes, lines and pacemakers. By the instructions for the readers of CheXlocalize (paper 002,
 Methods), implanted or invasive devices are outlined, but not ECG leads and stickers: some images have those without a
@@ -22,7 +22,7 @@ from reveal_bench.phantom.anatomy import Anatomy
 from reveal_bench.phantom.curves import DensityShape, Points, blob, closed_curve, open_curve, strip
 
 OUTLINE = 2.4
-"""Width of a drawn contour around a line, in widths of the line."""
+"""Width of the contour drawn around a line, as a multiple of the line's width."""
 
 
 def draw_devices(rng: np.random.Generator, anatomy: Anatomy) -> tuple[list[Points], list[DensityShape]]:
@@ -205,7 +205,7 @@ def _draw_mediastinum(rng: np.random.Generator, anatomy: Anatomy, room: _Room, d
 
 
 OPACITIES = ("Edema", "Consolidation", "Lung Lesion", "Atelectasis")
-"""Opacities with a name of their own; drawn before Airspace Opacity, which covers them."""
+"""Opacities that are labels of their own; they are drawn before Airspace Opacity, which covers them."""
 
 _DRAW: dict[str, Callable[[np.random.Generator, Anatomy, _Room, Drawn], None]] = {
     "Edema": _draw_edema,

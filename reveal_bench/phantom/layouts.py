@@ -1,6 +1,6 @@
 """Write synthetic images in the layout of the CheXlocalize download.
 
-Names, columns, prefixes, id styles and JSON forms are the real ones (research notes on the download, and the README of
+Names, columns, prefixes, id styles and JSON forms are the real ones (from notes on the download and the README of
 rajpurkarlab/cheXlocalize); everything is synthetic, and ``SYNTHETIC.txt`` says so. With ``traps`` the layout also has
 the difficulties of the real one: a second nesting, interrupted downloads, pickled heat maps, positives that were not
 segmented, missing readers' masks, a label that contradicts its mask. :data:`TRAPS` lists the traps in images.
@@ -45,7 +45,7 @@ TRAPS = (
     "reader annotation without segmentation",
     "drawn, but labelled absent",
 )
-"""Trap of the first, second, ... test image with at least two findings."""
+"""Traps of the first, second, ... test image with at least two findings."""
 
 NOTICE = """SYNTHETIC DATA
 
@@ -89,7 +89,7 @@ def write_chexlocalize(
     out : new or empty folder
     n_images, n_val : images of the test and validation split; None or 0 leaves the split out
     seed : same seed, same bytes
-    long_side : long side of the images in pixels; 2828 as in the real ones
+    long_side : long side of the images in pixels; real images have 2828
     traps : also write the difficulties of the real download
     pixels : write the images; without them only annotations and labels, much faster
     progress : called with (images done, all images)
@@ -268,7 +268,7 @@ SHOWN = {
     "shoulder_1": "shoulder_left",
     "trachea": "trachea",
 }
-"""Contour of :class:`~reveal_bench.phantom.anatomy.Anatomy` -> name of the region; other contours are not written."""
+"""Contour of :class:`~reveal_bench.phantom.anatomy.Anatomy` -> name of its region. Other contours are not written."""
 
 
 def write_anatomy(path: Path, n_images: int, *, n_val: int | None = None, seed: int = 0, long_side: int = 2828) -> int:
@@ -317,7 +317,7 @@ def _write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 LABEL_READERS = {"bc4": 0.06, "bc6": 0.10, "bc8": 0.14}
-"""Name of a reader's table -> the proportion of labels that the reader gets wrong."""
+"""Name of a reader's table -> proportion of labels that the reader gets wrong."""
 LABEL_PREVALENCE = (0.0, 0.45, 0.25, 0.45, 0.02, 0.13, 0.06, 0.03, 0.28, 0.02, 0.19, 0.01, 0.01, 0.4)
 
 
@@ -329,7 +329,7 @@ def write_chexpert_labels(
     long_side: int = 2828,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, int]:
-    """Write ``groundtruth.csv`` and a table per reader for `n_studies`, and ``valid.csv`` for two fifths as many.
+    """Write ``groundtruth.csv`` and readers' tables for `n_studies`, and ``valid.csv`` for two fifths of that number.
 
     Parameters
     ----------

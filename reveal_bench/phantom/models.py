@@ -1,8 +1,8 @@
 """Outputs of imaginary models of graded quality.
 
 A prediction is either informed (it starts from the reference) or a guess independent of the image. The proportion of
-informed ones grows with `quality`: 0 is chance, 1 near the human reader of paper 002. As with real models, a few
-answers are plainly wrong at any quality, and answers can be omitted on request.
+informed predictions grows with `quality`: 0 is chance, 1 is near the human reader of paper 002. As with real models, a
+few answers are plainly wrong at any quality, and answers can be omitted on request.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def model_predictions(
     manifest : the questions
     quality : in [0, 1]
     kind : form of the predictions; "all" gives cell, point, box and mask at once
-    seed : an answer depends on it and on its position in the manifest
+    seed : an answer depends on the seed and its position in the manifest
     missing_rate : proportion of questions left unanswered, in [0, 1]
 
     Raises
@@ -85,7 +85,7 @@ def model_predictions(
 def study_predictions(
     studies: Iterable[StudyRecord], labels: Sequence[str], *, quality: float, seed: int = 0
 ) -> list[FindingsPrediction]:
-    """Return a probability of every label for every study, better than chance by `quality`.
+    """Return a probability for every label of every study; the larger `quality`, the better they are than chance.
 
     On the scale of log odds, present labels are 4 x `quality` above absent ones, both with a standard deviation of 1:
     the AUROC is near Phi(4 x quality / sqrt 2), 0.5 at quality 0 and 0.92 at 0.5.
@@ -109,7 +109,7 @@ def study_predictions(
 
 
 def _aim(reference: Annotation) -> tuple[float, float]:
-    """Return the point that a perfect model would name: the deepest in the mask, or the middle of the box."""
+    """Return the point that a perfect model would name: the point deepest inside the mask, or the middle of the box."""
     if reference.rle is not None:
         deepest = pack_masks([reference.rle]).deepest_xy([0])[0]
         if deepest is not None:

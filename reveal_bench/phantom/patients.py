@@ -28,17 +28,17 @@ PREVALENCE = {
     "Pneumothorax": 10,
     "Support Devices": 314,
 }
-"""Images with the finding, among the 668 of the test set; 169 have none."""
+"""Finding -> number of images with it, among the 668 of the test set; 169 images have none."""
 N_NORMAL = 169
 
 FIRST_PATIENT = {"val": 64541, "test": 64741}
-"""The source numbers its 200 validation and 500 test patients without a gap; further validation patients get numbers
-beyond both."""
+"""First numbers of patients: the source numbers its 200 validation and 500 test patients without a gap; further
+validation patients get larger numbers than both."""
 MANY_VAL, FURTHER_VAL = 200, 1_000_000
 FILMS = {"val": {1: 0.84, 2: 0.15, 3: 0.01}, "test": {1: 0.70, 2: 0.265, 3: 0.035}}
-"""Chance of one, two and three images per study: 234 images of 200 patients, 668 of 500."""
+"""Chances of one, two and three images per study: the source has 234 images of 200 patients, and 668 of 500."""
 LATERAL_CHANCE = 0.52
-"""Chance for an image after the first; overall this gives about 13% of all images."""
+"""Chance that an image after the first is lateral; this makes about 13% of all images lateral."""
 SIZES = ((0.8204, 1.0), (1.0, 0.8204), (1.0, 0.8325), (0.88, 1.0))
 """(height, width) relative to the long side; 2320 x 2828 is the most common."""
 
@@ -73,7 +73,7 @@ class PhantomFilm:
 
     @property
     def image_id(self) -> str:
-        """For example ``patient64741_study1_view1_frontal``."""
+        """Id of the image, such as ``patient64741_study1_view1_frontal``."""
         return f"{self.study.patient}_study1_{self.name}"
 
     @property
@@ -82,7 +82,7 @@ class PhantomFilm:
         return f"view{self.number}_{'lateral' if self.view == 'LATERAL' else 'frontal'}"
 
     def rng(self, purpose: int) -> np.random.Generator:
-        """Return the random numbers of one purpose: 0 anatomy and findings, 1 pixels, 2 reader."""
+        """Return the random generator for a purpose: 0 anatomy and findings, 1 pixels, 2 reader."""
         return np.random.default_rng([*self.seed, purpose])
 
 

@@ -1,7 +1,7 @@
 """Render anatomy and findings as grey values.
 
 An image is drawn as a map of attenuation at a base size (long side at most 448 pixels) by adding blurred shapes, then
-resized to its final size, where grain is added. White is dense, as on film. Values are 8 bit.
+resized to its final size, where grain is added. White is dense, as on film. Grey values have 8 bits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BASE_SIDE = 448
 """Long side at which soft shapes are drawn, in pixels."""
 
 BONES = {"shoul": 0.13, "scapu": 0.05, "liver": 0.04, "arm": 0.08}
-"""Density of further structures, by the start of their names."""
+"""Start of a structure's name -> its density."""
 
 Float = npt.NDArray[np.float32]
 
@@ -36,7 +36,7 @@ class _Canvas:
         return self.fills([(contour, 1.0)], blur)
 
     def fills(self, contours: list[tuple[Points, float]], blur: float) -> Float:
-        """Return contours with their values in [0, 1]; a later one covers an earlier one."""
+        """Return an image of contours filled with their values in [0, 1]; later contours cover earlier ones."""
         if not contours:
             return np.zeros(self.size[::-1], np.float32)
         image = Image.new("L", self.size)
@@ -46,7 +46,10 @@ class _Canvas:
         return self._soft(image, blur)
 
     def lines(self, lines: list[tuple[Points, float]], blur: float, *, hollow: float = 0.0) -> Float:
-        """Return lines of some width; `hollow` darkens their middle, like a bone with a bright cortex."""
+        """Return an image of lines with their widths.
+
+        `hollow` darkens their middle, like a bone with a bright cortex.
+        """
         image = Image.new("L", self.size)
         draw = ImageDraw.Draw(image)
         for factor, value in ((1.0, 255), (0.6, round(255 * (1 - hollow)))):

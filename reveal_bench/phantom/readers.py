@@ -1,8 +1,8 @@
 """A second reader: contours and points that differ from the reference by a known amount.
 
 :data:`MASK_IOU` and :data:`POINT_HIT` are the human benchmark of paper 002 (Extended Data Figs. 5 and 6). A reader's
-contours are perturbed until their mean IoU is near the first, and a reader's point is in the reference with the
-probability of the second.
+contours are perturbed so that their mean IoU is near MASK_IOU, and a reader's point is in the reference with the
+probability POINT_HIT.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ POINT_HIT = {
 
 _MAGNITUDE = (0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 _IOU = (1.0, 0.88, 0.78, 0.65, 0.54, 0.40, 0.30, 0.17, 0.11, 0.05)
-"""Mean IoU of :func:`perturb` with the original by magnitude, measured on 80 irregular ellipses."""
+"""Magnitude of :func:`perturb` -> mean IoU with the original contour, measured on 80 irregular ellipses."""
 
 
 def perturb(rng: np.random.Generator, contour: Points, magnitude: float) -> Points:
     """Shift, grow or shrink, and dent a contour.
 
-    Everything is relative to the contour's half width (twice its area divided by its perimeter), so that a thin strip
+    The changes are relative to the contour's half width (twice its area divided by its perimeter), so that a thin strip
     is disturbed as much, relative to its width, as a round blob.
     """
     edges = np.linalg.norm(np.roll(contour, -1, axis=0) - contour, axis=1)
@@ -66,7 +66,7 @@ def perturb(rng: np.random.Generator, contour: Points, magnitude: float) -> Poin
 
 
 def reader_contours(rng: np.random.Generator, contours: Sequence[Points], finding: str) -> list[Points]:
-    """Return the contours that the reader draws for a finding; if there are several, one may be overlooked."""
+    """Return the contours that the reader draws for a finding; of several contours, the reader may overlook one."""
     magnitude = float(np.interp(MASK_IOU[finding], _IOU[::-1], _MAGNITUDE[::-1]))
     kept = [contour for contour in contours if len(contours) == 1 or rng.random() > 0.08]
     return [perturb(rng, contour, magnitude) for contour in kept or contours[:1]]

@@ -191,7 +191,7 @@ INDICATIONS = (
     "Altered mental status.",
     "Preoperative.",
 )
-"""Some ask about absent findings, or mention past ones: neither is a finding of the image."""
+"""Indications. Some ask about absent findings or mention past ones, which are not findings of the image."""
 
 BESIDES = (
     "A calcified granuloma in the {side} upper zone is unchanged and benign.",
@@ -203,7 +203,10 @@ BESIDES = (
     "The bones are osteopenic.",
     "Surgical clips project over the {side} axilla.",
 )
-"""True of any image and none of the labels; a granuloma is not a nodule here, as in paper 004 (Box 3)."""
+"""Sentences that are true of any image and do not name a label.
+
+A granuloma is not a nodule here, as in paper 004 (Box 3).
+"""
 
 DEVICES = (
     "Lines and tubes are in standard position.",

@@ -160,7 +160,7 @@ SPELLINGS = {
     "Lung nodule": "Lung Nodule",
     "Pleural effusion": "pleural effusion",
 }
-"""A second spelling of some labels; paper 004 has several in its text, figures and prompts."""
+"""Label -> a second spelling; paper 004 has several spellings in its text, figures and prompts."""
 
 _TEXTS = {"F": "Female", "M": "Male", "unknown": "Unknown", "Black or African American": "African American"}
 
@@ -218,7 +218,7 @@ class Tables:
         *,
         has_devices: bool,
     ) -> None:
-        """Write everything about a study into the tables."""
+        """Add the rows of a study to the tables."""
         self._labels.writerow(self._label_row(study, votes))
         for vote in votes.votes:
             labels = "" if vote.labels is None else _joined(vote.labels)
@@ -291,7 +291,7 @@ RARE: dict[int, dict[str, str]] = {
     13: {"syntax": "rle"},
     14: {"syntax": "jpegls-lossless", "bits": "15"},
 }  # fmt: skip
-"""Index of a study -> storage of its images, in names and values of `SHARES`; and their transfer syntax and meta."""
+"""Index of a study -> rare storage of its images, as names and values of `SHARES`, transfer syntax and meta header."""
 
 EXTRA_FILES = {
     8: "a secondary capture",
@@ -299,7 +299,7 @@ EXTRA_FILES = {
     10: "the same file again",
     11: "a derived secondary picture",
 }
-"""Index of a study, modulo :data:`EVERY` -> file that comes with it and is not a further image."""
+"""Index of a study, modulo :data:`EVERY` -> an extra file that is not a further image."""
 EVERY = 25
 EXTRA = 9
 """Number of the extra file among the images of its study."""
@@ -375,7 +375,7 @@ TRANSFER_SYNTAXES = {
     "jpeg2000-lossless": 0.04,
     "rle": 0.02,
 }
-"""Chance of each; chosen."""
+"""Chance of each; the numbers are chosen, not measured."""
 
 Progress = Callable[[int, int], None]
 Body = tuple[Anatomy, Drawn]
@@ -412,7 +412,7 @@ def write_reveal(
     out : new or empty folder
     n_studies : the release has 100; the pool it was selected from had 13,735
     seed : same seed, same bytes; study k does not depend on `n_studies`
-    long_side : long side of the images in pixels; 3056 is the most common in real ones
+    long_side : long side of the images in pixels; 3056 is the most common in real images
     layout : "dicom", or "midrc" for zip archives per series, a manifest and tables per node
     stage : "benchmark" for the released studies, "pool" for those to select from; see :mod:`.reveal_studies`
     traps : also write the difficulties of real downloads
@@ -453,14 +453,20 @@ def write_reveal(
 
 
 def write_midrc(out: Path, n_studies: int = 100, **options: Any) -> dict[str, int]:
-    """Do :func:`write_reveal` in the layout of MIDRC: zip archives per series, a manifest, and tables per node."""
+    """Write the download of :func:`write_reveal` in the layout of MIDRC.
+
+    A zip archive per series, a manifest, and a table per node.
+    """
     return write_reveal(out, n_studies, layout="midrc", **options)
 
 
 def reveal_film(
     study: RevealStudy, image: RevealImage, long_side: int, *, body: Body | None = None
 ) -> npt.NDArray[np.uint8]:
-    """Return the grey levels of an image, as every viewer should show it; `body` is the drawing, if known already."""
+    """Return the grey levels of an image, as every viewer should show it.
+
+    `body` is the drawing, if it already exists.
+    """
     anatomy, drawn = body or draw_reveal_film(study, image)
     size = round(image.size[0] * long_side), round(image.size[1] * long_side)
     return render(anatomy, drawn.shapes, study.rng(20, image.number), size)

@@ -23,11 +23,11 @@ FRONTAL, LATERAL = 10, 11
 """Purposes of random numbers, see :meth:`RevealStudy.rng`."""
 
 NODULE_RADIUS, MASS_RADIUS = (0.045, 0.09), (0.13, 0.21)
-"""In the local frame: diameters of 1.4 to 2.7 cm, and of 4 to 6 cm."""
+"""Ranges of radii in the local frame: they mean diameters of 1.4 to 2.7 cm, and of 4 to 6 cm."""
 
 DEVICES = "Support Devices"
 DEVICE_CHANCE = 0.55
-"""Chance of tubes and lines in patients at the bedside: no label, but part of most such images."""
+"""Chance of tubes and lines in bedside images; they are not a label, but part of most such images."""
 
 _ELSEWHERE = {
     "Airspace Opacity": "Airspace opacity",
@@ -39,7 +39,7 @@ _ELSEWHERE = {
 
 
 def draw_reveal_film(study: RevealStudy, image: RevealImage) -> tuple[Anatomy, Drawn]:
-    """Return the patient's body in one projection, and the drawing; `contours` of the result are by label.
+    """Return (body, drawing) of the patient in one projection; the drawing has its `contours` by label.
 
     "Support Devices" is a further key of the contours if there are tubes or lines.
     """
@@ -65,7 +65,7 @@ def draw_reveal_film(study: RevealStudy, image: RevealImage) -> tuple[Anatomy, D
 
 
 def sides(anatomy: Anatomy, contours: list[Points]) -> str:
-    """Return the side of a finding in the patient: "right", "left" or "bilateral"; for a frontal image."""
+    """Return the patient's side of a finding in a frontal image: "right", "left" or "bilateral"."""
     names = {"left" if contour[:, 0].mean() > anatomy.centre[0] else "right" for contour in contours}
     return names.pop() if len(names) == 1 else "bilateral"
 
@@ -111,7 +111,7 @@ def _draw_interstitial(rng: np.random.Generator, anatomy: Anatomy, drawn: Drawn)
 
 
 def _wander(rng: np.random.Generator, region: Points) -> Points:
-    """Return a line from point to nearest point, through 420 points per unit of area of a region."""
+    """Return a line through random points of a region, 420 per unit of area, each followed by the nearest one."""
     low, high = region.min(axis=0), region.max(axis=0)
     tried = rng.uniform(low, high, (int(420 * np.prod(high - low)), 2))
     fading = rng.random(len(tried)) < (tried[:, 1] - low[1]) / 0.15  # sparse towards the upper edge

@@ -1,9 +1,9 @@
-"""Storage of synthetic images: grey levels -> the stored values that a viewer turns back into those grey levels.
+"""Stores synthetic images: converts grey levels to stored values that a viewer converts back to the same grey levels.
 
-A detector may store 10 to 15 bits, with bright as high or as low values, with a rescale step, and for a window, several
-windows, a look-up table or none of these. In any case, a program that follows the header (modality step, then VOI, then
-inversion of MONOCHROME1) shows the image as rendered, to within one of 256 grey levels; one that skips or repeats a
-step does not.
+A detector may store 10 to 15 bits, with bright as high or as low values, with a rescale step, and with one window,
+several windows, a look-up table or none of these. In any case, a program that follows the header (modality step, then
+VOI, then inversion of MONOCHROME1) shows the image as rendered, to within one of 256 grey levels. A program that skips
+or repeats a step does not.
 
 :data:`SHARES` are from 7,469 real headers of the NLM / Open-i collection, as counted in the header table of
 torchxrayvision; values that it lacks are chosen, and their comments say so.
@@ -45,7 +45,7 @@ class PixelStorage:
     ----------
     choices : name of SHARES -> value drawn
     attributes : DICOM keyword (or (group, element, VR)) -> value
-    lowest, n_values : per grey level the lowest stored value for it, and the number of such values
+    lowest, n_values : for each grey level, the lowest stored value that shows it, and the number of such values
     """
 
     choices: Mapping[str, str]

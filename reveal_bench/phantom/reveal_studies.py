@@ -47,8 +47,8 @@ WEIGHTS = {
     "Hiatal hernia": 2 * 0.017,
     "Lymphadenopathy": 2 * 0.013,
 }
-"""Relative chance of a label in the stage `benchmark`: Table S3; those that the paper calls less common count twice,
-the most common of them one and a half times."""
+"""Relative chances of labels in the stage `benchmark`, from Table S3; labels that the paper calls less common count
+twice, the most common of those one and a half times."""
 
 POOL = {
     "Airspace opacity": 0.40,
@@ -67,18 +67,18 @@ POOL = {
 """Chance of each label in the stage `pool`, independent of the others."""
 
 FURTHER = 6
-"""In the pool, every study of this number is a further one of the previous patient."""
+"""In the pool, every study whose number is a multiple of this is another study of the previous patient."""
 
 AGES = {(80, 96): 0.23, (70, 79): 0.26, (60, 69): 0.22, (50, 59): 0.15, (40, 49): 0.125, (20, 39): 0.01, None: 0.005}
 SEXES = {"F": 0.5, "M": 0.495, "unknown": 0.005}
 RACES = {"Asian": 0.06, "Black or African American": 0.14, "White": 0.46, "Other": 0.03, "unknown": 0.31}
 PATIENT_CLASSES = {"inpatient": 0.885, "outpatient": 0.11, "unknown": 0.005}
-"""Table 1 of paper 004; the few unknown come from its holdout half."""
+"""Demographics from Table 1 of paper 004; the few unknown values come from its holdout half."""
 
 SECOND_IMAGE = 0.09
-"""Table S2: 109 images of 100 studies, of which 10 are lateral."""
+"""Chance of a second image, from Table S2: 109 images of 100 studies, 10 of them lateral."""
 LATERAL = 0.95
-"""Chance of a lateral among the second images."""
+"""Chance that the second image of a study is lateral."""
 LANDSCAPE, PORTRAIT = (0.8325, 1.0), (1.0, 0.8325)
 """(height, width) relative to the long side, as of the common 35 x 43 cm detector."""
 
@@ -118,11 +118,11 @@ class RevealStudy:
         return self.uid("study")
 
     def uid(self, *what: object) -> str:
-        """Return a UID of something in this study."""
+        """Return a UID for an object of this study."""
         return made_uid(self.seed, self.stage, self.index, *what)
 
     def rng(self, *purpose: int) -> np.random.Generator:
-        """Return the random numbers of one purpose; 0 made the study itself."""
+        """Return the random generator for a purpose; purpose 0 made the study itself."""
         return np.random.default_rng((self.seed, STAGES.index(self.stage), self.index, *purpose))
 
 

@@ -2,17 +2,18 @@
 
 The tree has the layout of MIMIC-CXR-JPG 2.1.0: names, columns, id styles, equalised JPEG of quality 95; the task and
 ratings files have the columns of :mod:`reveal_bench.sources.rexecution_files`. Everything is synthetic, including ids,
-and ``SYNTHETIC.txt`` says so. Task j depends only on the seed and on j. Every tenth task is of the previous patient.
+and ``SYNTHETIC.txt`` says so. Task j depends only on the seed and on j. Every tenth task is about the previous patient.
 
-With ``traps`` the tree is where `wget -r` puts it, among ``index.html`` files; tables are packed; the metadata lists
-studies without images, has blank and odd view names and times without leading zeros; the task file mixes spellings.
+With ``traps`` the tree is where `wget -r` puts it, among ``index.html`` files; tables are compressed; the metadata
+lists studies without images, has blank and odd view names and times without leading zeros; the task file mixes
+spellings.
 
 Readers score the answers of imaginary models, with known error rates. Every answer has a true score per criterion,
 drawn from the model's distribution; a reader gives this score, or with the reader's error rate one step more or less
 (at 1 and 5 the step goes inwards). The expected agreement can therefore be computed: :func:`expected_kappa`. Criteria
 are independent of each other, unlike in real answers.
 
-Distributions are near paper 001's (Tables 1 to 3): plans are good, execution is not.
+Distributions are near those of paper 001 (Tables 1 to 3): plans are good, execution is not.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from reveal_bench.phantom.rexecution_text import (
 )
 
 MODELS = {"phantom-large": 0.3, "phantom-small": 0.0, "phantom-text": -0.4}
-"""Model -> shift of its answers' quality from the mean below."""
+"""Model -> difference of its answers' quality from the mean of the criterion."""
 ANSWERED = {"phantom-large": 1.0, "phantom-small": 0.81, "phantom-text": 1.0}
 """Proportion of tasks that a model answers; the others have no rating."""
 DRAWS = {"phantom-large": 0.9}
@@ -60,7 +61,7 @@ SPREADS = {
     "process": (4.1, 0.9), "execution": (2.9, 1.4), "synthesis": (3.7, 1.1), "language": (4.2, 0.8),
     "image_content": (3.0, 1.2), "image_style": (3.6, 1.3),
 }  # fmt: skip
-"""Mean and SD of the normal density, evaluated at 1 to 5."""
+"""Criterion -> mean and SD of the normal density that gives the chances of the scores 1 to 5."""
 
 Float = npt.NDArray[np.float64]
 
@@ -99,7 +100,7 @@ def _pick(rng: np.random.Generator, probabilities: Float) -> int:
 
 
 def _kernel(error: float) -> Float:
-    """Return rows t: probabilities of the scores 1 to 5 that a reader gives to a true score of t + 1."""
+    """Return a matrix (5, 5): row t has the probabilities that a reader gives 1 to 5 to a true score of t + 1."""
     kernel = np.diag(np.full(5, 1 - error))
     for t in range(5):
         steps = [t + step for step in (-1, 1) if 0 <= t + step < 5]
@@ -149,7 +150,7 @@ CODE_MEANINGS = {"AP": "antero-posterior", "PA": "postero-anterior", "LATERAL": 
 CATEGORY_ENDS = (("broad_abnormality", 0.26), ("diagnosis_support", 0.89), ("measurement_temporal", 1.0))
 """Proportions of the categories, cumulated: 26, 63 and 11% (paper 001)."""
 TEMPORAL = {"broad_abnormality": 0.0, "diagnosis_support": 0.05, "measurement_temporal": 0.72}
-"""Proportion of a category's tasks with a prior study: 11% of all."""
+"""Category -> proportion of its tasks with a prior study; overall it is 11%."""
 GOLDEN = 0.6180339887498949
 NAMES_OF_PAPER = {
     "broad_abnormality": "Broad abnormality query", "diagnosis_support": "High-level diagnostic reasoning",
@@ -197,9 +198,9 @@ def write_rexecution(
     Parameters
     ----------
     out : new or empty folder
-    n_tasks : one study each, about 11% with an earlier one
+    n_tasks : number of tasks; each is about one study, about 11% also about an earlier one
     seed : same seed, same bytes
-    long_side : long side of the images in pixels; 3056 is the most common of the real ones
+    long_side : long side of the images in pixels; 3056 is the most common in real images
     traps : also write the difficulties of real files
     progress : called with (tasks done, all tasks)
 
@@ -259,7 +260,10 @@ def _write_task(
 
 
 def _category(j: int, seed: int) -> tuple[str, bool]:
-    """Return the category of task j and whether it has a prior study: proportions are exact for any number of tasks."""
+    """Return (category, whether there is a prior study) of task j.
+
+    Proportions are as exact as the number of tasks allows.
+    """
     u = (0.37 * seed + j * GOLDEN) % 1.0
     low = 0.0
     for category, end in CATEGORY_ENDS:
@@ -284,7 +288,7 @@ def _visit(
 
 
 def _prior(topic: Topic, now: _Visit, j: int, seed: int, rng: np.random.Generator) -> _Visit:
-    """Return the same body some days before, with transient findings drawn again."""
+    """Return the images of the same body some days before, with transient findings drawn again."""
     finding, present = topic.findings[0], set(now.films[0].study.findings)
     earlier = {name for name in present if name in DEVICELIKE} | ({finding} if rng.random() < 0.65 else set())
     anatomy = now.drawn[0][0]

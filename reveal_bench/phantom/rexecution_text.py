@@ -15,8 +15,8 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The drawing: finding -> positions such as "right lower zone", one per contour; the view, and the widths of heart
-    and chest relative to the image's.
+    """Facts of a drawing: finding -> positions such as "right lower zone", one per contour; the view, and the widths of
+    heart and chest relative to the image's.
     """
 
     places: Mapping[str, Sequence[str]]
@@ -27,13 +27,13 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """A finding then and now, as drawn areas (0 is absent)."""
+    """The drawn areas of a finding then and now; 0 means absent."""
 
     before: float
     now: float
 
     def describe(self) -> str:
-        """Return its course in words; within a quarter of the area it is unchanged."""
+        """Return the course in words; a change of less than a quarter of the area counts as unchanged."""
         if self.before == self.now == 0:
             return "absent on both studies"
         if self.before == 0:
@@ -52,9 +52,9 @@ class Topic:
     ----------
     findings : subject of the topic; the reference answer mentions all of them
     prompts, indications : texts to choose from
-    verdicts : the answer's last sentence if none, or some, of `findings` was drawn
+    verdicts : last sentence of the answer if none of `findings` was drawn, and if some were
     tags : tags that do not follow from the rest
-    temporal : whether it compares with an earlier study; `findings[0]` is compared
+    temporal : whether the question compares `findings[0]` with an earlier study
     """
 
     name: str
@@ -68,7 +68,7 @@ class Topic:
 
 
 BOX = "Put a labelled box around each finding you name; if there is nothing to mark, say so."
-"""Ends prompts whose answer must localize."""
+"""Sentence at the end of prompts whose answer must localize."""
 
 # fmt: off
 TOPICS: tuple[Topic, ...] = (
@@ -190,7 +190,7 @@ def topics_of(category: str, *, temporal: bool) -> list[Topic]:
 
 
 def prompt_text(topic: Topic, rng: np.random.Generator) -> tuple[str, str | None, bool]:
-    """Return (prompt, indication, whether it asks for boxes); a tenth of the studies have no indication."""
+    """Return (prompt, indication, whether the prompt asks for boxes); a tenth of the studies have no indication."""
     prompt = topic.prompts[int(rng.integers(len(topic.prompts)))]
     indication = topic.indications[int(rng.integers(len(topic.indications)))]
     boxes, known, apart = rng.random(3) < (0.85, 0.9, 0.3)
@@ -220,7 +220,7 @@ def answer_text(topic: Topic, seen: Seen, comparison: Course | None) -> str:
 
 
 def tag_values(topic: Topic) -> dict[str, tuple[str, ...]]:
-    """Return the values per tag, of the question and not of its answer; more than four become "Multiple"."""
+    """Return tag -> values, for the question and not its answer; more than four values become "Multiple"."""
     tags = {
         **topic.tags,
         "imaging_finding": topic.findings,

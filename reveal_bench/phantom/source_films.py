@@ -39,7 +39,7 @@ class Picture:
 
     Attributes
     ----------
-    number : 0-based among the images of the download
+    number : 0-based number among the images of the download
     film : patient, view and random numbers
     grey : uint8 array (height, width)
     contours : by finding of CheXlocalize, each a float array (n, 2) of (x, y)
@@ -75,13 +75,13 @@ def draw_pictures(
     ensure: str | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Picture]:
-    """Yield frontal images of patients with one or more, in order.
+    """Yield the first frontal images of the synthetic patients, in order.
 
     Parameters
     ----------
     long_side : long side in pixels of the drawing
     frame : side of the square to which every image is resized, or None for no resizing
-    ensure : a finding in every fourth image, for sources that are enriched for it
+    ensure : finding that every fourth image must have, for sources that are enriched for it
     """
     frontal = (film for film in films("test", seed=seed) if film.view != "LATERAL")
     for number, film in zip(range(n_images), frontal, strict=False):

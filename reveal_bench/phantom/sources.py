@@ -1,11 +1,11 @@
 """Synthetic downloads of the further localization sources, each in the layout of the real one.
 
-Names, columns, id styles and traps are the real ones, images and boxes are drawn. If a real download lacks images and
-its source accepts ``pictures`` (MS-CXR, ChestX-Det), they go to its folder ``pictures``.
+Names, columns, id styles and traps are those of the real downloads; images and boxes are drawn. If a real download
+lacks images and its source accepts ``pictures`` (MS-CXR, ChestX-Det), they go to its folder ``pictures``.
 
 Each function is ``write(out, n_images, *, seed, long_side, traps=True, progress=None)``; `progress` gets (done, all).
 The frames of NIH ChestX-ray14, and of the three datasets made of them (ChestX-Det, RSNA, SIIM-ACR), are 1024 x 1024
-pixels, as the sources require: a smaller `long_side` is faster to draw and then enlarged.
+pixels, as the sources require: with a smaller `long_side` they are drawn faster and then enlarged.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def _filled(contour: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
 
 
 def _relative(mask: npt.NDArray[np.bool_]) -> str:
-    """Return pairs of a gap and a length, column by column: the challenge's own code."""
+    """Return the challenge's code of a mask: pairs of a gap and a length, column by column."""
     flat = np.concatenate([[False], mask.ravel(order="F"), [False]])
     edges = np.flatnonzero(flat[1:] != flat[:-1])
     return " ".join(map(str, np.diff(edges, prepend=0).tolist()))
@@ -274,7 +274,7 @@ def _findings(picture: Picture, rng: np.random.Generator, *, traps: bool) -> lis
 
 
 def _corners_as_fractions(box: Corners, picture: Picture, rng: np.random.Generator | None = None) -> list[float]:
-    """Return corners from 0 to 1; with `rng`, as drawn by a second reader."""
+    """Return corners from 0 to 1; with `rng`, they are moved as if a second reader had drawn them."""
     height, width = picture.size
     corners = np.array(box) / (width, height, width, height)
     if rng is not None:
@@ -337,7 +337,7 @@ VINDR_LABELS = {
 }
 BOX = ["x_min", "y_min", "x_max", "y_max"]
 SEES, JITTER = 0.85, 0.02
-"""Chance that a reader sees a finding, and how much each side of a box differs, relative to the picture."""
+"""Chance that a reader sees a finding, and how much each side of the reader's box differs, relative to the picture."""
 
 
 def write_ms_cxr(
@@ -398,7 +398,7 @@ class _VindrTables:
 def write_vindr_cxr(
     out: Path, n_images: int, *, seed: int, long_side: int = 2880, traps: bool = True, progress: Progress | None = None
 ) -> None:
-    """Write the PhysioNet edition: a third of the images, at least one, is the test set.
+    """Write the PhysioNet edition; a third of the images, but at least one, is the test set.
 
     With `traps`, a file of train has no pixel data, another no meta header, and some are MONOCHROME1.
     """
@@ -456,7 +456,7 @@ def _image_id(picture: Picture, seed: int) -> str:
 
 
 def _readers(picture: Picture, split: str, seed: int) -> list[tuple[str, dict[str, list[Corners]]]]:
-    """Return the boxes of each reader, by label; the only reader of test, who has no name, drew the true ones."""
+    """Return reader -> label -> boxes; in test, the only reader has no name and drew the true boxes."""
     truth = {label: picture.boxes(finding) for finding, label in VINDR_LABELS.items() if finding in picture.contours}
     if split == "test":
         return [("", {label: [_rounded(box) for box in boxes] for label, boxes in truth.items()})]
@@ -484,7 +484,7 @@ def _moved(rng: np.random.Generator, box: Corners, picture: Picture) -> Corners:
 
 
 def _save_deep_dicom(path: Path, picture: Picture, trap: str, *, inverted: bool) -> None:
-    """Write 12 bits; the headers have no patient, no study and no view, as in the source."""
+    """Write an image with 12 bits; the header has no patient, study or view, as in the source."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pixels = picture.grey.astype(np.uint16) * 16
     attributes: dict[str, Any] = {

@@ -24,7 +24,7 @@ from reveal_bench.phantom.reveal_studies import POOL, RevealStudy
 
 ANSWERS = ("Agree All", "Agree Mostly", "Disagree")
 N_READERS = 17
-"""The number of readers from whom each study gets three; paper 004."""
+"""Number of readers, three of whom read each study (paper 004)."""
 
 SUGGESTION_RIGHT = 0.38
 AGREE_IF_RIGHT = 0.74
@@ -34,15 +34,15 @@ MOSTLY_IF_WRONG = 0.45
 
 OPACITY_MISREAD = 0.15
 OTHER_MISSED = 0.05
-"""Errors in the labels written down by a reader who does not agree: an airspace opacity is invented or overlooked with
-the first probability; any other label is missed with the second."""
+"""Probabilities of errors in the labels of a reader who does not agree: the first that an airspace opacity is invented
+or overlooked, the second that any other label is missed."""
 SILENT = 0.3
 """Proportion without a comment among readers who do not agree."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedVote:
-    """One reader's answer; `labels` are those the reader would give, None if they are unknown."""
+    """One reader's answer; `labels` are those that the reader would give, None if they are unknown."""
 
     reader: str
     answer: str

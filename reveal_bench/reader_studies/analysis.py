@@ -104,10 +104,10 @@ class Analysis:
     modalities, readers : their names, in order
     figures : float array (n_modalities, n_readers)
     components : components of the model
-    f, freedom, p : of the test that all modalities are equal: F (or chi square over its degrees of freedom, where the
-        second of `freedom` is infinite), both degrees of freedom, and p; NaN for one modality
-    means : of every modality
-    differences : of every pair of modalities
+    f, freedom, p : result of the test that all modalities are equal: F (or chi square over its degrees of freedom,
+        where the second of `freedom` is infinite), both degrees of freedom, and p; NaN for one modality
+    means : means of every modality
+    differences : differences of every pair of modalities
     readers_are, cases_are : "random" for a sample, "fixed" otherwise
     """
 
