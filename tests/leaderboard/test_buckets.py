@@ -132,4 +132,4 @@ def test_a_server_counts_by_itself_while_the_database_does_not_answer(
     finally:
         with engine.begin() as connection:
             connection.execute(sa.text("ALTER TABLE away RENAME TO buckets"))
-    assert "counted by this server alone" in caplog.text
+    assert "counted by this server only" in caplog.text

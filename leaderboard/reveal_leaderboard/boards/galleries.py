@@ -1,8 +1,8 @@
 """Galleries of released cases on a board, checked before the server starts.
 
-The operator prepares a gallery (``reveal-leaderboard gallery``) and names it to the server; no image appears by itself.
-The server opens galleries and never the references of a holdout: the public manifests show that a gallery contains none
-of the holdout's cases.
+The operator prepares a gallery (``reveal-leaderboard gallery``) and names it to the server; no image is shown by
+default. The server opens galleries and never the references of a holdout: the public manifests show that a gallery
+contains none of the holdout's cases.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ def _item(row: Mapping[str, Any]) -> Item:
 
 
 def _index(share: float, n: int) -> int:
-    """Return the cell of a fraction of the side; the far edge belongs to the last cell."""
+    """Return the index of the cell that contains a fraction of a side; the far edge belongs to the last cell."""
     return min(int(share * n), n - 1)
 
 

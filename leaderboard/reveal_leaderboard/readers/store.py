@@ -390,6 +390,6 @@ def _answer(row: Any) -> ReaderAnswer:
 
 
 def _said(answer: ReaderAnswer) -> tuple[str, ...]:
-    """Return the fields that distinguish two answers; the time taken does not."""
+    """Return the fields that distinguish two answers; the time taken is not one of them."""
     details = json.dumps(answer.details, sort_keys=True)
     return answer.reader, answer.item, answer.answer, answer.comment, details

@@ -147,7 +147,9 @@ def _decide(
 
 
 def _best(rows: Sequence[sa.Row[Any]]) -> sa.Row[Any] | None:
-    """Return the row of the highest primary score, the first of equal ones; rows without one come last."""
+    """Return the row with the highest primary score, the first if several are equal; a row without one loses to any
+    other.
+    """
 
     def value(row: sa.Row[Any]) -> float:
         figure = primary_figure(ReleasedScore.from_json(row.released))

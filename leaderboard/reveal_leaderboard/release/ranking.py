@@ -157,7 +157,7 @@ def rank_document(systems: Mapping[str, Rows], policy: ReleasePolicy, *, paired:
         ``entries`` has, per id, ``rank`` (its tier's), ``rank_low``, ``rank_high`` and ``tier`` ("A" is best);
         an id of ``computed_for`` that is not in it has no released primary score and no rank. ``n_patients`` counts the
         part's patients, and ``chance`` has, by metric, the expected macro of random answers over the released findings,
-        in whole percent: both follow from the holdout alone.
+        in whole percent: both depend only on the holdout.
 
     Raises
     ------

@@ -5,7 +5,7 @@ Conventions
 Holdouts are small, and an exact score on ten cases reveals the cases within some tens of submissions. So
 
 * a finding with fewer than `min_cell` cases is hidden; for whole studies, both those with it and those without it must
-  be at least so many. Which findings are hidden follows from the references alone, never from a submission;
+  be at least so many. Which findings are hidden depends only on the references, never on a submission;
 * the only totals are macros over the shown findings. Hidden columns are removed before anything is computed, so no
   total contains a hidden finding, and no subtraction reveals one;
 * a finding has separate positional scores if it has `place_cell` cases or more; with fewer it counts in averages only;

@@ -65,7 +65,7 @@ def list_boards(connection: sa.Connection) -> list[BoardRow]:
 
 
 def list_versions(connection: sa.Connection, benchmark: str, *, shown_only: bool = True) -> list[VersionRow]:
-    """Return the versions of a benchmark, oldest first; with `shown_only`, those that are or were on the board."""
+    """Return the versions of a benchmark, oldest first; with `shown_only`, only those that are or were shown."""
     query = sa.select(versions).where(versions.c.benchmark == benchmark).order_by(versions.c.added_at)
     if shown_only:
         query = query.where(versions.c.shown_at.is_not(None))

@@ -1,6 +1,6 @@
 """The locations of a leaderboard's data: its data folder, database, uploads and settings.
 
-`--data FOLDER` alone is the small setup: a SQLite database and the uploads below one folder. With `--database` and
+With only `--data FOLDER`, a SQLite database and the uploads are below one folder. With `--database` and
 `--blobs` several servers and workers share a PostgreSQL database and a bucket, each with its own data folder for
 temporary files.
 """

@@ -85,7 +85,7 @@ class RateLimit(Gate):
     Parameters
     ----------
     auth : finds the actor; visitors are counted by address only
-    shared : counts of all servers together; None for a server that counts alone
+    shared : buckets that count the requests of all servers; None for a server that counts only its own
     clock : monotonic seconds
     """
 
@@ -154,7 +154,7 @@ class RateLimit(Gate):
                 shared.sweep(max(rate.burst / rate.per_second for rate in rates))
             return shared.take(charged, cost)
         except SQLAlchemyError as error:
-            log.warning("the database is unreachable: a request is counted by this server alone", exc_info=error)
+            log.warning("the database is unreachable: a request is counted by this server only", exc_info=error)
             return 0.0
 
 

@@ -160,7 +160,9 @@ def _is_listed(claims: Claims, provider: Provider) -> bool:
 
 
 def shown_name(claims: Claims) -> str:
-    """Return a person's name here: the username or name, without an address's host, at most 100 characters."""
+    """Return the name by which the board shows a person: the username or name, without an address's host, cut to 100
+    characters.
+    """
     for text in (claims.preferred_username.partition("@")[0], claims.name.partition("@")[0]):
         name = unicodedata.normalize("NFKC", text).strip()
         if name and len(name) <= 100 and name.isprintable():

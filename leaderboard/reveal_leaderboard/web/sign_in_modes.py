@@ -129,7 +129,7 @@ class Auth:
         answer.set_cookie(name, value, max_age=seconds, path="/", secure=self.is_secure, httponly=True, samesite="lax")
 
     def session_of(self, request: HTTPConnection) -> str | None:
-        """Return the session secret in the request's cookie, valid or not."""
+        """Return the session secret in the request's cookie, whether or not it is valid."""
         return request.cookies.get(self.cookie) or None
 
     def _find(self, request: HTTPConnection) -> Actor | None:

@@ -86,7 +86,7 @@ class Sender:
                 stopping.wait(AGAIN_SECONDS)
 
     def step(self, *, only: str | None = None) -> bool:
-        """Send one due message (with `only`, that one); return True if one was due."""
+        """Send one due message, or with `only` that delivery; return True if there was one to send."""
         deliveries = Deliveries(self.store.engine)
         deliveries.collect(self.name, self.webhook.events)
         delivery = deliveries.claim(self.name, only=only)

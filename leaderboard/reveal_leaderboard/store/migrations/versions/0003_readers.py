@@ -3,7 +3,7 @@
 A check that only allows more needs no validation of existing rows. PostgreSQL has its own statements for it. SQLite
 cannot change a check, and recreating the table would mean dropping it and, through its foreign keys, the rows that
 refer to it. So the text of the table is changed where SQLite stores it, as its documentation recommends ("Making Other
-Kinds Of Table Schema Changes", the procedure that leaves the content on disk alone).
+Kinds Of Table Schema Changes", the procedure that leaves the content on disk unchanged).
 """
 
 import sqlalchemy as sa
