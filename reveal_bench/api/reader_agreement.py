@@ -212,7 +212,7 @@ def _read(
 
 
 def _rating(value: Any, name: str) -> Rating:
-    """Return a whole number, also one that is written as text, or a name."""
+    """Return a rating as a whole number (also if it is written as text) or as a name."""
     if isinstance(value, str):
         text = value.strip()
         if _WHOLE.fullmatch(text):

@@ -170,7 +170,7 @@ def _print_pooled(pooled: Sequence[Estimate], strata: Mapping[str, Sequence[Esti
 
 
 def print_released(document: dict[str, Any]) -> None:
-    """Print the scores that a leaderboard released for a submission, in the same form."""
+    """Print the scores that a leaderboard released for a submission, in the form of :func:`print_scores`."""
     from reveal_bench.metrics.scales import estimate_text
 
     figures = document["score"]["figures"]

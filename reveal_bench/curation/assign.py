@@ -33,7 +33,7 @@ PER_STUDY, MOST = 3, 300
 """Readers per study, and maximum studies per reader (paper 004, section 2.2)."""
 
 SWAPS_PER_PLACE = 50
-"""Swaps tried per assignment, which remove every trace of the order in which studies were assigned."""
+"""Swaps tried per assignment: enough to remove every trace of the order in which studies were assigned."""
 
 ASSIGNMENTS = "assignments.parquet"
 COLUMNS = ("reader", "capacity")

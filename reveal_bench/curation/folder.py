@@ -239,7 +239,7 @@ class CurationFolder:
 
     @contextmanager
     def _locked(self, step: str) -> Iterator[None]:
-        """Lock the folder, so that only one process changes it, and read again what another wrote before."""
+        """Lock the folder, for one process at a time, and read the state again that another process wrote."""
         import fcntl
 
         with (self.root / ".lock").open("w") as lock:

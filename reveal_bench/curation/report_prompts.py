@@ -212,7 +212,7 @@ LABELS_SCHEMA = object_schema(
     key_findings={"type": "array", "items": _TEXT},
     benchmark_labels={"type": "array", "items": _one_of(*REVEAL_LABELS, NONE), "minItems": 1},
 )
-"""Paper 004, Box 2, with this project's spelling of the labels."""
+"""Schema of Box 2 in paper 004, with this project's spelling of the labels."""
 
 NOTE_SCHEMA = object_schema(
     revised_labels={"type": "array", "items": _one_of(*REVEAL_LABELS, CANNOT_TELL)},

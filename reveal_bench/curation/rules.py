@@ -502,7 +502,7 @@ def _sized(mention: Mention, cm: float | None) -> Mention:
 
 
 def _sided(mention: Mention, sentence: str) -> Mention:
-    """Return the mention with the nearest side in its clause, preferably before it."""
+    """Return the mention with the nearest side in its clause; sides before the mention are preferred."""
     if mention.term.label not in SIDED:
         return mention
     start, end = next(clause for clause in clauses(sentence) if mention.start < clause[1])

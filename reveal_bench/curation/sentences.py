@@ -244,7 +244,7 @@ ASKED_AFTER = (
     "(?:should|must|to) be (?:excluded|ruled out)",
     "\\?$",
 )
-"""Triggers after a finding whose presence is then unknown."""
+"""Triggers after a finding that mean that its presence is unknown."""
 
 GONE_AFTER = (
     f"{_BE} {_SOFT}{{0,2}}(?:resolved|cleared|gone|disappeared|absent|excluded|ruled out|negative(?! for\\b))",
@@ -254,7 +254,7 @@ GONE_AFTER = (
     "(?:resolved|cleared|absent|none|nil|unlikely|negative)$",
     ":(?= (?:there (?:is|are) )?(?:no|none|nil|not|absent|negative|without|normal|clear|resolved)\\b)",
 )
-"""Triggers after a finding that is then absent, or gone."""
+"""Triggers after a finding that mean that it is absent, or gone."""
 
 ASKED_BEFORE = (
     "(?:to |must |please )?(?:rule out|exclude)",
@@ -275,7 +275,7 @@ ASKED_BEFORE = (
     "status post",
     "prior",
 )
-"""Triggers before a finding that is then only asked about, or was present in the past."""
+"""Triggers before a finding that mean that it is only asked about, or was present in the past."""
 
 ABSENT_BEFORE = (
     "no",
@@ -302,7 +302,7 @@ ABSENT_BEFORE = (
     "fail(?:s|ed) to (?:show|demonstrate|reveal)",
     "excludes?",
 )
-"""Triggers before a finding that is then absent."""
+"""Triggers before a finding that mean that it is absent."""
 
 _ENDINGS = (
     "but|however|although|though|whereas|while|yet|except(?: for)?|apart from|aside from|other than"

@@ -40,7 +40,7 @@ CONTENT_FILTER = re.compile(
 
 LONGEST_REASON = 1000
 KEY_VARIABLES = ("_KEY", "_TOKEN", "_SECRET")
-"""Endings of the variables that providers take keys from; :data:`KEY_VARIABLE` is one."""
+"""Endings of the names of variables with keys; :data:`KEY_VARIABLE` has one of them."""
 SHORTEST_KEY = 6
 SECRETS = ((re.compile(r"https?://[^\s'\"]+"), "<address>"), (re.compile(r"(?i)\bbearer\s+[^\s'\",)]+"), "Bearer ***"))
 

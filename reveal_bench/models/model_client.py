@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI
 
 RETRIED = (408, 409, 429)
-"""Statuses below 500 that are worth another attempt."""
+"""HTTP statuses below 500 after which a request is sent again."""
 FINAL = (401, 403, 404)
-"""Statuses that every further request would get as well."""
+"""HTTP statuses that every further request would get as well."""
 
 T = TypeVar("T")
 

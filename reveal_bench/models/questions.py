@@ -41,7 +41,7 @@ MIN_SIDE, MAX_SIDE, MAX_SHOTS = 64, 4096, 16
 DESCRIBED = ("benchmark", "benchmark_version", "split", "kind", "dataset")
 """The keys of :func:`describe_split`."""
 CONFIGS = (*(kind.config for kind in KINDS.values()), "holdout_inputs")
-"""Configurations of a folder with images; a private holdout's comes last."""
+"""Configurations of a folder with images; the configuration of a private holdout comes last."""
 ONE_VIEW = ("PA", "AP", "FRONTAL", "UNKNOWN", "LATERAL")
 """Views by preference, the most preferred first, for the one image that represents a study (paper 001, section 3.2)."""
 FACTS = ("image_facts", "prior_image_facts")

@@ -161,7 +161,7 @@ class RunReport:
 
 
 OWN = "this report"
-"""Source of own rows, instead of a paper."""
+"""Source that is stated for own rows, in place of a paper."""
 
 
 def runs_table(
