@@ -153,7 +153,7 @@ def diff_folders(a: Path, b: Path, *, holdouts: tuple[Path, Path] | None = None)
     """
     before, after = open_folder(Path(a)), open_folder(Path(b))
     if before.info.benchmark != after.info.benchmark:
-        raise ValueError(f"{b} must be of the benchmark of {a}, {before.info.benchmark}, got {after.info.benchmark}")
+        raise ValueError(f"{b} must have the benchmark of {a}, {before.info.benchmark}, got {after.info.benchmark}")
     sides = [[before], [after]]
     for side, private in zip(sides, holdouts or (), strict=False):
         side.append(open_folder(Path(private)))

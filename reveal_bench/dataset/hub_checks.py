@@ -96,7 +96,7 @@ def _other_holdout_problems(public: DatasetFolder, private: DatasetFolder) -> It
     """Yield a problem if `private` is the holdout of another folder: then no leak could be found."""
     name, info = private.path.name, private.info
     if info.benchmark != public.info.benchmark:
-        rule = f"must be of the same benchmark as the folder, {public.info.benchmark}"
+        rule = f"must be that of the folder, {public.info.benchmark}"
         yield Problem(f"{name}/{FOLDER_INFO}", None, "benchmark", rule, info.benchmark)
     for split in info.splits:
         manifest = f"manifest/{split}.parquet"

@@ -218,7 +218,7 @@ def _read_holdout(folder: Path, public: DatasetFolder, holdout: Path, secrets: _
     check_apart(folder, holdout)
     private = open_folder(holdout)
     if public.kind_name != private.kind_name:
-        raise ArgumentError("holdout", f"must be of the kind of {folder}, {public.kind_name}", private.kind_name)
+        raise ArgumentError("holdout", f"must have the kind of {folder}, {public.kind_name}", private.kind_name)
     key = private.kind.key
     for table in tables_of(private):
         for row in _readable_rows(table):

@@ -79,7 +79,7 @@ def refuse_damage() -> Iterator[None]:
 
 
 def read_dataset(stream: BinaryIO, keywords: Iterable[str], *, pixels: bool) -> tuple[Dataset, bool]:
-    """Read the elements named `keywords` (and the meta header), nothing else; with `pixels`, Pixel Data too.
+    """Read only the meta header and the elements named `keywords`; with `pixels`, also Pixel Data.
 
     The caller must be within :func:`quiet_pydicom`, also while it accesses values of the data set.
 

@@ -71,7 +71,7 @@ def finding_of_code(code: Any, known: Annotations, label: str | None = None) -> 
 
 
 def person(reader: str) -> str:
-    """Return a reader as a DICOM person name of one component."""
+    """Return a reader's name as a DICOM person name with one component."""
     return f"{reader[:60]}^"
 
 

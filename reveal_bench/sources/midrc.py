@@ -11,7 +11,7 @@ What becomes what
 * Age (as a band), sex and race come from the tables `case` and `imaging_study` unless the mapping names columns for
   them; the case is the patient.
 * Files with an md5sum in the download are verified; a listed file that is missing is a problem.
-* ``mRALE_annotations.csv``, where it is there, becomes the config `mrale`: study_id, mrale_score.
+* ``mRALE_annotations.csv``, if it exists, becomes the config `mrale`: study_id, mrale_score.
 
 The files beside the images
 ---------------------------

@@ -1,4 +1,4 @@
-"""Boxes of one's own: pictures, a table with a row per box or a COCO file, and a mapping that says what they mean. ::
+"""A user's own boxes: pictures, a table with a row per box or a COCO file, and a mapping that says what they mean. ::
 
     boxes: boxes.csv                  # .tsv, .xlsx, .parquet, .json, .jsonl; or COCO, a .json file of annotations
     image: {column: image, matches: file}          # or SOPInstanceUID

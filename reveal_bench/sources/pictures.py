@@ -48,7 +48,7 @@ def without_metadata(data: bytes) -> bytes:
     Raises
     ------
     ValueError
-        If the file's structure is broken; the message is the reason alone.
+        If the file's structure is broken; the message is only the reason.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def develop(picture: PictureFile) -> PublishedPicture:
     Raises
     ------
     ValueError
-        If it cannot be read to the end; the message is the reason alone.
+        If the picture cannot be read to the end; the message is only the reason.
     """
     if picture.kind == "dicom":
         from reveal_bench.dicom import DicomFile, develop_dicom
@@ -185,7 +185,7 @@ def picture_size(path: Path) -> tuple[int, int]:
     Raises
     ------
     ValueError
-        If the file is not a picture; the message is the reason alone.
+        If the file is not a picture; the message is only the reason.
     """
     from PIL import Image
 

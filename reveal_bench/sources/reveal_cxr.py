@@ -364,7 +364,7 @@ def read(
 
     Parameters
     ----------
-    root : a folder with DICOM files, at any depth and in zip archives too, and a table
+    root : a folder with a table, and with DICOM files at any depth, also in zip archives
     pixels : makes no difference here: records carry no pixels
     keep_going : leave out rows, studies and files with a problem instead of raising
     mapping : YAML file; by default ``mapping.yaml`` in `root`

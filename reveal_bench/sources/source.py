@@ -4,7 +4,7 @@ Conventions
 -----------
 The module of a source has three functions:
 
-* ``detect(root) -> float``: its confidence, from file names alone, that `root` is its download (0 to 1);
+* ``detect(root) -> float``: its confidence (0 to 1), judged only by file names, that `root` is its download;
 * ``inspect(root) -> Inspection``: files, counts and mismatches, without reading pixels;
 * ``read(root, *, pixels, keep_going, **options) -> SourceData``: the records of every split. Everything that can be
   checked without pixels is checked before the first record, and all problems are raised together as one
@@ -153,7 +153,7 @@ class SourceModule:
 
     `options` names the further keyword arguments of its `read`, which its `inspect` accepts too, except `id_key`:
 
-    * ``pictures``: Path of a folder with the pictures, for downloads of annotations alone;
+    * ``pictures``: Path of a folder with the pictures, for downloads that have only annotations;
     * ``mapping``: Path of a YAML file that says which column means what;
     * ``id_key``: bytes, the secret of the ids (keyed HMAC);
     * ``workers``: int, processes for scanning headers;

@@ -52,12 +52,12 @@ def test_a_folder_does_not_differ_from_itself(tmp_path, make):
 
 def test_two_benchmarks_cannot_be_compared(tmp_path, benchmark):
     a = findings_folder(tmp_path / "a", holdout=True)
-    with pytest.raises(ValueError, match=r"must be of the benchmark of .*, reveal-cxr, got rexecution"):
+    with pytest.raises(ValueError, match=r"must have the benchmark of .*, reveal-cxr, got rexecution"):
         diff_folders(a, tasks_folder(tmp_path / "b"))
     records = [localized(tmp_path / "pictures", i) for i in range(2)]
     build_folder({"test": records}, tmp_path / "c", benchmark)
     build_folder({"test": records}, tmp_path / "d", replace(benchmark, name="chestx-det"))
-    with pytest.raises(ValueError, match=r"must be of the benchmark of .*, chexlocalize, got chestx-det"):
+    with pytest.raises(ValueError, match=r"must have the benchmark of .*, chexlocalize, got chestx-det"):
         diff_folders(tmp_path / "c", tmp_path / "d")
     with pytest.raises(ValueError, match=r"a/private must be the holdout of chexlocalize, got that of reveal-cxr"):
         diff_folders(tmp_path / "c", tmp_path / "c", holdouts=(tmp_path / "a" / "private", tmp_path / "a" / "private"))

@@ -253,7 +253,7 @@ def test_the_holdout_of_something_else(folders: Folders, copied: Folders) -> Non
     edit(copied.vault / "manifest/benchmark.json", '"chexlocalize"', '"chestx-det"')
     change_rows(copied.vault / "manifest/holdout.parquet", image_id="another")
     text = reasons(folders.public, holdout=copied.vault)
-    assert "vault/manifest/benchmark.json: `benchmark` must be of the same benchmark" in text
+    assert "vault/manifest/benchmark.json: `benchmark` must be that of the folder" in text
     assert "manifest/holdout.parquet: `ids` must equal the ids of the manifest in vault" in text
 
 
