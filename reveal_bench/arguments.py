@@ -1,4 +1,4 @@
-"""Problems of arguments and of files as objects: a page that shows one need not parse its message."""
+"""Problems of arguments and of files as objects, so that a page can show them without parsing a message."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ class ArgumentError(ValueError):
 
     Parameters
     ----------
-    argument : its name
-    rule : what it must be
-    value : what it was, as the message shows it; None if there is nothing to show
+    argument : name of the argument
+    rule : rule that the argument breaks, such as "must be new"
+    value : value of the argument as the message shows it; None if there is nothing to show
     others : further arguments that the rule names in backticks
 
     Examples
@@ -38,7 +38,7 @@ class ArgumentError(ValueError):
         return f"{type(self).__name__}({str(self)!r})"
 
     def spelled(self, spell: Callable[[str], str]) -> str:
-        """Return the message with every argument named as `spell` says, such as a command line by its options."""
+        """Return the message with every argument named by `spell`, for example as an option of a command line."""
         rule = self.rule
         for name in self.others:
             rule = rule.replace(f"`{name}`", spell(name))
@@ -52,7 +52,7 @@ class Problem:
     Attributes
     ----------
     file : path relative to the root
-    row : 1-based row, line or entry number, the id of an entry, or None for the whole file
+    row : number of a row, line or entry, counted from 1, the id of an entry, or None for the whole file
     field, rule, value : name of the field, the rule that it breaks, and its value
     """
 

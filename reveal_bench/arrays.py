@@ -1,4 +1,4 @@
-"""Names of the arrays that signatures speak of: float64, int64 and bool of any shape. Docstrings give the shapes."""
+"""Names of array types for signatures: float64, int64 and bool of any shape. Docstrings give the shapes."""
 
 from __future__ import annotations
 

@@ -32,19 +32,19 @@ Asks = Literal["present", "all"]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A download that a benchmark is built from: its facts that other modules need.
+    """A download that a benchmark is built from, with the facts that other modules need.
 
-    The module is ``reveal_bench.sources.<name>``, with underscores; this row is text, so that help and tables need not
-    import it.
+    Its module is ``reveal_bench.sources.<name>``, with underscores. This row is text, so that help and tables need not
+    import the module.
 
     Attributes
     ----------
     name : str
-        What ``--source`` takes.
+        Value of ``--source``.
     section : str
-        Its heading in docs/sources.md.
+        Heading of the source in docs/sources.md.
     holds : str
-        Text of the table there about its references; empty if the kind's text fits.
+        Text about its references in the table there; empty if the kind's text fits.
     holdout_split : str
         Split that a holdout is taken from.
     options : tuple of str
@@ -72,21 +72,21 @@ class Benchmark:
         For people: full name, and paper or download it comes from.
     kind : {"localization", "findings", "tasks", "detection"}
     findings : tuple of str
-        Vocabulary, in the order of tables; none for tasks, and for sets of one's own, which name theirs.
+        Vocabulary, in the order of tables; empty for tasks, and for users' own datasets, which name their findings.
     asks : {"present", "all"}
         Whether the manifest asks only for findings that are present, or for every finding of every image.
     metrics : tuple of str
-        Reported metrics, the primary one first; none for tasks, which readers rate.
+        Reported metrics, the primary metric first; empty for tasks, which readers rate.
     grid : int
         Cells per side for `grid_hit`; only localization uses it.
     licence : {"restricted", "open"}
-        Whether the source forbids redistribution of its labels or pixels.
+        "restricted" if the source forbids redistribution of its labels or pixels.
     sources : tuple of Source
-        The downloads that it can be built of.
+        The downloads that it can be built from.
     has_pictures : bool
-        Whether its rows are of pictures; of one that has labels alone there is nothing to embed.
+        True if its rows have pictures; a benchmark with only labels has no pixels to embed.
     card : str
-        The benchmark whose card in dataset_cards/ it shares, or the path of a card (.md); its own if empty.
+        Name of the benchmark whose card in dataset_cards/ it shares, or path of a card (.md); empty for its own card.
     note : str
         A further sentence of its card on how its references were made.
     """
@@ -108,7 +108,7 @@ class Benchmark:
 
 LOCALIZATION_METRICS = ("point_hit", "grid_hit", "mask_iou", "mask_iou_all")
 BOX_METRICS = ("point_hit", "grid_hit", "box_iou")
-"""Sentence of datasets whose references are boxes: a mask is not compared with a box."""
+"""Sentence for datasets whose references are boxes, which are not compared with masks."""
 DETECTION_METRICS = ("ap_50", "cpm", "wafroc", "lesion_sensitivity", "false_alarms", "ap")
 LABEL_METRICS = ("f1", "precision", "recall", "cohen_kappa", "auroc", "average_precision")
 
@@ -345,7 +345,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 
 
 def detection_of(benchmark: Benchmark) -> Benchmark:
-    """Return the benchmark of detection on the images of one of localization: every finding is asked of every image."""
+    """Return the detection benchmark on a localization benchmark's images, which asks every finding of every image."""
     return replace(
         benchmark,
         name=f"{benchmark.name}-detection",
@@ -368,18 +368,18 @@ DRAWN_BY_INSTANCE = (
     "padchest-gr",
     "own-boxes",
 )
-"""Benchmarks of localization whose sources draw each instance by itself: detection can be asked of them too."""
+"""Localization benchmarks whose sources draw each instance separately, so that detection is possible, too."""
 
 BENCHMARKS |= {entry.name: entry for entry in map(detection_of, map(BENCHMARKS.__getitem__, DRAWN_BY_INSTANCE))}
 
 
 def own_benchmark(name: str, findings: tuple[str, ...]) -> Benchmark:
-    """Return the benchmark of a set of one's own, with the findings that it names."""
+    """Return the benchmark for a user's own dataset, with the findings that the dataset names."""
     return replace(BENCHMARKS[name], findings=findings)
 
 
 def of_task(benchmark: Benchmark, task: str | None) -> Benchmark:
-    """Return the benchmark that asks for `task` on the same images, and findings; `benchmark` itself by default.
+    """Return the benchmark that asks for `task` on the same images and findings; by default `benchmark` itself.
 
     Raises
     ------
@@ -398,13 +398,13 @@ def of_task(benchmark: Benchmark, task: str | None) -> Benchmark:
 SOURCES: dict[str, tuple[Source, Benchmark]] = {
     source.name: (source, benchmark) for benchmark in BENCHMARKS.values() for source in benchmark.sources
 }
-"""Name of a source -> its row, and the benchmark that is built of it."""
+"""Name of a source -> (its row, the benchmark that is built from it)."""
 
 
 def bundled(name: str) -> Path:
-    """Folder of the project's data files: "dataset_cards" or "submissions".
+    """Return the folder of the project's data files `name`, "dataset_cards" or "submissions".
 
-    They are beside the package in a checkout and inside it in an installed wheel.
+    The folder is next to the package in a checkout, and inside the package in an installed wheel.
 
     Raises
     ------

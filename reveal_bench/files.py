@@ -3,9 +3,9 @@
 A file is written under another name, flushed to disk and renamed: at any moment, even after a crash, the old file or
 the new one is there. A killed program leaves files called ``.writing-*``.
 
-Not for files that must not have a name while they are incomplete, or do not fit into memory: the vault copies a
-nameless file (``custody``), uploads stream into a locked file under their own hash (``blobs``), a key is made with
-``O_EXCL`` (:mod:`reveal_bench.sources.ids`).
+Do not use this module for files that must not have a name while they are incomplete, or that do not fit into memory:
+the vault copies a nameless file (``custody``), uploads stream into a locked file under their own hash (``blobs``), and
+a key is made with ``O_EXCL`` (:mod:`reveal_bench.sources.ids`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER_INFO = "manifest/benchmark.json"
-"""The file that makes a folder a dataset folder."""
+"""Path of the file that identifies a dataset folder."""
 
 
 def file_sha256(path: Path) -> str:
@@ -32,9 +32,10 @@ def file_sha256(path: Path) -> str:
 
 @contextmanager
 def replacing(path: Path, *, single_writer: bool = False) -> Iterator[Path]:
-    """A new name beside `path` whose file takes its place when the block succeeds; until then `path` is untouched.
+    """Yield a new path next to `path`; its file replaces `path` when the block succeeds, which is unchanged until then.
 
-    With `single_writer` no other process may write it at the same time; remains of a killed program are overwritten.
+    With `single_writer` no other process may write `path` at the same time; remains of a killed program are
+    overwritten.
     """
     path = Path(path)
     new = path.with_name(f".writing-{path.name}" + ("" if single_writer else f".{secrets.token_hex(6)}"))
@@ -53,12 +54,12 @@ def write_whole(
     durable: bool = False,
     single_writer: bool = False,
 ) -> None:
-    """Replace `path` by `data`, text as UTF-8, on disk before it has its name.
+    """Replace `path` by `data` (text as UTF-8), which is flushed to disk before it gets this name.
 
     Parameters
     ----------
-    private : readable by its owner only
-    durable : also flush the folder, so that the new name outlives a crash of the machine
+    private : True to let only the owner read the file
+    durable : True to flush the folder, too, so that the new name survives a crash of the machine
     single_writer : see :func:`replacing`
     """
     with replacing(path, single_writer=single_writer) as new:
@@ -68,7 +69,7 @@ def write_whole(
 
 
 def write_all(files: Mapping[Path, str | bytes | memoryview]) -> None:
-    """:func:`write_whole` of files that belong together: all are on disk before the first of them has its name."""
+    """Write files that belong together as :func:`write_whole` does; all are on disk before the first gets its name."""
     with ExitStack() as stack:
         for path in reversed(list(files)):  # they get their names in the order given
             _write(stack.enter_context(replacing(path)), files[path])
@@ -84,7 +85,7 @@ def _write(new: Path, data: str | bytes | memoryview, *, private: bool = False) 
 
 
 def flush_folder(folder: Path) -> None:
-    """Flush a folder's entries to disk, so that a new name outlives a crash of the machine."""
+    """Flush a folder's entries to disk, so that a new name survives a crash of the machine."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -93,7 +94,7 @@ def flush_folder(folder: Path) -> None:
 
 
 def where_not_utf8(data: bytes) -> tuple[int, str]:
-    """Line and value of the first byte that is not UTF-8.
+    """Return the line and the value of the first byte that is not UTF-8.
 
     Examples
     --------
@@ -108,18 +109,18 @@ def where_not_utf8(data: bytes) -> tuple[int, str]:
 
 
 def parse_json(text: str, repeated: list[str] | None = None) -> Any:
-    """Return the value of a JSON text, where most readers silently keep the last value of a key that is repeated.
+    """Return the value of a JSON text, without silently keeping the last value of a repeated key as most parsers do.
 
     Parameters
     ----------
-    repeated : gets the keys that occur more than once in one object, instead of an error
+    repeated : list to which keys that occur more than once in an object are added, instead of raising an error
 
     Raises
     ------
     ValueError
-        If it is not JSON, or without `repeated` an object in it has a key twice.
+        If the text is not JSON, or an object repeats a key and `repeated` is not given.
     RecursionError
-        If it is nested too deeply.
+        If the text is nested too deeply.
 
     Examples
     --------

@@ -10,11 +10,11 @@ Sources
 * CheXlocalize: Saporta et al. 2022 (paper 002), Table 1; spelling of the released JSON files.
 * CheXpert: the fourteen observations of its tables of labels (Irvin et al. 2019), in their order.
 * REVEAL-CXR: arXiv 2601.15129 (paper 004), Table S1: definitions and RadLex / SNOMED CT / LOINC codes. Findings without
-  a code in the table (pleural effusion, pleural thickening, pneumothorax) have none here.
+  a code in the table (pleural effusion, pleural thickening, pneumothorax) have no code here.
 * ChestX-Det: labels of the annotation file of Deepwise-AILab/ChestX-Det-Dataset.
 * NIH boxes: labels of ``BBox_List_2017.csv``, with "Infiltrate" spelt as in the collection's own list of 14 labels.
 * MS-CXR, RSNA Pneumonia, SIIM-ACR: categories of the annotation files.
-* VinDr-CXR: the 22 local labels, those drawn as boxes (Nguyen et al. 2022).
+* VinDr-CXR: the 22 local labels, which are drawn as boxes (Nguyen et al. 2022).
 * PadChest-GR: groups of PadChest's labels (Bustos et al. 2020); the grouping is this project's, see
   :data:`PADCHEST_GR_LABELS`.
 """
@@ -44,7 +44,7 @@ CHEXLOCALIZE_FINDINGS: tuple[str, ...] = (
 """The ten findings of paper 002, in the order of its published code."""
 
 GRID_STUDY_FINDINGS: tuple[str, ...] = tuple(name for name in CHEXLOCALIZE_FINDINGS if name != "Support Devices")
-"""The nine pathologies of paper 000 (section 3.1): all of the above but Support Devices."""
+"""The nine pathologies of paper 000 (section 3.1): all of CHEXLOCALIZE_FINDINGS except Support Devices."""
 
 CHESTX_DET_FINDINGS: tuple[str, ...] = (
     "Atelectasis",
@@ -230,8 +230,8 @@ PADCHEST_GR_LABELS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Finding -> the PadChest labels that count for it.
 
-The rule: a finding is a label of PadChest that names something with a place in a frontal image, and takes in the labels
-that are kinds of the same thing (a laminar atelectasis is an atelectasis). "hydropneumothorax" is two of them.
+The rule: a finding is a label of PadChest for something with a location in a frontal image, and includes the labels for
+kinds of the same thing (a laminar atelectasis is an atelectasis). "hydropneumothorax" counts for two findings.
 """
 
 PADCHEST_GR_FINDINGS: tuple[str, ...] = tuple(PADCHEST_GR_LABELS)
@@ -248,12 +248,12 @@ PADCHEST_OTHER_LABELS: tuple[str, ...] = (
     "surgery breast", "surgery heart", "surgery humeral", "surgery lung", "surgery neck", "thoracic cage deformation",
     "unchanged", "ventriculoperitoneal drain tube",
 )  # fmt: skip
-"""Labels of PadChest that are not findings here: of the whole study, without a place, or too rare to be asked for."""
+"""Labels of PadChest that are not findings here: they describe the whole study, have no location, or are too rare."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelTerm:
-    """One REVEAL-CXR label with its definition and codes (paper 004, Table S1); ``None`` where none is printed."""
+    """One REVEAL-CXR label with its definition and codes (paper 004, Table S1), None if the table prints none."""
 
     name: str
     definition: str | None = None
@@ -395,7 +395,7 @@ class Vocabulary(tuple[str, ...]):
         """
         made = cls(findings)
         if unknown := [name for name in terms if name not in made]:
-            raise ArgumentError("terms", "must be of findings", hint(unknown[0], made))
+            raise ArgumentError("terms", "must be keyed by findings", hint(unknown[0], made))
         means: dict[str, str] = {}
         for name, finding in ((name, f) for f in made for name in (f, *terms.get(f, {}).get("synonyms", ()))):
             if _folded(name) in means:
@@ -407,7 +407,7 @@ class Vocabulary(tuple[str, ...]):
 
 
 def terms_of(vocabulary: Iterable[str]) -> dict[str, Mapping[str, Mapping[str, Any]]]:
-    """``{"terms": ...}`` of a vocabulary that has terms, to be written beside its names; else nothing."""
+    """Return ``{"terms": ...}`` for a vocabulary with terms, to write next to its names; else an empty dict."""
     return {"terms": vocabulary.terms} if isinstance(vocabulary, Vocabulary) and vocabulary.terms else {}
 
 
@@ -417,13 +417,13 @@ def contradicting_finding(vocabulary: Iterable[str]) -> frozenset[str]:
 
 
 def conflict(findings: Iterable[str], vocabulary: Iterable[str]) -> str | None:
-    """Return a finding that excludes others by `vocabulary` but is among others in `findings`, or None."""
+    """Return a finding that excludes all others by `vocabulary`, but is among others in `findings`, or None."""
     names = set(findings)
     return min(names & contradicting_finding(vocabulary), default=None) if len(names) > 1 else None
 
 
 def canonical_finding(name: str, vocabulary: Iterable[str]) -> str | None:
-    """Return the canonical spelling of `name` in `vocabulary`, or None when it is not one of its findings.
+    """Return the canonical spelling of `name` in `vocabulary`, or None if it is not one of its findings.
 
     Case, spaces, underscores and hyphens do not matter. When the name itself is unknown, the synonyms of a
     :class:`Vocabulary` apply, and the alias table (such as "Lung Opacity" for "Airspace Opacity").
@@ -443,7 +443,7 @@ def canonical_finding(name: str, vocabulary: Iterable[str]) -> str | None:
 
 
 def nearest_names(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
-    """Up to `most` members of `known` that look like `name`, best first, for the hint of an error message.
+    """Return up to `most` members of `known` that are similar to `name`, best first, for the hint of an error message.
 
     Examples
     --------
@@ -455,7 +455,7 @@ def nearest_names(name: str, known: Iterable[str], *, most: int = 3) -> list[str
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """`name` as an error message shows it, with the nearest member of `known` if one is near.
+    """Return `name` in quotes for an error message, with the most similar member of `known`, if any is similar.
 
     Examples: ``'Cardiomegally' (nearest: 'Cardiomegaly')``, ``'Kyphosis'``.
     """

@@ -1,4 +1,4 @@
-"""THE coordinate convention: points, boxes and grid cells.
+"""The coordinate convention of the whole package: points, boxes and grid cells.
 
 Conventions
 -----------
@@ -88,7 +88,7 @@ class Grid:
         return f"{chr(ord('A') + column)}{row + 1}"
 
     def parse(self, cell: str) -> tuple[int, int]:
-        """0-based (column, row) of a cell name.
+        """Return (column, row), counted from 0, of a cell name.
 
         Raises
         ------
@@ -104,19 +104,19 @@ class Grid:
         return column, row
 
     def square(self, size: tuple[int, int]) -> tuple[float, float, float]:
-        """(left, top, side) of the central square of an image of `size` (height, width), in pixels."""
+        """Return (left, top, side) of the central square of an image of `size` (height, width), in pixels."""
         height, width = size
         side = min(height, width)
         return (width - side) / 2, (height - side) / 2, float(side)
 
     def box(self, cell: str, *, size: tuple[int, int]) -> tuple[float, float, float, float]:
-        """Box [x, y, width, height] of a cell in full-image pixels; coordinates need not be whole."""
+        """Return the box [x, y, width, height] of a cell in full-image pixels; coordinates need not be whole."""
         column, row = self.parse(cell)
         left, top, side = self.square(size)
         return left + side * column / self.n, top + side * row / self.n, side / self.n, side / self.n
 
     def centre(self, cell: str, *, size: tuple[int, int]) -> tuple[float, float]:
-        """Centre (x, y) of a cell in full-image pixels."""
+        """Return the centre (x, y) of a cell in full-image pixels."""
         return box_centre(self.box(cell, size=size))
 
     def cell_at(self, x: float, y: float, *, size: tuple[int, int]) -> str | None:

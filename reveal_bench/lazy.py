@@ -8,7 +8,7 @@ from typing import Any
 
 
 def getter(package: str, home: Mapping[str, str]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of `package`, whose names are found in the modules of `home`, named from the package on.
+    """Return a ``__getattr__`` for `package`; `home` maps public names to their modules, relative to `package`.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""A table for people: on a terminal, in HTML, in Markdown and in LaTeX.
+"""Tables for people: on a terminal, in HTML, in Markdown and in LaTeX.
 
-The cells are text. Names in them come from anyone who submits, so each writer escapes what its language would obey. A
-caller whose cells are already Markdown or LaTeX says so with `escape=str`.
+The cells are text. They contain names that submitters choose, so each writer escapes the special characters of its
+language. A caller whose cells are already Markdown or LaTeX passes `escape=str`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MARKDOWN = re.compile(r"[\\`*_\[\]<>|~&$@#]|:(?=//)|(?<=www)\.", re.IGNORECASE)
 
 
 def escape_latex(text: str) -> str:
-    r"""Return LaTeX (T1 fonts) that prints a text.
+    r"""Return LaTeX (T1 fonts) that prints `text` literally.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def escape_latex(text: str) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    r"""Return Markdown that shows a text, also in a cell of a table.
+    r"""Return Markdown that shows `text` literally, also in a cell of a table.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class PrintedTable:
     head : column names
     rows : cells; a row may be shorter than the head
     caption : the contents in one line
-    n_left : number of columns set left on a terminal, from the first; the others are set right
+    n_left : number of columns aligned left on a terminal, from the first; the others are aligned right
     """
 
     head: Sequence[str]
@@ -72,12 +72,12 @@ class PrintedTable:
     n_left: int = 1
 
     def first(self, n: int) -> PrintedTable:
-        """Return the table with its first `n` rows only."""
+        """Return the table with only its first `n` rows."""
         return replace(self, rows=self.rows[:n])
 
     @property
     def width(self) -> int:
-        """Characters of a line on a terminal."""
+        """Number of characters of a line on a terminal."""
         return sum(self._widths()) + 2 * (len(self.head) - 1)
 
     def _widths(self) -> list[int]:

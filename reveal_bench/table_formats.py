@@ -1,4 +1,4 @@
-"""The formats of tables: bytes of a file become rows of cells with their numbers, within limits.
+"""The formats of tables: conversion of a file's bytes to numbered rows of cells, within limits.
 
 The rules for columns and cells are the same for all formats, see :mod:`reveal_bench.tables`.
 """
@@ -24,7 +24,7 @@ from reveal_bench.arguments import Problem
 from reveal_bench.files import parse_json, where_not_utf8
 
 MOST_EXACT = 10**15
-"""From here on a number in a sheet may have lost digits."""
+"""From this size on, a number in a sheet may have lost digits."""
 
 _SEPARATORS = ",;|"
 _REMEDY = ": save the table as CSV UTF-8"
@@ -34,7 +34,7 @@ _ALWAYS_UNPACKED = 64 << 20  # bytes, whatever the ratio
 _BATCH_ROWS = 1024
 _LIMIT = threading.Lock()
 _FIELD_BYTES = [csv.field_size_limit()]
-"""The limits of the tables that are being read, after the one of the process."""
+"""Field size limits of the tables being read, after the process's own."""
 
 Numbered = Iterator[tuple[int, Sequence[Any]]]
 
@@ -45,12 +45,14 @@ class TableLimits:
 
     Attributes
     ----------
-    file_bytes : as it is on disk
-    unpacked_bytes, expansion : of compressed text, in bytes and per byte of the file beyond 64 MiB; of Parquet's texts
-    document_bytes : of a JSON list or of the parts of a workbook, which are parsed as a whole
-    rows, columns : below and in the header
-    cells : of a Parquet file, in which repeated values take no space
-    line_bytes : of one line, and of one cell
+    file_bytes : size on disk
+    unpacked_bytes, expansion : size of compressed text in bytes, and per byte of the file beyond 64 MiB; size of texts
+    in
+        Parquet
+    document_bytes : size of a JSON list or of the parts of a workbook, which are parsed as a whole
+    rows, columns : number of rows below the header, and of columns in it
+    cells : number of cells of a Parquet file, in which repeated values take no space
+    line_bytes : size of one line, and of one cell
     """
 
     file_bytes: int = 1 << 30
@@ -75,11 +77,11 @@ class ProblemSink(Protocol):
     """Anything that collects problems one by one, such as a list."""
 
     def append(self, problem: Problem, /) -> None:
-        """Take up a problem."""
+        """Add a problem."""
 
 
 class TableNotes:
-    """One table's name, limits and format, and the place for its problems."""
+    """A table's name, limits and format, and the collection of its problems."""
 
     def __init__(self, file: str, problems: ProblemSink | None, limits: TableLimits) -> None:
         self.file, self.limits = file, limits
@@ -89,19 +91,19 @@ class TableNotes:
         self._problems = problems
 
     def note(self, field: str, rule: str, value: object, number: int | None = None) -> None:
-        """Take up a problem, or raise it."""
+        """Add a problem to the collection, or raise it if there is none."""
         error = self.error(field, rule, value, number)
         if self._problems is None:
             raise error from None
         self._problems.append(error.problem)
 
     def error(self, field: str, rule: str, value: object, number: int | None = None) -> TableError:
-        """Return the exception of a problem after which nothing more can be read."""
+        """Return the exception for a problem after which nothing more can be read."""
         return TableError(Problem(self.file, number, field, rule, str(value)))
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Take up, or raise, what stops the reading of a damaged file."""
+        """Note or raise errors in the block that stop the reading of a damaged file."""
         try:
             yield
         except TableError as error:
@@ -127,7 +129,7 @@ def numbered_rows(
     within: Path | None,
     only: Collection[str] | None,
 ) -> Iterator[tuple[int, Any]]:
-    """Numbered rows of the format that suffix and content say, the header first."""
+    """Yield numbered rows, the header first; suffix and content decide the format."""
     limits = notes.limits
     if isinstance(source, bytes):
         line, byte = where_not_utf8(source)
@@ -173,7 +175,7 @@ def _file_size(path: Path, within: Path | None, notes: TableNotes) -> int:
 
 
 def _lines(stream: BinaryIO, most_bytes: int, notes: TableNotes, remedy: str = "") -> Iterator[str]:
-    """Lines of UTF-8 text, ends included, each checked before it is held."""
+    """Yield lines of UTF-8 text with their line ends, each checked before it is stored."""
     n_bytes, most = 0, notes.limits.line_bytes
     for number in itertools.count(1):
         raw = stream.readline(most + 1)
@@ -233,7 +235,7 @@ def _records(lines: Iterable[str], first: int, notes: TableNotes) -> Numbered:
 
 @contextmanager
 def _fields_up_to(n_bytes: int) -> Iterator[None]:
-    """Let fields be so large, as masks are: the standard library's limit is one for the process, and comes back."""
+    """Allow fields of this size, such as masks; the standard library's limit is process-wide, and is restored."""
     with _LIMIT:
         _FIELD_BYTES.append(n_bytes)
         csv.field_size_limit(max(_FIELD_BYTES))
@@ -307,7 +309,7 @@ def _sheet_cells(book: Any, sheet: str | None, notes: TableNotes) -> Numbered:
 
 @contextmanager
 def _damage_refused() -> Iterator[None]:
-    """Whatever openpyxl, zipfile and the XML parser meet in a damaged workbook becomes an OSError."""
+    """Raise OSError for any exception of openpyxl, zipfile and the XML parser in a damaged workbook."""
     try:
         yield
     except (OSError, TableError):
@@ -359,7 +361,7 @@ def _check_footer(file: Any, notes: TableNotes) -> None:
 
 
 def expanded_bytes(column: Any) -> int:
-    """Return bytes of a column of Parquet when every repetition of a text is written out."""
+    """Return the bytes of a Parquet column if every repetition of a text is written out."""
     import pyarrow.compute as pc
     import pyarrow.types as types
 
@@ -374,7 +376,7 @@ def expanded_bytes(column: Any) -> int:
 
 
 def values_of(column: Any) -> Sequence[Any]:
-    """Python values of a column; repeated text is one object."""
+    """Return the Python values of a column; repeated text is one object."""
     import pyarrow.compute as pc
     import pyarrow.types as types
 

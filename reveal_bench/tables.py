@@ -1,19 +1,19 @@
-"""The reader of tables that people hand in: CSV, TSV, XLSX, Parquet, and lists of rows in JSON.
+"""The reader of users' tables: CSV, TSV, XLSX, Parquet, and lists of rows in JSON.
 
 Rules
 -----
 * Text is UTF-8, with or without a byte order mark. Another encoding is refused with its line and the remedy.
-* Cells are separated by tabs if the header has one, else by commas, semicolons or bars, whichever it has most of. A
-  first line ``sep=;``, as Excel writes it, names the separator.
-* The first row that is not blank names the columns. Names are stripped, and found whatever their case. A name that
-  occurs twice refuses the table.
-* Blank rows are skipped. A row with too few or too many cells is a problem, blank cells at its end are not.
+* Cells are separated by tabs if the header has a tab, otherwise by commas, semicolons or bars, whichever is most
+  frequent there. A first line ``sep=;``, as Excel writes it, names the separator.
+* The first row that is not blank names the columns. Names are stripped, and found whatever their case. A table with a
+  repeated name is refused.
+* Blank rows are skipped. A row with too few or too many cells is a problem; blank cells at its end are allowed.
 * Cells are stripped. A decimal comma is a problem wherever commas do not separate cells. Tables of free text are read
   `verbatim` instead: their cells keep their spaces and commas.
 * Identifiers never pass through a number: ``row["id"]`` is text, with the digits that the file has.
-* A row has the number of the line that it begins in, or of the row of a sheet, or of the entry of a JSON list.
+* A row's number is that of the line in which it begins, of the row of a sheet, or of the entry of a JSON list.
 
-Whatever a file claims, :class:`TableLimits` bound the memory and the time that reading it takes.
+Whatever a file claims, :class:`TableLimits` limit the memory and the time that reading it takes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
 
 
 class _Header:
-    """The file and the columns that all rows of a table share."""
+    """The file name and the columns that all rows of a table share."""
 
     def __init__(self, file: str, columns: Sequence[str]) -> None:
         self.file, self.columns = file, tuple(columns)
@@ -69,7 +69,7 @@ class _Header:
 
 
 class TableRow(Mapping[str, str]):
-    """One row: column -> text. `number` is its line, row or entry, `file` the name of its table for messages."""
+    """One row: column -> text. `number` is that of its line, row or entry; `file` is the table's name for messages."""
 
     __slots__ = ("_header", "_values", "number")
 
@@ -89,7 +89,7 @@ class TableRow(Mapping[str, str]):
         return self._values[position]
 
     def cell(self, column: str) -> str | list[Any]:
-        """Return the cell as text, but lists as lists."""
+        """Return the cell as text; lists stay lists."""
         value = self.value(column)
         return value if isinstance(value, list) else plain_text(value)
 
@@ -125,19 +125,19 @@ class InputTable:
         return column.casefold() in {name.casefold() for name in self.columns}
 
     def renamed(self, rename: Callable[[str], str]) -> InputTable:
-        """Return the same rows with other names of their columns."""
+        """Return the table with other names for its columns."""
         header = _Header(self.file, [rename(name) for name in self.columns])
         rows = tuple(TableRow(header, row.number, row._values) for row in self.rows)
         return InputTable(self.file, header.columns, rows)
 
 
 def has_decimal_comma(text: str) -> bool:
-    """Return whether a cell is a number written with a decimal comma, such as "0,5"."""
+    """Return True if a cell is a number written with a decimal comma, such as "0,5"."""
     return "," in text and _DECIMAL_COMMA.fullmatch(text) is not None
 
 
 def missing_columns(table: InputTable, columns: Iterable[str], *, named_in: str = "") -> list[Problem]:
-    """A problem for each of `columns` that the table does not have; `named_in` is the file that asks for them."""
+    """Return a problem for each of `columns` that the table lacks; `named_in` is the file that asks for them."""
     return [
         Problem(
             named_in or table.file,
@@ -163,13 +163,13 @@ def plain_text(value: Any) -> str:
 
 
 def columns_of(path: Path) -> tuple[str, ...]:
-    """Return the names of a table's columns; none if it cannot be read."""
+    """Return the names of a table's columns; empty if the table cannot be read."""
     with open_table(path, problems=[]) as reader:
         return reader.columns
 
 
 def read_table(path: Path, name: str | None = None, **options: Any) -> InputTable:
-    """Read a table without a single problem; see :func:`open_table` for the options.
+    """Read a table that must have no problems; see :func:`open_table` for the options.
 
     Raises
     ------
@@ -183,7 +183,7 @@ def read_table(path: Path, name: str | None = None, **options: Any) -> InputTabl
 def scan_table(
     path: Path, name: str, problems: list[Problem], *, may_be_empty: bool = False, **options: Any
 ) -> InputTable | None:
-    """Read a table and collect its `problems`: the rows without one, or None if the table cannot be read at all."""
+    """Return the rows without problems, or None if the table cannot be read; its problems are added to `problems`."""
     with open_table(path, name, problems, **options) as reader:
         rows = tuple(reader)
     if reader.is_broken:
@@ -211,26 +211,28 @@ def open_table(
 
     Parameters
     ----------
-    source : a file, whose content and suffix say its format; or the content of a text table
-    name : the file's name for messages; its own unless given
-    problems : gets all problems, and rows with a problem are left out; without it the first problem raises
-    columns : the columns that the table must have, in any order, and no others
-    limits : how large the table may be
+    source : a file, whose content and suffix decide its format; or the content of a text table
+    name : the file's name for messages; by default its own name
+    problems : collection to which problems are added, and rows with a problem are left out; without it the first
+    problem
+        raises
+    columns : all columns that the table must have, in any order
+    limits : largest sizes of the table
     sheet : name of a workbook's sheet; needed if it has several
-    within : a folder that must contain the file, also where links lead
+    within : a folder that must contain the file after links are followed
     verbatim : cells keep their spaces, and commas in them are not decimal commas
-    objects : whether cells of JSON and Parquet may be objects
-    only : columns of a Parquet file that are read; all by default
+    objects : True if cells of JSON and Parquet may be objects
+    only : columns of a Parquet file to read; all by default
 
     Yields
     ------
     TableReader
-        Without columns if the table cannot be read at all.
+        The open table; it has no columns if the table cannot be read at all.
 
     Raises
     ------
     TableError
-        Without `problems`: at the first one.
+        At the first problem, if `problems` is not given.
     ImportError
         If the file is a workbook and openpyxl is not installed.
     """
@@ -245,7 +247,7 @@ def open_table(
 
 
 class TableReader(TableNotes):
-    """A table that is being read: its `columns`, and its rows by iterating once."""
+    """A table that is being read: its `columns`, and its rows, which can be iterated once."""
 
     def __init__(
         self, file: str, problems: ProblemSink | None, limits: TableLimits, *, verbatim: bool, objects: bool
@@ -265,7 +267,7 @@ class TableReader(TableNotes):
                 yield TableRow(header, number, values)
 
     def start(self, numbered: Numbered | Iterator[tuple[int, Any]]) -> None:
-        """Take the columns from the first rows, and keep the others."""
+        """Read the columns from the first row that is not blank, and keep the following rows."""
         if self.format in ("json", "jsonl"):
             self._start_entries(numbered)
         elif self.format == "parquet":
@@ -275,7 +277,7 @@ class TableReader(TableNotes):
             self._start_grid(self._not_blank(numbered))
 
     def check_columns(self, columns: Collection[str]) -> None:
-        """Refuse the table if it has other columns."""
+        """Refuse the table if its columns are not the required ones."""
         if {name.casefold() for name in self.columns} != {name.casefold() for name in columns}:
             raise self.error("columns", f"must be {','.join(columns)}", ",".join(self.columns)[:300], 1)
 
@@ -303,7 +305,7 @@ class TableReader(TableNotes):
         self.columns = tuple(columns)
 
     def _not_blank(self, numbered: Numbered) -> Numbered:
-        """Yield the rows that hold something; blank ones count towards the limit."""
+        """Yield the rows that are not blank; blank rows count towards the limit."""
         strip = str.strip if self.format == "csv" else plain_text
         for n_rows, (number, cells) in enumerate(numbered):
             if n_rows > self.limits.rows:
@@ -312,7 +314,7 @@ class TableReader(TableNotes):
                 yield number, cells
 
     def _cells(self, rows: Numbered, n_columns: int) -> Numbered:
-        """Yield the rows that have a cell for every column."""
+        """Yield the rows that have exactly a cell for every column."""
         is_stripped = self.format == "csv" and not self._verbatim
         for number, cells in rows:
             values = list(map(str.strip, cells)) if is_stripped else cells
@@ -333,7 +335,7 @@ class TableReader(TableNotes):
         return False
 
     def _start_entries(self, numbered: Iterator[tuple[int, Any]]) -> None:
-        """Rows of JSON objects; a key that an object lacks is blank."""
+        """Read the columns and rows of JSON objects; a key that an object lacks is a blank cell."""
         columns: dict[str, None] = {}
         entries: list[tuple[int, dict[str, Any]]] = []
         for number, entry in numbered:

@@ -1,3 +1,3 @@
-"""The version of this package, beside its data: scores, receipts and folders state it."""
+"""The version of this package, which scores, receipts and folders state."""
 
 __version__ = "0.1.0"

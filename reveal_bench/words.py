@@ -1,10 +1,10 @@
-"""How numbers, percentages, intervals, p values and counts are written for people, on every terminal, page and card.
+"""Texts for people of numbers, percentages, intervals, p values and counts, for every terminal, page and card.
 
 Conventions
 -----------
 An interval is "72 to 84"; after its value it is in parentheses: "78 (72 to 84)". An undefined number is "-" and an
-undefined interval is empty. Text is plain ASCII; :func:`typeset` turns it into the text of a page. How each metric is
-scaled is in :mod:`reveal_bench.metrics.scales`. Machines read the unrounded numbers in JSON and CSV.
+undefined interval is empty. Text is plain ASCII; :func:`typeset` turns it into the text of a page. The scale of each
+metric is in :mod:`reveal_bench.metrics.scales`. Programs read the unrounded numbers in JSON and CSV.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def percent_text(fraction: float | None, decimals: int = 1) -> str:
 
 
 def share_text(n: int, total: int) -> str:
-    """Return `n` in percent of `total`, or nothing without a total.
+    """Return `n` in percent of `total`, or empty text if `total` is 0.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def share_text(n: int, total: int) -> str:
 
 
 def interval_text(low: float | None, high: float | None, decimals: int = 3, *, signed: bool = False) -> str:
-    """Return an interval, or nothing if it is undefined.
+    """Return an interval, or empty text if it is undefined.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def interval_text(low: float | None, high: float | None, decimals: int = 3, *, s
 
 
 def percent_interval(low: float | None, high: float | None, decimals: int = 1, *, signed: bool = False) -> str:
-    """Return an interval of fractions in percent, or nothing if it is undefined.
+    """Return an interval of fractions in percent, or empty text if it is undefined.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def p_text(p: float | None) -> str:
 
 
 def part_text(n: int, total: int | None) -> str:
-    """Return a count as part of a total, or alone without a total.
+    """Return a count as part of a total, or only the count without a total.
 
     Examples
     --------
@@ -148,7 +148,7 @@ def part_text(n: int, total: int | None) -> str:
 
 
 def typeset(text: str) -> str:
-    """Return a text for a page: true minus signs, no line break before a percent sign, a dash if undefined.
+    """Return a text for a page, with minus signs, no line break before a percent sign, and a dash if undefined.
 
     Examples
     --------

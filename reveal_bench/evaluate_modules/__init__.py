@@ -1,8 +1,8 @@
 """Hugging Face `evaluate` modules: thin wrappers over :mod:`reveal_bench.metrics`, one folder each.
 
-``evaluate.load("reveal_bench/evaluate_modules/hit_rate")`` from a checkout and :func:`load_metric` from anywhere give
-the same module, and both the figures of ``reveal-bench score``. (`evaluate` copies a module's file elsewhere before it
-imports it, and finds what the file needs with a regular expression: imports there are absolute, one on a line.)
+``evaluate.load("reveal_bench/evaluate_modules/hit_rate")`` from a checkout and :func:`load_metric` from anywhere return
+the same module, which computes the same scores as ``reveal-bench score``. (`evaluate` copies a module's file elsewhere
+before importing it, and finds the file's imports with a regular expression, so these are absolute, one on each line.)
 
 To add a module, copy a folder: its README.md, module, app.py and requirements.txt are all that a module needs.
 """
@@ -21,7 +21,7 @@ def load_metric(name: str, **options: Any) -> Any:
 
     Parameters
     ----------
-    name : name of one of the folders here, such as "hit_rate"
+    name : name of a module, which is a folder here, such as "hit_rate"
     options : passed to ``evaluate.load``
 
     Returns
@@ -47,7 +47,7 @@ def load_metric(name: str, **options: Any) -> Any:
 
 
 def launch_widget(name: str) -> None:
-    """Serve the Hub's widget of one of the modules: its README, and a table to type inputs into.
+    """Serve the Hub's widget for one of the modules: its README, and a table for typing inputs.
 
     Raises
     ------

@@ -5,11 +5,12 @@ Conventions
 -----------
 A mask is stored column-major as the strictly checked, non-decreasing *ends* of its runs: run 0 is background, run 1
 foreground, and so on; only run 0 may be empty, and ``ends[-1] == height * width``. Many masks share one flat ``ends``
-array; mask i is ``ends[offsets[i]:offsets[i + 1]]``. The functions here check nothing: :mod:`reveal_bench.masks` did.
+array; mask i is ``ends[offsets[i]:offsets[i + 1]]``. The functions here check nothing, because
+:mod:`reveal_bench.masks` already did.
 
 The loops are ``_kernels.c``, a shared library that is compiled when the package is installed (``.ci/hatch_build.py``).
-Where it does not load, :mod:`reveal_bench.masks.numpy_kernels` returns the same results more slowly, after a warning.
-The environment variable ``REVEAL_KERNELS=numpy`` chooses it.
+If it does not load, :mod:`reveal_bench.masks.numpy_kernels` returns the same results more slowly, after a warning. The
+environment variable ``REVEAL_KERNELS=numpy`` chooses the numpy loops.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 VERSION = 7
-"""Version of the loops and their arguments: a library compiled from another version is refused."""
+"""Version of the loops and their arguments; a library compiled from another version is refused."""
 
 _LIBRARY = Path(__file__).with_name("libkernels.so")  # on every system
 _ARGUMENTS = {
@@ -56,19 +57,19 @@ _ARGUMENTS = {
     "runs_above": "iqqiiIQ",
     "upsample": "iqqiI",
 }
-"""Arguments of each loop: b, i, q are arrays with items of 1, 4 and 8 bytes, B, I, Q are written, n is a number."""
+"""Arguments of each loop: b, i, q: arrays with items of 1, 4, 8 bytes; B, I, Q: such arrays to write; n: a number."""
 _ITEM_BYTES = {"b": 1, "i": 4, "q": 8}
 
 
 class Loops:
-    """The loops of a compiled library as methods; without Python's lock, so that threads run side by side.
+    """The loops of a compiled library as methods, which release Python's lock, so that threads run in parallel.
 
     Raises
     ------
     OSError
         If `library` is missing or does not load.
     ImportError
-        If it was compiled from another version of the loops.
+        If the library was compiled from another version of the loops.
     """
 
     def __init__(self, library: Path) -> None:
@@ -92,7 +93,7 @@ class _Loop:
         self._arguments = ctypes.c_int64 * (3 * len(kinds))
 
     def __call__(self, *arguments: npt.NDArray[Any] | int) -> None:
-        """Run the loop; MemoryError where memory runs out."""
+        """Run the loop; raises MemoryError if memory runs out."""
         numbers: list[int] = []  # three of each: address, number of items or whole number, length of the last axis
         for i, (kind, value) in enumerate(zip(self._kinds, arguments, strict=True)):
             if isinstance(value, np.ndarray):
@@ -110,7 +111,8 @@ class _Loop:
 
 
 def choose_loops(library: Path) -> Any:
-    """Return the compiled loops; the same loops in numpy, after a warning, if they do not load or are not wanted.
+    """Return the compiled loops, or the numpy loops if the library does not load (with a warning) or numpy is
+    requested.
 
     Raises
     ------
@@ -136,7 +138,7 @@ Counts = Floats
 
 
 def count_characters(text: bytes, characters: bytes) -> list[int]:
-    """Count each of `characters`, of one byte, in `text`; for long texts in which they are frequent."""
+    """Count each of the one-byte `characters` in `text`; meant for long texts in which they are frequent."""
     counts = np.zeros(len(characters), np.int64)
     loops.count_characters(np.frombuffer(text, np.uint8), np.frombuffer(characters, np.uint8), counts)
     return counts.tolist()
@@ -169,9 +171,9 @@ def decode_strings(
 def measure_strings(
     text: Bytes, offsets: IntArray, n_pixels: IntArray, max_runs: int
 ) -> tuple[IntArray, Bytes, IntArray]:
-    """Return the areas of COCO strings without their ends: (areas, status, place) as of :func:`decode_strings`.
+    """Return (areas, status, place) of COCO strings, without storing run ends; see :func:`decode_strings`.
 
-    A bad string has the area 0. The place of TOO_MANY_RUNS is the first number that is one too many.
+    A bad string has the area 0. For TOO_MANY_RUNS `place` is the most runs allowed plus 1.
     """
     n = len(offsets) - 1
     areas, place, status = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.uint8)
@@ -180,14 +182,14 @@ def measure_strings(
 
 
 def mask_areas(ends: Ends, offsets: IntArray) -> IntArray:
-    """Foreground pixels of each mask."""
+    """Return the number of foreground pixels of each mask."""
     areas = np.empty(len(offsets) - 1, np.int64)
     loops.mask_areas(_ends(ends), _whole(offsets), areas)
     return areas
 
 
 def intersections(ends_a: Ends, offsets_a: IntArray, ends_b: Ends, offsets_b: IntArray) -> IntArray:
-    """Return pixels in both mask i of a and mask i of b, for masks of equal sizes."""
+    """Return the number of pixels in both mask i of a and mask i of b, for masks of equal sizes."""
     common = np.empty(len(offsets_a) - 1, np.int64)
     loops.intersections(_ends(ends_a), _whole(offsets_a), _ends(ends_b), _whole(offsets_b), common)
     return common
@@ -211,9 +213,9 @@ def coverage(ends: Ends, start: int, stop: int, height: int, edges_x: IntArray, 
 
 
 def hit_cells(ends: Ends, offsets: IntArray, sizes: IntArray, n: int) -> BoolArray:
-    """Which cells of an n x n grid are hits on each mask: bool (n_masks, n rows, n columns).
+    """Return True for the cells of an n x n grid that are hits on each mask: bool (n_masks, n rows, n columns).
 
-    A cell is a hit if at least half of it is covered; if none is, every cell with any coverage.
+    A cell is a hit if at least half of it is covered. If there is no such cell, every cell with any coverage is a hit.
     """
     hits = np.zeros((len(offsets) - 1, n, n), np.bool_)
     loops.hit_cells(_ends(ends), _whole(offsets), _whole(sizes), n, hits)
@@ -221,10 +223,10 @@ def hit_cells(ends: Ends, offsets: IntArray, sizes: IntArray, n: int) -> BoolArr
 
 
 def deepest_pixels(ends: Ends, offsets: IntArray, sizes: IntArray, which: IntArray) -> IntArray:
-    """(x, y) of the pixel of each mask farthest from any pixel outside it, shape (n, 2); (-1, -1) for an empty mask.
+    """Return (x, y) of each mask's pixel farthest from any pixel outside it, (n, 2); (-1, -1) for an empty mask.
 
-    Euclidean distance between pixel centres; anything beyond the image counts as outside. The first such pixel in
-    row-major order.
+    The distance is Euclidean between pixel centres; everything beyond the image counts as outside. Of several such
+    pixels, the first in row-major order is returned.
     """
     pixels = np.full((len(which), 2), -1, np.int64)
     loops.deepest_pixels(_ends(ends), _whole(offsets), _whole(sizes), _whole(which), pixels)
@@ -232,9 +234,9 @@ def deepest_pixels(ends: Ends, offsets: IntArray, sizes: IntArray, which: IntArr
 
 
 def filtered_rows(ends: Ends, height: int, width: int) -> Bytes:
-    """One mask, a bit a pixel, as rows of a PNG picture: (height, 1 + width / 8), the number of filter "up" (2) first.
+    """Return a mask as rows of a 1-bit PNG picture, (height, 1 + width / 8); each begins with 2, the filter "up".
 
-    Each byte is less the one above it, which makes nearly all of them 0.
+    From each byte the byte above it is subtracted, which makes nearly all of them 0.
     """
     rows = np.empty((height, (width + 7) // 8 + 1), np.uint8)
     loops.filtered_rows(_ends(ends), height, width, rows.ravel())
@@ -242,7 +244,7 @@ def filtered_rows(ends: Ends, height: int, width: int) -> Bytes:
 
 
 def running_weights(counts: Counts, units: IntArray, stops: IntArray) -> FloatArray:
-    """Sums of the weights of the first `stops` of `units`, (n_replicates, n_stops); `stops` do not fall.
+    """Return the sums of the weights of the first `stops` of `units`, (n_replicates, n_stops); `stops` must not fall.
 
     `counts` is float32 (n_replicates, n_units); sums of whole numbers are exact.
     """
@@ -254,14 +256,14 @@ def running_weights(counts: Counts, units: IntArray, stops: IntArray) -> FloatAr
 def average_precisions(
     counts: Counts, units: IntArray, hits: BoolArray, marks: FloatArray, n_lesions: FloatArray
 ) -> FloatArray:
-    """Precision at the recalls 0, 0.01, ..., 1, each the best at that recall or a higher one, and their mean.
+    """Return the mean over the recalls 0, 0.01, ..., 1 of the best precision at that recall or a higher one.
 
     Parameters
     ----------
     counts : float32 array (n_replicates, n_units)
-    units : int array (n_marks,), of the marks that may hit, by falling score
+    units : int array (n_marks,), units of the marks that may hit, by falling score
     hits : bool array (n_rows, n_marks)
-    marks : float array (n_replicates, n_marks), weight of all marks so far, this one included
+    marks : float array (n_replicates, n_marks), weight of all marks up to and including each
     n_lesions : float array (n_replicates,), above 0
 
     Returns
@@ -277,9 +279,10 @@ def average_precisions(
 
 @dataclass(frozen=True, slots=True)
 class ResizedMap:
-    """A map resized to its image without storing it at that size: rows between the rows of `wide` (n, width).
+    """A map resized to its image, without storing it at that size; its rows are interpolated between those of `wide`.
 
-    They are ``wide[upper] * (1 - shares) + wide[lower] * shares``, (height, width) in single precision.
+    `wide` is (n, width). The rows are ``wide[upper] * (1 - shares) + wide[lower] * shares``, (height, width) in single
+    precision.
     """
 
     wide: Floats
@@ -293,7 +296,7 @@ class ResizedMap:
         return len(self.upper), self.wide.shape[1]
 
     def arrays(self) -> tuple[Floats, IntArray, IntArray, Floats]:
-        """As loops take them."""
+        """The arrays in the form for the loops."""
         return _single(self.wide), _whole(self.upper), _whole(self.lower), _single(self.shares)
 
 
@@ -305,14 +308,14 @@ def upsample(laid: ResizedMap) -> Floats:
 
 
 def map_ends(laid: ResizedMap) -> tuple[Floats, int]:
-    """The least and largest value (2,), and the index of the first pixel with the largest, in row-major order."""
+    """Return the lowest and highest value (2,), and the row-major index of the first pixel with the highest."""
     ends, place = np.empty(2, np.float32), np.zeros(1, np.int64)
     loops.map_ends(*laid.arrays(), ends, place)
     return ends + np.float32(0), int(place[0])  # never -0: equal zeros may come in any order
 
 
 def level_counts(laid: ResizedMap, ends: Floats) -> IntArray:
-    """Return pixels of each level from 0 to 255, by truncation, of the map scaled from `ends` onto [0, 1]."""
+    """Return the number of pixels at each level 0 to 255, by truncation, of the map scaled from `ends` to [0, 1]."""
     counts = np.empty(256, np.int64)
     loops.level_counts(*laid.arrays(), _single(ends), counts)
     return counts
@@ -331,14 +334,14 @@ def runs_above(laid: ResizedMap, cut: float) -> Ends:
 
 
 def fill_runs(ends: Ends, height: int) -> Ends:
-    """One mask with its holes filled, and without pixels that have none of the eight around them."""
+    """Return one mask with its holes filled, and without pixels that have no neighbour among the eight around them."""
     filled, n_ends = np.empty(len(ends), np.int32), np.empty(1, np.int64)
     loops.fill_runs(_ends(ends), height, filled, n_ends)
     return filled[: n_ends[0]].copy()
 
 
 def counts_above(laid: ResizedMap, cuts: Floats, ends: Ends) -> IntArray:
-    """Pixels of the map above each of `cuts`, which rise: (2, n), in all and inside one mask of the image's size."""
+    """Return the number of pixels above each of the rising `cuts`, (2, n): in total, and inside one mask."""
     counts = np.empty((2, len(cuts)), np.int64)
     loops.counts_above(*laid.arrays(), _single(cuts), _ends(ends), counts)
     return counts

@@ -5,7 +5,7 @@ They are slower and need memory for dense masks and maps, but every result is th
 Conventions
 -----------
 Each function takes the arguments of the compiled loop of its name and writes its results into the last ones.
-:mod:`reveal_bench.masks.kernels` makes these arrays and explains them. Masks are run ends, as there.
+:mod:`reveal_bench.masks.kernels` makes and explains these arrays. Masks are run ends, as in that module.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Status(IntEnum):
 
 _MAX_CODE_LENGTH = 7
 _BAND = 1 << 20
-"""Characters or pixels that are processed at once, where each needs several numbers of eight bytes."""
+"""Number of characters or pixels processed at once if each needs several numbers of eight bytes."""
 
 
 def count_characters(text: Bytes, characters: Bytes, counts: IntArray) -> None:
-    """Count each of `characters` in `text`, in pieces: `bincount` copies its argument to eight bytes an item."""
+    """Count each of `characters` in `text`, in pieces, because `bincount` makes a copy with eight bytes an item."""
     counts[:] = 0
     for start in range(0, len(text), _BAND):
         counts += np.bincount(text[start : start + _BAND], minlength=256)[characters]
@@ -129,7 +129,7 @@ def _read_runs(text: Bytes, n_pixels: int) -> tuple[IntArray, int, int]:
 
 
 def _run_lengths(codes: IntArray, starts: IntArray, position: IntArray) -> IntArray:
-    """Return the runs of complete codes: five bits a character, from run 3 on less the run before the last."""
+    """Return the runs of complete codes, five bits a character; from run 3 on, codes add to the run two before."""
     if len(starts) == 0:
         return np.zeros(0, np.int64)
     runs: IntArray = np.add.reduceat((codes & 0x1F) << 5 * position[: len(codes)], starts)
@@ -141,7 +141,7 @@ def _run_lengths(codes: IntArray, starts: IntArray, position: IntArray) -> IntAr
 
 
 def _merged(runs: IntArray, n_pixels: int) -> IntArray:
-    """Return the ends of runs; an empty one makes its neighbours one run."""
+    """Return the ends of runs; the neighbours of an empty run are merged into one."""
     ends = np.cumsum(runs)
     if (runs[1:] > 0).all():
         return ends
@@ -159,7 +159,7 @@ def mask_areas(ends: Ends, offsets: IntArray, areas: IntArray) -> None:
 
 
 def intersections(ends_a: Ends, offsets_a: IntArray, ends_b: Ends, offsets_b: IntArray, common: IntArray) -> None:
-    """Sum the pieces between neighbouring ends of the two masks that are inside each of them."""
+    """Sum the pieces between neighbouring ends of two masks that are inside both."""
     for i in range(len(common)):
         a, b = ends_a[offsets_a[i] : offsets_a[i + 1]], ends_b[offsets_b[i] : offsets_b[i + 1]]
         edges = np.sort(np.concatenate([a, b]))
@@ -168,7 +168,7 @@ def intersections(ends_a: Ends, offsets_a: IntArray, ends_b: Ends, offsets_b: In
 
 
 def contains(ends: Ends, offsets: IntArray, which: IntArray, positions: IntArray, inside: BoolArray) -> None:
-    """Look up positions by mask: an odd number of ends is before one that is inside."""
+    """Test positions: a position is inside if an odd number of its mask's ends is before it."""
     for i in np.unique(which):
         is_here = which == i
         n_before = np.searchsorted(ends[offsets[i] : offsets[i + 1]], positions[is_here], side="right")
@@ -181,7 +181,7 @@ def contains(ends: Ends, offsets: IntArray, which: IntArray, positions: IntArray
 def coverage(
     ends: Ends, start: int, stop: int, height: int, edges_x: IntArray, edges_y: IntArray, areas: IntArray
 ) -> None:
-    """Multiply the heights of a mask's pieces in each row of cells with the widths of their columns in each cell."""
+    """Multiply the heights of a mask's pieces in each row of cells by the widths of their columns in each cell."""
     unit = 2 * (len(edges_x) - 1)
     columns, lows, highs = _pieces(ends[start:stop], height)
     heights = _overlaps(lows * unit, highs * unit, edges_y)
@@ -230,7 +230,7 @@ def deepest_pixels(ends: Ends, offsets: IntArray, sizes: IntArray, which: IntArr
 
 
 def _deepest(mask: BoolArray) -> tuple[int, int]:
-    """Return (x, y): the squared distance is the least, over columns, of squared steps to a column and along it.
+    """Return (x, y); the squared distance is the minimum, over columns, of squared steps to a column and along it.
 
     Needs about eight bytes a pixel: 1.2 GB for a mask of 12,000 x 12,000.
     """
@@ -290,7 +290,7 @@ def fill_runs(ends: Ends, height: int, filled: Ends, n_filled: IntArray) -> None
 
 
 def _outside(mask: BoolArray) -> BoolArray:
-    """Return the background that is joined to the border by sides of pixels: runs by rows, and runs that touch."""
+    """Return the background connected to the border by sides of pixels, found from runs by rows and touching runs."""
     padded = np.pad(mask, 1)  # with background, which also joins the end of a row to the next row
     width = padded.shape[1]
     edges = np.flatnonzero(np.diff(padded.ravel(), prepend=True))
@@ -306,7 +306,7 @@ def _outside(mask: BoolArray) -> BoolArray:
 
 
 def _components(a: IntArray, b: IntArray, n: int) -> IntArray:
-    """Return the least of the items 0 to n - 1 that each is joined to by pairs (a, b)."""
+    """Return for each of the items 0 to n - 1 the lowest item that pairs (a, b) connect it to."""
     least = np.arange(n)
     while len(a):
         np.minimum.at(least, np.maximum(a, b), np.minimum(a, b))
@@ -332,7 +332,7 @@ def _run_ends(mask: BoolArray) -> IntArray:
 
 
 def running_weights(counts: Floats, units: IntArray, stops: IntArray, sums: FloatArray) -> None:
-    """Add up weights one by one: numpy's `cumsum` keeps that order, its `sum` does not."""
+    """Add up weights one by one, which numpy's `cumsum` does, but its `sum` does not."""
     for weights, row in zip(counts, sums, strict=True):
         row[:] = np.append(0.0, np.cumsum(weights[units], dtype=np.float64))[stops]
 
@@ -411,7 +411,7 @@ def runs_above(
     ends: Ends,
     n_ends: IntArray,
 ) -> None:
-    """Write the run ends if they all fit, and how many there are."""
+    """Write the run ends if they all fit, and their number."""
     run_ends = _run_ends(_laid(wide, upper, lower, shares) > cut[0])
     n_ends[0] = len(run_ends)
     if len(run_ends) <= len(ends):
@@ -427,7 +427,7 @@ def counts_above(
     ends: Ends,
     counts: IntArray,
 ) -> None:
-    """Count pixels above each cut, in all and inside the mask."""
+    """Count pixels above each cut, in total and inside the mask."""
     fine = _laid(wide, upper, lower, shares)
     inside = fine[_dense(ends, len(fine))]
     for k, cut in enumerate(cuts):

@@ -7,16 +7,16 @@ A mask is a bool array (H, W). Its COCO compressed RLE is column-major, its firs
 never makes a dense mask.
 
 Strings come from unknown senders. pycocotools hangs, crashes or returns uninitialised memory on malformed ones, so they
-are read here first: characters outside the alphabet, truncated or over-long codes, negative runs, runs that overflow
+are checked here first: characters outside the alphabet, truncated or over-long codes, negative runs, runs that overflow
 the image or do not fill it, and masks of absurd size or run count are all refused.
 
 Polygons are filled as CheXlocalize's released masks were (by Pillow, outline and fill, union of contours): the
 result equals the published RLE byte for byte, which ``pycocotools.frPyObjects`` does not.
 
-References that are drawn as boxes alone are regions of pixels too. A box is ``[x, y, width, height]`` in pixels, not
-rounded. A pixel (i, j) belongs to a box if its centre (i + 0.5, j + 0.5) does: x <= i + 0.5 < x + width, and so for y.
-A region of several boxes is their union. The part of a box beyond the image has no pixels. Regions are
-:class:`~reveal_bench.masks.PackedMasks`; none is ever made dense.
+References that are drawn only as boxes are regions of pixels, too. A box is ``[x, y, width, height]`` in pixels, not
+rounded. A pixel (i, j) belongs to a box if its centre (i + 0.5, j + 0.5) does: x <= i + 0.5 < x + width, and likewise
+for y. A region of several boxes is their union. The part of a box beyond the image has no pixels. Regions are
+:class:`~reveal_bench.masks.PackedMasks`, and are never made dense.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class PackedMasks:
 
     @cached_property
     def areas(self) -> IntArray:
-        """Foreground pixels of each mask, shape (n,)."""
+        """Number of foreground pixels of each mask, shape (n,)."""
         areas: IntArray = _kernels().mask_areas(self.ends, self.offsets)
         return areas
 
@@ -97,7 +97,7 @@ class PackedMasks:
         return PackedMasks(self.sizes[positions], self.ends[place], offsets)
 
     def dense(self, index: int) -> BoolMask:
-        """Mask `index` as a bool array (height, width)."""
+        """Return mask `index` as a bool array (height, width)."""
         height, width = (int(side) for side in self.sizes[index])
         ends = self.ends[self.offsets[index] : self.offsets[index + 1]]
         runs = np.diff(ends, prepend=0)
@@ -105,13 +105,13 @@ class PackedMasks:
         return np.repeat(values, runs).reshape(width, height).T
 
     def rle(self, index: int) -> Rle:
-        """Mask `index` as a COCO compressed run-length mask."""
+        """Return mask `index` as a COCO compressed run-length mask."""
         height, width = (int(side) for side in self.sizes[index])
         ends = self.ends[self.offsets[index] : self.offsets[index + 1]].astype(np.int64)
         return Rle((height, width), _encode_runs(np.diff(ends, prepend=0)))
 
     def png(self, index: int) -> bytes:
-        """Mask `index` as a PNG picture of its size, one bit a pixel: white where it is, black elsewhere."""
+        """Return mask `index` as a 1-bit PNG picture of its size: white inside the mask, black elsewhere."""
         height, width = (int(side) for side in self.sizes[index])
         ends = self.ends[self.offsets[index] : self.offsets[index + 1]]
         head = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)  # one bit of grey
@@ -123,17 +123,17 @@ class PackedMasks:
         )
 
     def deepest_xy(self, indices: Sequence[int] | IntArray) -> IntArray:
-        """Pixel (x, y) of each mask at `indices` that is farthest from its outside, shape (n, 2); (-1, -1) if empty.
+        """Return the pixel (x, y) farthest from the outside of each mask at `indices`, (n, 2); (-1, -1) if it is empty.
 
-        The distance is Euclidean between pixel centres; beyond the image's border counts as outside. Of equals it is
-        the first in row-major order.
+        The distance is Euclidean between pixel centres; everything beyond the image counts as outside. Of equally
+        distant pixels the first in row-major order is returned.
         """
         positions = np.asarray(indices, dtype=np.int64)
         deepest: IntArray = _kernels().deepest_pixels(self.ends, self.offsets, self.sizes, positions)
         return deepest
 
     def boxes_xywh(self) -> npt.NDArray[np.float64]:
-        """Tight boxes [x, y, width, height] of all masks, shape (n, 4); NaN for an empty mask."""
+        """Return the tight boxes [x, y, width, height] of all masks, shape (n, 4); NaN for an empty mask."""
         boxes = np.full((len(self), 4), np.nan)
         for i in range(len(self)):
             box = self._tight_box(i)
@@ -176,7 +176,7 @@ def parse_masks(rles: Sequence[Rle]) -> tuple[PackedMasks, dict[int, MaskProblem
 
     Returns
     -------
-    masks : PackedMasks, one per input; a refused one has no runs at all and must not be used
+    masks : PackedMasks, one mask per input; a refused mask has no runs and must not be used
     problems : dict from index to MaskProblem
     """
     texts, sizes, problems = _joined(rles)
@@ -188,9 +188,9 @@ def parse_masks(rles: Sequence[Rle]) -> tuple[PackedMasks, dict[int, MaskProblem
 
 
 def measure_masks(rles: Sequence[Rle]) -> tuple[IntArray, dict[int, MaskProblem]]:
-    """Return the foreground pixels of many RLE masks, and their problems, both as :func:`parse_masks` finds them.
+    """Return (areas, problems) of many RLE masks, with the checks of :func:`parse_masks`.
 
-    No run is kept, which takes half the time.
+    Runs are not stored, which takes half the time.
     """
     texts, sizes, problems = _joined(rles)
     areas, status, place = _kernels().measure_strings(*texts, sizes.prod(axis=1), MAX_RUNS)
@@ -199,7 +199,7 @@ def measure_masks(rles: Sequence[Rle]) -> tuple[IntArray, dict[int, MaskProblem]
 
 
 def _joined(rles: Sequence[Rle]) -> tuple[tuple[npt.NDArray[np.uint8], IntArray], IntArray, dict[int, MaskProblem]]:
-    """Return all strings in one array with their offsets, all sizes (n, 2), and which sizes are invalid (no string)."""
+    """Return all strings in one array, their offsets, all sizes (n, 2), and the invalid sizes, which have no string."""
     problems = {i: problem for i, rle in enumerate(rles) if (problem := _size_problem(rle))}
     # UTF-8 keeps foreign characters foreign: each byte of a character outside ASCII is outside the alphabet too
     texts = [b"" if i in problems else rle.counts.encode("utf-8", "surrogatepass") for i, rle in enumerate(rles)]
@@ -243,7 +243,7 @@ def _string_problem(rle: Rle, status: int, place: int) -> MaskProblem:
 
 
 def pack_masks(rles: Sequence[Rle]) -> PackedMasks:
-    """Decode and check many RLE masks; the first problem raises.
+    """Decode and check many RLE masks; raises at the first problem.
 
     Raises
     ------
@@ -275,7 +275,7 @@ def decode_mask(rle: Rle) -> BoolMask:
 
 
 def encode_mask(mask: npt.ArrayLike) -> Rle:
-    """COCO compressed RLE of a mask, shape (H, W), non-zero = foreground; the same bytes as pycocotools writes.
+    """Return the COCO compressed RLE of a mask (H, W), non-zero = foreground; the same bytes as pycocotools writes.
 
     Raises
     ------
@@ -297,7 +297,7 @@ def encode_mask(mask: npt.ArrayLike) -> Rle:
 
 
 def shrink_mask(mask: BoolMask, size: tuple[int, int]) -> BoolMask:
-    """Return a mask at another `size` (width, height), for pictures; whatever there is leaves at least one pixel."""
+    """Return a mask at another `size` (width, height), for pictures; non-empty masks keep at least one pixel."""
     from PIL import Image
 
     grey = np.asarray(Image.fromarray(mask.astype(np.uint8) * 255).resize(size, Image.Resampling.BOX))
@@ -305,13 +305,13 @@ def shrink_mask(mask: BoolMask, size: tuple[int, int]) -> BoolMask:
 
 
 def _edges(flat: BoolMask) -> IntArray:
-    """Positions in a flat mask at which foreground begins or ends, in turn; its end counts if it is foreground."""
+    """Return positions in a flat mask at which foreground begins and ends, alternately, including a final end."""
     padded = np.concatenate([[False], flat, [False]])
     return np.flatnonzero(padded[1:] != padded[:-1])
 
 
 def _edges_by_row(dense: BoolMask) -> IntArray:
-    """:func:`_edges` of the mask's columns one after the other, found without bringing it into that order."""
+    """Return :func:`_edges` of the mask in column-major order, without reordering the mask."""
     height, width = dense.shape
     changed = np.flatnonzero(dense[1:] != dense[:-1])  # by row, from the pixel above
     row, column = np.divmod(changed, width)
@@ -327,7 +327,7 @@ def _rle_of_edges(edges: IntArray, size: tuple[int, int]) -> Rle:
 
 
 def empty_rle(size: tuple[int, int]) -> Rle:
-    """RLE of an empty mask of `size` (height, width)."""
+    """Return the RLE of an empty mask of `size` (height, width)."""
     return Rle(size, _encode_runs(np.array([size[0] * size[1]], np.int64)))
 
 
@@ -388,7 +388,7 @@ def rasterize_polygons(polygons: Sequence[Sequence[Sequence[float]]], size: tupl
 
 
 def union_masks(masks: PackedMasks) -> Rle:
-    """Union of all `masks`, which must be of one size; no dense mask is made.
+    """Return the union of all `masks`, which must have the same size, without making a dense mask.
 
     Raises
     ------
@@ -416,7 +416,7 @@ def union_masks(masks: PackedMasks) -> Rle:
 
 
 def _foreground(ends: npt.NDArray[np.int32]) -> tuple[IntArray, IntArray]:
-    """First position of, and first position after, each foreground run that is not empty."""
+    """Return the first position of, and after, each foreground run that is not empty."""
     starts, stops = ends[: len(ends) // 2 * 2 : 2].astype(np.int64), ends[1::2].astype(np.int64)
     return starts[stops > starts], stops[stops > starts]
 
@@ -451,13 +451,13 @@ def pack_boxes(boxes: Sequence[Sequence[Box]], sizes: Sequence[tuple[int, int]])
 
     Parameters
     ----------
-    boxes : per case, its boxes; none = an empty mask
+    boxes : per case, its boxes; no boxes make an empty mask
     sizes : per case, (height, width) of its image
 
     Raises
     ------
     ValueError
-        If the lengths differ, a box is not finite or not larger than nothing, or an image is empty or too large.
+        If the lengths differ, a box is not finite or has no area, or an image is empty or too large.
 
     Examples
     --------
@@ -474,7 +474,7 @@ def pack_boxes(boxes: Sequence[Sequence[Box]], sizes: Sequence[tuple[int, int]])
 
 
 def pack_regions(regions: Sequence[Rle | Sequence[Box]], sizes: Sequence[tuple[int, int]]) -> PackedMasks:
-    """Return masks and unions of boxes side by side: a region is a run-length mask, or the boxes that make it up.
+    """Return regions as packed masks; each is given as a run-length mask, or as the boxes whose union it is.
 
     Raises
     ------
@@ -496,7 +496,7 @@ def pack_regions(regions: Sequence[Rle | Sequence[Box]], sizes: Sequence[tuple[i
 
 
 def _run_ends(boxes: Sequence[Box], size: tuple[int, int], index: int) -> npt.NDArray[np.int32]:
-    """Ends of the runs of a union of boxes, column by column, background first."""
+    """Return the ends of the runs of a union of boxes, column by column, background first."""
     height, width = size
     if height < 1 or width < 1 or height * width > MAX_PIXELS:
         rule = f"must be [height, width] of 1 to {MAX_PIXELS} pixels"
@@ -523,12 +523,12 @@ _NONE = np.zeros(0, np.int64)
 
 
 def _covered(low: float, high: float, side: int) -> tuple[int, int]:
-    """Return the first pixel whose centre is in [low, high), and the first after it that is not; inside [0, side]."""
+    """Return the first pixel whose centre is in [low, high), and the first pixel after these, both inside [0, side]."""
     return min(max(math.ceil(low - 0.5), 0), side), min(max(math.ceil(high - 0.5), 0), side)
 
 
 def _merged(starts: IntArray, stops: IntArray) -> IntArray:
-    """Return the begins and ends of the union of runs, in turn."""
+    """Return the beginnings and ends of the union of runs, alternately."""
     if len(starts) == 0:
         return _NONE
     order = np.argsort(starts, kind="stable")

@@ -54,7 +54,7 @@ class HitRate(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
         )
 
     def read(self, predictions: Any, references: Any, features: Any) -> reveal_bench.metrics.inputs.Batch:
-        """One batch: points or cells, and masks."""
+        """Return one batch: points or cells, and masks."""
         masks = reveal_bench.metrics.inputs.read_masks("references", references)
         places, kind = reveal_bench.metrics.inputs.read_places(predictions, features)
         return reveal_bench.metrics.inputs.Batch(places, masks, kind)

@@ -47,7 +47,7 @@ class MaskIou(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
         )
 
     def read(self, predictions: Any, references: Any, features: Any) -> reveal_bench.metrics.inputs.Batch:
-        """One batch of masks."""
+        """Return one batch of masks."""
         read_masks = reveal_bench.metrics.inputs.read_masks
         masks = read_masks("predictions", predictions), read_masks("references", references)
         return reveal_bench.metrics.inputs.Batch(*masks, 0)

@@ -46,7 +46,7 @@ class MultilabelF1(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
         )
 
     def read(self, predictions: Any, references: Any, features: Any) -> reveal_bench.metrics.inputs.Batch:
-        """One batch: label names or vectors."""
+        """Return one batch: label names or vectors."""
         return reveal_bench.metrics.inputs.Batch(
             *reveal_bench.metrics.inputs.read_labels(predictions, references, features)
         )

@@ -50,7 +50,7 @@ class RaterAgreement(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric)
         )
 
     def read(self, predictions: Any, references: Any, features: Any) -> reveal_bench.metrics.inputs.Batch:
-        """One batch: integers or names."""
+        """Return one batch: integers or names."""
         return reveal_bench.metrics.inputs.Batch(
             *reveal_bench.metrics.inputs.read_ratings(predictions, references, features)
         )
