@@ -13,7 +13,7 @@ from reveal_bench.words import with_interval
 
 
 def latex_table(result: Result, metric: str | None = None) -> str:
-    """A table of one row, without any package but ``\\usepackage[T1]{fontenc}``.
+    """Return a table of one row, which needs only the package ``\\usepackage[T1]{fontenc}``.
 
     Parameters
     ----------
