@@ -47,8 +47,7 @@ class TableLimits:
     ----------
     file_bytes : size on disk
     unpacked_bytes, expansion : size of compressed text in bytes, and per byte of the file beyond 64 MiB; size of texts
-    in
-        Parquet
+        in Parquet
     document_bytes : size of a JSON list or of the parts of a workbook, which are parsed as a whole
     rows, columns : number of rows below the header, and of columns in it
     cells : number of cells of a Parquet file, in which repeated values take no space

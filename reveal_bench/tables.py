@@ -214,8 +214,7 @@ def open_table(
     source : a file, whose content and suffix decide its format; or the content of a text table
     name : the file's name for messages; by default its own name
     problems : collection to which problems are added, and rows with a problem are left out; without it the first
-    problem
-        raises
+        problem raises
     columns : all columns that the table must have, in any order
     limits : largest sizes of the table
     sheet : name of a workbook's sheet; needed if it has several

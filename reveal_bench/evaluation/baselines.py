@@ -3,8 +3,7 @@
 * ``chance``: a uniformly drawn grid cell per question (paper 000, section 4.1).
 * ``location-prior``: the usual position of the finding. On the released half, the mean mask of each finding in
   coordinates relative to the image gives its most probable point and a thresholded mask; its most probable cell is the
-  cell that would most often have been a hit. Box references count by their union, and
-    lead to a box instead of a mask.
+  cell that would most often have been a hit. Box references count by their union, and lead to a box instead of a mask.
 * ``human``: masks and points of the readers of the human benchmark (paper 002). The other baselines see no image.
 
 Chance and prior answer every question of a manifest; readers leave out what they did not annotate. All are scored like

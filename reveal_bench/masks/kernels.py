@@ -111,8 +111,7 @@ class _Loop:
 
 
 def choose_loops(library: Path) -> Any:
-    """Return the compiled loops, or the numpy loops if the library does not load (with a warning) or numpy is
-    requested.
+    """Return the compiled loops, or the numpy loops if the library does not load or numpy is requested.
 
     Raises
     ------

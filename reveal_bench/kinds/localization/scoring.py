@@ -365,8 +365,7 @@ def score_localization(
     ------
     ValueError
         If a pair is predicted twice, an image is listed twice, a reference is malformed, or `missing` is "empty"
-        although no mask
-            is predicted.
+        although no mask is predicted.
     """
     by_pair = _by_pair(predictions)
     if missing == "empty" and not any(prediction.mask is not None for prediction in predictions):
