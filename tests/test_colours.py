@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from reveal_leaderboard.web import result_pictures
+from reveal_leaderboard.web import result_images
 
 from reveal_bench.reports import style
 from tests.conftest import ROOT
@@ -43,7 +43,7 @@ def test_a_sheet_has_the_colours_of_the_board(sheet: str) -> None:
 def test_figures_and_pictures_to_share_have_the_light_ones() -> None:
     light, _ = colours(BOARD)
     assert tuple(light[n] for n in ("ink", "soft", "line", "band")) == (style.INK, style.SOFT, style.RULE, style.PANEL)
-    drawn = (result_pictures.INK, result_pictures.SOFT, result_pictures.GRID, result_pictures.BAR, result_pictures.TEAL)
+    drawn = (result_images.INK, result_images.SOFT, result_images.GRID, result_images.BAR, result_images.TEAL)
     assert drawn == tuple(light[name] for name in ("ink", "soft", "line", "bar", "tick"))
 
 

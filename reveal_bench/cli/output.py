@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from itertools import zip_longest
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -185,7 +186,7 @@ def print_released(document: dict[str, Any]) -> None:
     counts = {finding: counts[finding] for finding in sorted(counts, key=lambda finding: places.get(finding, -1))}
     caption = f"submission {document['id']}: released figures, percent with 95 % intervals"
     _print_grid(cells, counts, caption)
-    typer.echo(document["score"]["note"])
+    typer.echo(fill(document["score"]["note"], _width(), break_long_words=False, break_on_hyphens=False))
 
 
 def _print_grid(

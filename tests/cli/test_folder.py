@@ -54,7 +54,7 @@ def test_diff(tmp_path):
 def test_report(tmp_path):
     folder = findings_folder(tmp_path, n=2)
     done = run("report", folder)
-    assert "keep it where the data are" in done.stderr
+    assert "keep it with the data" in done.stderr
     assert done.stdout == f"wrote {tmp_path / 'folder-report.html'}\n"
     assert (tmp_path / "folder-report.html").read_text().startswith("<!doctype html>")
     run("report", folder, "--out", tmp_path / "b.html", "--split", "test")

@@ -173,7 +173,7 @@ def test_true_scores_have_their_distribution() -> None:
 
 @pytest.mark.parametrize("options", [{"n_tasks": 0}, {"long_side": 10}, {"long_side": 9000}])
 def test_numbers_out_of_range(tmp_path: Path, options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"`n_tasks` must be at least 1|`long_side` must lie in"):
+    with pytest.raises(ValueError, match=r"`n_tasks` must be at least 1|`long_side` must be in"):
         write_rexecution(tmp_path / "out", **options)
 
 
