@@ -266,7 +266,7 @@ def beside_published(scored: ScoredFile, info: FolderInfo, name: str, metric: st
     if not why and not any(beside.values()):
         why = f"None is of a metric of these predictions, on a grid of {GRID} cells per side where it is of cells."
     if why:
-        raise ArgumentError("published", f"must be asked for where published rows compare. {why}")
+        raise ArgumentError("published", f"must be left out here: no published row can be compared. {why}")
     references: list[ReferenceRow] = [row for group in beside.values() for row in group]
     tables = {one.metric: rows_beside(one.metric, [one], beside[one.metric])[1] for one in own if beside[one.metric]}
     return BesidePublished(tables, scored.manifest.split, list(dict.fromkeys(row.protocol for row in references)))

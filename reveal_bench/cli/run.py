@@ -80,8 +80,8 @@ def run(
     coordinates: Annotated[
         str,
         typer.Option(
-            help="What numbers mean: pixels, fractions, percent, thousandths-xy, thousandths-yx, pixels-N; or auto, "
-            "which asks about drawings first."
+            help="What numbers in answers mean: pixels, fractions, percent, thousandths-xy, thousandths-yx, pixels-N; "
+            "or auto, which asks the model about test drawings first."
         ),
     ] = "pixels",
     corners: Corners = None,

@@ -119,7 +119,11 @@ def saliency(
     alone = {"threshold": "have only points, and their IoU counts as 0", "gate": "keep all their masks"}
     terminal.warn([f"no {name} for {', '.join(own)}: they {alone[name]}" for name, own in done.lacking.items() if own])
     warnings = [
-        (turned, "maps have no negative value: the published smoothing keeps the lowest values of such maps, too"),
+        (
+            turned,
+            "maps have no negative value: the published smoothing is meant for signed maps, and the masks of "
+            "these maps may also include the places with the lowest values",
+        ),
         (done.n_constant, "maps are constant and have no point"),
         (len(done.missing), "questions have no map: `score --allow-missing` counts them as misses"),
         (done.n_left, "files or maps are of other images, or of findings that are not asked"),

@@ -167,7 +167,7 @@ class RowPool:
 
 
 class WorkerProcess:
-    """A process that calls `answer` on one question at a time, asked by one thread at a time.
+    """A process that calls `answer` on one question at a time; only one thread at a time may ask it.
 
     Only this process holds the other end of its pipe, so that the pipe breaks whenever the process dies, even in the
     middle of an answer. (The queues of ``ProcessPoolExecutor`` are shared by its processes: one that is killed can

@@ -56,7 +56,7 @@ def markdown_table(result: Result, metric: str | None = None) -> str:
 
 
 def _code(text: str) -> str:
-    """Return one of our texts as code; a back quote would end it."""
+    """Return a text as code, with back quotes replaced by "?", since one would end it."""
     return f"`{one_line(text).replace('`', '?')}`"
 
 

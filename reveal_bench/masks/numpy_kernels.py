@@ -69,7 +69,7 @@ def decode_strings(
     status: Bytes,
     place: IntArray,
 ) -> None:
-    """Write the run ends of sound strings one after another."""
+    """Write the run ends of all valid strings, one string after another; an invalid string adds none."""
     run_offsets[0] = n_kept = 0
     for i in range(len(status)):
         if n_runs[i] > max_runs:
@@ -159,7 +159,7 @@ def mask_areas(ends: Ends, offsets: IntArray, areas: IntArray) -> None:
 
 
 def intersections(ends_a: Ends, offsets_a: IntArray, ends_b: Ends, offsets_b: IntArray, common: IntArray) -> None:
-    """Sum the pieces between neighbouring ends of two masks that are inside both."""
+    """Cut at the run ends of both masks, and sum the lengths of the pieces that are inside both masks."""
     for i in range(len(common)):
         a, b = ends_a[offsets_a[i] : offsets_a[i + 1]], ends_b[offsets_b[i] : offsets_b[i + 1]]
         edges = np.sort(np.concatenate([a, b]))

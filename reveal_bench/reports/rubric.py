@@ -310,7 +310,10 @@ def _scores_table(rated: Rated) -> PageTable:
         summaries = {model: rated.summaries.get((model, criterion)) for model in rated.models}
         rows.append({"score": _title(criterion)} | {model: _summary(one) for model, one in summaries.items()})
     records = [asdict(one) for one in rated.summaries.values()]
-    caption = "Mean and standard deviation (over n − 1) of 1 (poor) to 5; n scored answers, share of 5, share below 3"
+    caption = (
+        "Mean ± standard deviation (over n − 1) of the scores, from 1 (poor) to 5. n: number of scored answers; "
+        "5: share with score 5; below 3: share with a score below 3"
+    )
     return printed_table("scores", "Scores by model", caption, rows, _csv("scores", records))
 
 

@@ -14,9 +14,9 @@ mask count in the cell of their point, as they are scored; several points divide
 Panels of heat maps share one scale from 0 to 100 %, drawn by square root: a cell of 4 % remains visible beside one of
 100 %. The image behind is made light, so that dark means frequent on paper also.
 
-Two tables show what the grid does to hit rates. Paper 000, section 3.3: where the reference covers half of no cell, any
-cell that it touches is a hit, which decided 4.4 % of its images. Section 3.5: MedGemma at a temperature of 0 gave
-96.7 % of its answers in two cells, which hardly depend on the image.
+Two tables show what the grid does to hit rates. Paper 000, section 3.3: if the reference does not cover half of any
+cell, every cell that it touches counts as a hit; this rule decided 4.4 % of the paper's images. Section 3.5: MedGemma
+at a temperature of 0 gave 96.7 % of its answers in two cells, which hardly depend on the image.
 """
 
 from __future__ import annotations

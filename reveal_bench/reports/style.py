@@ -174,7 +174,7 @@ def place_axes(figure: Figure, left: float, low: float, width: float, height: fl
 
 
 def plain_axes(axes: Axes, *, across: str = "y") -> None:
-    """Leave only the left and lower edge, and thin grid lines behind the data across the axis `across`."""
+    """Leave only the left and lower edges, with thin grid lines at the ticks of axis `across`, behind the data."""
     axes.grid(axis=across, color=RULE, linewidth=0.5)  # type: ignore[arg-type]
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)

@@ -1,5 +1,7 @@
 """Runs the children: uploads in; reports, arrays and released figures out.
 
+The score child opens the holdout's references, in :mod:`reveal_leaderboard.custody.scoring`; nothing here does.
+
 Conventions
 -----------
 Child output is saved durably only after its reply is validated; until then it is in unnamed files that vanish with this

@@ -196,8 +196,9 @@ def statement(connection: sa.Connection, team_id: str, benchmark: str, version: 
 
 
 def _on_version(connection: sa.Connection, benchmark: str, version: str, policy: QuotaPolicy) -> Quota:
-    """Return `policy` in numbers, by the version's kind and size; if these are unknown, as for a holdout that allows
-    one submission per team.
+    """Return the budgets of `policy` in numbers, for the version's kind and size.
+
+    If its kind is unknown, the holdout is taken to allow one scored submission per team.
     """
     query = sa.select(versions.c.facts).where(versions.c.benchmark == benchmark, versions.c.version == version)
     facts = connection.execute(query).scalar_one_or_none() or {}

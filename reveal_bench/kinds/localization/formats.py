@@ -16,6 +16,9 @@ An empty list of points or contours is not a prediction. COCO results are a list
 | "segmentation", "score"}``. A results file does not carry its categories: ``category_id`` must be the finding's name,
 since a number could count from 0 or from 1, in any order; ``category``, ``name`` or ``finding`` may hold the name
 instead. Polygons of COCO are flat lists [x1, y1, x2, y2, ...].
+
+To add a field: :data:`FIELDS` here, its rule in ``checks.py``, its column in ``predictions/tables.py``, and its value
+in ``records.py``.
 """
 
 from __future__ import annotations

@@ -269,9 +269,9 @@ class CaseRows(Rows):
         return replace(self.take(np.array([pair not in chosen for pair in pairs], bool)), presence=None)
 
     def with_reference(self) -> CaseRows:
-        """Return the cases with a reference, leaving out cases that a mask without a reference added.
+        """Return the cases that have a reference.
 
-        A submission without any prediction has only cases with a reference.
+        Rows that exist only because a mask was predicted where there is no reference are left out.
         """
         return self.take(~np.isnan(self.values["point_hit"])) if "point_hit" in self.values else self
 
