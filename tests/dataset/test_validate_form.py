@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from reveal_bench.dataset.leaks import distinctive_ids, folded, ids_in_text
+from reveal_bench.dataset.tables import file_problems, open_folder
 from reveal_bench.dataset.validate import validate_folder
 from tests.dataset.card_folders import edit, faults, findings_folder, localization_folder, reseal, rows_of
 
@@ -63,6 +64,12 @@ def test_files_of_another_form(tmp_path, name):
     reseal(folder)
     rules = [(p.file, p.rule) for p in validate_folder(folder, load=False)]
     assert (name, "must be a file of the dataset form") in rules
+
+
+def test_card_without_configs_allows_every_table(tmp_path):
+    folder = open_folder(findings_folder(tmp_path))
+    names = ["multilabel/test-00000-of-00001.parquet", "notes.html"]
+    assert [problem.file for problem in file_problems(folder, names, {})] == ["notes.html"]
 
 
 def test_ids_in_text_and_in_the_metadata_of_a_table(pair):

@@ -17,6 +17,7 @@ import pytest
 from PIL import Image
 
 from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.cli.engine import tasks_of
 from reveal_bench.dataset.build import BuildLog, build_folder
 from reveal_bench.scale.build import TaskBuild
 from reveal_bench.scale.engine import TaskEngine
@@ -179,6 +180,14 @@ def test_the_commands_through_a_bucket(twin_of: Callable[[str], Path], bucket: s
     fields = {problem["field"] for problem in expected["problems"]}
     assert {"sha256", "image", "annotations.label", "pixel_sha256"} <= fields
     assert any(field.endswith("area_px") for field in fields)
+
+
+def test_named_storage_stays_after_the_work_and_the_default_goes(tmp_path: Path) -> None:
+    for storage in (None, str(tmp_path / "kept")):
+        with tasks_of("datatrove", storage, None, "build", target=tmp_path / "out", workers=1) as tasks:
+            assert tasks is not None
+    assert (tmp_path / "kept").is_dir()
+    assert not (tmp_path / ".out.tasks").exists()
 
 
 @pytest.mark.parametrize("style", ["vindr-cxr", "reveal-cxr", "rexecution"])
