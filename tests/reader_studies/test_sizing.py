@@ -145,7 +145,7 @@ def test_what_cannot_be_planned_is_refused(given: dict[str, float], options: dic
 
 
 def test_one_modality_is_no_pilot(rng: np.random.Generator) -> None:
-    with pytest.raises(ArgumentError, match=r"two modalities and two readers or more, .* got no interaction"):
+    with pytest.raises(ArgumentError, match=r"two modalities and two or more readers, .* got no interaction"):
         rb.plan_readers([row for row in table(rng) if row["modality"] == "a"], difference=0.1)
 
 

@@ -102,7 +102,7 @@ def test_what_is_of_no_task_or_answer_is_not_written() -> None:
         write_canonical(io.BytesIO(), [TaskAnswer("t9", "x")], MANIFEST)
     with pytest.raises(ValueError, match="must be to the manifest's tasks"):
         write_canonical(io.BytesIO(), [TaskAnswer("t1", "x", (AnswerBox("a2", "", (0, 0, 1, 1)),))], MANIFEST)
-    with pytest.raises(ValueError, match="got one of task 't1', which has none"):
+    with pytest.raises(ValueError, match="must rate answered tasks, got a rating of 't1'"):
         write_canonical(io.BytesIO(), ANSWERS, MANIFEST, [Rating("t1", "m", "r", 1, 1, 1, 1)])
 
 
