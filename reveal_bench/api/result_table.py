@@ -157,10 +157,10 @@ class RoundedTable(TableResult):
 
     def printed_rows(self) -> list[dict[str, str]]:
         """Return rows as text: three decimals, intervals next to means."""
-        return [_shown(row) for row in self.rows]
+        return [_format_row(row) for row in self.rows]
 
 
-def _shown(row: Mapping[str, Any]) -> dict[str, str]:
+def _format_row(row: Mapping[str, Any]) -> dict[str, str]:
     cells = {}
     for name, value in row.items():
         if name.endswith(("_low", "_high")):

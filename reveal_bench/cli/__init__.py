@@ -173,5 +173,7 @@ app.command()(analyses.readings)
 app.command(name="plan-readers")(analyses.plan_readers)
 app.add_typer(curate.app, name="curate", short_help="Make a benchmark of studies and reports, and refresh it.")
 for command in (*app.registered_commands, *curate.app.registered_commands):
-    told = inspect.getdoc(command.callback) or ""
-    command.short_help = " ".join(told.partition("\n\n")[0].split())  # the list shows it whole and cuts other help off
+    help_text = inspect.getdoc(command.callback) or ""
+    command.short_help = " ".join(
+        help_text.partition("\n\n")[0].split()
+    )  # the list shows it whole and cuts other help off

@@ -181,7 +181,9 @@ class Server:
 
     def receipt(self, submission_id: str, *, version: str | None = None, part: str | None = None) -> Document:
         """Return the signed receipt of a score, by default for the board's version and the public part."""
-        return self._ask("GET", f"{_address(submission_id)}/receipt", params=_given(version=version, part=part))
+        return self._ask(
+            "GET", f"{_address(submission_id)}/receipt", params=_named_parameters(version=version, part=part)
+        )
 
     def receipt_keys(self) -> list[Document]:
         """Return the public keys of the board's receipts: ``key_id`` and ``public_key`` (base64) each."""
@@ -190,7 +192,9 @@ class Server:
 
     def leaderboard(self, benchmark: str, *, version: str | None = None) -> Document:
         """Return the leaderboard of a benchmark."""
-        return self._ask("GET", "/api/v1/leaderboard", params={"benchmark": benchmark, **_given(version=version)})
+        return self._ask(
+            "GET", "/api/v1/leaderboard", params={"benchmark": benchmark, **_named_parameters(version=version)}
+        )
 
     def follow(self, submission_id: str, *, timeout: float = 600) -> Iterator[Document]:
         """Yield the submission each time its status or queue position changes, until it is final.
@@ -305,7 +309,7 @@ def _address(submission_id: str) -> str:
     return f"/api/v1/submissions/{submission_id}"
 
 
-def _given(**parameters: str | None) -> dict[str, str]:
+def _named_parameters(**parameters: str | None) -> dict[str, str]:
     return {name: value for name, value in parameters.items() if value is not None}
 
 

@@ -366,16 +366,16 @@ def print_refusal(problem: dict[str, Any]) -> None:
     """Print a problem document's details: fields of the metadata, or the linter's report, a line each."""
     for entry in problem.get("errors", []):
         typer.echo(f"  {entry.get('field')}: {entry.get('rule')}", err=True)
-    from reveal_bench.predictions.report import told_by_rule
+    from reveal_bench.predictions.report import lines_by_rule
 
     report = problem.get("report") or {}
-    for line in told_by_rule(problems_of(report), report.get("format", "")):
+    for line in lines_by_rule(problems_of(report), report.get("format", "")):
         typer.echo(line, err=True)
 
 
 def warnings_of(problems: Iterable[LintProblem], file_format: str) -> list[str]:
     """Return the first warnings among the problems of a file, one line per warning."""
-    lines = [one.told(file_format, with_severity=False) for one in problems if one.severity == "warning"]
+    lines = [one.to_line(file_format, with_severity=False) for one in problems if one.severity == "warning"]
     left = len(lines) - 3
     return [*lines[:3], *[f"and {left} more; `reveal-bench lint` lists them"] * (left > 0)]
 

@@ -94,9 +94,11 @@ def check_schema(value: Any, schema: Mapping[str, Any], place: str = "the answer
     kinds = schema.get("type", ())
     kinds = (kinds,) if isinstance(kinds, str) else kinds
     if kinds and type(value) not in [TYPES[kind] for kind in kinds]:  # JSON's true is not an integer
-        raise UnreadableAnswerError(f"{place} must be {' or '.join(kinds)}, got {_shown(value)}")
+        raise UnreadableAnswerError(f"{place} must be {' or '.join(kinds)}, got {_quote_value(value)}")
     if "enum" in schema and value not in schema["enum"]:
-        raise UnreadableAnswerError(f"{place} must be one of {_shown(list(schema['enum']), 1000)}, got {_shown(value)}")
+        raise UnreadableAnswerError(
+            f"{place} must be one of {_quote_value(list(schema['enum']), 1000)}, got {_quote_value(value)}"
+        )
     if isinstance(value, dict):
         _check_object(value, schema, place)
     elif isinstance(value, list):
@@ -114,7 +116,7 @@ def _check_object(value: Mapping[str, Any], schema: Mapping[str, Any], place: st
     extra = [name for name in value if name not in known]
     if extra and schema.get("additionalProperties") is False:
         raise UnreadableAnswerError(
-            f"{place} must have no keys but {', '.join(map(repr, known))}, got {_shown(extra[0])}"
+            f"{place} must have no keys but {', '.join(map(repr, known))}, got {_quote_value(extra[0])}"
         )
     for name, inner in known.items():
         if name in value:
@@ -152,7 +154,7 @@ def _decoded(piece: str) -> dict[str, Any]:
         keys = [key for key, _ in pairs]
         twice = [key for key in keys if keys.count(key) > 1] if len(set(keys)) < len(keys) else []
         if twice:
-            raise UnreadableAnswerError(f"a JSON object must have each key once, got {_shown(twice[0])} again")
+            raise UnreadableAnswerError(f"a JSON object must have each key once, got {_quote_value(twice[0])} again")
         return dict(pairs)
 
     def no_number(name: str) -> NoReturn:
@@ -173,7 +175,7 @@ def _decoded(piece: str) -> dict[str, Any]:
     return value
 
 
-def _shown(value: Any, most: int = 120) -> str:
+def _quote_value(value: Any, most: int = 120) -> str:
     """Return a value as messages show it."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= most else text[:most] + "..."

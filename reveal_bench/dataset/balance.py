@@ -59,8 +59,8 @@ class Column:
             keys: list[str | None] = [text or None for text in self.texts]
             names: list[str | None] = [*sorted({text for text in self.texts if text})]
         else:
-            keys = [None if math.isnan(number) else _shown(number) for number in numbers.tolist()]
-            names = [_shown(number) for number in sorted(set(numbers[~np.isnan(numbers)].tolist()))]
+            keys = [None if math.isnan(number) else _format_number(number) for number in numbers.tolist()]
+            names = [_format_number(number) for number in sorted(set(numbers[~np.isnan(numbers)].tolist()))]
         names += [None] if None in keys else []
         return names, np.array([[key == name for name in names] for key in keys], np.float64).reshape(
             len(keys), len(names)
@@ -159,7 +159,7 @@ def _column_means(members: FloatArray) -> FloatArray:
     return members.mean(axis=0) if len(members) else np.full(members.shape[1], NAN)
 
 
-def _shown(number: float) -> str:
+def _format_number(number: float) -> str:
     return repr(number).removesuffix(".0")
 
 

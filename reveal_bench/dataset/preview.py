@@ -142,7 +142,7 @@ def _reference_text(case: Case, is_prior: bool, drawings: Sequence[FindingDrawin
     """Return the numbers on the picture with their findings, and the other facts of the reference, one per line."""
     lines = ["Earlier image"] if is_prior else []
     lines += [f"{drawing.number} {drawing.finding}" for drawing in drawings]
-    lines += [f"{name}: {text}" for name, text in case.told]
+    lines += [f"{name}: {text}" for name, text in case.facts]
     return "\n".join(lines) or "no reference drawn"
 
 

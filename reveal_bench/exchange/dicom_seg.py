@@ -162,7 +162,7 @@ def _drawings(dataset: Dataset, file: Path, films: Mapping[str, AnnotatedImage],
 def _drawing(segment: Any, image_id: str, mask: np.ndarray[Any, Any], creator: str, known: Annotations) -> Drawing:
     finding = finding_of_code(segment.SegmentedPropertyTypeCodeSequence[0], known, segment.SegmentLabel)
     is_model = segment.SegmentAlgorithmType == "AUTOMATIC"
-    facts = _told(str(segment.get("SegmentDescription") or ""))
+    facts = _parse_description(str(segment.get("SegmentDescription") or ""))
     score = facts.get("score")
     return Drawing(
         image_id,
@@ -174,7 +174,7 @@ def _drawing(segment: Any, image_id: str, mask: np.ndarray[Any, Any], creator: s
     )
 
 
-def _told(description: str) -> dict[str, Any]:
+def _parse_description(description: str) -> dict[str, Any]:
     """Return the facts that this package wrote into a segment's description; other texts are ignored."""
     try:
         value = json.loads(description)

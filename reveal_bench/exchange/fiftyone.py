@@ -69,7 +69,7 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
         f"{n_empty} empty masks: FiftyOne has none": n_empty,
         f"the contours of {n_contours} drawings: their masks are there": n_contours,
     }
-    return [told for told, n in lost.items() if n]
+    return [loss for loss, n in lost.items() if n]
 
 
 def _parts(drawing: Drawing, film: AnnotatedImage, group: int) -> Iterator[tuple[str, dict[str, Any]]]:

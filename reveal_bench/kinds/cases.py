@@ -61,14 +61,14 @@ class Case:
     key : key of the row
     groups : the groups that are asked and have a reference
     marks : reader -> what that reader drew; :data:`REFERENCE` first
-    told : (name, text) of each further fact about the case
+    facts : (name, text) of each further fact about the case
     """
 
     key: str
     films: tuple[CaseFilm, ...]
     groups: tuple[str, ...]
     marks: dict[str, tuple[Mark, ...]]
-    told: tuple[tuple[str, str], ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
 
     @property
     def named(self) -> tuple[str, ...]:

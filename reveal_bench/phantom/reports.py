@@ -239,7 +239,7 @@ def write_report(study: RevealStudy, sides: Mapping[str, str], *, has_devices: b
     present = [label for label in REVEAL_LABELS if label in study.labels]
     rng.shuffle(present)
     sizes = {label: str(rng.choice(SIZES_OF.get(label, SIZES))) for label in REVEAL_LABELS}
-    findings = [_said(rng, PHRASES[label], sides[label], sizes[label]) for label in present]
+    findings = [_phrase_sentence(rng, PHRASES[label], sides[label], sizes[label]) for label in present]
     findings += _denials(rng, set(present))
     for sentence in rng.permutation(BESIDES)[: int(rng.integers(0, 3))]:
         findings.insert(int(rng.integers(0, len(findings) + 1)), _filled(str(sentence), _any_side(rng), "small", rng))
@@ -250,7 +250,7 @@ def write_report(study: RevealStudy, sides: Mapping[str, str], *, has_devices: b
     return _layout(rng, study, " ".join(findings), _impression(rng, present, sides, sizes))
 
 
-def _said(rng: np.random.Generator, phrases: Phrases, side: str, size: str) -> str:
+def _phrase_sentence(rng: np.random.Generator, phrases: Phrases, side: str, size: str) -> str:
     sentences = phrases.both if side == "bilateral" and phrases.both else phrases.one
     return _filled(str(rng.choice(sentences)), side, size, rng)
 

@@ -61,7 +61,7 @@ class LintProblem:
     message: str
     hint: str = ""
 
-    def told(self, form: str, *, with_severity: bool = True) -> str:
+    def to_line(self, form: str, *, with_severity: bool = True) -> str:
         """Return the problem as one line of text; the file's format `form` decides what its numbers count."""
         counted = {"jsonl": ":", "csv": ":", "tsv": ":", "parquet": ": row "}.get(form, ": entry ")
         place = self.file if self.line is None else f"{self.file}{counted}{self.line}"
@@ -187,7 +187,7 @@ class LintReport:
         p.jsonl (jsonl): 3 predictions, 2 errors, 0 warnings: refused
         """
         ordered = sorted(self.problems, key=lambda problem: problem.severity == "warning")  # stable
-        problem_lines = [one.told(self.format) for one in ordered] if every else told_by_rule(ordered, self.format)
+        problem_lines = [one.to_line(self.format) for one in ordered] if every else lines_by_rule(ordered, self.format)
         lines = problem_lines[:most]
         if len(problem_lines) > most:
             lines.append(f"... and {len(problem_lines) - most} more")
@@ -207,13 +207,13 @@ _FIELD = re.compile(r"[.\[]")
 """Pattern for the end of a field's name: the name in ``boxes[0].label`` is "boxes"."""
 
 
-def told_by_rule(problems: Sequence[LintProblem], file_format: str) -> list[str]:
+def lines_by_rule(problems: Sequence[LintProblem], file_format: str) -> list[str]:
     """Return a line per broken rule and field: the first such problem, and their number."""
     same: dict[tuple[str, ...], list[LintProblem]] = {}
     for problem in problems:
         same.setdefault((problem.severity, problem.rule, _FIELD.split(problem.field, 1)[0]), []).append(problem)
     return [
-        one.told(file_format) + (f"  ({count_text(len(others) + 1, f'such {one.severity}')})" if others else "")
+        one.to_line(file_format) + (f"  ({count_text(len(others) + 1, f'such {one.severity}')})" if others else "")
         for one, *others in same.values()
     ]
 
@@ -343,11 +343,11 @@ def show_value(value: object) -> str:
     >>> show_value([2700, 10.0, "a\x00b", None, True])
     '[2700, 10.0, "a\\x00b", null, true]'
     """
-    text = _shown(value, _SHOWN_DEPTH)
+    text = _format_value(value, _SHOWN_DEPTH)
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
 
 
-def _shown(value: object, depth: int) -> str:
+def _format_value(value: object, depth: int) -> str:
     if isinstance(value, str):
         cut = value[:_SHOWN_CHARACTERS]
         return '"' + escape(cut) + ('"' if len(cut) == len(value) else '..."')
@@ -356,10 +356,10 @@ def _shown(value: object, depth: int) -> str:
     if isinstance(value, (list, tuple, dict)) and depth == 0:
         return "..."
     if isinstance(value, (list, tuple)):
-        items = [_shown(item, depth - 1) for item in value[:_SHOWN_ITEMS]]
+        items = [_format_value(item, depth - 1) for item in value[:_SHOWN_ITEMS]]
         return "[" + ", ".join(items + ["..."] * (len(value) > _SHOWN_ITEMS)) + "]"
     if isinstance(value, dict):
         keys = list(value)[:_SHOWN_ITEMS]
-        items = [f"{_shown(key, 0)}: {_shown(value[key], depth - 1)}" for key in keys]
+        items = [f"{_format_value(key, 0)}: {_format_value(value[key], depth - 1)}" for key in keys]
         return "{" + ", ".join(items + ["..."] * (len(value) > _SHOWN_ITEMS)) + "}"
     return repr(value)

@@ -41,7 +41,7 @@ class WatchedExecutor(LocalPipelineExecutor):
 
     def __init__(self, step: RunTask, tasks: int, logs: str, *, workers: int, idle: list[WorkerProcess]) -> None:
         super().__init__([step], tasks=tasks, workers=workers, logging_dir=logs)
-        self._given = (step, tasks, logs)
+        self._call = (step, tasks, logs)
         self._idle = idle
         self._busy: list[WorkerProcess] = []
         self._ranks: SimpleQueue[int] = SimpleQueue()
@@ -89,12 +89,12 @@ class WatchedExecutor(LocalPipelineExecutor):
             except IndexError:
                 worker = WorkerProcess(run_rank, daemon=False)  # it may start processes also
             self._busy.append(worker)
-            answer = worker.ask((*self._given, rank))
+            answer = worker.ask((*self._call, rank))
             self._busy.remove(worker)
             if answer is not None:
                 self._idle.append(worker)
                 return answer
         if self._ended:
             return None
-        rule = f"task {rank} of {self._given[0].stage} killed its process {ATTEMPTS} times, or memory ran out"
+        rule = f"task {rank} of {self._call[0].stage} killed its process {ATTEMPTS} times, or memory ran out"
         return TaskError(f"{rule}; with the process pool, the error names the file")

@@ -390,12 +390,12 @@ class PictureFolder:
         if path is None or image_id in self.doubles:
             rule, value = f"must exist for {image_id}", "no such file"
             if path is not None:
-                both = f"{self._shown(path)} and {self._shown(self.doubles[image_id])}"
+                both = f"{self._relative_name(path)} and {self._relative_name(self.doubles[image_id])}"
                 rule, value = "must be the only file of its name", both
             faults.add(Problem(file, image_id if row is None else row, "picture", rule, value), image_id)
             return None
         name = path.name if self.kind == "picture" else f"{image_id}.png"
-        return PictureFile(path, name, self._shown(path), self.kind)
+        return PictureFile(path, name, self._relative_name(path), self.kind)
 
     def pictures_of(self, first_rows: Mapping[str, BoxRow], faults: Faults) -> dict[str, PictureFile]:
         """Return image id -> picture for the images that have one; problems name the first row of the image."""
@@ -419,7 +419,7 @@ class PictureFolder:
             len(ids - self.paths.keys()), "no view from a header" if self.kind == "dicom" else ""
         )
 
-    def _shown(self, path: Path) -> str:
+    def _relative_name(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix()
 
 

@@ -246,7 +246,7 @@ class MappingParser:
                 self._fail(f"demographics.{name}", "must name a column, as pictures have no header", "header")
         others = content.get("other_studies", "problem")
         if others not in ("problem", "left out"):
-            self._fail("other_studies", "must be problem or left out", _shown(others))
+            self._fail("other_studies", "must be problem or left out", _quote_value(others))
         return StudyMapping(
             file=self.file,
             table=self._path_within(content.get("table"), "table"),
@@ -267,7 +267,9 @@ class MappingParser:
         """Return findings with their terms, in the order given."""
         if not isinstance(content, list) or not content:
             self._fail(
-                "findings", f"must be a list of names, or of mappings with {', '.join(FINDING_KEYS)}", _shown(content)
+                "findings",
+                f"must be a list of names, or of mappings with {', '.join(FINDING_KEYS)}",
+                _quote_value(content),
             )
             return Vocabulary()
         names: list[str] = []
@@ -280,7 +282,7 @@ class MappingParser:
                 self._fail("findings.name", rule, repr(name[:90]))
             synonyms, alone = finding.get("synonyms", []), finding.get("stands_alone", "false")
             if not isinstance(synonyms, list) or not all(isinstance(text, str) and text for text in synonyms):
-                self._fail(f"findings.{name}.synonyms", "must be a list of texts", _shown(synonyms))
+                self._fail(f"findings.{name}.synonyms", "must be a list of texts", _quote_value(synonyms))
                 synonyms = []
             term: dict[str, Any] = {"synonyms": synonyms} if synonyms else {}
             if self._flag(alone, f"findings.{name}.stands_alone"):
@@ -344,13 +346,13 @@ class MappingParser:
                     f"{name}.values.{text}", f"must be one of {', '.join(vocabulary)}", hint(str(word), vocabulary)
                 )
             if name == "split" and not is_split_name(word or ""):
-                self._fail(f"{name}.values.{text}", f"must be {SPLIT_NAME}", _shown(word))
+                self._fail(f"{name}.values.{text}", f"must be {SPLIT_NAME}", _quote_value(word))
             values[folded(text)] = word
         return ColumnRule(self._text(section.get("column"), f"{name}.column"), values or None)
 
     def _mapping(self, content: Any, name: str, keys: Sequence[str] | None) -> dict[str, Any]:
         if not isinstance(content, dict):
-            self._fail(name, "must be a mapping" + (f" with {', '.join(keys)}" if keys else ""), _shown(content))
+            self._fail(name, "must be a mapping" + (f" with {', '.join(keys)}" if keys else ""), _quote_value(content))
             return {}
         if keys is not None:
             self._only(content, keys, name)
@@ -363,19 +365,19 @@ class MappingParser:
 
     def _text(self, value: Any, name: str) -> str:
         if not isinstance(value, str) or not value:
-            self._fail(name, "must be text", _shown(value))
+            self._fail(name, "must be text", _quote_value(value))
             return ""
         return value
 
     def _path_within(self, value: Any, name: str) -> str:
         text = self._text(value, name)
         if Path(text).is_absolute() or ".." in Path(text).parts or "\0" in text:
-            self._fail(name, "must be a path within the download, without ..", _shown(value))
+            self._fail(name, "must be a path within the download, without ..", _quote_value(value))
         return text
 
     def _flag(self, value: Any, name: str) -> bool:
         if str(value).casefold() not in ("true", "false"):
-            self._fail(name, "must be true or false", _shown(value))
+            self._fail(name, "must be true or false", _quote_value(value))
         return str(value).casefold() == "true"
 
     def _fail(self, field: str, rule: str, value: str) -> None:
@@ -392,5 +394,5 @@ def folded(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-def _shown(value: Any) -> str:
+def _quote_value(value: Any) -> str:
     return "none" if value in (None, "") else str(value)[:80]

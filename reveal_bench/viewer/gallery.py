@@ -290,7 +290,7 @@ def _document(case: Case, number: int, answers: Mapping[str, Sequence[CaseAnswer
     return {
         "id": case.key,
         "films": [{"file": f"{FILMS}/{number}-{k}.jpg", **asdict(film)} for k, film in enumerate(case.films)],
-        "told": case.told,
+        "told": case.facts,
         "groups": case.groups,
         "marks": {name: [_mark(mark, case.films) for mark in marks] for name, marks in case.marks.items()},
         "answers": {name: [_answer(one, case.films) for one in own] for name, own in answers.items()},

@@ -247,16 +247,18 @@ LINTED: dict[str, tuple[Any, str, str]] = {
 def test_wrong_predictions_are_refused_by_the_file_rules(world: World, case: str) -> None:
     inputs, rule, message = LINTED[case]
     report = rb.lint(inputs, world.folder, allow_missing=True)
-    assert any(problem.rule == rule and message in problem.told(report.format) for problem in report.problems)
+    assert any(problem.rule == rule and message in problem.to_line(report.format) for problem in report.problems)
     with pytest.raises(LintError, match="was not scored") as caught:
         rb.score(inputs, world.folder, allow_missing=True)
-    assert any(problem.rule == rule and problem.told(report.format) in str(caught.value) for problem in report.problems)
+    assert any(
+        problem.rule == rule and problem.to_line(report.format) in str(caught.value) for problem in report.problems
+    )
 
 
 def test_message_names_the_split_of_an_unknown_id(places: tuple[Path, Path]) -> None:
     folder, path = places
     report = rb.lint(path, folder, split="holdout", allow_missing=True)
-    messages = {problem.told(report.format) for problem in report.problems if problem.rule == "unknown-image"}
+    messages = {problem.to_line(report.format) for problem in report.problems if problem.rule == "unknown-image"}
     assert messages
     assert all("it is one of split 'released'" in one for one in messages)
 

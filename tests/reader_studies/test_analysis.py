@@ -200,7 +200,7 @@ def test_equal_modalities_differ_by_nothing(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize(
-    ("figures", "options", "told"),
+    ("figures", "options", "message"),
     [
         ([[0.5, 0.5]], {}, "`figures` must have a row for each of 2 modalities"),
         ([[0.5, np.nan], [0.5, 0.5]], {}, "`figures` and `covariance` must be defined, got NaN"),
@@ -208,8 +208,8 @@ def test_equal_modalities_differ_by_nothing(rng: np.random.Generator) -> None:
         ([[0.5, 0.5], [0.5, 0.5]], {"readers_are": "fixed", "cases_are": "fixed"}, "nothing varies"),
     ],
 )
-def test_what_cannot_be_analysed_is_refused(figures: list[list[float]], options: dict[str, str], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_what_cannot_be_analysed_is_refused(figures: list[list[float]], options: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         analyse(figures, np.eye(4), modalities=["a", "b"], readers=["x", "y"], **options)  # type: ignore[arg-type]
 
 

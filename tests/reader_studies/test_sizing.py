@@ -119,7 +119,7 @@ def test_the_command_takes_what_the_analysis_tells(tmp_path: Path, rng: np.rando
 
 
 @pytest.mark.parametrize(
-    ("given", "options", "told"),
+    ("inputs", "options", "message"),
     [
         (VAN_DYKE, {}, "`difference` must be the true difference .* such as 0.05, or `margin` must be given"),
         (VAN_DYKE, {"difference": 0}, "got 0.0"),
@@ -139,9 +139,9 @@ def test_the_command_takes_what_the_analysis_tells(tmp_path: Path, rng: np.rando
         (VAN_DYKE | {"cov_1": None}, {"difference": 0.1}, r"`pilot\[cov_1\]` must be a number, got nan"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_planned_is_refused(given: dict[str, float], options: dict[str, Any], told: str) -> None:
-    with pytest.raises(ArgumentError, match=told):
-        rb.plan_readers(given, **options)
+def test_what_cannot_be_planned_is_refused(inputs: dict[str, float], options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        rb.plan_readers(inputs, **options)
 
 
 def test_one_modality_is_no_pilot(rng: np.random.Generator) -> None:

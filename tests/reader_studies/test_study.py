@@ -108,7 +108,7 @@ def changed(number: int, **values: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "message"),
     [
         ([], "`rows` must hold a reading, got none"),
         ([{"reader": "R1", "case": "a"}], "must have the columns reader, case, score, got no score among reader, case"),
@@ -120,13 +120,13 @@ def changed(number: int, **values: Any) -> list[dict[str, Any]]:
         ([*ROWS, ROWS[0]], "must hold a reading once, row 17 is row 1 again"),
     ],
 )
-def test_a_table_that_is_no_study_is_refused(rows: list[dict[str, Any]], told: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(told)):
+def test_a_table_that_is_no_study_is_refused(rows: list[dict[str, Any]], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
         read_study(rows)
 
 
 @pytest.mark.parametrize(
-    ("rows", "merit", "told"),
+    ("rows", "merit", "message"),
     [
         (ROWS, "f1", "`merit` must be one of auc, lroc, sensitivity, specificity, accuracy, kappa, hit_rate, got 'f1'"),
         (ROWS, "kappa", "`score` must be 0 or 1 for kappa, got 5"),
@@ -136,8 +136,8 @@ def test_a_table_that_is_no_study_is_refused(rows: list[dict[str, Any]], told: s
         ([row | {"patient": "p"} for row in ROWS], "auc", "must have at least two patients, got 1"),
     ],
 )
-def test_a_figure_that_is_undefined_is_refused(rows: list[dict[str, Any]], merit: str, told: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(told)):
+def test_a_figure_that_is_undefined_is_refused(rows: list[dict[str, Any]], merit: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
         figures_of(read_study(rows), merit)
 
 

@@ -134,7 +134,7 @@ def test_a_study_is_right_where_its_labels_are_called_and_wrong_calls_count() ->
     ]
     case = kind.display.case(study)
     assert case.groups == ("Edema", "Nodule")
-    assert case.told == (("Reference labels", "Edema, Nodule"), ("Agreement", "three of three"))
+    assert case.facts == (("Reference labels", "Edema, Nodule"), ("Agreement", "three of three"))
     silent = score_studies([], [study], labels=labels)
     unanswered = kind.display.case_answers([], [study], silent, ScoringOptions())["s"]
     assert [(one.is_hit, one.words) for one in unanswered] == [
@@ -165,7 +165,7 @@ def test_an_answer_to_a_task_is_shown_with_its_boxes_on_their_film_and_not_judge
     assert [(mark.film, mark.boxes) for mark in inputs.marks] == [(1, ((1.0, 1.0, 2.0, 2.0),))]
     case = kind.display.case(task)
     assert [(film.image_id, film.is_prior) for film in case.films] == [("i", False), ("before", True)]
-    assert case.told == (("Prompt", "What is new?"), ("Reference answer", "A nodule."))
+    assert case.facts == (("Prompt", "What is new?"), ("Reference answer", "A nodule."))
 
 
 def test_each_single_reader_has_marks_of_their_own_and_what_only_they_drew_can_be_looked_up() -> None:

@@ -139,23 +139,23 @@ def readers_prepare(
         if form is FormName.VOTES:
             if per_item is not None:
                 raise ValueError("`--per-item` must not be given with the form votes: the assignment has it")
-            folder, root = _given("--curation", curation, form), _given("--images", images, form)
+            folder, root = _required_path("--curation", curation, form), _required_path("--images", images, form)
             made = _prepared_votes(data, folder, root, pictures)
         else:
             from reveal_bench.curation.assign import read_readers
 
-            room = read_readers(_given("--readers", capacities, form))
+            room = read_readers(_required_path("--readers", capacities, form))
             if form is FormName.ERRORS:
                 from reveal_leaderboard.readers.misses import prepare_misses
 
-                table, root = _given("--misses", misses, form), _given("--images", images, form)
+                table, root = _required_path("--misses", misses, form), _required_path("--images", images, form)
                 made = prepare_misses(data, table, root, room, per_item=per_item or 1)
             else:
                 from reveal_leaderboard.readers.rubric_answers import READERS_PER_ANSWER, prepare_rubric
 
                 if images is not None:
                     raise ValueError("`--images` must not be given with the form rubric: `--tasks` has the images")
-                table, folder = _given("--answers", answers, form), _given("--tasks", tasks, form)
+                table, folder = _required_path("--answers", answers, form), _required_path("--tasks", tasks, form)
                 made = prepare_rubric(data, table, folder, room, per_item=per_item or READERS_PER_ANSWER)
     except (ValueError, OSError) as error:
         _fail(error)
@@ -250,7 +250,7 @@ def _prepared_votes(data: Path, curation: Path, images: Path, pictures: Path | N
         )
 
 
-def _given(name: str, value: Path | None, form: FormName) -> Path:
+def _required_path(name: str, value: Path | None, form: FormName) -> Path:
     if value is None:
         raise ValueError(f"`{name}` must be given with the form {form.value}")
     return value

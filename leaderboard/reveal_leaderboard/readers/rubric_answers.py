@@ -83,7 +83,7 @@ def read_answers(path: Path) -> list[AnswerRow]:
     by_id: dict[str, AnswerRow] = {}
     for row in rows:
         try:
-            one = _given(row)
+            one = _answer_row(row)
             if one.answer_id in by_id:
                 raise _CellError("answer_id", "must occur only once", repr(one.answer_id))
             by_id[one.answer_id] = one
@@ -102,7 +102,7 @@ class _CellError(ValueError):
         self.fault = (field, rule, value[:100])
 
 
-def _given(row: TableRow) -> AnswerRow:
+def _answer_row(row: TableRow) -> AnswerRow:
     answer_id, task_id, answer, boxes = (as_written(row[name]) for name in COLUMNS)
     for name, value in (("answer_id", answer_id), ("task_id", task_id), ("answer", answer)):
         if not value.strip():

@@ -272,7 +272,7 @@ class Readings:
         with self.engine.begin() as connection:
             known = connection.execute(sa.select(answers).where(answers.c.key == key)).one_or_none()
             if known is not None:
-                if _said(_answer(known)) != _said(answer):
+                if _contents(_answer(known)) != _contents(answer):
                     raise KeyUsedError("this key was used for another answer")
                 return False
             here = (lists.c.reader == answer.reader, lists.c.item == answer.item)
@@ -389,7 +389,7 @@ def _answer(row: Any) -> ReaderAnswer:
     return ReaderAnswer(row.reader, row.item, row.answer, row.comment, row.details, row.seconds, row.at)
 
 
-def _said(answer: ReaderAnswer) -> tuple[str, ...]:
+def _contents(answer: ReaderAnswer) -> tuple[str, ...]:
     """Return the fields that distinguish two answers; the time taken is not one of them."""
     details = json.dumps(answer.details, sort_keys=True)
     return answer.reader, answer.item, answer.answer, answer.comment, details

@@ -165,12 +165,14 @@ def delivering(senders: Sequence[Sender], *, to_the_end: bool = False) -> Iterat
 
 def _body(store: Store, delivery: Delivery, server: str) -> bytes:
     event_id = delivery.event_id
-    at, data = (delivery.created_at, {}) if event_id is None else _told(store, event_id, delivery.kind, server)
+    at, data = (
+        (delivery.created_at, {}) if event_id is None else _describe_event(store, event_id, delivery.kind, server)
+    )
     message = {"type": delivery.kind, "timestamp": iso_time(at), "data": data}
     return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _told(store: Store, event_id: int, kind: str, server: str) -> tuple[float, dict[str, Any]]:
+def _describe_event(store: Store, event_id: int, kind: str, server: str) -> tuple[float, dict[str, Any]]:
     """Return (time of an event, its facts that are public now)."""
     with store.read() as connection:
         event = connection.execute(sa.select(events.c.at, events.c.subject).where(events.c.id == event_id)).one()
