@@ -57,6 +57,7 @@ from reveal_bench.dataset.holdout import (
     Division,
     check_apart,
     check_name,
+    check_overwritten,
     patients_before,
     patients_overwritten,
     shuffle_key,
@@ -276,8 +277,8 @@ def build_folder(
         With every problem of every split, after all records were read. Finished rows are kept beside `out`, and the
         same call resumes from them.
     ValueError
-        If an argument is invalid, or if a patient of the overwritten folders would change sides and `previous` is not
-        given.
+        If an argument is invalid, or if overwriting would move a patient from one half to the other, or make a holdout
+        public.
     """
     out, holdout = Path(out), None if holdout is None else Path(holdout)
     if not _VERSION.fullmatch(version):
@@ -298,6 +299,7 @@ def build_folder(
         for name, place in (("out", public), ("holdout", private)):
             if place is not None:
                 check_name(place.target, what=name, overwrite=overwrite)
+        check_overwritten(out, holdout)
         division = replace(division, overwritten=patients_overwritten(out, holdout))
         is_divided = {split: private is not None and split == holdout_split for split in records}
         drop_unused(public.parts, {split for split in records if not is_divided[split]})

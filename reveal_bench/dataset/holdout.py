@@ -111,7 +111,8 @@ class Division:
         Raises
         ------
         BuildError
-            With every patient of divided records who is on both sides, or on the wrong side given the earlier version.
+            With every patient of divided records who is on both sides, or on the wrong side given the earlier version
+            and the folders that are replaced.
         ValueError
             If no patient was in the earlier version, so that its halves cannot be continued.
         """
@@ -122,15 +123,17 @@ class Division:
         if not self.is_predivided:
             return
         problems = []
+        private_before = self.private_before | self.overwritten[0]
+        released_before = self.released_before | self.overwritten[1]
         private = {row["patient_id"] for row, _ in spools[HOLDOUT].rows()}
         for split, spool in spools.items():
             for row, _ in spool.rows():
                 patient = row["patient_id"]
-                if split == HOLDOUT and patient in self.released_before:
+                if split == HOLDOUT and patient in released_before:
                     problems.append(Problem(split, None, "patient_id", "must not have been released before", patient))
                 elif split != HOLDOUT and patient in private:
                     problems.append(Problem(split, None, "patient_id", "must not be in the holdout, too", patient))
-                elif split != HOLDOUT and patient in self.private_before and not self.retire:
+                elif split != HOLDOUT and patient in private_before and not self.retire:
                     rule = "must stay private, unless the holdout is retired"
                     problems.append(Problem(split, None, "patient_id", rule, patient))
         if problems:
@@ -158,7 +161,7 @@ class Division:
 
     def _check_overwritten(self, is_private: Mapping[str, bool]) -> None:
         private, released = self.overwritten
-        if not (private or released) or self.private_before:
+        if not (private or released):
             return
         remedy = "or remove the old folders to draw a new holdout"
         if not is_private.keys() & (private | released):
@@ -219,6 +222,24 @@ def patients_overwritten(out: Path, holdout: Path | None) -> tuple[frozenset[str
             return frozenset()
 
     return (frozenset(), frozenset()) if holdout is None else (patients(holdout, HOLDOUT), patients(out, RELEASED))
+
+
+def check_overwritten(out: Path, holdout: Path | None) -> None:
+    """Raise ValueError if replacing the folder `out` would make public what it keeps private.
+
+    That is the private folder of a holdout, or a public folder with one, and a build without a holdout.
+    """
+    try:
+        references = {entry.get("references") for entry in read_folder_info(out).splits.values()}
+    except ValueError:  # a new folder, or one without references
+        return
+    if references == {"private"}:
+        rule = "must not replace the private folder of a holdout by a public one: build elsewhere, or remove it"
+        raise ArgumentError("overwrite", rule, out)
+    if "private" in references and holdout is None:
+        rule = "must not replace a folder with a private holdout by one in which all references are public: "
+        rule += "give its `holdout`, or remove the folder to give up the holdout"
+        raise ArgumentError("overwrite", rule, out, ("holdout",))
 
 
 def patients_before(

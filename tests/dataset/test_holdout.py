@@ -15,6 +15,7 @@ from reveal_bench.dataset.holdout import divide_patients
 from reveal_bench.dataset.validate import validate_folder
 from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.kinds.localization.records import read_localization, read_manifest
+from tests.conftest import files_of
 
 
 @pytest.fixture
@@ -86,6 +87,27 @@ def test_overwriting_moves_no_patient(tmp_path, benchmark, record):
         write(others, seed=1)
     assert write(records, seed=1, version="1.0.1") == first
     assert write(records, seed=2, previous=out, previous_holdout=private) == first
+    older = {"out": tmp_path / "older", "holdout": tmp_path / "older-private"}
+    write([records[0], others[1]], seed=1, **older)
+    with pytest.raises(ValueError, match=r"must leave the patients .* got seed 2"):  # named are others than replaced
+        write(records, seed=2, previous=older["out"], previous_holdout=older["holdout"])
+    assert {r.patient_id for r in read_localization(private, "holdout")} == first
+
+
+def test_overwriting_publishes_no_holdout(folders, benchmark, record):
+    """No build without a holdout replaces a folder with one, and no public folder a private one."""
+    public, private = folders
+    records = {"test": [record(i, patient=f"p{i // 2}") for i in range(10)]}
+    before = files_of(public.parent)
+    refusals = (
+        ({"out": public}, "must not replace a folder with a private holdout .*: give its `holdout`, or remove"),
+        ({"out": private}, "must not replace the private folder of a holdout by a public one"),
+        ({"out": private, "holdout": public}, "must not replace the private folder of a holdout by a public one"),
+    )
+    for paths, rule in refusals:
+        with pytest.raises(ValueError, match=f"`overwrite` {rule}"):
+            build_folder(records, benchmark=benchmark, pixels="withhold", overwrite=True, **paths)
+    assert files_of(public.parent) == before
 
 
 def test_a_new_version_keeps_who_is_private(tmp_path, benchmark, record):

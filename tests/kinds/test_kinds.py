@@ -195,8 +195,10 @@ def test_given_halves_of_a_later_version_must_match_earlier_ones(tmp_path, pictu
         build_folder(swapped, tmp_path / "public2", FINDINGS, **options)
     new = [replace(study(pictures, i), patient_id=f"new{i}") for i in range(8, 11)]
     retired = {"released": [*halves["released"], *halves["holdout"]], "holdout": new}
-    with pytest.raises(BuildError, match="must stay private, unless the holdout is retired"):
-        build_folder(retired, tmp_path / "public2", FINDINGS, **options)
+    overwriting = {"holdout": tmp_path / "private", "holdout_split": "holdout", "overwrite": True}
+    for out, choices in (("public2", options), ("public", overwriting)):
+        with pytest.raises(BuildError, match="must stay private, unless the holdout is retired"):
+            build_folder(retired, tmp_path / out, FINDINGS, **choices)
     build_folder(retired, tmp_path / "public2", FINDINGS, retire_holdout=True, **options)
     kept = read_studies(tmp_path / "private2", "holdout")
     assert {record.patient_id for record in kept} == {"new8", "new9", "new10"}
