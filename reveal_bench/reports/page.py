@@ -11,7 +11,6 @@ already. A page and its files depend on their contents alone: no time of day, no
 from __future__ import annotations
 
 import csv
-import io
 import math
 import re
 from collections import Counter
@@ -19,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import reveal_bench
@@ -54,11 +54,12 @@ class Csv:
     @classmethod
     def of(cls, name: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> Csv:
         """Return a file with one line per row; NaN and None are empty, texts like formulas begin with an apostrophe."""
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
+        lines: list[str] = []
+        # Before Python 3.13, `csv` quotes a text with a carriage return only if the lines end with one.
+        writer = csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n")
         writer.writerow(head)
         writer.writerows([_field(value) for value in row] for row in rows)
-        return cls(name, out.getvalue())
+        return cls(name, "".join(line.removesuffix("\r\n") + "\n" for line in lines))
 
 
 def _field(value: Any) -> Any:

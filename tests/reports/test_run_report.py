@@ -232,7 +232,15 @@ def test_csv_leaves_undefined_empty_and_defuses_formulas() -> None:
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
 def test_csv_cell_that_begins_a_formula_gets_an_apostrophe(start: str) -> None:
     """The six beginnings that OWASP lists for CSV injection."""
-    assert Csv.of("t", ("a",), [(f"{start}1",)]).text == f"a\n'{start}1\n"
+    quote = '"' if start == "\r" else ""
+    assert Csv.of("t", ("a",), [(f"{start}1",)]).text == f"a\n{quote}'{start}1{quote}\n"
+
+
+def test_csv_cell_ends_no_row() -> None:
+    """A carriage return outside quotes ends a row, and a formula could begin the next."""
+    assert Csv.of("t", ("a", "b"), [("x\r=1", "y\r\n=2"), ("z\n=3", "\n")]).text == (
+        'a,b\n"x\r=1","y\r\n=2"\n"z\n=3","\n"\n'
+    )
 
 
 @pytest.mark.usefixtures("undrawn")
