@@ -97,7 +97,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
             try:
                 date = parsedate_to_datetime(text)
                 seconds = (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
-            except ValueError:
+            except (ValueError, OverflowError):
                 continue
         if math.isfinite(seconds) and seconds >= 0:
             return seconds

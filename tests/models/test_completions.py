@@ -63,7 +63,20 @@ def test_the_endpoint_says_when_to_come_back(headers: dict[str, str], low: float
     assert low <= seconds <= high
 
 
-@pytest.mark.parametrize("text", ["", "soon", "-3", "nan", "inf", format_datetime(EARLIER, usegmt=True)], ids=range(6))
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "soon",
+        "-3",
+        "nan",
+        "inf",
+        format_datetime(EARLIER, usegmt=True),
+        "Mon, 01 Jan 99999999999999999999 00:00:00 GMT",
+        "Mon, 01 Jan 2024 00:00:00 +99999999999999999999",
+    ],
+    ids=range(8),
+)
 def test_nonsense_about_when_to_come_back_is_ignored(text: str) -> None:
     assert retry_after({"retry-after": text}) is None
 
