@@ -136,15 +136,15 @@ def p_text(p: float | None) -> str:
     return "<0.001" if p is not None and p < 0.0005 else number_text(p)
 
 
-def part_text(n: int, total: int | None) -> str:
-    """Return a count as part of a total, or only the count without a total.
+def part_text(part: int | None, total: int) -> str:
+    """Return a part of a total, or only the total if the part is unknown.
 
     Examples
     --------
-    >>> part_text(7, 100), part_text(100, None)
+    >>> part_text(7, 100), part_text(None, 100)
     ('7 of 100', '100')
     """
-    return f"{n}" if total is None else f"{n} of {total}"
+    return f"{total}" if part is None else f"{part} of {total}"
 
 
 def typeset(text: str) -> str:

@@ -102,7 +102,7 @@ class Scores(TableResult):
                 "finding": e.finding,
                 "value": value_text(e.metric, e.value),
                 "95 % interval": ends_text(e.metric, e.low, e.high),
-                "n": groups_text(e.metric, e.n) if e.finding == MACRO else part_text(e.n, positives.get(e.finding)),
+                "n": groups_text(e.metric, e.n) if e.finding == MACRO else part_text(positives.get(e.finding), e.n),
             }
             for e in ordered
         ]

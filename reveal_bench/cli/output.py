@@ -132,7 +132,7 @@ def print_scores(
         cells[e.finding, e.metric] = estimate_text(e.metric, e.value, e.low, e.high) + note
     held = positives or {}
     counts = {
-        name: groups_text(first, count) if name == MACRO else part_text(count, held.get(name))
+        name: groups_text(first, count) if name == MACRO else part_text(held.get(name), count)
         for name, count in n.items()
     }
     _print_grid(cells, counts, caption, alike, wide=wide)

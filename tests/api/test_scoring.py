@@ -23,7 +23,7 @@ from reveal_bench.masks import decode_mask
 from tests.cli.test_score import call
 from tests.conftest import World
 from tests.dataset.card_folders import LABELS
-from tests.kinds.folders import studies, tasks
+from tests.kinds.folders import N_STUDIES, studies, tasks
 
 __all__ = ["studies", "tasks"]
 
@@ -110,6 +110,15 @@ def test_labels_in_every_form_score_like_the_file(studies: tuple[Path, Path], fo
     assert result.loc["f1", LABELS[1]] == expected.loc["f1", LABELS[1]] == 0
     shared = expected.index.intersection(result.index)  # probabilities have additional scores
     pd.testing.assert_series_equal(result[shared], expected[shared])
+
+
+def test_a_row_counts_the_studies_with_its_label(studies: tuple[Path, Path]) -> None:
+    folder, files = studies
+    counted = f"{N_STUDIES // 3} of {N_STUDIES}"
+    rows = rb.score(files / "half.jsonl", folder, split="test", **FEW).printed_rows()
+    assert [row["n"] for row in rows if (row["metric"], row["finding"]) == ("F1", LABELS[1])] == [counted]
+    printed = call("score", files / "half.jsonl", folder, "--split", "test", "--resamples", 40).stdout.splitlines()
+    assert [line for line in printed if line.startswith(LABELS[1]) and f" {counted} " in line]
 
 
 def test_tasks_with_a_table_or_a_list_of_ratings(tasks: tuple[Path, Path, Path]) -> None:
