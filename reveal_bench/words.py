@@ -89,29 +89,29 @@ def share_text(n: int, total: int) -> str:
 
 
 def interval_text(low: float | None, high: float | None, decimals: int = 3, *, signed: bool = False) -> str:
-    """Return an interval, or empty text if it is undefined.
+    """Return an interval, or empty text if neither bound is defined.
 
     Examples
     --------
     >>> interval_text(0.44, 0.524), interval_text(-20, 4.5, 1, signed=True), interval_text(None, None)
     ('0.440 to 0.524', '-20.0 to +4.5', '')
+    >>> interval_text(0.44, float("nan"))
+    '0.440 to -'
     """
-    if low is None or high is None or low != low or high != high:
-        return ""
-    return f"{number_text(low, decimals, signed=signed)} to {number_text(high, decimals, signed=signed)}"
+    bounds = [number_text(bound, decimals, signed=signed) for bound in (low, high)]
+    return "" if bounds == [UNDEFINED, UNDEFINED] else " to ".join(bounds)
 
 
 def percent_interval(low: float | None, high: float | None, decimals: int = 1, *, signed: bool = False) -> str:
-    """Return an interval of fractions in percent, or empty text if it is undefined.
+    """Return an interval of fractions in percent, or empty text if neither bound is defined.
 
     Examples
     --------
     >>> percent_interval(0.72, 0.84), percent_interval(0.72, 0.84, 0)
     ('72.0 to 84.0', '72 to 84')
     """
-    if low is None or high is None:
-        return ""
-    return interval_text(100 * low, 100 * high, decimals, signed=signed)
+    low, high = (None if bound is None else 100 * bound for bound in (low, high))
+    return interval_text(low, high, decimals, signed=signed)
 
 
 def with_interval(value: str, interval: str) -> str:

@@ -19,7 +19,7 @@ units in equation 14.15; replicates that tie with the value count half, as in `s
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
 from statistics import NormalDist
@@ -79,16 +79,6 @@ class Resampling:
                 raise ArgumentError(name, f"must be a whole number of at least {least}", repr(number))
             object.__setattr__(self, name, int(number))  # also of another library, which JSON does not know
 
-    @classmethod
-    def of(cls, protocol: Mapping[str, Any]) -> Resampling:
-        """Return the resampling of a protocol, which has further keys; missing keys have their defaults."""
-        return cls(**{field.name: protocol[field.name] for field in fields(cls) if field.name in protocol})
-
-    @property
-    def draw(self) -> dict[str, Any]:
-        """Keys of the draw only: n_resamples, seed and unit."""
-        return {"n_resamples": self.n_resamples, "seed": self.seed, "unit": self.unit}
-
     def by(self, interval: Interval) -> Resampling:
         """Return the resampling with the same draw and another interval."""
         return replace(self, interval=interval)
@@ -140,8 +130,8 @@ class Estimate:
 
     @property
     def missing_interval(self) -> str:
-        """Reason why a defined value has no interval; empty if it has one, or no value."""
-        return "" if math.isnan(self.value) or self.has_interval else FEW
+        """Reason why a defined value has no interval; empty if it has one, one bound of it, or no value."""
+        return FEW if math.isnan(self.low) and math.isnan(self.high) and not math.isnan(self.value) else ""
 
     def times(self, factor: float) -> Estimate:
         """Return value and interval on another scale, such as percent."""

@@ -20,7 +20,8 @@ from reveal_bench.metrics.bootstrap import (
     macro_first,
     resampling_counts,
 )
-from reveal_bench.metrics.intervals import INTERVALS, Resampling, find_intervals, mean_of_defined
+from reveal_bench.metrics.intervals import INTERVALS, Estimate, Resampling, find_intervals, mean_of_defined
+from reveal_bench.metrics.scales import estimate_text
 
 NAN = float("nan")
 FloatArray = npt.NDArray[np.float64]
@@ -169,6 +170,16 @@ def test_the_published_rule_takes_order_statistics(n: int, rng: np.random.Genera
         assert got.high[i] == pytest.approx(np.round(ordered[int(0.975 * n) - 1], 3), nan_ok=True)
         assert got.values[i] == round(math.fsum(v for v in column if not math.isnan(v)) / (n - i), 3)
     assert got.n_empty.tolist() == [0, 1]
+
+
+def test_an_interval_of_one_bound_is_not_missing() -> None:
+    estimates = (
+        Estimate(0.5, 0.25, NAN),
+        Estimate(0.5),
+        Estimate(NAN),
+    )  # the published rule may leave one bound undefined
+    assert [one.missing_interval for one in estimates] == ["", "too few patients", ""]
+    assert estimate_text("point_hit", 0.5, 0.25, NAN) == "50.0 (25.0 to -)"
 
 
 def test_percentiles_leave_undefined_replicates_out(rng: np.random.Generator) -> None:
