@@ -21,6 +21,7 @@ _LATEX = {
 _NARROWEST = 12
 _MINUS = re.compile(r"(?<![^\s(])-(?=[\d ])")
 _JOINING = re.compile("-(?=-)")  # LaTeX joins two to a dash
+_OPTION = re.compile(r"^(?=[\[*])")  # LaTeX would read it as an option of the line end before it
 _MARKDOWN = re.compile(r"[\\`*_\[\]<>|~&$@#]|:(?=//)|(?<=www)\.", re.IGNORECASE)
 
 
@@ -51,7 +52,12 @@ def escape_markdown(text: str) -> str:
 
 def one_line(text: str) -> str:
     """Return a text with spaces for line ends and "?" for characters that are not printable."""
-    return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
+    return printable(" ".join(text.split()))
+
+
+def printable(text: str) -> str:
+    """Return a text with "?" for each character that is not printable, such as a line end or a control character."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
 @dataclass(frozen=True)
@@ -97,11 +103,12 @@ class PrintedTable:
         widths = self._widths()
         if width is not None and self.width > width:
             widest = widths.index(max(widths))
-            widths[widest] = max(widths[widest] - (self.width - width), _NARROWEST)
+            widths[widest] = max(widths[widest] - (self.width - width), min(widths[widest], _NARROWEST))
         align = [str.ljust if i < self.n_left else str.rjust for i in range(len(self.head))]
         lines = []
         for row in (self.head, *self.rows):
-            cells = [wrap(cell, n) if len(cell) > n else [cell] for cell, n in zip(row, widths, strict=False)]
+            texts = zip(map(printable, row), widths, strict=False)
+            cells = [wrap(text, n) if len(text) > n else [text] for text, n in texts]
             parts = [
                 "  ".join(set_to(text, n) for set_to, text, n in zip(align, part, widths, strict=False)).rstrip()
                 for part in zip_longest(*cells, fillvalue="")
@@ -124,7 +131,8 @@ class PrintedTable:
 
     def to_latex(self, *, escape: Callable[[str], str] = escape_latex) -> str:
         r"""Return the table and its caption in LaTeX that needs only ``\usepackage[T1]{fontenc}``."""
-        head, *body = (" & ".join(map(escape, line)) + r" \\" for line in (self.head, *self.rows))
+        lines = (" & ".join(map(escape, line)) for line in (self.head, *self.rows))
+        head, *body = (_OPTION.sub("{}", line) + r" \\" for line in lines)
         begin = rf"\begin{{tabular}}{{{'l' * len(self.head)}}}"
         note = rf"{{\footnotesize {escape(self.caption)}}}"
         return "\n".join([begin, r"\hline", head, r"\hline", *body, r"\hline", r"\end{tabular}", "", note])

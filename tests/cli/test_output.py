@@ -9,6 +9,7 @@ from reveal_bench.cli.output import plain_progress, progress
 from reveal_bench.evaluation.compare import Comparison
 from reveal_bench.evaluation.margin import Margin, Verdict
 from reveal_bench.metrics.intervals import Estimate
+from reveal_bench.printed_tables import PrintedTable
 
 
 def test_a_log_gets_a_line_every_few_seconds(capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,6 +39,14 @@ def test_narrow_terminal_shows_whole_differences(
     assert " ".join(lines_by_width[80][1]) == "finding A - B 95 % interval p verdict"
     assert " ".join(lines_by_width[80][-1]) == "Enlarged Cardiomediastinum 25.0 -50.0 to 100.0 0.500 not equivalent"
     assert " ".join(lines_by_width[200][-1]).startswith("Enlarged Cardiomediastinum 60 50.0 25.0 25.0 -50.0 to 100.0")
+
+
+def test_a_table_keeps_its_form_whatever_the_names() -> None:
+    table = PrintedTable(["name", "n"], [["a\nb\x1b[31m\u202e", "1"], ["[c]", "2"], ["*d", "3"]])
+    assert [line.split() for line in table.to_lines()][1:] == [["a?b?[31m?", "1"], ["[c]", "2"], ["*d", "3"]]
+    assert table.to_latex().splitlines()[5:7] == [r"{}[c] & 2 \\", r"{}*d & 3 \\"]
+    narrow = PrintedTable(["ab"] * 9, [["cd"] * 9])
+    assert narrow.to_lines(20) == narrow.to_lines()
 
 
 def test_short_work_is_silent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
