@@ -147,6 +147,7 @@ BODIES = {
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or each answer waits 40 ms for the client to acknowledge its headers
     model: ModelServer
 
     def log_message(self, format: str, *args: object) -> None:

@@ -122,6 +122,7 @@ class _Handler(BaseHTTPRequestHandler):
     """Reads a request, lets the Hub answer it, logs it; `hub` is set by the Hub that makes the server."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or each answer waits 40 ms for the client to acknowledge its headers
     hub: FakeHub
 
     def do_GET(self) -> None:
