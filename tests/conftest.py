@@ -10,9 +10,10 @@ import signal
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +44,36 @@ from reveal_bench.masks import encode_mask  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 
+pytest.register_assert_rewrite(  # helpers with assertions of their own
+    "tests.leaderboard.hostile.understanding",
+    "tests.leaderboard.hostile.world",
+    "tests.leaderboard.kill.arena",
+    "tests.leaderboard.kill.drills",
+)
+
 gc.disable()  # until all tests are collected: nothing is freed before, and searching for garbage takes a third longer
 
 # The same examples in every run, however slow the machine; HYPOTHESIS_PROFILE=search looks for new ones.
 hypothesis_settings.register_profile("steady", max_examples=60, derandomize=True, deadline=None, database=None)
 hypothesis_settings.register_profile("search", max_examples=500, deadline=None)
 hypothesis_settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Import the test modules of a whole run, each process from another place in their order.
+
+    Compiling them takes most of the time in a fresh checkout: so each process compiles a part, and reads the rest. A
+    module that cannot be imported is left to the collection, which reports it.
+    """
+    lane = os.environ.get("PYTEST_XDIST_WORKER")
+    if lane is None or session.config.args != session.config.getini("testpaths"):
+        return
+    modules = sorted(ROOT.glob("tests/**/test_*.py"))
+    first = len(modules) * int(lane.removeprefix("gw")) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    for module in modules[first:] + modules[:first]:
+        with suppress(Exception, pytest.skip.Exception):
+            import_module(".".join(module.relative_to(ROOT).with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
