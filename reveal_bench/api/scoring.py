@@ -96,7 +96,8 @@ class Comparisons(TableResult):
             return f"A {self.a}, B {self.b} on {self.scored_a.place}: {what} with 95 % interval, {draw}"
         return (
             f"A {self.a}, B {self.b} on {self.scored_a.place}: {what} with "
-            f"95 % interval ({_interval_kinds(self.comparisons)}) and two-sided p, {self.resampling.n_resamples} "
+            f"95 % interval ({_interval_kinds(self.comparisons)}) and two-sided p, both of findings adjusted for all "
+            f"findings of a metric, {self.resampling.n_resamples} "
             f"resamples of {plural(self.resampling.unit)}, seed {self.resampling.seed}"
         )
 
@@ -109,8 +110,8 @@ class Comparisons(TableResult):
                 "A": value_text(c.metric, c.a),
                 "B": value_text(c.metric, c.b),
                 "decrease" if self.relative else "A - B": value_text(c.metric, c.estimate.value),
-                "95 % interval": ends_text(c.metric, c.estimate.low, c.estimate.high),
-                "p": p_text(c.p),
+                "95 % interval": ends_text(c.metric, c.adjusted.low, c.adjusted.high),
+                "p": p_text(c.p_adjusted),
             }
             | ({"p of margin": p_text(c.verdict.p), "verdict": c.verdict.word} if c.verdict else {})
             for c in self.comparisons
@@ -504,7 +505,7 @@ def rank(
         with one prediction file each, or run folders
     metric : name or title of the metric to rank by; by default the leaderboard's
     bench, split, grid, ratings, allow_missing, n_resamples, seed, unit : as of :func:`score`
-    interval : "jackknife", with tiers from flips of patients' signs, or "percentile", with tiers by Holm's correction
+    interval : "jackknife", with p from flips of patients' signs, or "percentile", with p from the replicates
 
     Raises
     ------

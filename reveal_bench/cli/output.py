@@ -255,10 +255,8 @@ def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: 
         if table.width <= _width():
             break
     _print_table(table, is_strong)
-    if any(one.estimate.missing_interval for one in comparisons):
-        typer.echo(_NO_INTERVAL)
-    if any(math.isnan(one.p) and one.estimate.has_interval for one in comparisons):
-        typer.echo("no p where too few patients differ or have the finding: docs/statistics.md")
+    if any(not math.isnan(one.estimate.value) and math.isnan(one.p_adjusted) for one in comparisons):
+        typer.echo("no interval and no p where too few patients differ or have the finding: docs/statistics.md")
 
 
 def _of_comparisons(
@@ -287,8 +285,8 @@ def _of_comparisons(
             "A": value_text(c.metric, c.a),
             "B": value_text(c.metric, c.b),
             what: value_text(c.metric, c.estimate.value),
-            "95 % interval": ends_text(c.metric, c.estimate.low, c.estimate.high),
-            "p": p_text(c.p),
+            "95 % interval": ends_text(c.metric, c.adjusted.low, c.adjusted.high),
+            "p": p_text(c.p_adjusted),
             "verdict": c.verdict.word if c.verdict else "",
         }
         rows.append((c.finding, *(cells[name] for name in names)))

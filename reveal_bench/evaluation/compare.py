@@ -11,12 +11,11 @@ The macro of a comparison averages the findings for which *all* systems are defi
 replicate: a system neither gains nor loses by a finding that another one left undefined. It may thus differ from a
 system's own macro in :meth:`~reveal_bench.kinds.scored.Rows.estimates`.
 
-By default intervals come from :mod:`reveal_bench.metrics.jackknife`, a two-sided p from flipping the signs of patients'
-differences, and tiers from the same flips of all pairs (:mod:`reveal_bench.evaluation.permutation`). With
-``interval="percentile"``, and always for AUROC, average precision and scores of detectors, intervals are percentile
-intervals (shifted ones for a detector in a ranking, as for its scores), and tiers come from p corrected by Holm. Then p
-is ``2 (min(n_low, n_high) + 1) / (n + 1)``, at most 1: n_low of n replicates have a difference of at most 0, n_high one
-of at least 0. It is never 0, and 1 for equal systems. Signatures name the method.
+By default interval and p of a difference come from flipping the signs of patients' contributions
+(:mod:`reveal_bench.evaluation.permutation`). With ``interval="percentile"``, and always for scores of detectors, both
+come from the replicates (:func:`~reveal_bench.evaluation.differences.by_replicates`). In both cases the interval
+excludes 0 exactly if p is at most 0.05. The same is true of the adjusted interval and the adjusted p of a metric's
+findings. Tiers come from the p of all pairs of systems, corrected by Holm. Signatures name the method.
 
 Source: relative decrease from the human benchmark as in paper 002, Extended Data Figs. 5 and 6, always over the
 reference; the paired bootstrap as in Efron and Tibshirani (1993), chapter 16; Holm (1979).
@@ -34,9 +33,10 @@ import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
-from reveal_bench.evaluation.margin import Margin, Verdict, tails_of_replicates
-from reveal_bench.evaluation.permutation import Signs, contributions, draw_signs, lacks_positives, paired_p, step_down_p
-from reveal_bench.evaluation.tiers import find_tiers, rank_bounds
+from reveal_bench.evaluation.differences import by_replicates, find_differences, two_sided
+from reveal_bench.evaluation.margin import Margin, Verdict
+from reveal_bench.evaluation.permutation import ALPHA, Signs, draw_signs, lacks_positives, pair_up, pairs_p
+from reveal_bench.evaluation.tiers import find_tiers, rank_bounds, significant_pairs
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS, Metric
@@ -47,14 +47,9 @@ from reveal_bench.metrics.intervals import (
     Intervals,
     Resampling,
     as_record,
-    drop_sparse_intervals,
     find_intervals,
-    with_width,
 )
-from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups, tails_beyond
-
-ALPHA = 0.05
-"""Two systems differ significantly if the corrected p of their difference is at most this."""
+from reveal_bench.metrics.jackknife import LEAST_UNITS_IN_MACRO, evidence_of_groups
 
 _SAME = 1e-12  # smaller differences of macros are rounding errors
 
@@ -78,6 +73,8 @@ class Comparison:
     n_empty_replicates : int
         Replicates left out because one of the two, or the decrease (b is 0), has no value.
     signature : str
+    p_adjusted, low_adjusted, high_adjusted : float
+        p and interval that hold for all findings of the metric together; the macro's are not adjusted.
     margin, verdict : Margin and Verdict
         Set if differences are tested against a margin, see :mod:`reveal_bench.evaluation.margin`.
     """
@@ -92,8 +89,23 @@ class Comparison:
     n_b: int
     n_empty_replicates: int
     signature: str
+    p_adjusted: float = math.nan
+    low_adjusted: float = math.nan
+    high_adjusted: float = math.nan
     margin: Margin | None = None
     verdict: Verdict | None = None
+
+    @property
+    def is_significant(self) -> bool:
+        """True if the adjusted p is at most 0.05."""
+        return self.p_adjusted <= ALPHA
+
+    @property
+    def adjusted(self) -> Estimate:
+        """The estimate with the adjusted interval, or its own without one."""
+        if math.isnan(self.p_adjusted):
+            return self.estimate
+        return replace(self.estimate, low=self.low_adjusted, high=self.high_adjusted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,11 +248,11 @@ def _compare(
     comparisons = []
     signs: Signs | None = None
     for name in names:
-        left_out = figures[0][name].left_out()
-        own: Interval = interval if left_out is not None else "percentile"
+        parts = figures[0][name].ratio_parts()
+        own: Interval = interval if parts is not None else "percentile"
         recipe = resampling.by(own).signature(name, METRICS[name].version)
-        if own == "jackknife" and signs is None and left_out is not None:
-            signs = draw_signs(len(left_out), resampling)
+        if own == "jackknife" and signs is None and parts is not None:
+            signs = draw_signs(len(parts[0]), resampling)
         flips = signs if own == "jackknife" else None
         (macro, *_), (_, *others) = (
             compare_resampled(
@@ -251,7 +263,7 @@ def _compare(
                 combine=combine,
                 signs=flips,
                 margin=margin,
-                fewest=both[0][name].behind if own != interval else None,
+                fewest=both[0][name].behind if interval == "jackknife" else None,
             )
             for both, groups in ((of_macros, of_macro), (figures, chosen))
         )
@@ -276,64 +288,63 @@ def compare_resampled(
     replicates. Findings with fewer patients (`fewest`, if known) than the jackknife needs then have no interval and no
     p.
     """
+    metric = recipe.split("|", 1)[0]
     values, replicates = side_by_side([a, b])
-    parts = None if signs is None else contributions([a, b])
-    if parts is None or signs is None:
-        intervals = find_intervals(combine(*values), combine(*replicates))
-        intervals = intervals if fewest is None else drop_sparse_intervals(intervals, fewest)
-        p_values = np.array([_two_sided(column) for column in combine(*replicates).T])
-        p_values[np.isnan(intervals.low)] = np.nan
-        intervals = with_width(intervals)
-        if margin is not None:
-            tails = np.array([tails_of_replicates(column, margin.width) for column in combine(*replicates).T])
+    paired = None if signs is None else pair_up(a, b)
+    width = None if margin is None else margin.width
+    drawn = combine(*replicates)
+    intervals = find_intervals(combine(*values), drawn)
+    if paired is None or signs is None:
+        tested = by_replicates(intervals, drawn, fewest, width)
     else:
-        evidence = _evidence_of_pair(a, b, values, parts[1], combine, are_means(recipe.split("|", 1)[0]))
-        intervals = find_intervals(combine(*values), combine(*replicates), interval="jackknife", evidence=evidence)
-        unknown = ~evidence.enough | np.isnan(intervals.values) | lacks_positives(a)
-        p_values = np.where(unknown, np.nan, paired_p(*parts, signs))
-        if margin is not None:
-            at_most, at_least = (
-                tails_beyond(intervals.values, evidence, bound) for bound in (-margin.width, margin.width)
-            )
-            tails = np.column_stack([at_most[0], at_least[1]])
-    scale = METRICS[recipe.split("|", 1)[0]]
-    if combine is np.subtract:  # no difference exceeds the width of the metric's scale
-        widest = scale.high - scale.low
-        intervals = replace(intervals, low=np.maximum(intervals.low, -widest), high=np.minimum(intervals.high, widest))
-    elif scale.low == 0:  # and no decrease exceeds 1
-        intervals = replace(intervals, high=np.minimum(intervals.high, 1))
+        unknown = np.isnan(intervals.values) | lacks_positives(a)
+        if fewest is not None:  # a macro of AUROC or average precision is decided by its rarest findings
+            unknown[0] |= fewest[~np.isnan(values[0, 1:])].min(initial=LEAST_UNITS_IN_MACRO) < LEAST_UNITS_IN_MACRO
+        relative = combine is not np.subtract
+        n_behind = _n_behind(a, b) if fewest is None else fewest
+        tested = find_differences(
+            paired, signs, (values[0], values[1]), n_behind, unknown, relative=relative, margin=width
+        )
+    widest = _widest(metric, relative=combine is not np.subtract)
+    low, low_adjusted = (np.maximum(ends, widest[0]) for ends in (tested.low, tested.low_adjusted))
+    high, high_adjusted = (np.minimum(ends, widest[1]) for ends in (tested.high, tested.high_adjusted))
     n_shared = int((~np.isnan(values[0, 1:])).sum())
-    comparisons, metric = [], recipe.split("|", 1)[0]
-    for i, (finding, estimate) in enumerate(zip((MACRO, *findings), intervals.estimates(), strict=True)):
+    comparisons = []
+    estimates = replace(intervals, low=low, high=high).estimates()
+    for i, (finding, estimate) in enumerate(zip((MACRO, *findings), estimates, strict=True)):
         n = (n_shared, n_shared) if i == 0 else (int(a.n[i - 1]), int(b.n[i - 1]))
         own = values[:, 0] if i == 0 else (a.values[i - 1], b.values[i - 1])
-        figures = float(own[0]), float(own[1]), estimate, float(p_values[i])
-        one = Comparison(metric, finding, *figures, *n, estimate.n_empty_replicates, recipe)
+        figures = float(own[0]), float(own[1]), estimate, float(tested.p[i])
+        one = Comparison(
+            metric,
+            finding,
+            *figures,
+            *n,
+            estimate.n_empty_replicates,
+            recipe,
+            float(tested.p_adjusted[i]),
+            float(low_adjusted[i]),
+            float(high_adjusted[i]),
+        )
         if margin is not None:
-            bounds, beyond = (estimate.low, estimate.high), (float(tails[i, 0]), float(tails[i, 1]))
+            bounds, beyond = (estimate.low, estimate.high), (float(tested.tails[i, 0]), float(tested.tails[i, 1]))
             one = replace(one, margin=margin, verdict=margin.judge(metric, bounds, one.p, beyond))
         comparisons.append(one)
     return comparisons
 
 
-def _evidence_of_pair(
-    a: Resampled,
-    b: Resampled,
-    values: FloatArray,
-    behind: BoolArray,
-    combine: Callable[[FloatArray, FloatArray], FloatArray],
-    of_means: bool,
-) -> Evidence:
-    left_out = np.array([a.left_out(), b.left_out()], np.float64)
-    left_out[:, np.isnan(left_out).any(axis=0)] = np.nan
-    return evidence_of_groups(
-        combine(*macro_first(left_out)),
-        behind.sum(axis=0),
-        averaged=np.flatnonzero(~np.isnan(values[0, 1:])),
-        bounds=(-math.inf, math.inf),
-        is_mean=combine is np.subtract,
-        of_means=of_means,
-    )
+def _n_behind(a: Resampled, b: Resampled) -> IntArray:
+    """Return the number of units that support each group of either system."""
+    weights = [side.weights for side in (a, b) if side.weights is not None]
+    return np.array(np.any([weight > 0 for weight in weights], axis=0).sum(axis=0), np.int64)
+
+
+def _widest(metric: str, *, relative: bool) -> tuple[float, float]:
+    """Return the bounds that no difference, or no relative decrease, can exceed."""
+    scale = METRICS[metric]
+    if relative:
+        return -math.inf, 1.0 if scale.low == 0 else math.inf
+    return scale.low - scale.high, scale.high - scale.low
 
 
 def _shared_metrics(systems: Sequence[Rows]) -> list[str]:
@@ -351,29 +362,6 @@ def side_by_side(systems: Sequence[Resampled]) -> tuple[FloatArray, FloatArray]:
         stack[:, np.isnan(stack).any(axis=0)] = np.nan
         sides.append(macro_first(stack))
     return sides[0], sides[1]
-
-
-def _two_sided(replicates: FloatArray) -> float:
-    defined = replicates[~np.isnan(replicates)]
-    if len(defined) == 0:
-        return float("nan")
-    n_low, n_high = int((defined <= _SAME).sum()), int((defined >= -_SAME).sum())
-    return min(1.0, 2 * (min(n_low, n_high) + 1) / (len(defined) + 1))
-
-
-def holm(p: npt.ArrayLike) -> FloatArray:
-    """Return Holm's correction of several p: of m sorted p, the i-th times m - i + 1, never falling, at most 1.
-
-    Examples
-    --------
-    >>> holm([0.01, 0.04, 0.03]).round(3).tolist()
-    [0.03, 0.06, 0.06]
-    """
-    p = np.asarray(p, np.float64)
-    order = np.argsort(p, kind="stable")
-    corrected = np.empty(len(p))
-    corrected[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1)
-    return corrected
 
 
 def rank(
@@ -435,15 +423,19 @@ def rank(
     on_data = 1 + is_better.sum(axis=1)
     figures_of = [means[metric] for means in resampled]
     interval = resampling.interval
-    parts = contributions(figures_of) if interval == "jackknife" else None
-    if parts is None:
+    p_values = None
+    if interval == "jackknife" and (parts := figures_of[0].ratio_parts()) is not None:
+        p_values = pairs_p(figures_of, draw_signs(len(parts[0]), resampling))
+    if p_values is None:
+        p_values = np.array([[two_sided(own - other) for other in macros] for own in macros])
+    differs = significant_pairs(p_values)
+    if any(system.left_out() is None for system in figures_of) or interval != "jackknife":
         has_shifted = "shifted" in KINDS[first.kind].scoring.intervals  # as `score` has by default
         interval = "shifted" if has_shifted and interval != "percentile" else "percentile"
-        intervals, differs = find_intervals(values[:, 0], macros.T, interval=interval), _significantly_different(macros)
+        intervals = find_intervals(values[:, 0], macros.T, interval=interval)
     else:
-        intervals = _intervals_of_macros(figures_of, values, replicates, parts[1], METRICS[metric])
-        signs = draw_signs(parts[0].shape[1], resampling)
-        differs = step_down_p(parts[0][:, :, 0], signs) <= ALPHA
+        behind = np.any([system.weights > 0 for system in figures_of if system.weights is not None], axis=0)
+        intervals = _intervals_of_macros(figures_of, values, replicates, behind, METRICS[metric])
     rank_low, rank_high = rank_bounds(is_better, differs)
     names = list(systems)
     order = sorted(range(len(names)), key=lambda i: (on_data[i], names[i]))
@@ -476,12 +468,3 @@ def _intervals_of_macros(
         intervals.append(find_intervals(own, of_own, interval="jackknife", evidence=evidence))
     columns = ("values", "low", "high", "n_empty")
     return Intervals(*(np.array([getattr(one, name)[0] for one in intervals]) for name in columns))
-
-
-def _significantly_different(macros: FloatArray) -> BoolArray:
-    """Return True for pairs of systems (n_systems, n_systems) that differ after Holm's correction for all pairs."""
-    differs = np.zeros((len(macros), len(macros)), bool)
-    i, j = np.triu_indices(len(macros), 1)
-    corrected = holm([_two_sided(macros[a] - macros[b]) for a, b in zip(i, j, strict=True)])
-    differs[i, j] = differs[j, i] = corrected <= ALPHA
-    return differs

@@ -7,11 +7,11 @@ lower is better), and inferior if all of it is beyond that bound. They are equiv
 the margin and the margin, and not equivalent if all of it is beyond either bound.
 
 p is one-sided and consistent with that interval: it is below 0.025 if the verdict is non-inferior. For equivalence it
-is the larger of two one-sided p. With percentile intervals it is ``(n_beyond + 1) / (n + 1)``: n_beyond of n replicates
-are not within the margin.
+is the larger of two one-sided p. Both come from the distribution that gives the interval
+(:mod:`reveal_bench.evaluation.differences`).
 
-A difference whose comparison has no interval or no p gets no p and no verdict here: two systems that hardly ever differ
-have an interval of almost no length, which shows nothing about patients outside the split.
+A difference without an interval has no p and no verdict here: two systems that hardly ever differ show nothing about
+patients outside the split.
 
 Source: Walker and Nowacki, J. Gen. Intern. Med. 26 (2011) 192; two one-sided tests as in Schuirmann, J. Pharmacokinet.
 Biopharm. 15 (1987) 657.
@@ -26,7 +26,6 @@ from numbers import Real
 from typing import Any
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import FloatArray
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.scales import value_text
 from reveal_bench.words import p_text
@@ -107,9 +106,9 @@ class Margin:
             "inferior": f"A is worse than B by {width}{unit} or more",
             "equivalent": f"A and B differ by less than {width}{unit}",
             "not equivalent": f"A and B differ by {width}{unit} or more",
-            "not shown": f"it is not shown that A and B differ by less than {width}{unit}"
+            "not shown": f"inconclusive: A and B may differ by {width}{unit} or more"
             if self.equivalence
-            else f"it is not shown that A is worse than B by less than {width}{unit}",
+            else f"inconclusive: A may be worse than B by {width}{unit} or more",
         }
         side = "the larger one-sided" if self.equivalence else "one-sided"
         return f"{sentences[word]}: the 95 % interval of A - B is {low} to {high} ({side} p {p_text(p)})"
@@ -118,12 +117,3 @@ class Margin:
         """Return margin and verdict as the JSON fields that follow a difference's own."""
         judged = {"verdict": verdict.word, "p_margin": verdict.p, "sentence": verdict.sentence}
         return {"margin": self.width, "equivalence": self.equivalence} | judged
-
-
-def tails_of_replicates(replicates: FloatArray, width: float) -> tuple[float, float]:
-    """Return two one-sided p from replicates of a difference: that it is at most ``-width``, and at least `width`."""
-    defined = replicates[replicates == replicates]
-    if not len(defined):
-        return math.nan, math.nan
-    total = len(defined) + 1
-    return float((1 + (defined <= -width).sum()) / total), float((1 + (defined >= width).sum()) / total)

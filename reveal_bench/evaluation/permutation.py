@@ -1,40 +1,53 @@
-"""Sign-flip tests over patients: p values of paired differences, and of all pairs of systems at once.
+"""Sign-flip tests over patients: p and interval of a paired difference from one distribution.
 
 Conventions
 -----------
-A mean of rows is the sum of the patients' contributions. For any score this is approximately true: unit u contributes
-``value - (1 - h) left_out``, with h the proportion of all rows that u has and `left_out` the score without it. For
-means these are exactly the contributions; for F1 and kappa they are weighted pseudo-values. A difference of two systems
-is the sum of the differences d of their contributions, and if neither is better, d could equally have the other sign.
+Scores are ratios of sums over patients (:meth:`~reveal_bench.metrics.bootstrap.Resampled.ratio_parts`). With numerators
+N, denominators D and scores F = sum N / sum D of systems A and B, patient u contributes to their difference
 
-* p is the proportion of sign patterns whose absolute sum exceeds the observed one, ties counting half (mid-p, because
-  the differences of hits are few whole numbers). Below 2**12 patterns all are used, otherwise one sample of them,
-  shared by all metrics and findings.
-* If the systems differ in fewer than :data:`LEAST_DIFFERING` patients, p is NaN, or 1 if they differ in none. A
-  difference without an interval has no p. Neither has F1, kappa, precision or recall of a finding that fewer than
-  :data:`LEAST_POSITIVE` patients have, because false positives then decide, and p is too large.
-* For several systems each pair has ``|sum d| / sqrt(sum d**2)``. The patterns' maxima over all pairs, then over those
-  not yet significant, give p that hold for all pairs together.
+    d_u = (N_Au - N_Bu - (F_A + F_B) / 2 * (D_Au - D_Bu)) / ((sum D_A + sum D_B) / 2)
+
+The contributions add up to F_A - F_B exactly, are 0 for a patient on whom the systems agree, and change their signs if
+the systems swap their answers to this patient. A macro's contributions are the means over its findings. If neither
+system is better, d could equally have the other sign.
+
+* t is ``|sum d| / sqrt(sum d**2)``, and t* the same after every flip of signs. p is the proportion of flips with
+  t* > t, ties counting half (mid-p), and is linear between the values that t* takes. Below 2**12 flips all are used,
+  otherwise one sample of them, shared by all metrics and findings.
+* The critical value q is the t whose p is 0.05. The bound nearer to 0 of a difference with t > q is chosen by the same
+  flips, so the interval excludes 0 exactly if p <= 0.05. Every other bound is q standard errors away, which come from
+  each system's own linearization and are not smaller than those of the flips. In a macro, each finding's variance is
+  averaged with the findings' common one, which counts as one further patient: otherwise the findings of few patients,
+  on whom a good system happens to make no error, would count as certain.
+* Standard errors allow for their estimation: t of n patients is compared as ``t / sqrt(1 - t**2 / n)``, which makes it
+  Student's.
+* For several findings of two systems, the largest t* of any finding in every flip replaces t*: p and intervals then
+  hold for all findings together.
+* If the systems differ in fewer than :data:`LEAST_DIFFERING` patients, no p is printed, or 1 if they differ in none.
 
 Sources: Lehmann and Romano, Testing Statistical Hypotheses (2005), section 15.2; mid-p as in Lancaster (1961), J. Am.
-Stat. Assoc. 56; step-down maxima as in Westfall and Young, Resampling-Based Multiple Testing (1993), algorithm 2.8.
+Stat. Assoc. 56; maxima as in Westfall and Young, Resampling-Based Multiple Testing (1993), section 2.3; contributions
+of AUROC as in DeLong, DeLong and Clarke-Pearson (1988), Biometrics 44.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 import numpy.typing as npt
 
-from reveal_bench.arrays import BoolArray, FloatArray
-from reveal_bench.metrics.bootstrap import Resampled, macro_first
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray
+from reveal_bench.metrics.bootstrap import Resampled
 from reveal_bench.metrics.intervals import Resampling
 
-LEAST_DIFFERING = 8
-"""Number of patients in whom two systems differ, below which p is undefined."""
-
+ALPHA = 0.05
+"""Two systems differ significantly if the p of their difference is at most this."""
+LEAST_DIFFERING = 6
+"""Number of patients in whom two systems differ, below which p is undefined. If five patients all prefer one system, 2
+of the 32 flips are as extreme as the data, which is more than 0.05."""
 LEAST_POSITIVE = 5
 """Number of patients with a finding, below which p is undefined if other patients contribute to the score."""
 
@@ -42,6 +55,27 @@ Signs = npt.NDArray[np.float32]
 
 _EXACT_BELOW = 12  # patients: all 2**11 patterns are fewer than most draws
 _SAME = 1e-9
+_TIE = 1e-5  # t* that differ by less are equal: they are computed in single precision
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """Contributions of units to the differences of two systems; the first column is the macro.
+
+    Attributes
+    ----------
+    contributions : float array (n_units, 1 + n_groups), which add up to the differences; NaN if undefined
+    influences : float arrays (n_units, 1 + n_groups) of A and of B: what each unit contributes to the system's own
+        deviation from its true score
+    steadied : float array (1 + n_groups,), factor by which the variance of the macro is too small because its findings
+        have few units; 1 for a finding
+    support : number of units with a row, (1 + n_groups,)
+    """
+
+    contributions: FloatArray
+    influences: tuple[FloatArray, FloatArray]
+    steadied: FloatArray
+    support: IntArray
 
 
 def draw_signs(n_units: int, resampling: Resampling) -> Signs:
@@ -50,66 +84,152 @@ def draw_signs(n_units: int, resampling: Resampling) -> Signs:
     return (2 * drawn - 1).astype(np.float32)
 
 
-def contributions(systems: Sequence[Resampled]) -> tuple[FloatArray, BoolArray] | None:
-    """Return each unit's contribution to each value, and the units that support a difference.
+def pair_up(a: Resampled, b: Resampled, left_out: BoolArray | None = None) -> Paired | None:
+    """Return the contributions of units to ``a - b``; None if a score is not known as a ratio of sums.
 
-    Returns
-    -------
-    contributions : (n_systems, n_units, 1 + n_groups), first to the macro over the groups that all systems have; NaN if
-        undefined
-    behind : bool (n_units, n_groups), the units that support any system's score
-
-    None instead of both if a system has no values without each unit.
+    Parameters
+    ----------
+    left_out : bool (n_groups,), groups that the macro leaves out, besides those undefined for one of the two
     """
-    without = [system.left_out() for system in systems]
-    weights = [system.weights for system in systems]
-    if any(part is None for part in (*without, *weights)):
+    parts_a, parts_b = a.ratio_parts(), b.ratio_parts()
+    if parts_a is None or parts_b is None:
         return None
-    rows = np.mean([weight for weight in weights if weight is not None], axis=0)
-    total = rows.sum(axis=0)
-    shares = np.divide(rows, total, out=np.zeros_like(rows), where=total > 0)
-    parts = []
-    for system, left_out in zip(systems, without, strict=True):
-        assert left_out is not None
-        rest = np.where(shares < 1, (1 - shares) * np.nan_to_num(left_out), 0)
-        parts.append(system.values - rest)
-    stack = np.stack(parts)
-    stack[:, :, np.isnan(stack).any(axis=(0, 1))] = np.nan
-    return macro_first(stack), rows > 0
+    (of_a, rows_a), (of_b, rows_b) = parts_a, parts_b
+    total_a, total_b = rows_a.sum(axis=0), rows_b.sum(axis=0)
+    undefined = (total_a <= 0) | (total_b <= 0) | np.isnan(a.values) | np.isnan(b.values)
+    if left_out is not None:
+        undefined |= left_out
+    total_a, total_b = (np.where(undefined, np.nan, total) for total in (total_a, total_b))
+    values_a, values_b = of_a.sum(axis=0) / total_a, of_b.sum(axis=0) / total_b
+    slope = (values_a + values_b) / 2
+    contributions = (of_a - of_b - slope * (rows_a - rows_b)) / ((total_a + total_b) / 2)
+    own_a, own_b = (of_a - values_a * rows_a) / total_a, (of_b - values_b * rows_b) / total_b
+    behind = ((rows_a > 0) | (rows_b > 0)) & ~undefined
+    n_behind = behind.sum(axis=0)
+    support = np.concatenate([[behind.any(axis=1).sum()], n_behind]).astype(np.int64)
+    steadied = np.ones(len(support))
+    steadied[0] = _steadied(own_a - own_b, n_behind)
+    with_macro = [_macro_first(columns) for columns in (contributions, own_a, own_b)]
+    return Paired(with_macro[0], (with_macro[1], with_macro[2]), steadied, support)
 
 
-def sign_flip_p(differences: FloatArray, signs: Signs, behind: BoolArray) -> float:
-    """Return two-sided p that `differences` (n_units,) sum to 0, over the `behind` units, which support the value.
+def _macro_first(columns: FloatArray) -> FloatArray:
+    """Return the columns after the mean of those that are defined."""
+    defined = ~np.isnan(columns).any(axis=0)
+    macro = columns[:, defined].mean(axis=1) if defined.any() else np.full(len(columns), np.nan)
+    return np.column_stack([macro, columns])
+
+
+def _steadied(influences: FloatArray, n_behind: IntArray) -> float:
+    """Return the factor by which variances per unit, averaged with the common one, raise the variance of a macro."""
+    defined = ~np.isnan(influences).any(axis=0) & (n_behind > 0)
+    own, n = influences[:, defined], n_behind[defined]
+    variance = float((own.sum(axis=1) ** 2).sum())
+    if variance <= 0:
+        return 1.0
+    per_unit = (own**2).sum(axis=0) * n
+    common = (per_unit * n).sum() / n.sum()
+    further = ((common - per_unit) / (n + 1) / n).sum()
+    return float(max(1.0, 1 + further / variance))
+
+
+@dataclass(frozen=True, slots=True)
+class FlipDistribution:
+    """Values of t* in rising order, the p of each, and the number of flips."""
+
+    values: FloatArray
+    p_values: FloatArray
+    n_flips: int
+
+    @classmethod
+    def of(cls, flipped: FloatArray, *, is_exact: bool = False) -> FlipDistribution:
+        """Return the distribution of t* in every flip; those of a sample count the data as one more."""
+        ordered = np.sort(flipped)
+        last = np.append(np.flatnonzero(np.diff(ordered) > _TIE), len(ordered) - 1)
+        n_up_to = last + 1
+        n_tied = np.diff(n_up_to, prepend=0)
+        above = len(ordered) - n_up_to + n_tied / 2
+        p_values = above / len(ordered) if is_exact else (above + 0.5) / (len(ordered) + 1)
+        return cls(ordered[last], p_values, len(ordered))
+
+    def p(self, t: FloatArray) -> FloatArray:
+        """Return the p of `t`."""
+        above_none = self.values[0] > _TIE
+        values = np.append(0.0, self.values) if above_none else self.values
+        p_values = np.append(1.0, self.p_values) if above_none else self.p_values
+        beyond = 0.5 / (self.n_flips + 1)
+        return np.where(t > self.values[-1] + _TIE, min(beyond, p_values[-1]), np.interp(t, values, p_values))
+
+    def critical(self, alpha: float = ALPHA) -> float:
+        """Return the t whose p is `alpha`; infinite if no flip has so small a p."""
+        if self.p_values[-1] > alpha:
+            return float("inf")
+        values, p_values = np.append(0.0, self.values), np.append(1.0, self.p_values)
+        return float(np.interp(-alpha, -p_values, values)) - _SAME
+
+
+def flip_distribution(contributions: FloatArray, signs: Signs) -> FlipDistribution | None:
+    """Return the distribution of t* of one difference; None if it is undefined or too few units differ.
 
     Examples
     --------
-    Of the 256 patterns of eight equal differences, two have a sum as large as the data's, which counts half:
+    Of the 256 flips of eight equal differences, two are as extreme as the data, which count half:
 
-    >>> sign_flip_p(np.ones(8), draw_signs(8, Resampling(1)), np.ones(8, bool)) * 256
-    1.0
+    >>> distribution = flip_distribution(np.ones(8), draw_signs(8, Resampling(1)))
+    >>> distribution.p(np.sqrt([8.0])) * 256
+    array([1.])
     """
-    if np.isnan(differences).any():
-        return float("nan")
-    scale = np.abs(differences).max(initial=0.0)
-    if scale <= _SAME * _SAME:
-        return 1.0
-    differ = np.abs(differences) > _SAME * scale
-    n_differ = int(np.count_nonzero(differ & behind))
-    if n_differ < LEAST_DIFFERING:
-        return float("nan")
-    exact = np.count_nonzero(differ) < _EXACT_BELOW
-    patterns = np.array(list(product((1.0, -1.0), repeat=int(differ.sum())))) if exact else signs[:, differ]
-    kept = differences[differ] / scale
-    distance = np.abs(patterns @ kept) - abs(kept.sum())
-    extreme = np.count_nonzero(distance > 1e-5) + np.count_nonzero(np.abs(distance) <= 1e-5) / 2
-    return float(extreme / len(patterns)) if exact else float((extreme + 0.5) / (len(patterns) + 1))
+    if n_differing(contributions) < LEAST_DIFFERING:
+        return None
+    differ = _differ(contributions)
+    kept = contributions[differ]
+    unit = kept / np.sqrt((kept**2).sum())
+    if len(kept) < _EXACT_BELOW:
+        return FlipDistribution.of(np.abs(np.array(list(product((1.0, -1.0), repeat=len(kept)))) @ unit), is_exact=True)
+    return FlipDistribution.of(np.abs(signs[:, differ] @ unit.astype(np.float32)).astype(np.float64))
 
 
-def paired_p(parts: FloatArray, behind: BoolArray, signs: Signs) -> FloatArray:
-    """Return p of two systems' difference, for the macro and each group, (1 + n_groups,)."""
-    differences = parts[0] - parts[1]
-    columns = [behind.any(axis=1), *behind.T]
-    return np.array([sign_flip_p(d, signs, column) for d, column in zip(differences.T, columns, strict=True)])
+def _differ(contributions: FloatArray) -> BoolArray:
+    scale = np.abs(contributions).max(initial=0.0)
+    differ: BoolArray = np.abs(contributions) > max(_SAME * scale, _SAME**2)
+    return differ
+
+
+def n_differing(contributions: FloatArray) -> int:
+    """Return the number of units with a contribution that is not 0; 0 if one is undefined."""
+    return 0 if np.isnan(contributions).any() else int(np.count_nonzero(_differ(contributions)))
+
+
+def t_of(contributions: FloatArray) -> float:
+    """Return ``|sum d| / sqrt(sum d**2)``."""
+    scale = float(np.sqrt((contributions**2).sum()))
+    return abs(float(contributions.sum())) / scale if scale > 0 else 0.0
+
+
+def largest_of_flips(contributions: FloatArray, signs: Signs) -> FlipDistribution:
+    """Return the distribution of the largest t* of any column of `contributions` (n_units, n_columns)."""
+    unit = contributions / np.sqrt((contributions**2).sum(axis=0))
+    return FlipDistribution.of(np.abs(signs @ unit.astype(np.float32)).max(axis=1).astype(np.float64))
+
+
+def pairs_p(systems: Sequence[Resampled], signs: Signs) -> FloatArray | None:
+    """Return p of the macro's difference of every two systems, not corrected, (n_systems, n_systems).
+
+    Macros are over the groups that are defined for all systems. p is 1 for systems that differ in no unit or in too
+    few. None if a score is not known as a ratio of sums.
+    """
+    undefined = np.asarray(np.isnan([system.values for system in systems]).any(axis=0), np.bool_)
+    p_values = np.ones((len(systems), len(systems)))
+    for i in range(len(systems)):
+        for j in range(i):
+            paired = pair_up(systems[i], systems[j], undefined)
+            if paired is None:
+                return None
+            macro = paired.contributions[:, 0]
+            distribution = flip_distribution(macro, signs)
+            if distribution is not None:
+                p_values[i, j] = p_values[j, i] = distribution.p(np.array([t_of(macro)]))[0]
+    return p_values
 
 
 def lacks_positives(system: Resampled) -> BoolArray:
@@ -117,29 +237,3 @@ def lacks_positives(system: Resampled) -> BoolArray:
     positive = system.positive_units
     few = np.zeros(len(system.values), bool) if positive is None else positive < LEAST_POSITIVE
     return np.concatenate([[False], few])
-
-
-def step_down_p(parts: FloatArray, signs: Signs) -> FloatArray:
-    """Return p of the difference of every pair of systems, corrected for all pairs, (n_systems, n_systems).
-
-    Parameters
-    ----------
-    parts : float array (n_systems, n_units), each unit's contribution to each system's score
-    """
-    n_systems = len(parts)
-    i, j = np.triu_indices(n_systems, 1)
-    corrected = np.ones((n_systems, n_systems))
-    differences = parts[i] - parts[j]
-    errors = np.sqrt((differences**2).sum(axis=1))
-    differ = errors > _SAME * np.abs(parts).max(initial=1e-300)
-    i, j, differences, errors = i[differ], j[differ], differences[differ], errors[differ]
-    observed = np.abs(differences.sum(axis=1)) / errors
-    flipped = signs @ parts.T
-    order = np.argsort(-observed, kind="stable")
-    maxima, p = np.zeros(len(signs)), np.empty(len(order))
-    for k in order[::-1]:
-        maxima = np.maximum(maxima, np.abs(flipped[:, i[k]] - flipped[:, j[k]]) / errors[k])
-        p[k] = (1 + np.count_nonzero(maxima >= observed[k] - 1e-5)) / (len(signs) + 1)
-    p[order] = np.maximum.accumulate(p[order])
-    corrected[i, j] = corrected[j, i] = p
-    return corrected

@@ -88,13 +88,19 @@ class Resampled(Protocol):
         """Return the values without each unit, (n_units, n_groups); None if they would cost too much."""
         ...
 
+    def ratio_parts(self) -> tuple[FloatArray, FloatArray] | None:
+        """Return the numerators and denominators of each unit, whose sums' ratios are the values, (n_units, n_groups)
+        each; None if they are not known.
+        """
+        ...
+
 
 @dataclass(frozen=True)
 class Figures:
     """Values that are not means: `values` and `n` (n_groups,), `replicates` (n_resamples, n_groups); NaN undefined.
 
-    `without` has the values of :meth:`left_out`. `weights`, `positive_units` and `behind` are as in :class:`Resampled`,
-    if known.
+    `without` has the values of :meth:`left_out`, `parts` those of :meth:`ratio_parts`. `weights`, `positive_units` and
+    `behind` are as in :class:`Resampled`, if known.
     """
 
     values: FloatArray
@@ -104,10 +110,15 @@ class Figures:
     weights: FloatArray | None = None
     positive_units: IntArray | None = None
     behind: IntArray | None = None
+    parts: tuple[FloatArray, FloatArray] | None = None
 
     def left_out(self) -> FloatArray | None:
         """Return the values without each unit, if known."""
         return self.without
+
+    def ratio_parts(self) -> tuple[FloatArray, FloatArray] | None:
+        """Return the numerators and denominators of each unit, if known."""
+        return self.parts
 
 
 @dataclass(frozen=True)
@@ -156,6 +167,10 @@ class BootstrapMeans:
     def left_out(self) -> FloatArray:
         """Return the means without each unit in turn, (n_units, n_groups): the jackknife, in closed form."""
         return _divide(self.sums.sum(axis=0) - self.sums, self.rows.sum(axis=0) - self.rows)
+
+    def ratio_parts(self) -> tuple[FloatArray, FloatArray]:
+        """Return the sum of each unit's rows, and their number."""
+        return self.sums, self.rows
 
 
 def bounds_of(metric: str) -> tuple[float, float]:

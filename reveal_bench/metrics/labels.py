@@ -295,6 +295,91 @@ def tables_from_sums(sums: LabelSums) -> FloatArray:
     return np.stack([tn, fn, fp, tp], axis=-1).reshape(*tp.shape, 2, 2)
 
 
+def ratio_parts(metric: Literal["f1", "precision", "recall", "cohen_kappa"], sums: LabelSums) -> FloatArray:
+    """Return numerators and denominators (2, n_units, n_labels): the score per label is the ratio of their sums.
+
+    Cohen's kappa is ``2 (n TP - P C) / (n P + n C - 2 P C)`` for n studies, of which P are positive and C called.
+    P and n are the same for all systems, so both parts of kappa are sums over units too.
+
+    Parameters
+    ----------
+    sums : evidence per unit
+
+    Examples
+    --------
+    >>> sums = label_sums([[1], [1], [0], [0]], [[1], [0], [0], [0]])
+    >>> of_kappa, rows = ratio_parts("cohen_kappa", sums)
+    >>> float(of_kappa.sum() / rows.sum()), float(kappa_from_sums(sums.total())[0])
+    (0.5, 0.5)
+    """
+    if metric != "cohen_kappa":
+        which = get_args(Ratio).index(metric)
+        return np.stack([part[..., which] for part in _ratios(sums.confusion)])
+    tp, fp, fn = np.moveaxis(sums.confusion, -1, 0)
+    studies, called = sums.studies[:, :1], tp + fp
+    n, positive = studies.sum(), (tp + fn).sum(axis=0)
+    return np.stack([2 * (n * tp - positive * called), positive * studies + (n - 2 * positive) * called])
+
+
+def ranking_parts(
+    metric: Ranking, scores: FloatArray, references: BoolArray, units: IntArray, n_units: int
+) -> FloatArray:
+    """Return numerators and denominators of AUROC or average precision per label, (2, n_units, n_labels).
+
+    The denominator of a unit with a study is 1. Its numerator is the score plus the number of units times the
+    derivative of the score by the unit's weight. The derivatives add up to 0. For AUROC they follow from
+    the placements of DeLong, DeLong and Clarke-Pearson (1988, Biometrics 44).
+
+    Parameters
+    ----------
+    scores, references : (n_studies, n_labels)
+    units : unit of each study
+
+    Examples
+    --------
+    >>> scores, present = np.array([[0.1], [0.4], [0.35], [0.8]]), np.array([[0], [0], [1], [1]], bool)
+    >>> numerators, denominators = ranking_parts("auroc", scores, present, np.arange(4), 4)
+    >>> numerators[:, 0].tolist(), float(numerators.sum() / denominators.sum())
+    ([1.25, 0.25, 0.25, 1.25], 0.75)
+    """
+    influences = np.stack(
+        [_ranking_influences(metric, *column) for column in zip(scores.T, references.T, strict=True)], axis=1
+    )
+    has_study = np.bincount(units, minlength=n_units)[:, None] > 0
+    denominators = np.broadcast_to(has_study, (n_units, scores.shape[1])).astype(np.float64)
+    values = ranking_replicates(metric, scores, references, np.ones((1, len(scores))))[0]
+    return np.stack([denominators * values + has_study.sum() * _sum_by_unit(influences, units, n_units), denominators])
+
+
+def _ranking_influences(metric: Ranking, scores: FloatArray, positive: BoolArray) -> FloatArray:
+    """Return the derivative of a ranking score by the weight of each study, (n_studies,); NaN with one class."""
+    n_positive, n_negative = int(positive.sum()), int((~positive).sum())
+    if not n_positive or not n_negative:
+        return np.full(len(scores), np.nan)
+    of_positive, of_negative = np.sort(scores[positive]), np.sort(scores[~positive])
+    influences = np.empty(len(scores))
+    if metric == "auroc":
+        lower, up_to = (np.searchsorted(of_negative, scores[positive], side) for side in ("left", "right"))
+        less, at_most = (np.searchsorted(of_positive, scores[~positive], side) for side in ("left", "right"))
+        of_wins = (lower + up_to) / 2 / n_negative, 1 - (less + at_most) / 2 / n_positive
+        area = of_wins[0].mean()
+        influences[positive], influences[~positive] = (
+            (wins - area) / n for wins, n in zip(of_wins, (n_positive, n_negative), strict=True)
+        )
+        return influences
+    above_p, above_n = (
+        len(ordered) - np.searchsorted(ordered, of_positive, "left") for ordered in (of_positive, of_negative)
+    )
+    called = above_p + above_n
+    precision = above_p / called
+    lost, gained = (_sums_below((part / called**2)[:, None])[:, 0] for part in (above_p, above_n))
+    at_most = np.searchsorted(of_positive, scores, "right")  # positives whose precision a study changes
+    own = precision[np.searchsorted(of_positive, scores[positive], "left")]
+    influences[~positive] = -lost[at_most[~positive]] / n_positive
+    influences[positive] = (own - precision.mean() + gained[at_most[positive]]) / n_positive
+    return influences
+
+
 def ranking_replicates(
     metric: Ranking,
     scores: ArrayLike,

@@ -25,7 +25,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from reveal_bench.evaluation.compare import ALPHA, Comparison, compare
+from reveal_bench.evaluation.compare import Comparison, compare
+from reveal_bench.evaluation.permutation import ALPHA
 from reveal_bench.evaluation.published import (
     GRID,
     OwnScores,

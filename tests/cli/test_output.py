@@ -28,7 +28,23 @@ def test_narrow_terminal_shows_whole_differences(
 ) -> None:
     verdict = Verdict("not equivalent", 0.5, "")
     comparisons = [
-        Comparison("f1", name, 0.5, 0.25, Estimate(0.25, -0.5, 1.0), 0.5, 60, 60, 0, "", Margin(0.05), verdict)
+        Comparison(
+            "f1",
+            name,
+            0.5,
+            0.25,
+            Estimate(0.25, -0.5, 1.0),
+            0.5,
+            60,
+            60,
+            0,
+            "",
+            p_adjusted=0.5,
+            low_adjusted=-0.5,
+            high_adjusted=1.0,
+            margin=Margin(0.05),
+            verdict=verdict,
+        )
         for name in ("macro", "Enlarged Cardiomediastinum")
     ]
     lines_by_width = {}

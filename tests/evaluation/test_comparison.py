@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from reveal_bench.evaluation.compare import as_records, compare, decrease, holm, rank, relative_decrease
-from reveal_bench.evaluation.tiers import find_tiers
+from reveal_bench.evaluation.compare import as_records, compare, decrease, rank, relative_decrease
+from reveal_bench.evaluation.tiers import find_tiers, holm
 from reveal_bench.kinds.localization.scoring import CaseRows, summarize
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO

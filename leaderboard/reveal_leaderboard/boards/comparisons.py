@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from statistics import NormalDist
 from typing import Any
 
-from reveal_bench.evaluation.compare import ALPHA, holm
+from reveal_bench.evaluation.permutation import ALPHA
+from reveal_bench.evaluation.tiers import holm
 from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import METRICS
 from reveal_leaderboard.release.release import ReleasedEstimate, ReleasedScore

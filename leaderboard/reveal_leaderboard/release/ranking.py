@@ -39,7 +39,8 @@ from typing import Any
 import numpy as np
 
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
-from reveal_bench.evaluation.compare import ALPHA, side_by_side
+from reveal_bench.evaluation.compare import side_by_side
+from reveal_bench.evaluation.permutation import ALPHA
 from reveal_bench.evaluation.tiers import find_tiers, rank_bounds
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.kind import AnyKind

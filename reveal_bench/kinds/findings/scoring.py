@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -39,8 +39,10 @@ from reveal_bench.metrics.labels import (
     average_precision,
     kappa_from_sums,
     label_sums,
+    ranking_parts,
     ranking_replicates,
     ratio_from_sums,
+    ratio_parts,
 )
 
 if TYPE_CHECKING:
@@ -389,13 +391,23 @@ def resample_studies(
             if metric in _OF_SUMS:
                 values, left_out = _OF_SUMS[metric](total), _OF_SUMS[metric](without)
                 held = studies_behind(metric, sums)
-                figures[metric] = Figures(values, drawn[i, metric], _n_of(values, rows), left_out, held, having)
+                figures[metric] = Figures(
+                    values, drawn[i, metric], _n_of(values, rows), left_out, held, having, parts=_parts(metric, sums)
+                )
             else:
                 assert rows.probabilities is not None
                 values = _OF_PROBABILITIES[metric](rows.probabilities[:, columns], present)
-                figures[metric] = Figures(values, drawn[i, metric], _n_of(values, rows), behind=fewest)
+                parts = ranking_parts(_ranking(metric), rows.probabilities[:, columns], present, units, len(code))
+                figures[metric] = Figures(
+                    values, drawn[i, metric], _n_of(values, rows), behind=fewest, parts=(parts[0], parts[1])
+                )
         results.append(figures)
     return results
+
+
+def _parts(metric: Any, sums: LabelSums) -> tuple[FloatArray, FloatArray]:
+    numerators, denominators = ratio_parts(metric, sums)
+    return numerators, denominators
 
 
 def _n_of(values: FloatArray, rows: StudyRows) -> IntArray:

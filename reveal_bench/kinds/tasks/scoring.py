@@ -359,7 +359,7 @@ def resample_rubrics(
     units, n_units = _units(first, resampling.unit)
     counts = resampling_counts(n_units, resampling)
     means = [_means_of(rows, columns, units, counts) for rows in systems]
-    return [Figures(m.values, m.replicates, m.n, m.left_out(), m.rows) for m in means]
+    return [Figures(m.values, m.replicates, m.n, m.left_out(), m.rows, parts=m.ratio_parts()) for m in means]
 
 
 def _means_of(

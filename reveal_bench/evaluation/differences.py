@@ -1,0 +1,242 @@
+"""Interval, p and one-sided tails of every paired difference, from one distribution of sign flips.
+
+Conventions
+-----------
+:mod:`reveal_bench.evaluation.permutation` defines contributions, flips and standard errors. A relative decrease
+``(b - a) / b`` has the p of the difference, and an interval by the same rule: its standard error is that of the ratio.
+Bounds, p and tails are NaN
+
+* for a finding that fewer than :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS` patients support, and for a macro
+  without any finding of so many;
+* for a relative decrease of macros, if any finding has fewer than
+  :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS_IN_MACRO`;
+* if the systems differ in too few patients, or no flip has p of 0.05 or less. Systems that differ in none have p 1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray
+from reveal_bench.evaluation.permutation import (
+    ALPHA,
+    FlipDistribution,
+    Paired,
+    Signs,
+    flip_distribution,
+    largest_of_flips,
+    n_differing,
+    t_of,
+)
+from reveal_bench.metrics.intervals import Intervals, drop_sparse_intervals, with_width
+from reveal_bench.metrics.jackknife import LEAST_UNITS, LEAST_UNITS_IN_MACRO
+
+_SAME = 1e-12  # smaller differences of scores are rounding errors
+
+
+@dataclass(frozen=True, slots=True)
+class FlipTest:
+    """Test of one difference, or one relative decrease.
+
+    Attributes
+    ----------
+    value : difference, or decrease
+    t, n : statistic of the difference on the data, and number of its units
+    error : standard error of bounds that the flips do not decide
+    distribution : of t*
+    """
+
+    value: float
+    t: float
+    n: int
+    error: float
+    distribution: FlipDistribution
+
+    @property
+    def p(self) -> float:
+        """Two-sided p for a true difference of 0."""
+        return float(self.distribution.p(np.array([self.t]))[0])
+
+    def errors(self, q: float) -> tuple[float, float]:
+        """Return the standard errors below and above the value, given the critical t."""
+        if self.t <= q:
+            return self.error, self.error
+        near = abs(self.value) / max(_student(self.t, self.n), 1e-9)
+        return (near, self.error) if self.value > 0 else (self.error, near)
+
+    def ends(self, q: float) -> tuple[float, float]:
+        """Return the bounds of the interval, given the critical t; NaN without a length."""
+        reach = _student(q, self.n)
+        below, above = (reach * error for error in self.errors(q))
+        if not math.isfinite(reach) or below + above <= 0:
+            return math.nan, math.nan
+        return self.value - below, self.value + above
+
+    def tails(self, margin: float) -> tuple[float, float]:
+        """Return one-sided p that the true value is at most ``-margin``, and at least `margin`."""
+        below, above = self.errors(self.distribution.critical())
+        return self._beyond(self.value + margin, below), self._beyond(margin - self.value, above)
+
+    def _beyond(self, distance: float, error: float) -> float:
+        student = abs(distance) / error if error > 0 else math.inf
+        t = math.sqrt(self.n) if math.isinf(student) else student / math.sqrt(1 + student**2 / self.n)
+        half = float(self.distribution.p(np.array([t]))[0]) / 2
+        return half if distance > 0 else 1 - half
+
+
+def _student(t: float, n: int) -> float:
+    """Return the t whose standard error is estimated around the difference, not around 0."""
+    rest = 1 - t**2 / n
+    return t / math.sqrt(rest) if rest > 0 else math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """Results of every column, the macro first: arrays (1 + n_groups,), NaN if undefined.
+
+    Attributes
+    ----------
+    low, high, p : interval and two-sided p of each
+    low_adjusted, high_adjusted, p_adjusted : the same for all findings together; the macro's own for the macro
+    tails : (1 + n_groups, 2), one-sided p of a margin, if one is given
+    """
+
+    low: FloatArray
+    high: FloatArray
+    p: FloatArray
+    low_adjusted: FloatArray
+    high_adjusted: FloatArray
+    p_adjusted: FloatArray
+    tails: FloatArray
+
+
+def find_differences(
+    paired: Paired,
+    signs: Signs,
+    values: tuple[FloatArray, FloatArray],
+    n_behind: IntArray,
+    unknown: BoolArray,
+    *,
+    relative: bool = False,
+    margin: float | None = None,
+) -> Tested:
+    """Return intervals and p of all differences of two systems.
+
+    Parameters
+    ----------
+    values : scores of A and of B, (1 + n_groups,) each, macro first
+    n_behind : number of units that support each group, (n_groups,)
+    unknown : bool (1 + n_groups,), columns without a p for other reasons
+    relative : True for the relative decrease ``(b - a) / b``, False for ``a - b``
+    margin : margin of the tails
+    """
+    tests = [_test(paired, signs, column, values, relative=relative) for column in range(len(values[0]))]
+    enough = np.concatenate([[_has_enough(n_behind[~np.isnan(values[0][1:])], relative)], n_behind >= LEAST_UNITS])
+    kept = [None if missing else test for test, missing in zip(tests, unknown | ~enough, strict=True)]
+    result = np.full((6, len(kept)), np.nan)
+    tails = np.full((len(kept), 2), np.nan)
+    for i, test in enumerate(kept):
+        if test is None:
+            if enough[i] and not unknown[i] and _agree(paired.contributions[:, i]):
+                result[[2, 5], i] = 1.0
+            continue
+        low, high = test.ends(test.distribution.critical())
+        result[:, i] = low, high, test.p, low, high, test.p
+        if margin is not None:
+            tails[i] = test.tails(margin)
+    findings = [i for i in range(1, len(kept)) if kept[i] is not None]
+    if len(findings) > 1:
+        together = largest_of_flips(paired.contributions[:, findings], signs)
+        for i in findings:
+            test = kept[i]
+            assert test is not None
+            p = max(float(together.p(np.array([test.t]))[0]), test.p)
+            q = max(together.critical(), test.distribution.critical())
+            result[3:, i] = *test.ends(q), p
+    return Tested(result[0], result[1], result[2], result[3], result[4], result[5], tails)
+
+
+def _agree(contributions: FloatArray) -> bool:
+    return not np.isnan(contributions).any() and n_differing(contributions) == 0
+
+
+def _has_enough(n_behind: IntArray, relative: bool) -> bool:
+    if not len(n_behind):
+        return False
+    return bool(n_behind.min() >= LEAST_UNITS_IN_MACRO if relative else n_behind.max() >= LEAST_UNITS)
+
+
+def _test(
+    paired: Paired, signs: Signs, column: int, values: tuple[FloatArray, FloatArray], *, relative: bool
+) -> FlipTest | None:
+    contributions = paired.contributions[:, column]
+    distribution = flip_distribution(contributions, signs)
+    if distribution is None or not math.isfinite(distribution.critical()):
+        return None
+    a, b = (float(side[column]) for side in values)
+    own_a, own_b = (side[:, column] for side in paired.influences)
+    if relative and b == 0:
+        return None
+    own, value = ((a / b * own_b - own_a) / b, (b - a) / b) if relative else (own_a - own_b, a - b)
+    t, n = t_of(contributions), int(paired.support[column])
+    rest = max(1 - t**2 / n, 0.0)
+    of_flips = math.sqrt((contributions**2).sum() * rest) / (abs(b) if relative else 1.0)
+    error = max(of_flips, math.sqrt((own**2).sum() * paired.steadied[column]))
+    return FlipTest(value, t, n, error, distribution)
+
+
+def two_sided(replicates: FloatArray) -> float:
+    """Return ``2 (min(n_low, n_high) + 1) / (n + 1)``, at most 1.
+
+    n_low of n replicates are at most 0, n_high at least 0. p is never 0, and 1 for equal systems.
+    """
+    defined = replicates[~np.isnan(replicates)]
+    if len(defined) == 0:
+        return math.nan
+    n_low, n_high = int((defined <= _SAME).sum()), int((defined >= -_SAME).sum())
+    return min(1.0, 2 * (min(n_low, n_high) + 1) / (len(defined) + 1))
+
+
+def by_replicates(
+    intervals: Intervals, replicates: FloatArray, fewest: IntArray | None, margin: float | None
+) -> Tested:
+    """Return percentile intervals and p from the replicates of differences, (n_resamples, 1 + n_groups).
+
+    The adjusted intervals of m findings are percentiles for 0.05 / m, and their p are m times as large (Bonferroni).
+
+    Parameters
+    ----------
+    intervals : percentile intervals of the differences
+    fewest : number of patients of each group, of whom the jackknife would need LEAST_UNITS; None to print all
+    margin : margin of the tails, which are ``(n_beyond + 1) / (n + 1)``
+    """
+    p = np.array([two_sided(column) for column in replicates.T])
+    sparse = intervals if fewest is None else drop_sparse_intervals(intervals, fewest)
+    p[np.isnan(sparse.low)] = np.nan
+    known = with_width(sparse)
+    has_interval = ~np.isnan(known.low)
+    m = max(int(has_interval[1:].sum()), 1)
+    adjusted = np.where(np.arange(len(p)) == 0, p, np.minimum(1, m * p))
+    ends = np.full((4, len(p)), np.nan)
+    for i in np.flatnonzero(has_interval):
+        column = replicates[~np.isnan(replicates[:, i]), i]
+        ends[:2, i] = _agreeing(known.low[i], known.high[i], p[i], ALPHA)
+        share = ALPHA if i == 0 else ALPHA / m
+        low, high = np.percentile(column, [50 * share, 100 - 50 * share])
+        ends[2:, i] = _agreeing(low, high, p[i], share)
+    tails = np.full((len(p), 2), np.nan)
+    if margin is not None:
+        n = (~np.isnan(replicates)).sum(axis=0)
+        tails = np.column_stack([(replicates <= -margin).sum(axis=0), (replicates >= margin).sum(axis=0)]) + 1.0
+        tails = np.where(n[:, None] > 0, tails / (n[:, None] + 1), np.nan)
+    return Tested(ends[0], ends[1], p, ends[2], ends[3], adjusted, tails)
+
+
+def _agreeing(low: float, high: float, p: float, alpha: float) -> tuple[float, float]:
+    """Return the bounds, and 0 for a bound that excludes it only by interpolation between two replicates."""
+    if p > alpha and not low <= 0 <= high:
+        return min(low, 0.0), max(high, 0.0)
+    return low, high
