@@ -5,15 +5,17 @@ Conventions
 A column of the dataset folder gives the group of a row. Groups consist of patients: a patient whose rows have several
 values is in the group "several", a patient whose rows have no value in "missing". So a group and the rest share no
 patient, and their difference has the variance ``se_group**2 + se_rest**2`` of two independent samples, with the
-jackknife's standard errors of each (:mod:`reveal_bench.metrics.jackknife`) and Welch's degrees of freedom. The
-subtracted macros are over the findings that both sides have; the group's own macro is over all its findings.
+jackknife's standard errors of each (:mod:`reveal_bench.metrics.jackknife`). The subtracted macros are over the findings
+that both sides have; the group's own macro is over all its findings.
 
-p is corrected for all groups of the column. Patients are randomly assigned to groups of the same sizes, and p is the
-proportion of permutations in which the largest Welch statistic of any group is at least the group's own. The permuted
-values are the patients' contributions to the macro of the whole split, the pseudo-values ``n value - (n - 1)
-left_out``. Sign flips do not fit groups that are not paired. Student's t with Holm's correction, tried first, found
-differences between four equal groups of hits in 0.069 of trials; the permutations are exact if groups do not differ,
-and the statistic has each group's own variance, so that one group may vary more than another.
+p and interval hold for all groups of the column together. Patients are randomly assigned to groups of the same sizes,
+and p is the proportion of permutations in which the largest Welch statistic of any group is at least the group's own.
+The statistic that 5 % of the permutations reach is the half-length of the interval in standard errors, so the interval
+excludes 0 exactly if p is at most 0.05. The permuted values are the patients' contributions to the macro of the whole
+split, the pseudo-values ``n value - (n - 1) left_out``. Sign flips do not fit groups that are not paired. Student's t
+with Holm's correction, tried first, found differences between four equal groups of hits in 0.069 of trials; the
+permutations are exact if groups do not differ, and the statistic has each group's own variance, so that one group may
+vary more than another.
 
 Only n and the value are given if fewer than :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS` patients are on either
 side.
@@ -38,6 +40,7 @@ import numpy as np
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray
+from reveal_bench.evaluation.permutation import ALPHA
 from reveal_bench.kinds.folder import read_rows, split_shards
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
@@ -49,7 +52,6 @@ from reveal_bench.metrics.jackknife import (
     evidence_of_groups,
     jackknife_ends,
     spread,
-    t_quantile,
 )
 
 MISSING, SEVERAL = "missing", "several"
@@ -195,10 +197,22 @@ def score_subgroups(rows: Rows, by: str, groups: Mapping[str, str], metric: str)
     if not tested or whole is None:
         return rows_by_group
     maxima = _largest_of_deals(_pseudo_values(whole, metric), [one.n for one in rows_by_group], tested)
+    # p is above 0.05 as soon as this many permutations are at least as extreme
+    critical = np.sort(maxima)[-int(ALPHA * (1 + N_DEALS))]
     for i in tested:
         extreme = int((maxima >= statistics[i] - _SAME).sum())
-        rows_by_group[i] = replace(rows_by_group[i], p=(1 + extreme) / (1 + N_DEALS))
+        p = (1 + extreme) / (1 + N_DEALS)
+        rows_by_group[i] = replace(rows_by_group[i], p=p, difference=_rescaled(rows_by_group[i].difference, critical))
     return rows_by_group
+
+
+def _rescaled(difference: Estimate, critical: float) -> Estimate:
+    """Return a difference that has one standard error on both sides with its interval, from the critical statistic."""
+    if not math.isfinite(critical):
+        return Estimate(difference.value)
+    centre, error = (difference.low + difference.high) / 2, (difference.high - difference.low) / 2
+    reach = (critical + _SAME) * error
+    return Estimate(difference.value, centre - reach, centre + reach)
 
 
 def _pseudo_values(whole: Resampled, metric: str) -> FloatArray:
@@ -265,17 +279,17 @@ def _subgroup(
 
 
 def _welch(one: Subgroup, sides: Sequence[tuple[FloatArray, Evidence, int]]) -> tuple[Subgroup, float]:
-    """Return the difference of two independent macros, and its statistic; no interval if its standard error is 0."""
-    (bias, error, freedom), (bias_of_rest, error_of_rest, freedom_of_rest) = (
+    """Return the difference of two independent macros one standard error wide on both sides, and its statistic; no
+    interval if its standard error is 0.
+    """
+    (bias, error, _), (bias_of_rest, error_of_rest, _) = (
         [float(column[0]) for column in spread(values, evidence)] for values, evidence, _ in sides
     )
     variance = error**2 + error_of_rest**2
     if variance == 0:
         return one, math.nan
     centre = one.difference.value - (bias - bias_of_rest)
-    slack = error**4 / freedom + error_of_rest**4 / freedom_of_rest
-    own = np.array([variance**2 / slack if slack > 0 else math.inf])
-    reach = float(t_quantile(own)[0]) * math.sqrt(variance)
+    reach = math.sqrt(variance)
     difference = Estimate(one.difference.value, centre - reach, centre + reach)
     return replace(one, difference=difference), centre / math.sqrt(variance)
 

@@ -97,6 +97,15 @@ def test_equal_groups_rarely_differ_significantly() -> None:
     assert text <= 8  # of .05, 3 are expected and 8 exceeded in 1 of 300
 
 
+def test_intervals_of_groups_exclude_0_exactly_if_p_is_small() -> None:
+    rng = np.random.default_rng(3)
+    groups = [one for shift in np.linspace(0, 0.3, 12) for one in scored(
+        rng.beta(1, 3, 120) * 0.7 + shift * (np.arange(120) % 3 == 0), "abc" * 40).values()]  # fmt: skip
+    significant = [one.p <= 0.05 for one in groups]
+    assert significant == [one.difference.low > 0 or one.difference.high < 0 for one in groups]
+    assert 0.1 < np.mean(significant) < 0.9
+
+
 def write_column(folder: Path, column: str, values: list[Any], patients: list[str]) -> None:
     (folder / "localization").mkdir(exist_ok=True)
     table = pa.table({"patient_id": patients, "image_id": [str(i) for i in range(len(values))], column: values})

@@ -14,22 +14,23 @@ Source: intervals of differences from the intervals of both parts: Zou and Donne
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from statistics import NormalDist
 from typing import Any
 
 from reveal_bench.evaluation.permutation import ALPHA
-from reveal_bench.evaluation.tiers import holm
 from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.release.release import ReleasedEstimate, ReleasedScore
 
 SAME = 1e-9
 """Numbers that differ by less are equal."""
 NOTE = (
     "Differences of the released figures, A − B. The 95 % intervals are computed from the two intervals shown, as if "
-    "the two were scored on different patients; they are mostly wider than those of paired differences. Significant: p "
-    "at most 0.05 after Holm's correction over all {n} of them."
+    "the two were scored on different patients; they are mostly wider than those of paired differences. A difference "
+    "is significant if its interval excludes 0. Intervals of findings hold for all findings of a metric together."
 )
 
 
@@ -48,21 +49,22 @@ def compare_released(
     -------
     dict of plain JSON values
         ``rows`` has, per metric, the macro and then the findings: the released figures ``a`` and ``b``, their
-        difference ``value``, the bounds of its 95 % interval (None without one) and ``told_apart``: whether it is
-        significant after Holm's correction over all rows of the document.
+        difference ``value``, the bounds of its 95 % interval (None without one) and ``told_apart``: whether the
+        interval excludes 0. Intervals of findings hold for all findings of a metric together (Bonferroni).
     """
     compared = list(_compared(a, b, kind))
-    differences = [_difference(own, other) for own, other in compared]
-    tested = [i for i, (_, p) in enumerate(differences) if p is not None]
-    corrected = holm([p for _, p in differences if p is not None]).tolist()
-    significant = {i for i, p in zip(tested, corrected, strict=True) if p <= ALPHA}
-    rows = [
-        {"metric": own.metric, "finding": own.finding, "a": own.value, "b": other.value}
-        | difference
-        | {"told_apart": i in significant}
-        for i, ((own, other), (difference, _)) in enumerate(zip(compared, differences, strict=True))
-    ]
-    note = NOTE.format(n=len(tested)) if rows else "They have no released figure in common, so nothing can be compared."
+    n_findings = Counter(
+        own.metric for own, other in compared if own.finding != MACRO and own.interval and other.interval
+    )
+    rows = []
+    for own, other in compared:
+        n_tests = 1 if own.finding == MACRO else max(n_findings[own.metric], 1)
+        difference = _difference(own, other, n_tests)
+        low, high = difference["low"], difference["high"]
+        is_apart = low is not None and high is not None and (low > SAME or high < -SAME)
+        row = {"metric": own.metric, "finding": own.finding, "a": own.value, "b": other.value}
+        rows.append(row | difference | {"told_apart": is_apart})
+    note = NOTE if rows else "They have no released figure in common, so nothing can be compared."
     return {"schema": 2, "kind": kind, "a": ids[0], "b": ids[1], "rows": rows, "note": note}
 
 
@@ -76,21 +78,21 @@ def _compared(a: ReleasedScore, b: ReleasedScore, kind: str) -> Iterator[tuple[R
             yield own, other
 
 
-def _difference(own: ReleasedEstimate, other: ReleasedEstimate) -> tuple[dict[str, float | None], float | None]:
-    """Return (value, low, high, p) of a difference; only the value unless both estimates have intervals."""
+def _difference(own: ReleasedEstimate, other: ReleasedEstimate, n_tests: int) -> dict[str, float | None]:
+    """Return (value, low, high) of a difference; only the value unless both estimates have intervals.
+
+    The interval holds for `n_tests` differences together.
+    """
     value = round(own.value - other.value, 6) + 0.0  # no -0.0
     if own.interval is None or other.interval is None:
-        return {"value": value, "low": None, "high": None}, None
+        return {"value": value, "low": None, "high": None}
     (low, high), (other_low, other_high) = own.interval, other.interval
-    below = math.hypot(own.value - low, other_high - other.value)
-    above = math.hypot(high - own.value, other.value - other_low)
-    difference: dict[str, float | None] = {
+    quantile = NormalDist().inv_cdf
+    wider = quantile(1 - ALPHA / 2 / n_tests) / quantile(1 - ALPHA / 2)
+    below = wider * math.hypot(own.value - low, other_high - other.value)
+    above = wider * math.hypot(high - own.value, other.value - other_low)
+    return {
         "value": value,
         "low": math.floor((value - below) * 100 + SAME) / 100,
         "high": math.ceil((value + above) * 100 - SAME) / 100,
     }
-    towards_none = below if value > 0 else above
-    if abs(value) < SAME or towards_none < SAME:
-        return difference, float(abs(value) < SAME)
-    z = NormalDist().inv_cdf(1 - ALPHA / 2) * abs(value) / towards_none
-    return difference, math.erfc(z / math.sqrt(2))

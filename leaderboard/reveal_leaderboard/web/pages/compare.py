@@ -171,7 +171,7 @@ def _verdict(rows: Sequence[Mapping[str, Any]], a: BoardEntry, b: BoardEntry, *,
     differences = count_text(len(rows), "difference")
     counted = f"{n_significant} of {differences} significant" if n_significant else "No difference is significant"
     n_tested = sum(row["low"] is not None for row in rows)
-    counted += f", after Holm's correction over all {n_tested} tested on this page." if n_tested > 1 else "."
+    counted += ". Findings are corrected for all findings of a metric." if n_tested > 1 else "."
     if macro is None or macro["value"] is None:
         return counted, ""
     words, unit = (_rated_points, "") if is_rated else (_points, " points")
