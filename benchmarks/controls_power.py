@@ -66,7 +66,7 @@ def world_of(phantom: Phantom) -> World:
         rle = phantom.references[question.unit, question.finding or ""].rle
         assert rle is not None
         mask, under = decode_mask(rle), list(phantom.prompt_images.items())
-        pictures = [(control, shown[question.id]) for control, shown in under]
+        pictures = [(control, images[question.id]) for control, images in under]
         seen.append([is_hit(mask, question, c, looking.point(question, picture)) for c, picture in pictures])
         usual.append([is_hit(mask, question, c, guessing.point(question, picture)) for c, picture in pictures])
         own = places[question.finding or ""]

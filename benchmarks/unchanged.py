@@ -43,7 +43,7 @@ LANES = 4
 
 
 def build_world(recording: Recording, style: str) -> None:
-    """A phantom download and what is built of it."""
+    """A phantom download and the dataset built from it."""
     steps, (phantom, build) = Steps(recording, style), WHAT["worlds"][style]
     steps.follow("world", style=style, phantom=phantom, build=build)
     if style in WHAT["steps"]:
@@ -110,7 +110,7 @@ RUNS = (
 
 
 def ask_models(recording: Recording) -> None:
-    """What models are shown and told, and what is made of their replies."""
+    """Prompts for models, and the scores of their replies."""
     steps = Steps(recording, "asking")
     with inputs.playing() as (url, asked):
         for number, (name, options) in enumerate(RUNS):
@@ -249,8 +249,8 @@ def old_board(recording: Recording, kept: Path) -> None:
     steps.run("reveal-leaderboard migrate --data server")
     steps.run("reveal-leaderboard audit --data server --json")
     folders = [kept / name / "data" for name in BOARDS] + [kept / "chexlocalize" / "next"]
-    shown = " ".join(f"--benchmark {folder}" for folder in folders)
-    with serving(steps, f"serve --data server --settings settings.toml {shown}", "/readyz") as url:
+    options = " ".join(f"--benchmark {folder}" for folder in folders)
+    with serving(steps, f"serve --data server --settings settings.toml {options}", "/readyz") as url:
         read_board(steps, url, "served", sent)
 
 
@@ -310,7 +310,7 @@ def compare(before: Path, after: Path) -> int:
     for text, steps in reworded.items():
         print(f"message of {steps[0]}{f' and {len(steps) - 1} more' if len(steps) > 1 else ''}\n{text}")
     hashes = [
-        {(step, name): value for step, found in one["outputs"].items() for name, value in found.items()}
+        {(step, name): value for step, outputs in one["outputs"].items() for name, value in outputs.items()}
         for one in (old, new)
     ]
     different = [key for key in sorted(hashes[0].keys() | hashes[1].keys()) if hashes[0].get(key) != hashes[1].get(key)]
@@ -332,10 +332,10 @@ def main() -> int:
     comparer = commands.add_parser("compare", help="print what differs; exit code 1 if an output does")
     comparer.add_argument("before", type=Path)
     comparer.add_argument("after", type=Path)
-    given = parser.parse_args()
-    if given.command == "compare":
-        return compare(given.before, given.after)
-    record(given.out, given.data, given.keep, given.board)
+    arguments = parser.parse_args()
+    if arguments.command == "compare":
+        return compare(arguments.before, arguments.after)
+    record(arguments.out, arguments.data, arguments.keep, arguments.board)
     return 0
 
 

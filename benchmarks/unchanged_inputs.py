@@ -1,6 +1,6 @@
 """What `unchanged.py` feeds to the commands: predictions, answers, votes, ratings, and a model that is played.
 
-None of it means anything: any fixed function of what is asked will do. Each writes into `out`, a new folder or file.
+The contents are meaningless: any fixed function of the questions will do. Each writes into `out`, a new folder or file.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ def predict_places(folder: Path, split: str, masks: Path, out: Path, *, seed: in
     write_table(out / "masks.csv", [head | one for head, one in zip(heads, runs, strict=True)])
     for name, form in (("segmentations", "rle"), ("salient", "points"), ("annotations", "polygons")):
         document: dict[str, dict[str, Any]] = {}
-        for head, given, size in zip(heads, forms, sizes, strict=True):
+        for head, forms_of_case, size in zip(heads, forms, sizes, strict=True):
             first = {"img_size": size} if name == "annotations" else {}
-            document.setdefault(head["image_id"], first)[head["finding"]] = given[form]
+            document.setdefault(head["image_id"], first)[head["finding"]] = forms_of_case[form]
         (out / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
     coco = [
         {"image_id": head["image_id"], "category_id": head["finding"], "bbox": form["box"], "score": head["score"]}
@@ -97,13 +97,13 @@ def predict_labels(folder: Path, split: str, out: Path, *, seed: int) -> None:
     """A findings split: labels, probabilities, tables of these, and thresholds."""
     rng, studies = random.Random(seed), read_rows(folder / "manifest" / f"{split}.parquet")
     labels = json.loads((folder / "manifest" / "benchmark.json").read_text(encoding="utf-8"))["findings"]
-    given = [({"study_id": row["study_id"]}, {label: round(rng.random(), 3) for label in labels}) for row in studies]
+    rows = [({"study_id": row["study_id"]}, {label: round(rng.random(), 3) for label in labels}) for row in studies]
     out.mkdir()
-    write_lines(out / "labels.jsonl", [head | {"labels": [k for k in p if p[k] > 0.6]} for head, p in given])
-    write_lines(out / "probabilities.jsonl", [head | {"probabilities": p} for head, p in given])
-    write_lines(out / "half.jsonl", [head | {"probabilities": p} for head, p in given[::2]])
-    write_table(out / "table.csv", [head | p for head, p in given])
-    write_table(out / "tabs.tsv", [head | p for head, p in given])
+    write_lines(out / "labels.jsonl", [head | {"labels": [k for k in p if p[k] > 0.6]} for head, p in rows])
+    write_lines(out / "probabilities.jsonl", [head | {"probabilities": p} for head, p in rows])
+    write_lines(out / "half.jsonl", [head | {"probabilities": p} for head, p in rows[::2]])
+    write_table(out / "table.csv", [head | p for head, p in rows])
+    write_table(out / "tabs.tsv", [head | p for head, p in rows])
     thresholds = {label: round(rng.random(), 2) for label in labels}
     (out / "thresholds.json").write_text(json.dumps({"thresholds": thresholds}), encoding="utf-8")
 
@@ -121,18 +121,18 @@ def answer_tasks(folder: Path, split: str, out: Path, *, seed: int) -> None:
 
 
 def cast_votes(curation: Path, out: Path) -> None:
-    """The readers' votes on what a curation assigned to them."""
+    """Write the readers' votes on the studies that a curation assigned to them."""
     rng, rows = random.Random(5), []
-    given = [("Agree All", "", ""), ("Agree Mostly", "No pneumothorax.", ""), ("Disagree", "", "Cardiomegaly; COPD")]
+    votes = [("Agree All", "", ""), ("Agree Mostly", "No pneumothorax.", ""), ("Disagree", "", "Cardiomegaly; COPD")]
     for one in read_rows(curation / "assignments.parquet"):
-        answer, comment, labels = rng.choices(given, [8, 1, 1])[0]
+        answer, comment, labels = rng.choices(votes, [8, 1, 1])[0]
         head = {"study": one["study_id"], "reader": one["reader"]}
         rows.append({**head, "answer": answer, "comment": comment, "labels": labels})
     write_table(out, rows)
 
 
 def rate_answers(answers: Path, out: Path) -> None:
-    """Ratings of what ``admin answers`` wrote; those of pictures only where an answer has boxes."""
+    """Write ratings of the answers in the file of ``admin answers``; picture criteria only for answers with boxes."""
     rows = []
     with answers.open(encoding="utf-8", newline="") as file:
         for row in sorted(csv.DictReader(file), key=lambda row: row["task_id"]):
@@ -147,11 +147,11 @@ def hash_of(text: str) -> int:
 
 
 def log_lmms(export: Path, out: Path) -> None:
-    """What lmms-eval would log of an export, shortened to what is read of it."""
+    """Write the part of lmms-eval's log of an export that our importer reads."""
     rows = read_rows(export / "questions.parquet")
-    told = {"token_counts": [None], "reveal": {"replies": ["answered"], "lmms_eval": "0.7.3"}}
+    log_fields = {"token_counts": [None], "reveal": {"replies": ["answered"], "lmms_eval": "0.7.3"}}
     lines = [
-        {"target": f"{row['sent']} {row['id']}", "filtered_resps": [f"Cell: B{1 + i % 8}"], **told}
+        {"target": f"{row['sent']} {row['id']}", "filtered_resps": [f"Cell: B{1 + i % 8}"], **log_fields}
         for i, row in enumerate(rows)
     ]
     write_lines(out, lines)
@@ -189,13 +189,13 @@ def playing() -> Iterator[tuple[str, list[str]]]:
 
 
 def reply(body: Mapping[str, Any]) -> str:
-    """JSON to the questions of a curation; to others an answer in the form that is asked for, or nothing of use."""
+    """Return JSON for the questions of a curation; for others an answer in the requested form, or a useless one."""
     last = body["messages"][-1]["content"]
     rng = random.Random(json.dumps(last))
     task = body.get("response_format", {}).get("json_schema", {}).get("name")
     if task == "findings":
-        found = {"finding": "cardiomegaly", "side": None, "icd10": "I51.7"}
-        return json.dumps({"findings": [found] * rng.randrange(2)})
+        finding = {"finding": "cardiomegaly", "side": None, "icd10": "I51.7"}
+        return json.dumps({"findings": [finding] * rng.randrange(2)})
     if task == "note":
         return json.dumps({"revised_labels": rng.choice([["COPD"], [], ["NA"]]), "reason": "So the note."})
     if task in ("labels", "labelled_findings"):

@@ -1,6 +1,6 @@
 """How `unchanged.py` runs commands and servers, and what it notes of them: hashes of outputs, texts of messages.
 
-What is left out, what is random or told by a clock, and what may be reworded stands in the tables at the top.
+The tables at the top list the parts that are left out, depend on chance or a clock, or may be reworded.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ NORMALISED = (
     ("board*", rf"\b{re.escape(socket.gethostname())}-\d+\b", "<worker>", "a worker's machine and process"),
     ("board*", r"(?<=, head )[0-9a-f]{64}", "<hash>", "heads of the chains, which hold times and ids"),
 )
-"""Steps, what is not the same twice, what stands for it, and why."""
+"""(steps, text that differs between runs, its replacement, reason)"""
 REWORDED = (("*--json*", "message|hint"), ("board*", "why|state_why|detail|rule"))
 """Steps, and the fields of their JSON that hold sentences: these count as messages."""
 
 
 class Recording:
-    """What was found so far, and the folder in which everything is made."""
+    """The results so far, and the folder in which everything is made."""
 
     def __init__(self, root: Path, data: Path) -> None:
         self.root, self.data = root, data
@@ -80,9 +80,9 @@ class Recording:
         }  # fmt: skip
 
     def plain(self, step: str, text: str) -> str:
-        """The text, with names for what is not the same twice."""
-        for found, name in list(self.known.items()):
-            text = text.replace(found, name)
+        """Return the text, with names instead of everything that differs between runs."""
+        for text_to_hide, name in list(self.known.items()):
+            text = text.replace(text_to_hide, name)
         for steps, pattern, name, _ in NORMALISED:
             text = re.sub(pattern, name, text) if fnmatch(step, steps) else text
         return text
@@ -124,21 +124,21 @@ class Steps:
             self.run(command.strip(), *kept.split())
 
     def run(self, command: str, *kept: str) -> str:
-        """Run a command; note its exit code, what it said, and the files and folders to keep. Its standard output."""
+        """Run a command; note exit code, output and kept files, and return its standard output."""
         step, words = f"{self.name}: {command}", shlex.split(command)
         program = words.pop(0) if words[0] == "reveal-leaderboard" else "reveal-bench"
         done = subprocess.run(
             [COMMANDS / program, *words], cwd=self.folder, env=self.recording.environment, stdin=subprocess.DEVNULL,
             capture_output=True, check=False,
         )  # fmt: skip
-        step, said, errors = self.recording.plain(step, step), done.stdout.decode(), done.stderr.decode()
+        step, output, errors = self.recording.plain(step, step), done.stdout.decode(), done.stderr.decode()
         if "Traceback" in errors or (done.returncode and self.name != "errors" and words[0] != "lint"):
-            print(f"exit {done.returncode}: {step}\n{said}{errors}", file=sys.stderr)
+            print(f"exit {done.returncode}: {step}\n{output}{errors}", file=sys.stderr)
         self.recording.outputs[step] = {"exit": str(done.returncode)}
         if "--json" in words:
-            self.recording.note(step, "stdout", said)
-            said = ""
-        self.recording.messages[step] = self.recording.plain(step, said + errors)
+            self.recording.note(step, "stdout", output)
+            output = ""
+        self.recording.messages[step] = self.recording.plain(step, output + errors)
         for name in kept:
             self.keep(step, name)
         return done.stdout.decode()
@@ -203,7 +203,7 @@ def fetch(url: str) -> bytes:
 
 
 def dump(steps: Steps, database: str, *, rows: bool) -> None:
-    """Note the schema of an SQLite database, and what its tables hold."""
+    """Note the schema of an SQLite database, and the rows of its tables."""
     step = f"{steps.name}: {database}"
     with sqlite3.connect(f"file:{steps.folder / database}?mode=ro", uri=True) as connection:
         made = connection.execute(
@@ -211,26 +211,26 @@ def dump(steps: Steps, database: str, *, rows: bool) -> None:
         ).fetchall()
         steps.recording.note(step, "schema", "\n".join(sql for *_, sql in made))
         for name in (name for kind, name, _ in made if rows and kind == "table"):
-            found = connection.execute(f'SELECT * FROM "{name}" ORDER BY rowid')
-            columns = [about[0] for about in found.description]
-            told = [{c: opened(v, steps.recording.known) for c, v in zip(columns, row, strict=True)} for row in found]
-            lines = sorted(steps.recording.plain(step, json.dumps(row, sort_keys=True)) for row in told)
+            cursor = connection.execute(f'SELECT * FROM "{name}" ORDER BY rowid')
+            columns = [about[0] for about in cursor.description]
+            cells = [{c: opened(v, steps.recording.known) for c, v in zip(columns, row, strict=True)} for row in cursor]
+            lines = sorted(steps.recording.plain(step, json.dumps(row, sort_keys=True)) for row in cells)
             steps.recording.note(step, name, "\n".join(lines))
 
 
 def opened(value: object, known: Mapping[str, str]) -> object:
-    """A cell of a database: ids named, JSON as values, a list of submissions in their order and not in that of ids."""
+    """Return a cell of a database for comparison: ids replaced by names, JSON parsed, lists of submissions sorted."""
     if not isinstance(value, str):
         return value
-    for found, name in known.items():
-        value = value.replace(found, name)
+    for text_to_hide, name in known.items():
+        value = value.replace(text_to_hide, name)
     if value[:1] not in ("{", "["):
         return value
     return json.loads(value, object_hook=lambda one: {k: in_order(v) for k, v in one.items()})
 
 
 def in_order(value: object) -> object:
-    """The value; sorted if it is a list of submissions."""
+    """Return the value, sorted if it is a list of submissions."""
     if isinstance(value, list) and all(str(one).startswith("<submission") for one in value):
         return sorted(value)
     return value

@@ -503,5 +503,5 @@ def _lines(document: Document) -> Iterator[str]:
 
 
 def _as_toml(value: Any) -> str:
-    """Return a text, a number or a list of numbers as TOML; JSON's form is also TOML for printable characters."""
+    """Return a text, a number or a list of numbers as TOML; JSON of printable characters is valid TOML."""
     return json.dumps(value, ensure_ascii=False)

@@ -130,7 +130,7 @@ def test_the_first_version_is_carried_over_whole(empty_database_url: str) -> Non
         assert [(e.at, e.to_status, e.why) for e in history(connection, "submission:s3")] == [
             (30.0, "received", "because – ü"),
             (30.0, "scoring", "because – ü"),
-            (ANY, "recorded", "as it stood when events began to hold what they left"),
+            (ANY, "recorded", "record at the time when events began to include records"),
         ]
         assert list(verify_records(connection)) == []
         assert connection.execute(sa.text("SELECT issuer, subject FROM users")).one() == ("local", "local")

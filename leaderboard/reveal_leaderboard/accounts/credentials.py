@@ -2,10 +2,10 @@
 
 Conventions
 -----------
-A secret is 256 random bits, shown once; the database stores its SHA-256, by which it is found. Times are seconds since
-1970 UTC by the database's clock. A session lasts 12 hours from sign-in, regardless of activity, or longer where people
-sign in by links (:mod:`reveal_leaderboard.accounts.links`). A token belongs to one person and one team and lasts at
-most 366 days.
+A secret is 256 random bits, shown once; the database stores only its SHA-256, and looks it up by this hash. Times are
+seconds since 1970 UTC by the database's clock. A session lasts 12 hours from sign-in, regardless of activity, or longer
+where people sign in by links (:mod:`reveal_leaderboard.accounts.links`). A token belongs to one person and one team and
+lasts at most 366 days.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class TokenError(ValueError):
 
 
 class Credentials:
-    """Queries on sessions and tokens; `engine` is that of :func:`reveal_leaderboard.store.database.connect`."""
+    """Queries on sessions and tokens; `engine` comes from :func:`reveal_leaderboard.store.database.connect`."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
@@ -181,8 +181,8 @@ class Credentials:
     def revoke_token(self, token_id: str, who: str, why: str = "") -> bool:
         """Revoke a token; return False if there is no such valid token.
 
-        Administrators and ``cli`` may revoke any token; for other people only their own tokens exist. `why` is stored
-        in the event, for the token's owner.
+        Administrators and ``cli`` may revoke any token; other people only their own, and any other one counts as
+        unknown. `why` is stored in the event, for the token's owner.
         """
         mine = [tables.tokens.c.id == token_id]
         with self._engine.begin() as connection:

@@ -96,5 +96,5 @@ def use(connection: sa.Connection, secret: str, *, instead_of: str | None = None
 
 
 def _hashed(secret: str) -> str:
-    """Return the marked hash, cut to the width of the column, which leaves 236 bits of it."""
+    """Return the mark and the first 236 bits of the secret's hash, which together fill the column."""
     return (MARK + hashed(secret))[:64]

@@ -101,7 +101,7 @@ class Actor:
         return next((team for team in teams if team.id == team_id), None)
 
     def belongs_to(self, team_id: str) -> bool:
-        """Return True if the actor may see what only the team may see."""
+        """Return True if the actor may see what is visible to the team only."""
         return any(m.team.id == team_id for m in self.memberships)
 
 

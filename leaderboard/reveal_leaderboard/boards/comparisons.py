@@ -5,8 +5,8 @@ Conventions
 A comparison is a function of two released scores, so it reveals nothing that the board does not already show, costs no
 budget, and is computed on request. Its intervals treat the two systems as independent: each bound is as far from the
 difference as the two released intervals together allow. Scores of two systems on the same cases mostly vary together,
-so these intervals are wider than those of the paired differences that `reveal-bench compare` prints for owners of the
-references. :mod:`reveal_leaderboard.release.ranking` explains why a board shows no paired differences.
+so these intervals are wider than the ones that `reveal-bench compare` prints, for owners of the references, for paired
+differences. :mod:`reveal_leaderboard.release.ranking` explains why a board shows no paired differences.
 
 Source: intervals of differences from the intervals of both parts: Zou and Donner (2008, Statistics in Medicine 27).
 """

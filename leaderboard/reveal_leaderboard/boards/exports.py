@@ -40,26 +40,26 @@ if TYPE_CHECKING:
 SCHEMA = 2
 COLUMNS: dict[str, tuple[str, str]] = {
     "benchmark": ("string", "name of the benchmark"),
-    "version": ("string", "version of the benchmark that the figures are of"),
-    "rank": ("int32", "rank of the tier, 1 for the best; empty without a place"),
+    "version": ("string", "version of the benchmark on which the scores were computed"),
+    "rank": ("int32", "rank of the tier, 1 for the best; empty if the entry is not ranked"),
     "rank_low": ("int32", "best rank that the entry may have, with 95 % confidence for all entries at once"),
-    "rank_high": ("int32", "worst rank that it may have"),
+    "rank_high": ("int32", "worst rank that the entry may have, with the same confidence"),
     "tier": ("string", "A for the best; members of a tier do not differ significantly"),
-    "is_new": ("bool", "whether the entry was scored since the ranks were computed, and is being placed"),
-    "submission_id": ("string", "of the entry's permalink; empty for a published row"),
+    "is_new": ("bool", "whether the entry was scored since the ranks were computed, and is not ranked yet"),
+    "submission_id": ("string", "id in the entry's permalink; empty for a published row"),
     "model": ("string", "name of the model, or of the published system"),
     "model_version": ("string", "as its team states it"),
     "team": ("string", "organization"),
-    "kind": ("string", "multimodal_llm, cnn, saliency, human_reader or other; of a published row also human, chance"),
+    "kind": ("string", "multimodal_llm, cnn, saliency, human_reader or other; for a published row also human, chance"),
     "prompt_style": ("string", "how a language model was asked"),
     "date": ("date32", "UTC day on which the entry was sent"),
     "metric": ("string", "name of the metric"),
     "finding": ("string", '"macro" for the mean over the shown findings'),
     "value": ("float64", "rounded fraction, coefficient from -1 to 1, or mean rating from 1 to 5"),
-    "low": ("float64", "lower end of the 95 % interval, rounded"),
-    "high": ("float64", "upper end of it"),
-    "n": ("string", "band of the cases behind the figure; of a macro, the number of findings"),
-    "signature": ("string", "recipe of the figure, with the metric's version"),
+    "low": ("float64", "lower bound of the 95 % interval, rounded"),
+    "high": ("float64", "upper bound of the 95 % interval, rounded"),
+    "n": ("string", "count range of the supporting cases; for a macro, the number of findings"),
+    "signature": ("string", "recipe of the score, with the metric's version"),
     "is_reference": ("bool", "whether a paper published the row: it is not ranked"),
     "source": ("string", '"submission", or the paper and the place in it'),
 }
@@ -112,7 +112,9 @@ def _entry(entry: BoardEntry) -> dict[str, Any]:
 
 
 def to_csv(board: Standings) -> str:
-    """Return the board as CSV with a header, after RFC 4180: lines end with CR LF, texts with either are quoted."""
+    """Return the board as CSV with a header, as RFC 4180 says: lines end with CR LF; texts that contain CR or LF are
+    quoted.
+    """
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(COLUMNS)
@@ -129,7 +131,7 @@ def to_parquet(board: Standings) -> bytes:
     bytes
         The file, with the columns of :data:`COLUMNS`; their meanings are in the fields' metadata. The schema's metadata
         has, under ``reveal_leaderboard``, JSON with schema, benchmark, version, split, synthetic, is_frozen, primary,
-        ranked_at, exported_at (null: nothing in the file depends on the time), and signatures: metric -> recipes.
+        ranked_at, exported_at (always null, so that equal boards give equal files), and signatures: metric -> recipes.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -71,7 +71,7 @@ def prepare_board_gallery(
 ) -> int:
     """Make a gallery of `benchmark`, with `options` of :class:`~reveal_bench.viewer.gallery.CaseSource`.
 
-    Returns how many cases it has.
+    Return its number of cases.
 
     Raises
     ------

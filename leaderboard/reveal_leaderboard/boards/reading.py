@@ -170,7 +170,7 @@ def import_ratings(connection: sa.Connection, path: Path, settings: Settings, *,
 
     Parameters
     ----------
-    path : CSV file, see :mod:`reveal_leaderboard.store.ratings`; the ids of answers are those of :func:`answers_csv`
+    path : CSV file, see :mod:`reveal_leaderboard.store.ratings`; its ids of answers come from :func:`answers_csv`
 
     Raises
     ------

@@ -157,8 +157,8 @@ def _waiting_version(connection: sa.Connection, benchmark: str, version: str) ->
 
 
 def _own_scores(connection: sa.Connection, benchmark: str, version: str) -> list[sa.Row[Any]]:
-    """Return the public scores against a version, oldest first, without those of submissions that show another one's
-    scores.
+    """Return the public scores against a version, oldest first; submissions that show another one's scores are left
+    out.
     """
     query = (
         sa.select(scores)

@@ -12,8 +12,8 @@ A board belongs to one version. The board of an earlier version is *frozen*: it 
 shown, except for entries that an admin hid since.
 
 A paper may cite an entry that its team withdraws later. Then the entry's address still shows its team and the time of
-its withdrawal, but never its scores. Entries that an admin hid, or that only their team ever saw, leave nothing behind:
-for all other users they never existed.
+its withdrawal, but never its scores. For all other users it is as if entries that an admin hid, or that only their team
+ever saw, had never existed.
 """
 
 from __future__ import annotations

@@ -195,7 +195,7 @@ def worker(
                 log.warning("earlier receipts of %s %s have another key: is --vault the board's vault?", *key)
         with store.write() as connection:  # for boards whose final figures predate signing
             if n := receipts.append_missing(connection, process.signers):
-                log.info("signed %d receipts of final figures that had none", n)
+                log.info("signed %d missing receipts of final scores", n)
         custody.warm_up([one.folder for one in holdouts.values()])
         _on_end_signals(process.stopping)
         with delivering(senders, to_the_end=once):

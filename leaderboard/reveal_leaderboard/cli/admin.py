@@ -104,7 +104,7 @@ def refresh(
     ] = False,
     database: Database = None,
 ) -> None:
-    """Score the stored submissions against a new version; with --switch, show it in place of the current one."""
+    """Score the stored submissions against a new version; with --switch, show it instead of the current one."""
     from reveal_leaderboard.boards import refresh
 
     with _store(data, database) as store, store.write() as connection:
@@ -175,7 +175,7 @@ def invite(
 ) -> None:
     """Print a link with which the owner of the e-mail address ADDRESS signs in once (`serve --auth links`).
 
-    The server's address is read from REVEAL_URL. A new link takes the place of one that was not used.
+    The server's address is read from REVEAL_URL. A new link replaces an unused one.
     """
     from reveal_leaderboard.web.sign_in_modes import own_address
 

@@ -196,7 +196,7 @@ class Demo:
                 made = chance_baseline(manifest, seed=self.seed)
             else:
                 made = location_prior_baseline(manifest, fit_location_prior(released, manifest.findings))
-            # A board has no grid hit rate for files with points outside their cells: such answers name two places.
+            # If points are outside their cells, an answer names two positions, and the board shows no grid hit rate.
             made = [replace(one, cell=None) if one.points else one for one in made]
             folder = self.predictions / entrant.stem
             folder.mkdir(parents=True, exist_ok=True)

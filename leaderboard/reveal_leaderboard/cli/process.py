@@ -45,7 +45,7 @@ def log_to_stderr(known: Iterable[str] = ()) -> None:
 
 
 def check_auth(auth: str, host: str, proxies: int) -> None:
-    """Refuse options that would let in people whom the server must keep out."""
+    """Refuse options that would give access to people without permission."""
     from reveal_leaderboard.web.sign_in_modes import ModeError, check_mode
 
     try:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 Data = Annotated[Path, typer.Option(help="The annotation page's own data folder.", show_default=False)]
 Images = Annotated[Path | None, typer.Option(help="Root of the images.", exists=True, file_okay=False)]
-Curation = Annotated[Path | None, typer.Option(help="Curation folder whose assignment is done; at the first start.")]
+Curation = Annotated[Path | None, typer.Option(help="Needed at the first start: curation folder with an assignment.")]
 Pictures = Annotated[Path | None, typer.Option(help="Table study, file, view: for sets without DICOM.")]
 Misses = Annotated[Path | None, typer.Option(help="Misses of a model, for --form errors (jsonl, parquet).")]
 Answers = Annotated[Path | None, typer.Option(help="For --form rubric: what `admin answers` wrote.")]
@@ -82,7 +82,7 @@ def readers(
         Path | None, typer.Option("--readers", help="For errors and rubric: table reader, capacity.")
     ] = None,
     per_item: PerItem = None,
-    people: Annotated[Path | None, typer.Option(help="Table subject, reader: which sign-in is which reader.")] = None,
+    people: Annotated[Path | None, typer.Option(help="Table subject, reader: account id and reader name.")] = None,
     auth: Annotated[str, typer.Option(help="local, oidc or huggingface: how readers sign in.")] = "local",
     host: Host = "127.0.0.1",
     port: Port = 7870,
@@ -194,7 +194,7 @@ def readers_close(
 
 def readers_reassign(
     data: Data,
-    capacities: Annotated[Path, typer.Option("--readers", help="Table reader, capacity; perhaps with more of both.")],
+    capacities: Annotated[Path, typer.Option("--readers", help="Table reader, capacity; both may grow.")],
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="Give up items that no reader is left for.")
     ] = False,
@@ -227,7 +227,7 @@ def readers_export(
         version = export_assignments(readings, reassigned)
         typer.echo(f"{reassigned}: the lists, changed {count_text(version, 'time')}")
     elif readings.version() and readings.form == "votes":
-        typer.secho("lists have changed: import-votes needs --reassigned, too", fg="yellow")
+        typer.secho("lists have changed: import-votes also needs --reassigned", fg="yellow")
 
 
 def _prepare_in_a_child(arguments: Mapping[str, object]) -> None:

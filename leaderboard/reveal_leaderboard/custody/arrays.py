@@ -4,7 +4,7 @@ Conventions
 -----------
 Each kind defines its arrays (:mod:`reveal_bench.kinds.arrays`). The file contains a *stamp*: a digest of the public
 manifest, of the arrays' names and types, and of :data:`FORMAT`. The file can be read with that manifest and format
-only; a file with another stamp must be made again from the upload. The reader trusts nothing.
+only; a file with another stamp must be made again from the upload. The reader trusts no file.
 
 A template receives a manifest as JSON, together with the name of its kind.
 
@@ -75,7 +75,7 @@ def read_canonical(file: Path | BinaryIO, manifest: Manifest) -> tuple[Any, ...]
 
 
 def read_rated(file: BinaryIO, manifest: Manifest) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Read predictions with their ratings, for boards scored by readers; the errors are those of
+    """Read predictions with their ratings, for boards scored by readers; raises the same errors as
     :func:`read_canonical`.
     """
     codec = _codec(manifest)
@@ -98,7 +98,7 @@ def _codec(manifest: Manifest) -> Codec[Any, Any, Any]:
 
 def dump_manifest(manifest: Manifest) -> bytes:
     """Return a manifest as JSON, for :func:`load_manifest`."""
-    return json.dumps({"kind": manifest.kind, "manifest": asdict(manifest)}).encode()  # the order of its rows counts
+    return json.dumps({"kind": manifest.kind, "manifest": asdict(manifest)}).encode()  # rows keep their order
 
 
 def load_manifest(data: bytes) -> Manifest:
@@ -124,7 +124,7 @@ def write_arrays(file: BinaryIO, arrays: Mapping[str, npt.NDArray[Any]]) -> None
 
 
 def list_arrays(file: BinaryIO) -> list[str]:
-    """Return the names of the arrays in a file; no names if it is not an archive."""
+    """Return the names of the arrays in a file; an empty list if it is not an archive."""
     try:
         with zipfile.ZipFile(file) as archive:
             return [name.removesuffix(".npy") for name in archive.namelist()]

@@ -94,8 +94,8 @@ def _distinct(places: Iterable[Path]) -> list[Path]:
 
 
 def count_threads() -> int:
-    """Return the number of this process's threads. `stat` gives it, which Landlock allows even where listing a folder
-    is refused.
+    """Return the number of this process's threads. `stat` reports it, and Landlock allows `stat` even where it refuses
+    to list a folder.
     """
     return os.stat("/proc/self/task").st_nlink - 2
 

@@ -2,9 +2,9 @@
 
 Conventions
 -----------
-A service may be used from many threads; more than `lanes` requests wait their turn. A dead template restarts on the
-next request; an interrupted request is retried once. Waiting is bounded: a template that does not report a child's end
-in time is killed.
+A service may be used from many threads; requests beyond the first `lanes` wait their turn. A dead template restarts on
+the next request; an interrupted request is retried once. Waiting is bounded: a template that does not report a child's
+end in time is killed.
 
 bubblewrap gives a template its own namespaces and only its own files: the interpreter, the packages, the named folders,
 a `/proc` with only the processes inside, and no network device. Children are forked inside, so they see no more.
@@ -206,7 +206,7 @@ class TemplateService:
             handed = []
             deadline = time.monotonic() + request.limits.wall_seconds + _GRACE_SECONDS
             answer = _read_bounded(answer_read, request.limits.answer_bytes, deadline)
-            os.close(answer_read)  # a child that writes too much is killed by this
+            os.close(answer_read)  # this kills a child that writes too much
             answer_read = -1
             end = _read_bounded(end_read, _CHUNK, deadline)
             if not end:

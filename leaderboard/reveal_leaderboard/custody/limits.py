@@ -46,7 +46,7 @@ class JailLimits:
 
     Attributes
     ----------
-    memory : address space beyond that of its template (an idle template holds about 200 MB of it in memory)
+    memory : address space in addition to its template's (an idle template keeps about 200 MB in memory)
     cpu_seconds, wall_seconds : processor time and elapsed time; a child that exceeds either is killed
     file_bytes : size of each file that it may write
     open_files : number of file descriptors

@@ -2,10 +2,10 @@
 
 Conventions
 -----------
-A request is one or more packets of some files each; the first byte of a packet says whether it is the last. The files
-are, in order: the pipe for the answer, the pipe for the exit status, the request as JSON, the shared document (an empty
-file if there is none), then the files that the job works on. Only this package writes the JSON; the only part of it
-that a sender chooses is the name shown for a file.
+A request is one or more packets, each with some of the files; the first byte of a packet says whether it is the last.
+The files are, in order: the pipe for the answer, the pipe for the exit status, the request as JSON, the shared document
+(an empty file if there is none), then the files that the job works on. Only this package writes the JSON; the only part
+of it that a sender chooses is the name shown for a file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class JobRequest:
     job : key of the job in the template's module
     arguments : plain JSON values
     places : folders and files that the child may open, to read
-    reopened : number of the request's files, counted from the first, that the child may open again by ``/proc/self/fd``
+    reopened : the child may open this many of the request's files, counted from the first, again by ``/proc/self/fd``
     shared : digest of the shared document, "" if there is none
     """
 

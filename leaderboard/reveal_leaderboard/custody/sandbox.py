@@ -129,7 +129,7 @@ def _instructions(machine: str, pid: int) -> list[bytes]:
     )  # fmt: skip
     for numbers, body in rules:
         number = numbers[column]
-        if number is not None:  # the body ends in a return, whichever way it goes
+        if number is not None:  # every path through the body ends in a return
             program += [_jump(_JUMP_EQUAL, number, 0, len(body)), *body]
     return [*program, refuse]
 
@@ -157,7 +157,7 @@ def _return(action: int) -> bytes:
 
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
-_GRACE_SECONDS = 5  # of processor time between the signal that asks a child to end and the one that kills it
+_GRACE_SECONDS = 5  # seconds of processor time between the signal that asks a child to end and the signal that kills it
 
 
 def confinement_here() -> str:

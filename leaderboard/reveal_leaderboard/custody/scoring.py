@@ -8,7 +8,7 @@ A job's answer is rounded and cut by :mod:`reveal_leaderboard.release.release` o
 parent opened. No upload is ever seen here: predictions come through the strict reader of :mod:`.arrays`.
 
 The same work is done for every question, whether or not its finding is present, so that durations reveal nothing.
-Predictions for questions that the manifest does not ask were dropped before, and a mask has at most `MOST_MASK_RUNS`
+Predictions for questions that the manifest does not ask were dropped earlier, and a mask has at most `MOST_MASK_RUNS`
 runs.
 
 Ranks are computed from exact per-case rows in the vault. Numbers are arrays and keep every bit; names are JSON text in
@@ -63,8 +63,8 @@ def load_shared(data: bytes) -> None:
 
 
 def score(arguments: dict[str, Any], files: list[int], _: Any) -> bytes:
-    """Score the canonical arrays in the first file; write their exact rows to the second file, and those of the final
-    part to the third.
+    """Score the canonical arrays in the first file; write their exact rows to the second file, and the rows of the
+    final part to the third.
 
     Returns
     -------

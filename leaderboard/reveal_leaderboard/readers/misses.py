@@ -30,7 +30,7 @@ FIELDS = ("id", "image", "finding", "grid", "reference")
 def prepare_misses(
     data: Path, table: Path, images: Path, capacities: Mapping[str, int], *, per_item: int = 1, seed: int = 0
 ) -> Readings:
-    """Create the database for a file of misses; the database contains partial hits, but no reader's list does.
+    """Create the database for a file of misses; partial hits are stored too, but are on no reader's list.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def _faults(row: Any, images: Path) -> list[tuple[str, str, str]]:
         faults.append(("reference", "must be a list of cells of the grid", repr(cells)[:100]))
     cell, point = row.get("cell"), row.get("point")
     if (cell is None) == (point is None):
-        faults.append(("cell, point", "must be given one without the other", f"{cell!r} and {point!r}"[:100]))
+        faults.append(("cell, point", "must have `cell` or `point`, not both", f"{cell!r} and {point!r}"[:100]))
     elif cell is not None and not _is_pair(cell, 0, grid[0], 0, grid[1]):
         faults.append(("cell", "must be a cell of the grid", repr(cell)[:100]))
     elif point is not None and not _is_share(point):

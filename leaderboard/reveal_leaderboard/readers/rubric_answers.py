@@ -146,7 +146,7 @@ class _TaskImage:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """The public facts of a task and its shard; `pictures` by image_id, those of the prior study last."""
+    """The public facts of a task and its shard; `pictures` by image_id, the prior study's last."""
 
     prompt: str
     indication: str

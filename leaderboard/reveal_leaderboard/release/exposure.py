@@ -13,26 +13,25 @@ the average, which is rounded more finely. The averages of hits that include a f
 grid hits, are counted with its hit rate: a file whose cells contain its points asks about the same positions twice, so
 that an average reveals their count once more, in its own steps.
 
-Teams that share a person, or whose predictions are near-identical, count as one. A shared person is a member of both or
-sent something for both; administrators link no teams, because they may look after many teams and have no need to ask.
-The same predictions sent again by a team reveal nothing new and are not counted. All of this is a ceiling. Below a
-share of 1 no one can know all labels of a finding from these scores alone. But a team with a good model needs far less
-to gain something, and honest developers learn far less than the ceiling. So the meter tells a maintainer when to look,
-not what happened.
+Teams that share a person, or whose predictions are near-identical, count as one. A shared person is a member of both
+teams or sent something for both. Administrators do not link teams, because they may look after many teams and have no
+reason to probe the labels. The same predictions sent again by a team reveal nothing new and are not counted. All of
+this is a ceiling. If the share is below 1, these scores alone are not enough to know all labels of a finding. But a
+team with a good model needs far less to gain something, and honest developers learn far less than the ceiling. So the
+meter tells a maintainer when to look, not what happened.
 
 Collusion between teams is invisible. So the `colluding` groups with the most bits about a finding are taken as one, and
-the meter compares their bits with the labels' bits. On 300 studies five teams whose model has an AUROC of 0.9 gain
-some 0.03 of macro F1 when the meter begins to say "watch" (docs/operating.md, "What colluding teams can learn").
+the meter compares their bits with the labels' bits. On 300 studies, five teams whose model has an AUROC of 0.9 gain
+about 0.03 of macro F1 by the time the meter says "watch" (docs/operating.md, "What colluding teams can learn").
 
 For detections only macros are shown. Teams can use every submission to probe one finding, and leave the rest of their
 files unchanged: a macro over K findings, in steps of r, then reveals as much about that finding as a separate score in
 steps of K r. These bits are counted, and compared with the labels of the smallest finding that may be shown. In
-simulations, five answers raise the AP of one finding of six by 0.03 on 300 images, and the meter says "watch" from
-there.
+simulations on 300 images, five answers raise the AP of one of six findings by 0.03, and the meter then says "watch".
 
-Not counted are: intervals of counting scores, and comparisons, because both are computed from the released values;
-other macros with their intervals, which follow from the scores except for their rounding; AUROC, one number over five
-labels or more; and ranks, which on an open board depend only on each system's own scores and spreads
+The meter does not count intervals of counting scores, or comparisons, because both are computed from the released
+values; other macros with their intervals, which follow from the scores except for their rounding; AUROC, one number
+over five labels or more; and ranks, which on an open board depend only on each system's own scores and spreads
 (:mod:`reveal_leaderboard.release.ranking`). The simulation behind the thresholds includes them: its teams receive every
 macro to 0.005.
 """
@@ -107,7 +106,7 @@ class Exposure:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _ScoredRow:
     """Scored submission: its team, its scores, whether the ladder held it back, and its fingerprint."""
 
     submission_id: str
@@ -170,7 +169,7 @@ def answer_bits(
             bits += steps
         elif figure.metric in RELEASED_PER_LABEL:  # together they can reveal the count more finely than one does
             calls = min(count, calls + steps)
-    if n_averages:  # of a finding with too few cases for a hit rate of its own
+    if n_averages:  # averages include this finding, which has too few cases for a hit rate of its own
         bits += math.log2(1 + n_averages / Rounding(policy).step_of(policy.min_cell))
     return bits + calls
 
@@ -209,7 +208,7 @@ def _band(band: str) -> tuple[int, int | None]:
     return int(low), int(high) if high else None
 
 
-def _read(connection: sa.Connection, benchmark: str, version: str) -> list[_Shown]:
+def _read(connection: sa.Connection, benchmark: str, version: str) -> list[_ScoredRow]:
     own = sa.and_(fingerprints.c.submission_id == scores.c.submission_id, fingerprints.c.version == scores.c.version)
     query = (
         sa.select(teams.c.name, scores.c.released, scores.c.shown_of, scores.c.submission_id)
@@ -222,7 +221,7 @@ def _read(connection: sa.Connection, benchmark: str, version: str) -> list[_Show
         .order_by(scores.c.scored_at, scores.c.submission_id)
     )
     return [
-        _Shown(
+        _ScoredRow(
             submission_id=row.submission_id,
             team=row.name,
             score=ReleasedScore.from_json(row.released),
@@ -235,7 +234,7 @@ def _read(connection: sa.Connection, benchmark: str, version: str) -> list[_Show
 
 
 def _persons(connection: sa.Connection) -> list[tuple[str, str]]:
-    """Yield (person, name of a team) for members and senders; administrators are left out."""
+    """Return (person, name of a team) for members and senders; administrators are left out."""
     belongs = sa.union(
         sa.select(members.c.user_id, members.c.team_id), sa.select(submissions.c.user_id, submissions.c.team_id)
     ).subquery()
@@ -248,20 +247,20 @@ def _persons(connection: sa.Connection) -> list[tuple[str, str]]:
     return [(row.user_id, row.name) for row in connection.execute(query)]
 
 
-def _without_repeats(rows: Sequence[_Shown]) -> list[_Shown]:
+def _without_repeats(rows: Sequence[_ScoredRow]) -> list[_ScoredRow]:
     """Return the first of each team's submissions of the same predictions; `rows` are in order of time."""
     first = {(row.team, row.content): row for row in reversed(rows)}
     return [row for row in rows if row.content is None or first[row.team, row.content] is row]
 
 
 def _measure(
-    rows: Sequence[_Shown],
+    rows: Sequence[_ScoredRow],
     group_of: Mapping[str, tuple[str, ...]],
     facts: Mapping[str, Any],
     figures: BenchmarkSettings,
 ) -> Exposure:
     n_cases = facts.get("n_studies", facts.get("n_images"))
-    by_group: dict[tuple[str, ...], list[_Shown]] = defaultdict(list)
+    by_group: dict[tuple[str, ...], list[_ScoredRow]] = defaultdict(list)
     for row in rows:
         by_group[group_of[row.team]].append(row)
     n_held = {names: sum(row.is_held for row in own) for names, own in by_group.items()}
@@ -300,7 +299,7 @@ def _together(finding: str, measured: Sequence[tuple[float, float, Group]], coll
     return (out / held if held else math.inf), out, held, finding, group
 
 
-def _bits(rows: Sequence[_Shown], n_cases: int | None, policy: ReleasePolicy) -> dict[str, tuple[float, float]]:
+def _bits(rows: Sequence[_ScoredRow], n_cases: int | None, policy: ReleasePolicy) -> dict[str, tuple[float, float]]:
     """Return the bits released by `rows` about each finding, and the bits of its labels."""
     out: dict[str, float] = defaultdict(float)
     seen: dict[str, dict[str, ReleasedEstimate]] = defaultdict(dict)
@@ -331,7 +330,9 @@ def _macro_bits(macro: ReleasedEstimate, policy: ReleasePolicy) -> float:
     return math.log2(1 / (int(macro.n) * policy.resolution) + 1)
 
 
-def _group_teams(rows: Sequence[_Shown], near: float, persons: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+def _group_teams(
+    rows: Sequence[_ScoredRow], near: float, persons: Iterable[tuple[str, str]]
+) -> dict[str, tuple[str, ...]]:
     """Return, for each team, all teams linked to it by a person or near-identical predictions, including itself."""
     persons = list(persons)
     leader = {row.team: row.team for row in rows} | {team: team for _, team in persons}

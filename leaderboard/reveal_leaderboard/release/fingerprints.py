@@ -82,7 +82,7 @@ def fingerprint(
 def similarity(a: Fingerprint, b: Fingerprint) -> float:
     """Return the estimated proportion of equal answers, in [0, 1]; standard error about 0.015 near 0.95.
 
-    With a share s of equal items in each of two sets of one size, the Jaccard index is s / (2 - s).
+    If two sets of equal size have a proportion s of their items in common, their Jaccard index is s / (2 - s).
     """
     if not a.sketch or not b.sketch:
         return float(a.sketch == b.sketch)

@@ -4,7 +4,7 @@ Conventions
 -----------
 The field `shown_of` of a score row names the submission whose scores it shows. It is another submission
 
-* if the ladder held it back: it is not better than its team's best by the step. Being told "not better" is an answer
+* if the ladder held it back: it is not better than its team's best by the step. The result "not better" is an answer
   too, so the submission is charged;
 * if its team sent the same predictions before: the submission reveals nothing new, so it is refunded. If the earlier
   submissions were withdrawn since, and an admin hid none of them, the new one takes their place and shows its own

@@ -3,7 +3,7 @@
 Conventions
 -----------
 All rows belong to one version and part of a holdout, and all systems are computed on the same replicates of the
-patients. Inputs are the releases of :mod:`reveal_leaderboard.release.release`: its findings, its primary metric.
+patients. The findings and the primary metric are the ones that :mod:`reveal_leaderboard.release.release` releases.
 Outputs are letters and whole ranks.
 
 Two systems *differ significantly* by a test of all pairs at once. Tiers and rank intervals follow from these pairs
@@ -22,7 +22,8 @@ significant if it exceeds its bootstrap spread by more than the largest such exc
 replicates. Ratings by readers are not held-out labels; they are always paired. Paired systems that differ in fewer than
 :data:`FEWEST_DIFFERING` cases do not differ significantly.
 
-Callers may pass only the rows of submissions that show their own scores, and of none that the ladder holds back.
+Callers may pass only the rows of submissions that show their own scores, never rows of a submission that the ladder
+holds back.
 
 Source: joint rank intervals from all pairs as in Al Mohamad, Goeman and van Zwet (2022, Biometrics 78) and Mogstad,
 Romano, Shaikh and Wilhelm (2024, Review of Economic Studies 91); percentile ranks fail at ties: Hall and Miller (2009,
@@ -106,8 +107,8 @@ def _paired_spreads(macros: FloatArray, i: IntArray, j: IntArray, differences: F
 def _for_few(limit: float, n: int) -> float:
     """Return `limit`, on the normal scale, adjusted for a spread estimated from `n` patients.
 
-    The quantile of Student's t with n - 1 degrees of freedom at the same share (Abramowitz and Stegun, 26.7.5), where
-    the bootstrap's spread divides by n and not by n - 1.
+    The result is the quantile of Student's t with n - 1 degrees of freedom at the same probability (Abramowitz and
+    Stegun, 26.7.5), corrected because the bootstrap's spread divides by n and not by n - 1.
     """
     z, freedom = limit * math.sqrt(n / (n - 1)), n - 1
     first = (z**3 + z) / 4
@@ -155,8 +156,8 @@ def rank_document(systems: Mapping[str, Rows], policy: ReleasePolicy, *, paired:
     Returns
     -------
     dict of plain JSON values
-        ``entries`` has, per id, ``rank`` (its tier's), ``rank_low``, ``rank_high`` and ``tier`` ("A" is best);
-        an id of ``computed_for`` that is not in it has no released primary score and no rank. ``n_patients`` counts the
+        ``entries`` has, per id, ``rank`` (its tier's), ``rank_low``, ``rank_high`` and ``tier`` ("A" is best). An id of
+        ``computed_for`` that ``entries`` lacks has no released primary score and so no rank. ``n_patients`` counts the
         part's patients, and ``chance`` has, by metric, the expected macro of random answers over the released findings,
         in whole percent: both depend only on the holdout.
 
@@ -208,7 +209,9 @@ def rank_document(systems: Mapping[str, Rows], policy: ReleasePolicy, *, paired:
 
 
 def _chance(systems: Sequence[Rows], findings: Sequence[str]) -> dict[str, int]:
-    """Return metric -> chance level in percent, for the metrics whose chance level some system's rows contain."""
+    """Return metric -> chance level in percent, for every metric whose chance level is in the rows of at least one
+    system.
+    """
     levels: dict[str, float] = {}
     for rows in systems:
         levels = rows.chance(findings) | levels

@@ -11,8 +11,8 @@ statements.
 The table `chains` has the number of receipts and the last hash. Its row is locked until the transaction ends.
 
 Final scores are withheld until a round ends. A web process or an operator ends it, and neither can sign. So the receipt
-of a final score is signed when the score is written, and withheld with it: whoever reads the receipt must be allowed to
-see the score (:meth:`reveal_leaderboard.store.store.Store.score_of`). The receipt's hash is in the next receipt at
+of a final score is signed when the score is written, and withheld with it: a user may read the receipt only if the user
+may see the score (:meth:`reveal_leaderboard.store.store.Store.score_of`). The receipt's hash is in the next receipt at
 once. The hash reveals nothing, because 32 random bytes are hashed with the scores: see `blind` in
 :mod:`reveal_bench.evaluation.receipts`.
 """
@@ -200,7 +200,7 @@ def with_other_keys(connection: sa.Connection, signers: Mapping[tuple[str, str],
 
 
 def append_missing(connection: sa.Connection, signers: Mapping[tuple[str, str], Signer]) -> int:
-    """Sign final scores without a receipt: boards that computed them before they were signed.
+    """Sign the final scores that have no receipt because this board computed them before final scores were signed.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def append_missing(connection: sa.Connection, signers: Mapping[tuple[str, str], 
 
     Returns
     -------
-    number of signed scores; 0 if this or another worker has signed them before
+    number of scores signed by this call; 0 if this or another worker signed all of them earlier
 
     Raises
     ------
@@ -295,7 +295,7 @@ def _create_once(path: Path, data: bytes) -> None:
     """
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)  # closing it lets go
+        fcntl.flock(folder, fcntl.LOCK_EX)  # closing the file releases the lock
         if not path.exists():
             write_durably(path, data)
     finally:

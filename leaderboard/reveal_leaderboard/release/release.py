@@ -14,8 +14,8 @@ Holdouts are small, and an exact score on ten cases reveals the cases within som
 * values are rounded, more coarsely the fewer the cases, since their intervals are wider; macros are rounded so that
   they show no finding more finely than its own score does. Counts of cases are given as ranges;
 * the interval of a score that counts right answers is computed from the rounded value, the number of cases and the
-  number of calls (:mod:`reveal_bench.kinds.scored`), so that it reveals nothing more. The interval of a macro or an
-  overlap is computed from the rounded value and two rounded distances.
+  number of calls (:mod:`reveal_bench.kinds.scored`), so that it reveals nothing more. Each bound of the interval of a
+  macro or an overlap is a rounded distance away from the rounded value.
 
 Besides these scores, only ranks (:mod:`reveal_leaderboard.release.ranking`) leave the worker. The policy's settings are
 stored with the score. A *counting query* remains: how many of the cases I name have it? Rounding hides little of that
@@ -129,8 +129,8 @@ def release(rows: Rows, policy: ReleasePolicy = POLICY) -> ReleasedScore:
 
 
 def primary_figure(score: ReleasedScore) -> ReleasedEstimate | None:
-    """Return the macro used for ranking and the ladder: that of the kind's primary metric or, if it is missing, of a
-    fallback metric.
+    """Return the macro used for ranking and the ladder: the macro of the kind's primary metric or, if that is missing,
+    of a fallback metric.
     """
     ranking = (metric for kind in KINDS.values() for metric in (kind.release.primary, *kind.release.fallback_metrics))
     figures = (score.figure(metric) for metric in ranking)
@@ -190,7 +190,7 @@ def _figures(disclosure: Disclosure, policy: ReleasePolicy, *, is_coarse: bool) 
         is_macro = e.finding == MACRO
         step, positional = policy.resolution, is_positional(e.metric)
         if is_macro:
-            # Coarse enough for all shown findings and for those in this macro, which for overlaps may be only one
+            # The step suits all shown findings, and the findings in this macro; an overlap's macro may contain only one
             own = [one.n for one in of_findings if one.metric == e.metric]
             step = max(rounding.macro_step(n, positional=positional) for n in (list(n_cases.values()), own))
         elif is_coarse:

@@ -73,7 +73,8 @@ class Rounding:
     def consistent(
         self, rounded: float, spread: Spread, step: float, bounds: tuple[float, float]
     ) -> tuple[float | None, float | None]:
-        """Return the bounds of an interval that adds nothing to the rounded value: the range of possible true values.
+        """Return the bounds of an interval that reveals nothing beyond the rounded value: the range of possible true
+        values.
 
         A true value is possible if the rounded value is within 1.96 of its standard errors, as in Wilson's score
         interval (1927, J. Am. Stat. Assoc. 22), with rounding as a separate error, whose variance is ``step**2 / 12``.
@@ -107,7 +108,8 @@ class Rounding:
         """Return the step of a macro over findings with these numbers of cases, so that it shows no finding more finely
         than the finding's own score does.
 
-        For positional metrics that is so with `place_factor` 1. A macro over one finding has the step of that finding.
+        For positional metrics this holds only if `place_factor` is 1. A macro over one finding has the step of that
+        finding.
         """
         if len(n_cases) == 1:
             return self.step_of(n_cases[0], positional=positional)

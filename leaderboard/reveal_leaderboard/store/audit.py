@@ -3,12 +3,12 @@
 Conventions
 -----------
 An audit only reads: the connection of :func:`opened_to_read` refuses writes, and nothing is migrated. Each problem is
-reported as a sentence, by area. The chains prove that nobody changed them who could not rewrite a whole chain. Against
-somebody who could, compare the report's heads with the heads of earlier reports kept elsewhere.
+reported as a sentence, by area. A chain that verifies was changed by nobody, except perhaps by somebody able to rewrite
+the whole chain. To detect that as well, compare the report's heads with the heads of earlier reports kept elsewhere.
 
-Checked are: SQLite's own integrity check; the chain of events; that every submission, team, user, token, flag and
+The audit checks: SQLite's own integrity check; the chain of events; that every submission, team, user, token, flag and
 board, with the rows that belong to it (:mod:`reveal_leaderboard.store.events`), is as its last event left it; the chain
-of receipts with every signature, and that each new key was signed for with the previous one; that each score, public or
+of receipts with every signature, and that the previous key signed each change to a new key; that each score, public or
 final, has a receipt with its figures, team, model and time, and that no other receipts exist; that each submission's
 status follows from its events; that its readers' ratings match the digest in its event; that every line of the ledger
 has the team and board of its submission and agrees with the submission's outcome, or was granted in an event; and on
@@ -241,7 +241,7 @@ def _goes_on(connection: sa.Connection, name: str, length: int, head: str) -> It
 
 
 def _format_problems(step: Callable[[], Iterable[str]]) -> Iterator[str]:
-    """Yield the problems that a step reports, and one more if the step cannot read its data to the end."""
+    """Yield the problems that a step reports, and a further problem if the step cannot read all of its data."""
     try:
         yield from step()
     except (sa.exc.SQLAlchemyError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -309,7 +309,9 @@ class _Chain:
         yield from self._follow_key(receipt, claims)
 
     def _follow_key(self, receipt: StoredReceipt, claims: dict[str, Any]) -> Iterator[str]:
-        """Check that the previous key signed for a new one; each version has its own vault and so its own key."""
+        """Check that a new key was confirmed by a signature of the previous one; each version has its own vault, and so
+        its own keys.
+        """
         before = self._last_key.get((claims["benchmark"], claims["version"]))
         if before is not None and before != claims["public_key"]:
             try:
@@ -429,7 +431,7 @@ def _ledger(connection: sa.Connection) -> Iterator[str]:
         if of[submission.id] - {tuple(submission)[2:]}:
             yield f"{name}: the ledger has lines of this submission under another team, benchmark or version"
         if sorted(kinds) != list(range(1, len(kinds) + 1)) or not kinds:
-            yield f"{name}: its sendings in the ledger must be numbered from 1, got {sorted(kinds)}"
+            yield f"{name}: the ledger must number its reservations from 1, got {sorted(kinds)}"
             continue
         *earlier, last = (kinds[number] for number in sorted(kinds))
         if any(one != {"reserved", "refunded"} for one in earlier):

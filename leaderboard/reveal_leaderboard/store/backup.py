@@ -1,4 +1,4 @@
-"""Backs up and restores a whole board: the database as of one moment, and every file that it names.
+"""Backs up and restores a whole board: one snapshot of the database, and every file that it names.
 
 Conventions
 -----------

@@ -149,7 +149,7 @@ class Blobs:
         self._bucket = Bucket(text) if text.startswith("s3://") else None
         if self._bucket is not None:
             self.url = self._bucket.url
-            # Files on their way to a bucket; those of a killed server disappear with its temporary folder.
+            # Files on their way to a bucket; a killed server's files disappear with its temporary folder.
             self._temporary = tempfile.TemporaryDirectory(prefix="reveal-incoming-", ignore_cleanup_errors=True)
             self._incoming = Path(self._temporary.name)
             return

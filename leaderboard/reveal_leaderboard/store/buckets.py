@@ -61,7 +61,7 @@ class SharedBuckets:
         return wait
 
     def sweep(self, seconds: float) -> None:
-        """Remove the buckets that were unused for this many seconds, except buckets that are locked now."""
+        """Remove the buckets that have not been used for this many seconds, except the ones locked now."""
         with self._engine.begin() as connection:
             old = sa.select(buckets.c.name).where(buckets.c.at < moment(connection) - seconds)
             connection.execute(buckets.delete().where(buckets.c.name.in_(locked(old, skip=True))))

@@ -39,7 +39,7 @@ UNDER_WAY = {"options": "-c idle_in_transaction_session_timeout=60000", "keepali
 """A machine that freezes within a transaction must not hold its locks, and so block the board, for ever."""
 
 
-class now(FunctionElement[float]):  # noqa: N801 - reads as a function, like those of sqlalchemy.func
+class now(FunctionElement[float]):  # noqa: N801 - reads as a function, like sqlalchemy.func.count
     """The database's clock, in seconds since 1970 UTC."""
 
     type = sa.Float(53)

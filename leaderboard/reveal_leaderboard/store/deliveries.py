@@ -6,7 +6,7 @@ The chain of events is the outbox: an event exists if and only if its change was
 their numbers, since each transaction locks the chain until it ends. The table `webhooks` records the last event
 processed for each webhook. :meth:`Deliveries.collect` continues from there: it creates the deliveries and moves that
 mark in one transaction. So no event is lost, no undone change is announced, and code that changes something need not
-mention webhooks. A new webhook starts with the events after it was first seen.
+mention webhooks. A new webhook starts with the first event after the program first saw it in the settings.
 
 A sender *claims* a delivery, which is due again for other senders after :data:`LEASE_SECONDS`: if a sender is killed
 before it records the answer, the delivery is sent a second time under the same id. Its id is random, since on a
@@ -184,5 +184,7 @@ def _put(connection: sa.Connection, webhook: str, kind: str, event_id: int | Non
 
 
 def _is_due() -> sa.ColumnElement[bool]:
-    """Return the condition that a delivery is due; a time beyond the longest pause predates a clock set back."""
+    """Return the condition that a delivery is due. One whose time is further away than the longest pause is due as
+    well: the clock was set back since.
+    """
     return sa.or_(deliveries.c.next_at <= now(), deliveries.c.next_at > now() + PAUSES[-1])

@@ -141,13 +141,15 @@ def record_all(connection: sa.Connection) -> None:
     """Append an event for each subject with the hash of its current record, so that records are verifiable from then
     on.
     """
-    why = "as it stood when events began to hold what they left"
+    why = "record at the time when events began to include records"
     for subject in list(subjects(connection)):
         append(connection, subject=subject, who="migration", to_status="recorded", why=why)
 
 
 def verify_records(connection: sa.Connection) -> Iterator[str]:
-    """Yield one sentence per subject that differs from its last event; none in a database from before records."""
+    """Yield one sentence per subject that differs from its last event; nothing for a database older than the
+    records.
+    """
     if not _has_records(connection):
         return
     query = sa.select(events.c.subject, events.c.record).where(events.c.record.is_not(None)).order_by(events.c.id)
@@ -177,8 +179,8 @@ LEFT_OUT: dict[sa.FromClause, tuple[str, ...]] = {
     tokens: ("used_at",),
     ledger: ("id",),
 }
-"""Columns that no record includes: the time of the last change, the mark of the shown one of a model's submissions
-(events record the choice), the time of a token's last use, and the ids of lines.
+"""Columns that no record includes: the time of the last change, the mark of the submission that is shown for its model
+(events record the choice), the time of a token's last use, and the ids of ledger lines.
 """
 _FROZEN = results.c.kind == "frozen"
 _GRANTED = ledger.c.submission_id.is_(None)

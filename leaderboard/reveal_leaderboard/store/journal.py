@@ -48,7 +48,7 @@ class JournalFormatter(logging.Formatter):
         self._known = _WORDS | frozenset(known)
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, without its end."""
+        """Return the line, without a line break."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

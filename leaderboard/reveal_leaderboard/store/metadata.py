@@ -149,16 +149,16 @@ def read_metadata(text: str) -> Metadata:
     except ValidationError as error:
         faults = [_fault(fault) for fault in error.errors(include_url=False, include_context=False)]
         raise MetadataError(list({fault["field"]: fault for fault in faults}.values())) from None
-    except (ValueError, RecursionError) as error:  # not JSON, or a number of thousands of digits
+    except (ValueError, RecursionError) as error:  # not JSON, or a number with thousands of digits
         raise MetadataError([_error("metadata", f"must be JSON: {error}", text[:80])]) from None
 
 
 CHOICES = {
     "parameters": (2, "must be a text of at most 500 characters, a finite number, true, false or null"),
-    "thresholds": (1, "must be a number from 0 to 1, or one for each label"),
+    "thresholds": (1, "must be a number from 0 to 1, or an object with a number for each label"),
 }
-"""Field that accepts several types -> (length of its location in pydantic's errors, after which they name a type; its
-rule).
+"""Field that accepts several types -> (number of leading parts of its location in pydantic's errors, the rest being the
+name of a type; its rule).
 """
 
 

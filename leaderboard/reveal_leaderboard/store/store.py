@@ -92,9 +92,9 @@ def _check_team(connection: sa.Connection, query: sa.Select[Any]) -> None:
 
 
 def _check_thresholds(known: Submission, new: NewSubmission) -> None:
-    """Refuse a known file with other thresholds: its scores would differ from the existing scores under the same id."""
+    """Refuse a known file with other thresholds: the same id would then have two different scores."""
     if known.metadata.get("thresholds") != new.metadata.get("thresholds"):
-        raise OtherThresholdsError(f"`thresholds` must be those of submission {known.id}, which is the same file")
+        raise OtherThresholdsError(f"`thresholds` must equal those of submission {known.id}, which is the same file")
 
 
 def _is_replay(known: Submission, new: NewSubmission) -> bool:
@@ -382,7 +382,7 @@ class Store:
             same = (submissions.c[name] == getattr(submission, name) for name in names)
             rank_again(connection, submission)
             connection.execute(submissions.update().where(*same, submissions.c.is_chosen).values(is_chosen=False))
-            why = "the one shown of its model"
+            why = "chosen to be shown for its model"
             return self._change(connection, submission, {"is_chosen": True}, "chosen", who, why)
 
     def hide(self, submission_id: str, *, who: str, why: str) -> Submission:

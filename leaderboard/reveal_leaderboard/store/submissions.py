@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-A submission has a random id, as does its team; `team` is the team's name as shown. `filename` is for display only: the
+A submission and its team have random ids; `team` is the team's name as shown. `filename` is for display only: the
 file is stored under its `sha256`. Its linted predictions are stored beside it under `canonical`
 (:mod:`reveal_leaderboard.custody.arrays`). The file is the source of truth: if the predictions are missing, damaged or
 have another stamp, the file is linted again. Functions run in their caller's transaction; only :func:`lock_known`
@@ -76,7 +76,7 @@ class Submission(NewSubmission):
     ----------
     withdrawn_at : when its team withdrew it, before or after it was scored
     hidden_at, hidden_why : when and why an admin took it off the board
-    is_chosen : it is the shown one of its model
+    is_chosen : whether its team chose to show it for its model
     """
 
     id: str = ""
@@ -149,7 +149,7 @@ def find_repeated(connection: sa.Connection, new: NewSubmission) -> Submission |
 
 def stored_names(connection: sa.Connection) -> tuple[set[str], set[str]]:
     """Return (hashes of all uploads, hashes of all predictions stored as arrays); the latter are empty in a database
-    from before these were stored.
+    that is older than the stored arrays.
     """
     table = submissions.c
     uploads = set(connection.execute(sa.select(table.sha256).distinct()).scalars())

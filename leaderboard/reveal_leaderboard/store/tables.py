@@ -332,7 +332,7 @@ events = sa.Table(
     sa.Column("why", sa.Text, nullable=False),
     _word("previous", 64),
     _word("hash", 64, unique=True),
-    _word("record", 64, nullable=True),  # of its subject after the event; NULL: from before records existed
+    _word("record", 64, nullable=True),  # hash of the subject's record; NULL: the event is older than records
     sa.Index(None, "subject"),
 )
 
@@ -369,8 +369,8 @@ buckets = sa.Table(
     "buckets",
     tables,
     _word("name", 150, primary_key=True),  # "address:ADDRESS", "user:ID" or "team:ID"
-    sa.Column("units", sa.Float(53), nullable=False),  # its level
-    _moment("at"),  # time of that level
+    sa.Column("units", sa.Float(53), nullable=False),  # units that it contained
+    _moment("at"),  # when it contained them
     sa.Index(None, "at"),
 )
 
@@ -386,7 +386,7 @@ deliveries = sa.Table(
     tables,
     _id(),  # also for the receiver, which recognises repeated deliveries by it
     sa.Column("webhook", sa.ForeignKey("webhooks.name"), nullable=False),
-    sa.Column("event_id", sa.ForeignKey("events.id"), nullable=True),  # NULL: of a test
+    sa.Column("event_id", sa.ForeignKey("events.id"), nullable=True),  # NULL: a test message
     _word("kind", 20),
     _word("status", 20),
     sa.Column("attempts", sa.Integer, nullable=False),

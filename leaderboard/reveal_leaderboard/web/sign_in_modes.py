@@ -151,7 +151,7 @@ def is_from_here(request: HTTPConnection) -> bool:
 
 
 def check_mode(mode: str, host: str, environ: Mapping[str, str], *, trusts_proxy: bool = False) -> None:
-    """Refuse settings with which a server would admit people whom it must keep out.
+    """Refuse settings that would give access to people without permission.
 
     Parameters
     ----------

@@ -158,7 +158,7 @@ class Worker:
     holdouts : from :func:`reveal_leaderboard.worker.worker.open_holdouts`
     custody : parses uploads and scores predictions
     settings : the release policy of every benchmark
-    lease_seconds : time after which a silent worker loses its job
+    lease_seconds : seconds after which a silent worker loses its job
     pause_before_finish : seconds to wait with a finished result; for drills, such as killing the worker then
     """
 
@@ -212,7 +212,7 @@ class Worker:
             try:
                 kept = self._do(job, holdout)
             except SQLAlchemyError:
-                raise  # not the submission's fault: it is leased again
+                raise  # the submission is not the cause, so its job is leased again
             except RefusedError as error:
                 kept = self.queue.refuse(job, who=self._who, why=str(error))
             except Exception as error:

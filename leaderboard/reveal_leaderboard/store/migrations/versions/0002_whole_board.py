@@ -28,7 +28,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Refuse: the first version cannot store this version's data."""
-    raise NotImplementedError("the tables of 0002 hold more than those of 0001 can; restore a backup instead")
+    raise NotImplementedError("the tables of 0001 cannot store all data of 0002; restore a backup instead")
 
 
 def _make_people() -> None:

@@ -52,7 +52,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Refuse: the version before cannot store this version's data."""
-    raise NotImplementedError("the tables of 0003 hold more than those of 0002 can; restore a backup instead")
+    raise NotImplementedError("the tables of 0002 cannot store all data of 0003; restore a backup instead")
 
 
 def _widen_on_sqlite(bind: sa.Connection) -> None:
@@ -71,4 +71,4 @@ def _widen_on_sqlite(bind: sa.Connection) -> None:
         bind.exec_driver_sql("PRAGMA writable_schema = OFF")
     problem = bind.exec_driver_sql("PRAGMA integrity_check(1)").scalar_one()
     if problem != "ok":
-        raise ValueError(f"the changed table must pass SQLite's own check, it says {problem}")
+        raise ValueError(f"the changed table must pass SQLite's own check, got {problem}")

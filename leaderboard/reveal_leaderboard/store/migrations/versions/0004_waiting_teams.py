@@ -1,4 +1,4 @@
-"""Teams that wait for approval. Existing teams need none: the column is empty for them."""
+"""Teams that wait for approval. Existing teams need no approval: the column is empty for them."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -14,4 +14,4 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Refuse: the version before would let unapproved teams submit."""
-    raise NotImplementedError("the tables of 0003 cannot say that a team waits; restore a backup instead")
+    raise NotImplementedError("the tables of 0003 cannot record that a team waits; restore a backup instead")
