@@ -179,7 +179,7 @@ CHANGES: dict[str, tuple[Callable[[sa.Connection], object], str, str]] = {
         "uploads",
         "`sha256` must be 64 hexadecimal digits",
     ),
-    "never-sent": (lambda c: c.execute(ledger.delete()), "ledger", "must be numbered from 1, got"),
+    "never-sent": (lambda c: c.execute(ledger.delete()), "ledger", "must number its reservations from 1, got"),
 }
 
 
