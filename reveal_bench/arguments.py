@@ -28,13 +28,13 @@ class ArgumentError(ValueError):
     """
 
     def __init__(self, argument: str, rule: str, value: object = None, others: tuple[str, ...] = ()) -> None:
-        super().__init__(argument, rule, value, others)  # as pickle makes it anew
+        super().__init__(argument, rule, value, others)  # all four: pickle calls the class with `args`
         self.argument, self.rule, self.value, self.others = argument, rule, value, others
 
     def __str__(self) -> str:
         return self.spelled(lambda name: f"`{name}`")
 
-    def __repr__(self) -> str:  # as notebooks show it; `args`, of which it would be made, read like a tuple
+    def __repr__(self) -> str:  # for notebooks; the default would show `args` as a tuple
         return f"{type(self).__name__}({str(self)!r})"
 
     def spelled(self, spell: Callable[[str], str]) -> str:

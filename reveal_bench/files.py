@@ -32,7 +32,7 @@ def file_sha256(path: Path) -> str:
 
 @contextmanager
 def replacing(path: Path, *, single_writer: bool = False) -> Iterator[Path]:
-    """Yield a new path next to `path`; its file replaces `path` when the block succeeds, which is unchanged until then.
+    """Yield a new path next to `path`; the new file replaces `path` when the block succeeds, not before.
 
     With `single_writer` no other process may write `path` at the same time; remains of a killed program are
     overwritten.

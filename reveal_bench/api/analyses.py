@@ -60,7 +60,7 @@ class Confidence(TablesResult):
         )
         return (
             f"{self.scored.report.file} on {self.scored.place}: "
-            f"calibration of the probability of {confidences.event}: Brier score, mean probability less the rate "
+            f"calibration of the probability of {confidences.event}: Brier score, mean probability minus the rate "
             f"(excess, in percent) with 95 % intervals by the jackknife over patients, and ECE with {bins}{unsaid}"
         )
 
@@ -101,18 +101,18 @@ class Confidence(TablesResult):
         if len(findings) > 1:
             rows = [row | {"area_under_risk": self.judged.areas[row["finding"]]} for row in rows]
         area = "" if len(findings) > 1 else f"; area under the curve {self.judged.areas[findings[0]]:.4f}"
-        title = f"Risk: share of wrong answers among the surest cases, the others left to a reader{area}"
+        title = f"Risk: share of wrong answers among the most confident cases; the others are left to a reader{area}"
         return RoundedTable(title, rows)
 
     @property
     def net_benefit(self) -> RoundedTable:
         """Net benefit per finding and threshold, without rows for undefined values."""
-        title = "Net benefit of acting from a probability on; never acting has 0"
+        title = "Net benefit of acting at or above a probability; never acting has 0"
         return RoundedTable(title, [as_record(row) for row in self.judged.benefits])
 
     @property
     def tables(self) -> dict[str, TableResult]:
-        """Name -> table, all that have rows."""
+        """Name -> table, for the tables that have rows."""
         tables: dict[str, TableResult] = {
             "calibration": self,
             "reliability": self.reliability,
@@ -139,7 +139,7 @@ def confidence(
     binning: Binning = "width",
     name: str | None = None,
 ) -> Confidence:
-    """Judge a system's confidences: calibration, risk if unsure cases are left out, net benefit.
+    """Judge a system's confidences: calibration, risk without the least confident cases, net benefit.
 
     Parameters
     ----------
@@ -190,8 +190,8 @@ class DetectorCurves(TablesResult):
     def caption(self) -> str:
         """Predictions, split and method."""
         return (
-            f"{self.scored.report.file} on {self.scored.place}: share of lesions found "
-            "at so many false alarms of the finding per image, in percent"
+            f"{self.scored.report.file} on {self.scored.place}: lesions found at each number of false alarms of "
+            f"the finding per image, in percent"
         )
 
     @cached_property
@@ -209,7 +209,7 @@ class DetectorCurves(TablesResult):
 
     @property
     def tables(self) -> dict[str, TableResult]:
-        """Name -> table: FROC at its rates, every point of it, precision and recall, sensitivity by size."""
+        """Name -> table: FROC at its rates, all its points, precision and recall, sensitivity by size."""
         froc = _points(self.curves.froc, "false_alarms", "sensitivity")
         precision = _points(self.curves.precision, "recall", "precision")
         tables: dict[str, TableResult] = {
@@ -266,7 +266,7 @@ def curves(
     LintError
         If the predictions have errors.
     ArgumentError
-        If the benchmark is not one of detection, or no finding has a lesion.
+        If the benchmark is not a detection benchmark, or no finding has a lesion.
     """
     opened = as_bench(bench, split, runs=[predictions])
     name = name_of(predictions, "predictions") if name is None else name
@@ -278,7 +278,7 @@ def curves(
         scored[system] = score_inputs(inputs, opened, options, argument="predictions", name=system)
         curved = opened.kind.scoring.curves(scored[system].rows, resampling)
         if curved is None or not curved.bands:
-            raise ArgumentError("bench", "must be one of detection, with lesions in the split", opened.kind.name)
+            raise ArgumentError("bench", "must be a detection benchmark with lesions in the split", opened.kind.name)
         curves_of[system] = curved
     return DetectorCurves(scored[name], curves_of.pop(name), name, curves_of)
 
@@ -352,7 +352,7 @@ def pixels(
     LintError
         If the predictions have errors.
     ArgumentError
-        If the benchmark is not of localization, or predictions or references have no masks.
+        If the benchmark is not a localization benchmark, or predictions or references have no masks.
     """
     opened = as_bench(bench, split, runs=[predictions])
     if not opened.kind.questions.uses_grid:
@@ -367,7 +367,7 @@ def pixels(
 
 @dataclass(frozen=True, repr=False)
 class MapScores(TableResult):
-    """Figures of heat maps.
+    """Scores of heat maps.
 
     Attributes
     ----------

@@ -262,7 +262,7 @@ def _origin_of(loaded: Any) -> _Origin:
     """
     splits = list(loaded.values()) if isinstance(loaded, dict) else [loaded]
     if not splits or not all(_is_loaded(one) for one in splits):
-        raise _refused(loaded, "must be what `load_dataset` returned of a dataset folder")
+        raise _refused(loaded, "must be what `load_dataset` returned for a dataset folder")
     one = splits[0]
     split = None if isinstance(loaded, dict) else _split_of(one)
     files = _streamed_files(one)
@@ -271,9 +271,9 @@ def _origin_of(loaded: Any) -> _Origin:
     for folder in _folders(one, files):
         return _Origin(str(folder), split)
     rule = (
-        "must lead back to its dataset folder, and there is none in or beside the working directory that it was loaded "
+        "must lead back to its dataset folder, but no folder in or beside the working directory is the one that it was "
     )
-    raise _refused(loaded, f"{rule}from; give the path of the folder in its place")
+    raise _refused(loaded, f"{rule}loaded from; give the path of the folder instead")
 
 
 def _split_of(one: datasets.Dataset | datasets.IterableDataset) -> str:

@@ -137,7 +137,7 @@ def _of_reader(
         rule = "must be left out unless the table has a column `reader`, or `columns` names it: THEIRS=reader"
         raise ArgumentError("reader", rule, repr(reader), ("columns",))
     if reader not in readers:
-        raise ArgumentError("reader", f"must be one of the table: {', '.join(readers)}", reader or "none")
+        raise ArgumentError("reader", f"must be a reader in the table: {', '.join(readers)}", reader or "none")
     kept = [row for row in rows if str(row.get(column)) == reader]
     ours = {theirs: stands_for for theirs, stands_for in columns.items() if stands_for != "reader"}
     return [{name: value for name, value in row.items() if name != column} for row in kept], ours

@@ -53,7 +53,8 @@ def saliency(
     gate : probability below which a mask is empty: a number, one per finding, or the result of :func:`tune_gates`;
         None for no gate, also for single findings, and where tuning found no gate
     smooth : pixels over which maps are averaged first, 0 for none; needs OpenCV
-    smoothing : "box" of that side, "gaussian" with that standard deviation, or "published" for masks at Otsu's level,
+    smoothing : "box" with `smooth` as its side, "gaussian" with `smooth` as its standard deviation, or "published" for
+    masks at Otsu's level,
         see :func:`reveal_bench.metrics.heat_maps.smoothed_as_published`
     on_tuned_split : allow a threshold or gate that was tuned on the predicted split. The score is then too good: the
         record says so, and `score` warns
@@ -74,7 +75,7 @@ def saliency(
     if not files:
         raise ArgumentError("maps", "must be a folder, or several", "none")
     if tasks is not None and any(file.array is not None for one in files for file in one.files.values()):
-        raise ArgumentError("maps", "must be files for tasks to cut them", "arrays", ("tasks",))
+        raise ArgumentError("maps", "must be files if tasks divide them", "arrays", ("tasks",))
     tuned = {name: one for name, one in (("threshold", threshold), ("gate", gate)) if isinstance(one, Tuned)}
     for name, tuning in tuned.items():
         if tuning.split == manifest.split and not on_tuned_split:
@@ -110,7 +111,7 @@ def tune_saliency(
     Parameters
     ----------
     maps, bench, names, progress : as of :func:`saliency`
-    split : with references, and another one than is predicted
+    split : a split with references, other than the predicted one
     grid : thresholds to try
     metric : one of :data:`reveal_bench.saliency_maps.tuning.TUNING_METRICS`; the threshold with its best mean is chosen
 
@@ -142,7 +143,7 @@ def tune_gates(
     ----------
     maps, bench, fill, names, progress : as of :func:`saliency`; maps must include images with and without a finding,
         and have probabilities
-    split : with references, and another one than is predicted
+    split : a split with references, other than the predicted one
     rule : "ours" or "published", see :mod:`reveal_bench.saliency_maps.cutoffs`
     grid : probabilities to try
 
@@ -172,7 +173,7 @@ def _is_one(maps: Maps | Sequence[Maps]) -> bool:
 
 
 def found_maps(maps: Maps, manifest: ImageManifest, names: Sequence[str]) -> FoundMaps:
-    """Return the maps that fit a split; raises ArgumentError without any, or without the folder."""
+    """Return the maps that fit a split; raise ArgumentError if there are none, or no folder."""
     if isinstance(maps, Mapping):
         return given_maps(maps, manifest.rows.keys(), manifest.findings)
     if isinstance(maps, str | Path) and not Path(maps).is_dir():

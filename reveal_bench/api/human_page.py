@@ -109,7 +109,7 @@ def _unanswered(compared: Comparisons, missing: str) -> list[str]:
     for name, one in _systems(compared).items():
         n_missing = cast(CaseRows, one.rows).with_reference().point_kinds.count("none")
         if n_missing:
-            how = "misses" if missing == "miss" else "misses of hits, and as empty masks"
+            how = "misses" if missing == "miss" else "misses, and as empty masks"
             warnings.append(f"{name} leaves {n_missing:,} questions without an answer: they count as {how}.")
     return warnings
 
@@ -139,7 +139,8 @@ def _comparison_chapters(
             "decrease",
             f"Decrease from {compared.b}",
             "As Extended Data Figs. 5 and 6",
-            "Decreases whose interval excludes 0 come first, then undecided ones, then such gains.",
+            "Decreases whose interval excludes 0 come first, then inconclusive ones, then gains whose interval "
+            "excludes 0.",
             *figures_of_decreases(chosen, compared.a, compared.b),
             table,
         ),
@@ -165,7 +166,9 @@ def _film_chapters(compared: Comparisons, bench: Bench) -> list[Section]:
     records = [record for record in every if record.image_id in selected]
     systems = {name: one.report.predictions for name, one in _systems(compared).items()}
     films = films_of(cases, bench.folder, bench.split, records, systems)
-    words = "First where the model is furthest behind the readers, each of another finding, then where it is ahead."
+    words = (
+        "First the cases where the model is furthest behind the readers, one per finding, then those where it is ahead."
+    )
     return [section("films", "Example images", "As Fig. 3a", words, films)]
 
 
@@ -221,10 +224,13 @@ def _shape_chapters(shape_tables: Shapes) -> list[Section]:
 
 
 def _confidence_chapter(rounded: RoundedTable, figures: Sequence[Illustration] = (), words: str = "") -> list[Section]:
-    """Return a chapter of slopes and correlations with the score; empty without scores. `words` name the masks."""
+    """Return a chapter of slopes and correlations with the score; empty without scores. `words` says which masks."""
     if not rounded.rows:
         return []
-    caption = f"Slope and Spearman's correlation of IoU (all images) and hit with the score{words}; p as they are."
+    caption = (
+        f"Slope and Spearman's correlation of IoU (all images) and hit with the score{words}; p values "
+        f"are not corrected."
+    )
     table = _printed("confidence", "Slopes and correlations with the score", rounded)
     return [section("confidence", "Confidence", "As Table 3 and Extended Data Fig. 9", caption, *figures, table)]
 
@@ -299,7 +305,9 @@ def saliency_report(
     check_target(bench.folder, out)
     for name in maps:
         if name in ("", _HUMAN) or Path(name).name != name:
-            raise ArgumentError("maps", f"must have names that files can have, other than {_HUMAN!r}", repr(name))
+            raise ArgumentError(
+                "maps", f"must have names that are possible as file names, other than {_HUMAN!r}", repr(name)
+            )
     made = out / _PREDICTIONS
     made.mkdir(parents=True, exist_ok=True)
     readers = _readers(bench, made / f"{_HUMAN}.jsonl") if human is None else human
@@ -386,13 +394,13 @@ def _gated(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Section
     file = work.predicted(f"{name}-gated", maps, gate=tuned)
     compared, omissions = _of_tuned(work, file, "mask_iou_all", tuned, "gate")
     asks_all = work.bench.info.asks == "all"
-    whole = "" if asks_all else " Absent findings are not asked here, so that no mask of one counts."
+    whole = "" if asks_all else " Absent findings are not asked here, so their masks do not count."
     chapters = _with_curves(file, "gates", tuned, *_figures_of_both(compared, "gated"), note=whole)
     return chapters, compared, omissions
 
 
 def _of_tuned(work: _Work, file: Path, metric: str, tuned: Tuned, what: str) -> tuple[Comparisons, list[str]]:
-    """Return (comparison, omissions): predictions and readers on the findings with a tuned value, and the others."""
+    """Return (comparison, omissions): predictions and readers on findings with a tuned value; a note on the others."""
     compared = _without_masks(work.compared(file, metric))
     lacking = tuned.lacking(work.findings)
     if not lacking:

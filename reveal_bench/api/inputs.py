@@ -121,7 +121,7 @@ def _written(inputs: Any, kind: AnyKind, argument: str) -> tuple[bytes, str]:
         lines = [line for key, answer in inputs.items() for line in kind.predictions.entries(key, answer)]
         return _jsonl(lines, argument), "mapping"
     if not isinstance(inputs, Sequence) or isinstance(inputs, str | bytes | bytearray):
-        of_arrays = "; of an array, `convert` makes predictions" if hasattr(inputs, "__array__") else ""
+        of_arrays = "; `convert` makes predictions from an array" if hasattr(inputs, "__array__") else ""
         raise ArgumentError(argument, f"must be {FORMS}{of_arrays}", type_of(inputs))
     if inputs and all(is_dataclass(one) for one in inputs):
         return kind.predictions.to_jsonl(inputs).encode(), "list"
@@ -192,7 +192,7 @@ def _jsonl(lines: Sequence[Mapping[str, Any]], argument: str) -> bytes:
 
 def _json(value: Any, argument: str) -> str:
     def plain(one: Any) -> Any:
-        if hasattr(one, "tolist"):  # of numpy and torch: a number or a list of them
+        if hasattr(one, "tolist"):  # numpy and torch have this method: it returns a number or a list of numbers
             return one.tolist()
         raise ArgumentError(argument, "must hold texts, numbers, lists and mappings", type_of(one))
 

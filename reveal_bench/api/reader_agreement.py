@@ -31,7 +31,7 @@ _NEED_ORDER = ("cohen_kappa_linear", "cohen_kappa_quadratic", "mean_absolute_dif
 
 _WHOLE = re.compile(r"-?\d{1,9}(\.0+)?")
 _NO_CATEGORY = re.compile(r"-?\d*\.\d+|nan|na|n/a|null", re.IGNORECASE)
-"""Texts that mean a missing rating, or a number between categories."""
+"""Texts that are not categories: missing values, and numbers with decimals."""
 
 Rating = int | str
 
@@ -72,7 +72,7 @@ class Agreement(TableResult):
         subject = f"{METRICS[self.metric].title} of every two of {len(readers):,} readers, {self.n_cases:,} cases of "
         subject += f"{self.n_patients:,} patients: 95 % intervals by the jackknife over patients"
         has_gap = any(pair.estimate.missing_interval for pair in self.pairs)
-        return subject + ("; none where too few patients are behind a figure" if has_gap else "")
+        return subject + ("; none if too few patients support a score" if has_gap else "")
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -131,7 +131,7 @@ def agreement(
     known = None if categories is None else [_rating(category, "categories") for category in categories]
     if known is not None and not {*ratings} <= {*known}:
         odd = next(rating for rating in ratings if rating not in known)
-        raise ArgumentError("categories", f"must hold every score of the table, such as {odd!r}", known)
+        raise ArgumentError("categories", f"must include every score in the table, such as {odd!r}", known)
     codes, _, scale, is_ordered = code_ratings(ratings, [], categories=known)
     if metric in _NEED_ORDER and not is_ordered:
         raise ArgumentError("categories", f"must be given in their order for {metric}", "none")
@@ -156,7 +156,7 @@ def _of_pair(
     patients: Sequence[str],
     n_categories: int,
 ) -> list[PairAgreement]:
-    """Return the macro and the findings, or all cases together without findings."""
+    """Return the pair's agreement: the macro and each finding, or all cases together if there are no findings."""
     if not both:
         return [PairAgreement(a, b, POOLED, 0, UNDEFINED)]
     agreement = estimate_agreement(
@@ -202,11 +202,13 @@ def _read(
             raise ArgumentError("table", f"must have a `{named[empty[0]]}` in row {number}", "none")
         case, patient = str(fields["case"]), str(fields.get("patient", fields["case"]))
         if patients.setdefault(case, patient) != patient:
-            rule = f"must give a case one patient, in row {number} case {case!r} has another than {patients[case]!r}"
+            rule = (
+                f"must give each case one patient, but row {number} gives case {case!r} another than {patients[case]!r}"
+            )
             raise ArgumentError("table", rule, repr(patient))
         key = str(fields["reader"]), case, str(fields.get("finding", POOLED))
         if key in read:
-            raise ArgumentError("table", f"must hold a rating once, row {number} has one again", key)
+            raise ArgumentError("table", f"must have each rating once, row {number} repeats one", key)
         read[key] = _rating(fields["score"], f"table[{number}]"), patient
     return read
 

@@ -213,7 +213,7 @@ class ReaderPlan(TableResult):
     def caption(self) -> str:
         """The difference to show, its readers and cases, and the pilot."""
         target = self.target
-        difference = f"a difference of {abs(target.true_difference):g} (two-sided test at .05)"
+        difference = f"a difference of {abs(target.true_difference):g} (two-sided test at 0.05)"
         if target.margin is not None:
             difference = f"non-inferiority by a margin of {target.margin:g} where the true difference is "
             difference += f"{target.true_difference:g}"
@@ -360,7 +360,9 @@ class ReadingsTable(TableResult):
         """Readers, and numbers of cases and omitted studies."""
         readers = dict.fromkeys(row.reader for row in self.rows)
         n_cases = len({row.case for row in self.rows})
-        left_out = f"; studies left out that not every reader read: {self.n_left_out:,}" if self.n_left_out else ""
+        left_out = (
+            f"; studies left out because some reader did not read them: {self.n_left_out:,}" if self.n_left_out else ""
+        )
         return f"{n_cases:,} cases read by {', '.join(readers)}{left_out}"
 
     @property

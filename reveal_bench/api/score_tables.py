@@ -141,7 +141,7 @@ class Subgroups(TableResult):
         """Metric, groups and method of intervals."""
         first = self.groups[0]
         n_out = self.n_patients - sum(group.n for group in self.groups)
-        out = f"; {n_out} of {self.n_patients} patients are in no row: nothing of theirs counts in it" if n_out else ""
+        out = f"; {n_out} of {self.n_patients} patients are in no row: none of their cases counts" if n_out else ""
         return (
             f"{METRICS[first.metric].title}, macro, by {first.by}: 95 % intervals by the jackknife over patients; "
             f"difference from all other patients, p corrected for all groups{out}"
@@ -184,8 +184,8 @@ class AgainstReaders(TableResult):
         """Metric, references and method of intervals."""
         title = METRICS[self.references[0].metric].title
         return (
-            f"{title}, macro, against single readers: 95 % intervals over patients; beside a reader, who answers the "
-            "same cases, with the difference, system less reader"
+            f"{title}, macro, against single readers: 95 % intervals over patients; next to it each reader on "
+            f"the same cases, and the difference system minus reader"
         )
 
     def printed_rows(self) -> list[dict[str, str]]:
@@ -260,11 +260,13 @@ def beside_published(scored: ScoredFile, info: FolderInfo, name: str, metric: st
         Without published rows that can be compared; the message says why.
     """
     rows = read_reference_rows(info.benchmark)
-    why = explain_not_comparable(rows, info, scored.manifest.split) if rows else f"There are none of {info.benchmark}."
+    why = (
+        explain_not_comparable(rows, info, scored.manifest.split) if rows else f"There are no rows of {info.benchmark}."
+    )
     own = [one for one in _own_scores(scored, name) if metric in (None, one.metric)]
     beside = {one.metric: [row for row in rows if one.metric in row.figures] for one in own}
     if not why and not any(beside.values()):
-        why = f"None is of a metric of these predictions, on a grid of {GRID} cells per side where it is of cells."
+        why = f"None has a metric of these predictions; hits of cells need a grid of {GRID} cells per side."
     if why:
         raise ArgumentError("published", f"must be left out here: no published row can be compared. {why}")
     references: list[ReferenceRow] = [row for group in beside.values() for row in group]

@@ -91,7 +91,7 @@ class Comparisons(TableResult):
         """Systems, split and method of intervals."""
         what = "decrease from B, (B - A) / B" if self.relative else "difference A - B"
         if self.compat is not None:
-            what = f"decrease from B as the code of {self.compat} makes it"
+            what = f"decrease from B as the code of {self.compat} computes it"
             draw = f"{self.resampling.n_resamples} resamples of images, seed {self.resampling.seed}"
             return f"A {self.a}, B {self.b} on {self.scored_a.place}: {what} with 95 % interval, {draw}"
         return (
@@ -343,7 +343,8 @@ def read_ratings_given(inputs: Any, split: str) -> Sequence[Rating] | None:
     if hasattr(inputs, "to_pandas") or hasattr(inputs, "to_csv"):
         with tempfile.TemporaryDirectory(prefix="reveal-bench-") as folder:
             path = Path(folder) / "ratings.csv"
-            frame_of(inputs, "ratings").convert_dtypes().to_csv(path, index=False)  # 4.0 beside a gap is written as 4
+            # a column of whole numbers with gaps holds floats: 4.0 is written as 4
+            frame_of(inputs, "ratings").convert_dtypes().to_csv(path, index=False)
             return read_ratings_given(path, split)
     if not isinstance(inputs, str | Path):
         rule = "must be a table, its path, the path of a dataset folder with ratings, or a list of ratings"

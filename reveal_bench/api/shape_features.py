@@ -160,11 +160,15 @@ def shapes(
         if value not in ("minmax", "zscore", "raw"):
             raise ArgumentError(name, "must be 'minmax', 'zscore' or 'raw'", repr(value))
     if human is not None and model is None:
-        raise ArgumentError("human", "must be given with `model`, whose gap to it is looked at", None, ("model",))
+        raise ArgumentError(
+            "human", "must be given with `model`: the gap between the two is measured", None, ("model",)
+        )
     opened = as_bench(bench, split)
     if not opened.kind.questions.uses_grid:
         raise ArgumentError("bench", "must be a localization benchmark with masks as references", opened.kind.name)
-    measured = shapes_of(each_localization(opened.dataset, opened.split))  # contours of all take more than masks
+    measured = shapes_of(
+        each_localization(opened.dataset, opened.split)
+    )  # all contours take more memory than the masks
     if not measured:
         raise ArgumentError("bench", "must have masks as references, whose shapes are measured", str(opened.folder))
     findings = opened.info.findings

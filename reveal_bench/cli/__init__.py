@@ -67,10 +67,10 @@ def main() -> None:
     warnings.showwarning = lambda message, *_: output.warn([str(message)])
     try:
         asked_for(sys.argv[1:])()
-    except BrokenPipeError:  # the reader of our output has closed it
+    except BrokenPipeError:  # the program that reads our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (ValueError, OSError, ImportError) as error:  # the last: an extra that is not installed
-        report = getattr(error, "report", None)  # of the linter, whose first problems the message has
+    except (ValueError, OSError, ImportError) as error:  # ImportError: an extra is not installed
+        report = getattr(error, "report", None)  # of the linter; the message has its first problems
         message = _message(error) if report is None else str(error).partition("\n")[0]
         typer.secho(f"error: {message}", fg="red", err=True)
         if report is not None:

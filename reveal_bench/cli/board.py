@@ -96,10 +96,15 @@ def withdraw(
     before = server.submission(submission_id)
     if before["status"] == "scored" and not yes:
         typer.confirm(
-            f"{submission_id} is scored: it leaves the leaderboard and stays charged. Withdraw it?", abort=True
+            f"{submission_id} is scored: it leaves the leaderboard and still counts in the quota. Withdraw it?",
+            abort=True,
         )
     after = server.withdraw(submission_id)
-    cost = "and costs nothing" if after["status"] == "withdrawn" else "and is off the leaderboard; it stays charged"
+    cost = (
+        "and costs nothing"
+        if after["status"] == "withdrawn"
+        else "and is off the leaderboard; it still counts in the quota"
+    )
     typer.echo(f"submission {submission_id} is withdrawn {cost}")
 
 
@@ -290,7 +295,7 @@ def _plain(text: object) -> str:
 def read_key(text: str, receipt: Path) -> str:
     """Return the public key of ``--key``: a key, or a file with a key or with the answer of ``/api/v1/keys``.
 
-    Of several keys, return the one that signed the `receipt`, or else the newest.
+    If there are several keys, return the one that signed the `receipt`, or else the newest.
 
     Raises
     ------

@@ -208,7 +208,7 @@ def build(
 
     root, pictures = seen_by(engine, root), None if pictures is None else seen_by(engine, pictures)
     module = _source_module(root, source, mapping)
-    of_task(BENCHMARKS[module.benchmark], task)  # before all is read
+    of_task(BENCHMARKS[module.benchmark], task)  # checks the task before the download is read
     if card is not None:
         own = with_card(BENCHMARKS[module.benchmark], card)
         render_citation(own, version=version, synthetic=False)

@@ -251,7 +251,7 @@ class Server:
                 try:
                     response = client.request(method, self.url.rstrip("/") + path, **options)
                 except httpx.TransportError as error:
-                    # A port where nothing listens will not answer in some seconds; see `wait_until_ready`.
+                    # A refused connection is not retried: `wait_until_ready` waits for a leaderboard that is starting.
                     is_absent = attempt == 1 and isinstance(error, httpx.ConnectError)
                     if is_absent or attempt == attempts:
                         raise ConnectionError(f"no leaderboard answers at {self.url}: {error}") from None
@@ -274,7 +274,7 @@ def _certificates() -> ssl.SSLContext:
 
 def _backoff(attempt: int) -> float:
     """Return seconds to wait after a failed attempt: 1, 2, 4 ..., reduced by up to half at random to spread clients."""
-    return float(2 ** (attempt - 1)) * random.uniform(0.5, 1)  # no figure depends on it
+    return float(2 ** (attempt - 1)) * random.uniform(0.5, 1)  # no score depends on this randomness
 
 
 def _pause_asked_for(response: httpx.Response, attempt: int) -> float | None:

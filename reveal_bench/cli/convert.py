@@ -43,7 +43,9 @@ def convert(
         Path | None, typer.Option(help="Prediction file to convert, with --to; by default the references.", exists=True)
     ] = None,
     pictures: Annotated[bool, typer.Option(help="Write the pictures too, with --to.")] = True,
-    reader: Annotated[str | None, typer.Option(help="Whose drawings, labels or rows to write or read.")] = None,
+    reader: Annotated[
+        str | None, typer.Option(help="Reader whose drawings, labels or rows are written or read.")
+    ] = None,
     instances: Annotated[
         Path | None, typer.Option(help="COCO file that names images and categories, with --from table.", exists=True)
     ] = None,
@@ -169,7 +171,7 @@ def export(
 
     result = read_result(file, model=model, trusted_key=None if key is None else read_key(key, file))
     if result.receipt is not None and key is None:
-        terminal.warn(["the signature fits the key inside the receipt: give --key, one that the board published"])
+        terminal.warn(["the signature fits the key inside the receipt: give --key with a key that the board published"])
     match to:
         case "eval-results":
             if dataset is None:
@@ -180,7 +182,7 @@ def export(
             evaluation = Evaluation(at, organization, url, dataset, developer, deployment, availability)
             record = every_eval_ever(result, evaluation, folder=folder, predictions=predictions)
             if out is not None and "unknown" in (deployment, availability):
-                terminal.warn(["the record says `unknown` of the model: give --deployment and --availability"])
+                terminal.warn(["the record has `unknown` for the model: give --deployment and --availability"])
             text = json.dumps(record.document, indent=2) if out is None else "\n".join(map(str, record.write(out)))
         case "latex":
             text = paper.latex_table(result, metric)

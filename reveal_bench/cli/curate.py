@@ -215,7 +215,7 @@ def import_votes(
     votes: Annotated[
         Path, typer.Option(help="Table: study, reader, answer, perhaps comment and labels.", show_default=False)
     ],
-    reassigned: Annotated[Path | None, typer.Option(help="Final assignments, if readings changed hands.")] = None,
+    reassigned: Annotated[Path | None, typer.Option(help="Final assignments, if studies were reassigned.")] = None,
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="Accept studies that some of their readers have not read.")
     ] = False,
@@ -469,7 +469,7 @@ def _strata(text: str) -> dict[int, int]:
     for part in text.split(","):
         n_labels, separator, size = part.partition(":")
         if not (separator and n_labels.strip().isdecimal() and size.strip().isdecimal()) or int(n_labels) in sizes:
-            raise ValueError(f"`--strata` must be of the form 1:300,2:300, each number once, got {part.strip()!r}")
+            raise ValueError(f"`--strata` must have the form 1:300,2:300, each number once, got {part.strip()!r}")
         sizes[int(n_labels)] = int(size)
     return sizes
 

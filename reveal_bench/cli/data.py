@@ -104,7 +104,7 @@ def attach(
     terminal.warn(_some([f"left out: {problem}" for problem in log.problems]))
     if log.unverified:
         names = ", ".join(_some(log.unverified))
-        terminal.warn([f"matched by name and not verified, because the dataset has no hash of them: {names}"])
+        terminal.warn([f"matched by name and not verified, because the dataset has no hashes for them: {names}"])
     images = "image" if log.n_verified == 1 else "images"
     counts = (
         f"{log.n_verified:,} {images} verified, {len(log.unverified):,} not verified, {len(log.problems):,} left out"
@@ -182,7 +182,7 @@ def publish(
     _ask(yes)
     # The holdout first: a public version whose references are nowhere could not be scored.
     if vault is not None:
-        hub.check_there(public, token=token)  # a tag of the holdout would stay where the public folder is refused
+        hub.check_there(public, token=token)  # the holdout's tag would remain if the public folder were refused
         _send(vault, holdout_token, message)
     published = _send(public, token, message)
     typer.echo(f"load it with {published.load_line}")

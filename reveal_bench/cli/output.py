@@ -67,7 +67,7 @@ PriceIn = Annotated[str | None, typer.Option(help="Price per million input token
 PriceOut = Annotated[str | None, typer.Option(help="Price per million output tokens, for the cost.")]
 PriceCached = Annotated[str | None, typer.Option(help="Price per million cached input tokens, for the cost.")]
 
-_NO_INTERVAL = "no interval where too few patients are behind a figure, or it has no spread: docs/statistics.md"
+_NO_INTERVAL = "no interval if too few patients support a score, or if it is constant: docs/statistics.md"
 
 
 def write_tables(result: TablesResult | Comparisons, out: Path | None) -> None:
@@ -122,7 +122,7 @@ def print_scores(
     from reveal_bench.words import part_text
 
     by_finding = [e for e in estimates if e.finding != POOLED]
-    first = (by_finding or estimates)[0].metric  # a kind may have figures over all its cases alone
+    first = (by_finding or estimates)[0].metric  # a kind may have only scores over all its cases
     n = {e.finding: e.n for e in by_finding if e.metric == first}
     alike = {metric: own for metric in {e.metric for e in by_finding}
              if (own := _other_n(by_finding, metric, n))}  # fmt: skip
@@ -159,7 +159,7 @@ def _print_pooled(pooled: Sequence[Estimate], strata: Mapping[str, Sequence[Esti
     for name, part in strata.items():
         macros = [e for e in part if e.finding == MACRO]
         macro = macros[0]
-        sizes = [e.n for e in part if e.metric not in {m.metric for m in macros}]  # figures over all of its cases
+        sizes = [e.n for e in part if e.metric not in {m.metric for m in macros}]  # scores over all of its cases
         n = str(max(sizes)) if sizes else groups_text(macro.metric, macro.n)
         score = estimate_text(macro.metric, macro.value, macro.low, macro.high)
         rows.append((f"{METRICS[macro.metric].title}, macro; {name}", score, n))
@@ -181,7 +181,7 @@ def print_released(document: dict[str, Any]) -> None:
         numbers = figure["value"], figure["low"], figure["high"]
         cells[figure["finding"], figure["metric"]] = estimate_text(figure["metric"], *numbers, decimals=0)
         counts.setdefault(figure["finding"], figure["n"])
-    # As the benchmark orders its findings, after the averages: some may have a figure of a later metric alone
+    # Findings in the benchmark's order, after the averages: some may have a score only in a later metric
     places = {finding: i for i, finding in enumerate(document["score"]["shown"])}
     counts = {finding: counts[finding] for finding in sorted(counts, key=lambda finding: places.get(finding, -1))}
     caption = f"submission {document['id']}: released figures, percent with 95 % intervals"
@@ -215,7 +215,9 @@ def _print_grid(
         if len({*columns[m]} - {"-"}) <= 1 or columns[m] not in [columns[other] for other in metrics[:i]]
     ]
     fitting = metrics if wide else _that_fit(width, counts, distinct, columns, titles)
-    if len(fitting) < len(distinct) and MACRO in counts:  # with its number beside its name, another metric may fit
+    if (
+        len(fitting) < len(distinct) and MACRO in counts
+    ):  # with its number of cases next to its name, another metric may fit
         counts = {f"{MACRO} of {n}" if finding == MACRO else finding: "" if finding == MACRO else n
                   for finding, n in counts.items()}  # fmt: skip
         fitting = _that_fit(width, counts, distinct, columns, titles)
@@ -382,7 +384,9 @@ def problems_of(report: Mapping[str, Any]) -> list[LintProblem]:
     """Return the problems in the JSON document of a lint report."""
     from reveal_bench.predictions.report import LintProblem
 
-    names = [field.name for field in fields(LintProblem)]  # of a server, which leaves out null and may say more
+    names = [
+        field.name for field in fields(LintProblem)
+    ]  # a server's report leaves out nulls and may have further fields
     return [LintProblem(**{name: entry.get(name) for name in names}) for entry in report.get("problems", [])]
 
 

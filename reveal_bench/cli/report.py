@@ -52,7 +52,7 @@ def misses(
         if run.grid == grid
     }
     if not cases:
-        raise ValueError(f"`runs` must hold one on a grid of {grid} cells per side, the dataset's")
+        raise ValueError(f"`runs` must include one on the dataset's grid of {grid} cells per side")
     counts = write_misses(
         out, cases, opened.records, FolderPictures(folder).open, grid=grid, seed=seed, max_per_finding=most
     )
@@ -195,7 +195,7 @@ def view(
     split = chosen_split(folder, split or split_of_runs(files.values()))
     source = CaseSource(folder, split, files, max_side=max_side, most=most, private=True)
     with loopback_server(Galleries([Gallery(source.index, source.read)]), port) as server:
-        source.read("thumbnails/0.jpg")  # a picture that is withheld is said now
+        source.read("thumbnails/0.jpg")  # so that withheld pictures are reported now
         typer.echo(f"{len(source.cases):,} cases: http://127.0.0.1:{server.server_port}{PATH}  (Ctrl-C ends it)")
         with suppress(KeyboardInterrupt):
             server.serve_forever()

@@ -145,7 +145,7 @@ def run(
         if len(control or []) > 1:
             raise ValueError("`--control` must be given once at most with `--dry-run`")
         settings = replace(settings, control=control[0] if control else None)
-        _check_place(dry_run, "--dry-run", "must be new or empty, as nothing is written over")
+        _check_place(dry_run, "--dry-run", "must be new or empty: nothing is overwritten")
         _rehearse(folder, split, settings, dry_run, limit, counterfactuals)
         return
     if model is None or out is None:
@@ -168,7 +168,7 @@ def run(
         max_retries=max_retries,
         log_images=log_images,
     )
-    _check_place(out, "--out", "must be new, empty, or the folder of a run to go on with", run=True)
+    _check_place(out, "--out", "must be new, empty, or the folder of a run to continue", run=True)
     if endpoint is not None and (ask_again or not _is_complete(out)):
         _check_that_it_answers(endpoint)
     for name in control or ():
@@ -254,12 +254,12 @@ def _check_that_it_answers(endpoint: str) -> None:
     from urllib.request import getproxies
 
     url = urlsplit(endpoint)
-    if url.scheme == "https" and getproxies():  # what reaches it is not this machine
+    if url.scheme == "https" and getproxies():  # the proxy reaches the endpoint, not this machine
         return
     try:
         socket.create_connection((url.hostname, url.port or {"http": 80}.get(url.scheme, 443)), timeout=20).close()
     except OSError as error:
-        rule = "must be the address of a server that runs"
+        rule = "must be the address of a running server"
         raise ValueError(f"`--endpoint` {rule}, got {endpoint}: {error.strerror or error}") from None
 
 
@@ -270,11 +270,11 @@ def _remedy(status: int | None, endpoint: str | None) -> str:
     again = "then give the same command with --ask-again, which asks the failed ones again, too"
     if status in (401, 403):
         if endpoint is None:
-            return f"check the provider's key and what it may use; {again}"
+            return f"check the provider's key and its permissions; {again}"
         state = "is set, check its value" if os.environ.get(KEY_VARIABLE) else "is not set"
         return f"the key is read from {KEY_VARIABLE}, which {state}; {again}"
     if status == 404:
-        path = " and --endpoint (it mostly ends in /v1)" if endpoint is not None else ""
+        path = " and --endpoint (it usually ends in /v1)" if endpoint is not None else ""
         return f"check the name in --model{path}; {again}"
     if status is None:  # unreachable or disconnected: pending questions count as not asked
         return "answers are kept: fix the problem, then repeat the command, which asks only the remaining questions"

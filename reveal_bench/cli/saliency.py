@@ -67,7 +67,7 @@ def saliency(
     terminal.check_outside_datasets(out, "--out")
     split = chosen_split(folder, split)
     if ("tuned" in (threshold, gate)) != (tune_split is not None):
-        rule = "must be given with `threshold` or `gate` tuned, and one of them with this"
+        rule = "must be given if `threshold` or `gate` is tuned, and only then"
         raise ArgumentError("tune_split", rule, others=("threshold", "gate"))
     if tune_split == split and not tune_on_itself:
         rule = "must be another split than the one that is predicted, unless --tune-on-itself allows it"
@@ -107,7 +107,7 @@ def saliency(
         )
     for ending, curves in (("tuning", tuned.get("above")), ("gates", tuned.get("from a probability of"))):
         beside = out.with_name(f"{out.name}.{ending}.csv")
-        beside.unlink(missing_ok=True)  # of an earlier run: the page would draw it as this one's
+        beside.unlink(missing_ok=True)  # left by an earlier run: the page would draw it as this run's
         if curves is not None:
             beside.write_text(curves.to_csv(), encoding="utf-8")
     for word, found in tuned.items():

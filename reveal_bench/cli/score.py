@@ -143,8 +143,8 @@ def score(
     interval: Annotated[
         str | None,
         typer.Option(
-            help="Kind of interval: jackknife, percentile, bca or chexlocalize; of detection shifted or percentile. "
-            "The first is the default."
+            help="Kind of interval: jackknife, percentile, bca or chexlocalize; for detection shifted or "
+            "percentile. The first is the default."
         ),
     ] = None,
     strata: Annotated[
@@ -190,7 +190,7 @@ def score(
 
     form = terminal.format_of(form, as_json)
     if (compat is None) != (tables is None):
-        raise ArgumentError("compat", "must be given with `tables`, and it with this", others=("tables",))
+        raise ArgumentError("compat", "must be given with `tables`, and only then", others=("tables",))
     options = ScoringOptions(
         resamples, seed, unit, interval, grid, thresholds_of(metadata), allow_missing, missing, criterion, strata
     )
@@ -294,7 +294,7 @@ def _tell_of_thresholds(file: Path, scored: ScoredFile, option: str, *, are_appl
     """Warn if a submission.json next to the file has thresholds, which a leaderboard would apply."""
     beside = None if are_applied else _metadata_beside(file)
     if beside is not None and "thresholds" in scored.protocol and thresholds_of(beside) != 0.5:
-        terminal.warn([f"{beside} states thresholds, which are not applied: `{option}` does"])
+        terminal.warn([f"{beside} states thresholds, which are not applied: `{option}` applies them"])
 
 
 def _tell_of_tuning(file: Path, scored: ScoredFile) -> None:
@@ -353,7 +353,9 @@ def compare(
 
     form = terminal.format_of(form, as_json)
     if out is not None and not relative:
-        raise ArgumentError("out", "must be given with `relative`, whose tables it takes", str(out), ("relative",))
+        raise ArgumentError(
+            "out", "must be given with `relative`: it is the folder of its tables", str(out), ("relative",)
+        )
     terminal.check_outside_datasets(out, "--out")
     options = ScoringOptions(resamples, seed, unit, interval, grid, allow_missing=allow_missing, missing=missing)
     systems: list[Path | Scores] = [file_a, file_b]

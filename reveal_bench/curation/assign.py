@@ -306,7 +306,7 @@ class _Assignments:
         self.fixed = set(votes)
         stray = sorted(self.fixed - {(one.study_id, one.reader) for one in assignments})
         if stray:
-            raise ArgumentError("votes", "must be on assigned studies", f"{stray[0][0]!r} of {stray[0][1]!r}")
+            raise ArgumentError("votes", "must be for assigned studies", f"{stray[0][0]!r} of {stray[0][1]!r}")
         self.active = [name for name in sorted(capacities) if name not in stopped]
         self.limits = {name: min(capacities[name], most) for name in self.active}
         self.of_reader: dict[str, set[str]] = {name: set() for name in sorted(names | set(capacities))}

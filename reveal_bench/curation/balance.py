@@ -162,7 +162,7 @@ def _simulated(counts: npt.NDArray[np.int64], rng: np.random.Generator, n_simula
     log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, counts.sum() + 1)))])
 
     def log_probability(first: npt.NDArray[np.int64]) -> FloatArray:
-        """Return the log probability of a table, except for the constant of its margins."""
+        """Return the log probability of a table, without the constant that depends only on its margins."""
         log_p: FloatArray = -(log_factorial[first] + log_factorial[totals - first]).sum(axis=-1)
         return log_p
 

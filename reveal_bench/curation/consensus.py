@@ -77,14 +77,14 @@ AGREE_ALL = ANSWERS[0]
 
 
 class Reviser(Protocol):
-    """Derives labels from comments; `signature` names it with its version, for the record of the step.
+    """A function that derives labels from comments; the step records its `signature`, a name with a version.
 
     If it has a method `counts`, the record of the step includes the result of calling it afterwards.
     """
 
     @property
     def signature(self) -> str:
-        """The reviser and its version, such as "rules v1"; another signature is another setting of the step."""
+        """The reviser and its version, such as "rules v1"; another signature counts as another setting."""
 
     def __call__(self, votes: Sequence[tuple[Vote, Labels]]) -> Iterator[Revision]:
         """Yield one revision per (vote, suggested labels), in any order."""

@@ -312,7 +312,7 @@ answer and the note. Tell which labels the radiologist would give. These are the
 
 
 def findings_prompt(report: str) -> Prompt[tuple[Finding, ...]]:
-    """Return prompt (a), which asks for the abnormal findings of a report; none if it is normal."""
+    """Return prompt (a), which asks for the abnormal findings of a report; a normal report has none."""
     return Prompt(
         ModelRequest((("system", _FINDINGS_TASK), ("user", report)), "findings", FINDINGS_SCHEMA), _read_findings
     )
@@ -364,7 +364,7 @@ def labelled_findings_prompt(report: str) -> Prompt[tuple[Finding, ...]]:
 
 
 def note_prompt(suggested: Labels, answer: str, note: str) -> Prompt[Labels | None]:
-    """Return prompt (d), which asks for a reader's labels after a note; None if the note does not determine them."""
+    """Return prompt (d), which asks for a reader's labels after a note; its answer is None if the note is unclear."""
     asked = {"suggested_labels": list(suggested), "answer": answer.replace("_", " "), "note": note}
     return Prompt(ModelRequest((("system", _NOTE_TASK), ("user", as_json(asked))), "note", NOTE_SCHEMA), _read_note)
 

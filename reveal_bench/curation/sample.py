@@ -133,12 +133,12 @@ def draw_sample(
     """Draw studies; the order of `suggestions` does not change the result.
 
     1. All suggestions, sorted by study id, are put into one random order; every "first" below is in this order.
-       Quarantined ones and those whose number of labels is not a stratum with a size above 0 are removed.
+       Quarantined suggestions are removed, and so are those whose number of labels has no stratum, or one of size 0.
     2. The first study of each patient is kept, so that all of a patient's studies have the same chance; the others are
        set aside.
     3. Labels, starting with the one with the fewest candidates (ties: as REVEAL_LABELS), are brought to `min_per_label`
-       studies each. While a label is short, the study drawn is the candidate with this label, from a stratum that is
-       not full, that has the most labels that are short; with ties, the first.
+       studies each. While a label is short, the next study is chosen among the candidates with this label whose stratum
+       is not full: the one with the most short labels, or with ties the first.
     4. Every stratum is filled up to its size with the first of its remaining candidates: a simple random sample.
     5. With `fill`, the shortage of a stratum is added to the size of the next lower one (before step 3, starting with
        the highest number of labels), repeatedly if necessary.

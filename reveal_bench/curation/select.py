@@ -1,4 +1,4 @@
-"""Select the studies of the benchmark: those that readers agreed on, less common and most findings first.
+"""Select the studies that readers agreed on for the benchmark: less common findings first, then most findings.
 
 The rule (paper 004, section 2.3)
 ---------------------------------

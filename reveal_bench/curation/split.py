@@ -194,7 +194,7 @@ def _check(facts: Path | None, columns: Sequence[str] | None, best_of: int, vers
     if best_of < 1:
         raise ArgumentError("best_of", "must be at least 1", best_of)
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
-        raise ArgumentError("version", "must be of the form 1.2.3", repr(version))
+        raise ArgumentError("version", "must have the form 1.2.3", repr(version))
     if study_key not in KEY_FACTS:
         raise ArgumentError("study_key", f"must be one of {', '.join(KEY_FACTS)}", repr(study_key))
     if isinstance(columns, str) or (columns is not None and facts is None):

@@ -128,7 +128,7 @@ class Selected:
 class Placed:
     """A study of the benchmark and its half, one of :data:`HALVES`; `since` is the version in which it was added.
 
-    `n_agree_all` is None once the labels were corrected, because the readers agreed to others.
+    `n_agree_all` is None once the labels were corrected, because the readers agreed to other labels.
     """
 
     study_id: str

@@ -3,11 +3,11 @@
 A row is one reader's answer to one study: `study`, `reader`, `answer` and, optionally, `comment` and `labels` (labels
 that the reader wrote down). Answers are spelled as in paper 004 ("Agree All", "agree_mostly", "Disagree") or as in its
 Figure 2, where the first is "Agree"; case, spaces, hyphens and underscores do not matter. Labels are in one cell,
-separated; "None" means that the reader saw none of the twelve, a blank that the reader listed none.
+separated; "None" means that the reader saw none of the twelve, a blank means that the reader listed none.
 
 Every row is checked against the assignments. All problems are raised together, with line, field, rule and value.
 Studies with missing votes are refused unless votes may be missing, and are counted in any case. The folder's own
-assignments determine the number of votes per study: assignments given up since count as missing, too.
+assignments determine the number of votes per study: assignments that were given up later count as missing, too.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def import_votes(
     BuildError
         With every problem of the table.
     CurationError
-        If votes are missing and may not be, `reassigned` does not fit this assignment, assign is not done, or
-        import-votes was done with other inputs or settings.
+        If votes are missing and `allow_missing` is False, `reassigned` does not fit this assignment, assign is not
+        done, or import-votes was done with other inputs or settings.
     ValueError
         If `columns` has an unknown field.
     """
@@ -225,7 +225,7 @@ class _Checking:
         labels = self._labels(row)
         suggested = self.suggested.get(study)
         if spelled == "agree_all" and None not in (labels, suggested) and labels != suggested:
-            rule = "must be blank or the suggested labels with agree_all"
+            rule = "must be blank or the suggested labels if the answer is agree_all"
             self._fail(row, "labels", rule, self._text(row, "labels"))
         if len(self.problems) > n_before:
             return None

@@ -148,7 +148,7 @@ def _members(archive: Path, archive_name: str) -> Iterator[PictureFile]:
         with zipfile.ZipFile(archive) as opened:
             names = [entry.filename for entry in opened.infolist() if not entry.is_dir()]
     except (OSError, zipfile.BadZipFile):
-        return  # not an archive after all: what should have come from it is then reported as missing
+        return  # not an archive after all: the images expected in it are then reported as missing
     folder = PurePosixPath(archive_name).parent
     for name in names:
         member = PurePosixPath(name)

@@ -143,7 +143,7 @@ def workplace(target: Path, mode: int = 0o777) -> Iterator[Workplace]:
             raise ValueError(f"{target} is being built by another process") from None
         place = Workplace(root, target)
         place.undo()
-        shutil.rmtree(place.replaced, ignore_errors=True)  # of a build that was killed while it cleared up
+        shutil.rmtree(place.replaced, ignore_errors=True)  # left by a build that was killed during its clean-up
         place.clear_folder()
         is_done = False
         try:
@@ -179,7 +179,7 @@ def drop_unused(parts: Path, used: set[str]) -> None:
 
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
-_SPLIT_NAME = re.compile(r"\w+(\.\w+)*")  # `datasets` takes no others, and keeps "all" for itself
+_SPLIT_NAME = re.compile(r"\w+(\.\w+)*")  # `datasets` accepts no other names, and reserves "all"
 Progress = Callable[[str, int, int | None, int], None]
 
 
@@ -282,7 +282,7 @@ def build_folder(
     """
     out, holdout = Path(out), None if holdout is None else Path(holdout)
     if not _VERSION.fullmatch(version):
-        raise ArgumentError("version", "must be of the form 1.2.3", repr(version))
+        raise ArgumentError("version", "must have the form 1.2.3", repr(version))
     _check_arguments(records, out, pixels, holdout, holdout_fraction, holdout_split, workers)
     _check_draws(best_of, holdout, holdout_split)
     is_predivided = holdout is not None and holdout_split == HOLDOUT
@@ -383,7 +383,7 @@ def _check_draws(best_of: int, holdout: Path | None, holdout_split: str) -> None
     if best_of < 1:
         raise ArgumentError("best_of", "must be at least 1", best_of)
     if best_of > 1 and (holdout is None or holdout_split == HOLDOUT):
-        rule = "must be 1 unless a `holdout` is drawn from a split that does not come divided"
+        rule = "must be 1 unless a `holdout` is drawn from an undivided split"
         raise ArgumentError("best_of", rule, best_of, ("holdout", "holdout_split"))
 
 
@@ -443,7 +443,7 @@ class _Intake:
                 record = next(stream)
             except StopIteration:
                 return
-            except BuildError as error:  # the source's own, at the end of its records
+            except BuildError as error:  # problems that the source raises after its last record
                 self.problems.extend(error.problems)
                 return
             problem = self._problem(record, split)

@@ -153,11 +153,11 @@ def _loader() -> Any:
     def date_or_text(loader: Any, node: yaml.ScalarNode) -> Any:
         try:
             return loader.construct_yaml_timestamp(node)
-        except ValueError:  # which names neither the field nor the value: the check of the field can
+        except ValueError:  # its message names neither field nor value; the check of the field names both
             return node.value
 
     loader: Any = type("CardLoader", (base,), {})
-    loader.add_constructor("tag:yaml.org,2002:timestamp", date_or_text)  # of this class alone
+    loader.add_constructor("tag:yaml.org,2002:timestamp", date_or_text)  # only in this class
     return loader
 
 
@@ -232,7 +232,7 @@ def render_card(
     }
     unknown = {name for name in PLACE.findall(template) if name not in values}
     if unknown:
-        raise ValueError(f"{template_name(benchmark)}: no value for the places {', '.join(sorted(unknown))}")
+        raise ValueError(f"{template_name(benchmark)}: no value for the placeholders {', '.join(sorted(unknown))}")
     block, body = front_matter(PLACE.sub(lambda match: values[match[1]], template))
     block.pop("croissant", None)  # read by reveal_bench.dataset.origin, and no field of the Hub's
     n_all = n_rows + (n_holdout or 0)

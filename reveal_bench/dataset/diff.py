@@ -251,7 +251,7 @@ def _compare_rows(
 
 
 def _places(column: str, old: Any, new: Any) -> list[str]:
-    """Return the column; if it has equally many structs in both versions, the fields in them that differ."""
+    """Return the differing fields of a column with equally many structs in both versions, else the column."""
     if not (isinstance(old, list) and isinstance(new, list)) or len(old) != len(new):
         return [column]
     if not all(isinstance(entry, dict) for entry in (*old, *new)):
@@ -360,7 +360,7 @@ def _row_counts(folders: Sequence[DatasetFolder]) -> dict[tuple[str, str], int]:
                 continue  # made from the rows
             is_closed = folder.info.splits.get(table.split, {}).get("references") == "private"
             if table.config == MANIFEST and (number > 0 or not is_closed):
-                continue  # the main config of the split has as many
+                continue  # it has as many rows as the main config of the split
             place = (table.config, table.split)
             counts[place] = counts.get(place, 0) + pq.read_metadata(table.path).num_rows
     return counts

@@ -1,4 +1,4 @@
-"""Readers' drawings on a radiograph, as a layer for a smaller picture of it.
+"""Readers' drawings on a radiograph, as a transparent layer for a smaller copy of it.
 
 Each finding of a picture has a number and a colour of :data:`PALETTE` (Okabe and Ito's, which colour-blind people can
 distinguish). The number is also drawn on the picture, so that readers need not rely on colour. Masks are outlines,

@@ -227,7 +227,7 @@ def patients_overwritten(out: Path, holdout: Path | None) -> tuple[frozenset[str
 def check_overwritten(out: Path, holdout: Path | None) -> None:
     """Raise ValueError if replacing the folder `out` would make public what it keeps private.
 
-    That is the private folder of a holdout, or a public folder with one, and a build without a holdout.
+    It would if `out` is the private folder of a holdout, or a folder with a holdout that is built again without one.
     """
     try:
         references = {entry.get("references") for entry in read_folder_info(out).splits.values()}

@@ -122,7 +122,7 @@ def check_repository(
         changed, removed = difference(publication, repository.files(state.tags[tag]))
         if changed or removed:
             files = sorted({*changed, *removed})
-            rule = f"must name this content, but {tag} names another, and tags never move: build a new version"
+            rule = f"must name this content, but {tag} names other content, and tags never move: build a new version"
             got = f"{count_text(len(files), 'other file')}, {', '.join(files[:3])}"
             problems.append(Problem(repository.url, None, "tag", rule, got))
     if problems:
@@ -400,7 +400,7 @@ def send(
         repository.create(private=publication.private)
         state = _seen(repository)
         _, there = read_remote(repository, publication)
-    tagged = state.tags.get(publication.tag)  # names this very content, or the check would have refused
+    tagged = state.tags.get(publication.tag)  # the tag names exactly this content, or the check would have refused
     changed, removed = difference(publication, there)
     head = state.head
     is_new = tagged is None and (head is None or bool(changed or removed))

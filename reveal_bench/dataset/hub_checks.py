@@ -51,7 +51,7 @@ from reveal_bench.words import count_text
 
 
 def holdout_problems(folder: Path, holdout: Path | None, *, is_public: bool) -> Iterator[Problem]:
-    """Yield problems of the holdout: references in private splits, and a holdout that is missing or another folder's.
+    """Yield problems of the holdout: references in private splits, or a holdout that is missing or another folder's.
 
     Parameters
     ----------

@@ -48,9 +48,9 @@ from reveal_bench.sources.source import Problem
 TOKEN = re.compile(r"[\w.+-]+")
 PIECE = re.compile(r"[^\W_]+")
 ID_CHARACTERS, ID_DIGITS = 4, 8
-"""Smallest lengths of ids that are searched for.
+"""Smallest number of characters of an id that is searched for, and of one that is a number.
 
-Of any id, and of ids that are numbers, which might also be a size or a count.
+Short numbers might also be a size or a count.
 """
 PIECES = 24
 """Largest number of neighbouring pieces of a longer word, such as a file name, in which an id is searched for."""
@@ -62,7 +62,7 @@ def folded(text: str) -> str:
 
 
 def distinctive_ids(ids: Collection[str]) -> dict[str, str]:
-    """Return folded id -> id, for ids that no text has by chance because they have a digit and are long enough."""
+    """Return folded id -> id, for ids with a digit that are too long to occur in a text by chance."""
     return {
         name.casefold(): name
         for name in ids
@@ -97,7 +97,7 @@ enough detail."""
 WORDS, SAME_ROW_TEXT, FILE_TEXT = 3, 12, 40
 """Smallest texts that count.
 
-Number of words anywhere, number of characters in a row of the same key, and in a text file.
+In words for any place, in characters for a row of the same key, and in characters for a text file.
 """
 RULE = "must not hold the holdout's references"
 SHOWS = "must not show a picture of the holdout"

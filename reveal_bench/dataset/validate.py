@@ -124,7 +124,7 @@ def _picture_problems(private: DatasetFolder, inputs: Mapping[str, Sequence[tupl
 
 
 def _rows(folder: DatasetFolder, config: str, split: str, columns: list[str] | None = None) -> list[Row]:
-    """Return rows of a split; none of a damaged file, which its schema's problem says."""
+    """Return the rows of a split; none if its file is damaged, which the check of its schema reports."""
     import pyarrow as pa
 
     rows: list[Row] = []
@@ -198,7 +198,10 @@ def validate_folder(
     reader = reader or Reader()
     problems, sums = _checksums(opened.path, reader)
     if opened.info.format != FORMAT:
-        rule = f"must be {FORMAT}, so that every Parquet reader reads it: build again (of a holdout, with --previous)"
+        rule = (
+            f"must be {FORMAT}, so that every Parquet reader reads it: build again (with --previous if there "
+            f"is a holdout)"
+        )
         problems.append(Problem(FOLDER_INFO, None, "schema", rule, str(opened.info.format)))
     promise, faults = read_promise(opened.path)
     problems += file_problems(opened, sums, promise.patterns)
@@ -258,7 +261,7 @@ def _checksums(folder: Path, reader: Reader) -> tuple[list[Problem], dict[str, s
 
 
 def _n_rows(table: TableFile) -> int:
-    """Return rows of a table; none of a file that cannot be read, which its schema's problem says."""
+    """Return the number of rows of a table; 0 if its file is damaged, which the check of its schema reports."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -374,7 +377,7 @@ class _Check:
                 batch = [row for row in rows if self._is_sound(row, table)]
                 n_unread += len(rows) - len(batch)
                 keys.update(row[kind.key] for row in rows if row not in batch)
-                if kind.table.side_config is not None:  # which shows the masks of the rows
+                if kind.table.side_config is not None:  # the side config shows the masks of the rows
                     self.problems += self.reader.masks.check(batch, table, findings)
                 for row in batch:
                     self._row(row, table, manifest, tally, keys)
@@ -426,7 +429,7 @@ class _Check:
                 self.problems.append(Problem(file, key, name, rule, str(manifest[key][name])))
 
     def _strays(self, config: str, split: str, tables: list[TableFile]) -> None:
-        """Report tables of unknown splits, and references in a public folder of splits that are private."""
+        """Report tables of unknown splits, and references of private splits in a public folder."""
         splits, kind = self.folder.info.splits, self.folder.kind
         if config not in (kind.config, kind.table.side_config, MANIFEST, INPUTS, PREVIEW, "ratings"):
             return

@@ -86,7 +86,7 @@ def card_problems(folder: DatasetFolder, promise: Promise, tables: Mapping[Table
         text = (folder.path / CARD).read_text(encoding="utf-8")
         block, body = front_matter(text)
     except (OSError, ValueError):
-        return  # read_promise says so
+        return  # read_promise reports it
     for name in sorted({match[1] for match in PLACE.finditer(text)}):
         yield Problem(CARD, None, "places", "must be filled", f"{{{{{name}}}}}")
     if not folder.is_private:
@@ -216,7 +216,7 @@ def required_problems(folder: DatasetFolder, warnings: list[Problem]) -> Iterato
     warnings : list to which missing fields are added that only the makers of the dataset know
     """
     if not _is_json(folder.path / CROISSANT):
-        return  # croissant_problems says so
+        return  # croissant_problems reports it
     document = json.loads((folder.path / CROISSANT).read_text(encoding="utf-8"))
     known = describe_origin(folder.benchmark, synthetic=folder.info.synthetic)
     for name in REQUIRED:
@@ -244,7 +244,7 @@ def mlcroissant_problems(folder: Path) -> Iterator[Problem]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # deprecations of its own libraries, which only it can mend
             mlcroissant.Dataset(str(folder / CROISSANT))
-    except Exception as error:  # beside its ValidationError, a document can break it in any way
+    except Exception as error:  # a broken document can raise any error in mlcroissant, not only its ValidationError
         yield Problem(CROISSANT, None, "file", "must be valid to mlcroissant", " ".join(str(error).split()))
     finally:
         logger.setLevel(level)
@@ -269,7 +269,7 @@ def load_problems(folder: Path, promise: Promise) -> Iterator[Problem]:
                 for split, n_rows in splits.items():
                     try:
                         loaded = _n_loaded(folder, config, split, cache)
-                    except Exception as error:  # whatever `datasets` raises on a user's machine is the finding
+                    except Exception as error:  # any error of `datasets` on a user's machine is a problem of the folder
                         reason = f"{type(error).__name__}: {error}"
                         yield Problem(CARD, config, split, "must load with load_dataset", reason)
                         continue

@@ -115,9 +115,7 @@ def quantity_faults(row: Row) -> Iterator[Fault]:
 
 
 DECODED = (*FORMATS, "BMP", "GIF", "JPEG2000", "PPM", "TIFF", "WEBP")
-"""Formats in which a picture of the holdout is searched for. Pillow decodes them itself.
-
-For some others it starts programs.
+"""Formats in which pictures of the holdout are searched for; for some other formats Pillow would start programs.
 """
 WITHHELD = "withheld"
 UNKNOWN_FORM = "cannot identify image file"
@@ -277,7 +275,7 @@ def picture_hash(data: bytes) -> tuple[tuple[int, int], str]:
     try:
         with Image.open(io.BytesIO(data), formats=DECODED) as image:
             return (image.width, image.height), hashlib.sha256(image.convert("L").tobytes()).hexdigest()
-    except UnidentifiedImageError:  # whose message has an address in memory
+    except UnidentifiedImageError:  # its message has an address in memory
         raise ValueError(UNKNOWN_FORM) from None
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise ValueError(str(error) or type(error).__name__) from None
@@ -298,9 +296,9 @@ def inspect_mask(picture: Row) -> MaskFacts:
 
     try:
         with Image.open(io.BytesIO(picture["bytes"]), formats=DECODED) as image:
-            # One bit a pixel, or eight in folders of earlier versions: black and white alone
+            # Only black and white: one bit per pixel, or eight in folders of earlier versions
             values = np.asarray(image.convert("L") if image.mode == "1" else image)
-    except UnidentifiedImageError:  # whose message has an address in memory
+    except UnidentifiedImageError:  # its message has an address in memory
         return MaskFacts(fault=("must be a picture", UNKNOWN_FORM))
     except (OSError, TypeError, SyntaxError, Image.DecompressionBombError) as error:
         return MaskFacts(fault=("must be a picture", str(error)))

@@ -7,7 +7,7 @@ The three main modules, in the order of their work:
 - :mod:`~reveal_bench.dicom.header`: read a header into a :class:`Header`, a whitelist: no other values are returned;
 - :mod:`~reveal_bench.dicom.pixels`: develop one file into an 8-bit grey PNG by one named pipeline (:data:`PIPELINE`).
 
-:func:`write_dicom` makes files, for the synthetic world and the tests. pydicom is imported by the first call that
+:func:`write_dicom` makes files, for synthetic data and tests. pydicom is imported by the first call that
 needs it; without it that call raises ``ImportError`` naming the extra to install.
 """
 

@@ -135,7 +135,7 @@ class _Stream:
         while True:
             if self._data[position] != 0xFF:
                 return f"stray bytes at {position}, where a marker must be"
-            while self._data[position] == 0xFF:  # more than one may fill
+            while self._data[position] == 0xFF:  # any number of FF bytes may precede a marker
                 position += 1
             marker = self._data[position]
             (length,) = struct.unpack_from(">H", self._data, position + 1)
@@ -353,7 +353,7 @@ def _check_frame(dataset: Dataset, syntax: str, size: tuple[int, int]) -> None:
 
     try:
         data = get_frame(dataset.PixelData, 0, number_of_frames=1)
-    except Exception as error:  # damaged items end in many kinds
+    except Exception as error:  # damaged items raise many kinds of error
         raise DicomError(f"compressed pixel data cannot be parsed: {type(error).__name__}") from None
     if syntax == _RLE:
         return

@@ -5,15 +5,15 @@ table or a window), inversion, 8 bits. Each step is computed once for all 256 or
 float64 and without rounding in between; only the last step rounds, half to even. A picture then needs only one table
 look-up per pixel. Bits above BitsStored (old files keep overlays there) are ignored.
 
-Choices, where DICOM leaves one or files break its rules
+Choices where DICOM leaves several possibilities or files break its rules
 --------------------------------------------------------
 - A modality table takes precedence over slope and intercept. A slope without an intercept, or the reverse, is not
   applied (with a warning).
 - A VOI table takes precedence over windows; of several tables or windows the first is used.
 - Without a VOI table and a window, the full range of the stored bits is shown.
 - The picture is inverted, after VOI, if and only if the photometric interpretation is MONOCHROME1. PresentationLUTShape
-  never inverts: INVERSE with MONOCHROME1 names the same inversion again; with MONOCHROME2 it contradicts, and a warning
-  says so.
+  never inverts: INVERSE with MONOCHROME1 names the same inversion again; with MONOCHROME2 it is a contradiction, which
+  gives a warning.
 - A missing HighBit counts as BitsStored - 1; any other value is refused, because viewers differ on its meaning.
 - PixelPaddingValue has no special treatment: padding gets the grey level of its value, as in pydicom.
 - An unusable window or table (without numbers or width) is an error; it is never replaced.
@@ -289,7 +289,7 @@ def _number(facts: HeaderValues, keyword: str) -> float | None:
 def _items(dataset: Dataset, keyword: str) -> list[Dataset]:
     try:
         return list(dataset.get(keyword) or ())
-    except Exception:  # pydicom meets damaged sequences with many kinds
+    except Exception:  # damaged sequences raise many kinds of error in pydicom
         raise DicomError(f"{keyword} cannot be read") from None
 
 

@@ -97,7 +97,7 @@ def _open_member(path: Path, member: str) -> BinaryIO:
         return archive.open(info)  # type: ignore[return-value]
     except NotImplementedError:
         raise DicomError("compressed in its archive by a method that cannot be read") from None
-    except (UnicodeDecodeError, IndexError, struct.error) as error:  # zipfile lets these out of a damaged header
+    except (UnicodeDecodeError, IndexError, struct.error) as error:  # zipfile raises these for a damaged header
         raise DicomError(f"damaged archive: {type(error).__name__}") from None
 
 
@@ -127,7 +127,7 @@ def open_archive(path: Path) -> zipfile.ZipFile:
         return _opened(path, status.st_mtime_ns, status.st_size, os.getpid())
     except OSError:
         raise
-    except Exception as error:  # zipfile lets many kinds out of a damaged directory, its own among them
+    except Exception as error:  # zipfile raises many kinds of error for a damaged directory, its own among them
         raise DicomError(f"not a readable archive: {type(error).__name__}") from None
 
 

@@ -1,8 +1,8 @@
 """The pixel pipeline makes an 8-bit grey PNG of a DICOM file as a viewer shows it, and records how it was made.
 
 decode -> modality -> VOI -> invert if MONOCHROME1 -> 8 bits -> PNG. :mod:`reveal_bench.dicom.display` lists the choices
-made where files leave one. The text `pipeline` names every step of one picture. It starts with :data:`PIPELINE`, which
-must change whenever the same file would give other grey levels.
+that files leave open. The text `pipeline` names every step of one picture. It starts with :data:`PIPELINE`, which must
+change whenever the same file would give other grey levels.
 """
 
 from __future__ import annotations

@@ -353,7 +353,7 @@ def _class_reason(sop_class: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """A `file` that repeats the picture of `of`, with the `reason`; in a conflict both have one identity but differ."""
+    """A `file` that repeats the picture of `of`, with the `reason`; in a conflict both have one UID but differ."""
 
     file: DicomFile
     of: DicomFile

@@ -1,4 +1,4 @@
-"""Write DICOM files for the synthetic world and the tests; the same input always gives the same bytes.
+"""Write DICOM files for synthetic data and tests; the same input always gives the same bytes.
 
 Nothing is invented: UIDs, dates and names come from `attributes` or are absent. Malformed files (a missing tag, text
 instead of a number, wrong sizes) can be written, because real collections have them.

@@ -58,7 +58,7 @@ def launch_widget(name: str) -> None:
     import gradio
     from evaluate.utils import launch_gradio_widget
 
-    # `evaluate` 0.4.6 asks for names that gradio gave up in 4.0
+    # `evaluate` 0.4.6 uses names that gradio removed in 4.0
     for group, component in (("inputs", "Dataframe"), ("outputs", "Textbox")):
         if not hasattr(gradio, group):
             setattr(gradio, group, SimpleNamespace(**{component: getattr(gradio, component)}))

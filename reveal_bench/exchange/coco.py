@@ -216,7 +216,7 @@ def _mask(segmentation: Any, film: AnnotatedImage) -> Rle:
     if size != [film.height, film.width]:
         rule = f"must have masks of the size of their image, {film.image_id} has [{film.height}, {film.width}]"
         raise ArgumentError("file", rule, size)
-    if isinstance(counts, list):  # runs along columns: those along the rows of the transposed mask
+    if isinstance(counts, list):  # COCO's runs go along columns, which are the rows of the transposed mask
         turned = AnnotatedImage(film.image_id, film.study_id, film.patient_id, film.height, film.width)
         runs = [whole(run, "counts") for run in counts]
         return encode_mask(pack_masks([mask_of_runs(runs, (0, 0, film.height, film.width), turned)]).dense(0).T)

@@ -127,7 +127,7 @@ def read(path: Path, known: Annotations) -> Annotations:
         raise ArgumentError("file", "must be XML without a DOCTYPE", path)
     try:
         root = ET.fromstring(data)
-    except (ET.ParseError, ValueError) as error:  # the latter at an encoding that it does not know
+    except (ET.ParseError, ValueError) as error:  # ValueError: an unknown encoding
         raise ArgumentError("file", f"must be XML: {error}", path) from None
     if root.tag != "annotations" or root.find("track") is not None:
         raise ArgumentError("file", "must be exported as CVAT for images 1.1, not for video", path)

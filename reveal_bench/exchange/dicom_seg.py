@@ -111,9 +111,9 @@ def _segmentation(
         software_versions=__version__,
         device_serial_number="0",
     )
-    dataset.PatientOrientation = image.PatientOrientation  # asked of images without a position in space
+    dataset.PatientOrientation = image.PatientOrientation  # required for images without a position in space
     for element in dataset.iterall():
-        if element.keyword == "DimensionOrganizationUID":  # made by chance unless it is set
+        if element.keyword == "DimensionOrganizationUID":  # random unless it is set
             element.value = ids.uid("dimensions", film.image_id, reader)
     return dataset
 

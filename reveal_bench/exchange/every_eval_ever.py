@@ -137,7 +137,7 @@ def every_eval_ever(
     if not lines:
         return Record(document, _uuid(document), place)
     cases = {"format": "jsonl", "hash_algorithm": "sha256", "total_rows": len(lines)}
-    name = _uuid(document | {"detailed_evaluation_results": cases})  # a record without cases has another
+    name = _uuid(document | {"detailed_evaluation_results": cases})  # the record without cases has another name
     document["detailed_evaluation_results"] = cases | {
         "file_path": f"{place}/{name}_samples.jsonl".removeprefix("/"),  # the place is not known without a developer
         "checksum": hashlib.sha256("".join(lines).encode()).hexdigest(),
@@ -185,7 +185,7 @@ def _document(result: Result, evaluation: Evaluation, developer: str | None) -> 
         "source_name": "reveal-bench score" if result.receipt is None else "reveal-leaderboard",
         "source_type": "evaluation_run",
         "source_organization_name": evaluation.organization or NOT_RECORDED,
-        # whoever scores at home may be anybody; a leaderboard scores what others send
+        # anyone may score at home; a leaderboard scores files that others send
         "evaluator_relationship": "other" if result.receipt is None else "third_party",
         "additional_details": _details(result),
     }
@@ -290,7 +290,7 @@ def _cases(result: Result, document: Json, folder: Path, predictions: Path) -> I
     table = kind.scoring.score(report.predictions, references, manifest, options, ()).to_table()
     hits = [name for name in HITS if name in table.column_names]
     if not hits:
-        raise ArgumentError("predictions", "must be of a benchmark that counts hits per case", result.benchmark)
+        raise ArgumentError("predictions", "must belong to a benchmark that counts hits per case", result.benchmark)
     answers: dict[tuple[str, str], list[str]] = {}
     for prediction in report.predictions:
         fields = {name: value for name, value in asdict(prediction).items() if value not in (None, ())}

@@ -76,7 +76,7 @@ class Figure:
 
     @property
     def what(self) -> str:
-        """Name of the metric and what it is over."""
+        """Title of the metric, and the finding or "macro average"."""
         return f"{self.title}, macro average" if self.is_macro else f"{self.title}, {self.finding}"
 
     @property
@@ -230,7 +230,8 @@ def read_result(path: Path, *, model: str | None = None, trusted_key: str | None
 
     Parameters
     ----------
-    model : name of the model for a score document, which does not hold it; must not be given for a receipt, which does
+    model : name of the model for a score document, which does not contain it; must not be given for a receipt, which
+    does
     trusted_key : public key that the leaderboard published, for a receipt
 
     Raises
@@ -291,7 +292,7 @@ def of_score(document: Mapping[str, Any], model: str | None = None) -> Result:
     Raises
     ------
     ValueError
-        If it is not in that form.
+        If the document does not have that form.
     """
     if document.get("schema") != 1:
         raise ValueError(f"`schema` of a score document must be 1, got {document.get('schema')!r}")

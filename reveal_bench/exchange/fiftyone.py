@@ -228,7 +228,7 @@ def _drawing(part: dict[str, Any], film: AnnotatedImage, finding: str, reader: s
     shares = listed(part.get("bounding_box"), "bounding_box")
     mask_of = part.get("mask") or None
     if len(shares) != 4 and (shares or mask_of):
-        raise ArgumentError("file", "must have boxes of four shares as bounding_box", repr(shares)[:100])
+        raise ArgumentError("file", "must have boxes of four fractions as bounding_box", repr(shares)[:100])
     box = tuple(pixels(finite(share, "bounding_box") * side) for share, side in zip(shares, sides, strict=False))
     lists = listed(part.get("points"), "points")
     contours = tuple(_points(one, film) for one in lists) if is_contour else ()
@@ -261,7 +261,7 @@ def _mask(binary: Any, box: Sequence[float], film: AnnotatedImage) -> Rle:
     is_inside = min(left, top, width, height) >= 0 and left + width <= film.width and top + height <= film.height
     if not is_inside:
         raise ArgumentError("file", f"must have masks within their image, {film.image_id}", list(box))
-    limit = width * height * 8 + 1024  # an array of the widest numbers, and its head
+    limit = width * height * 8 + 1024  # an array of the widest numbers, and its header
     try:
         packed = base64.b64decode(binary["$binary"]["base64"], validate=True)
         data = zlib.decompressobj().decompress(packed, limit)

@@ -190,7 +190,7 @@ def _labels(
     images = listed(data.get("images"), "images") or [data.get("image") or ""]
     study = str(data.get("study_id") or known.film_of(str(images[0])).study_id)
     if study not in known.first_films:
-        raise ArgumentError("file", f"must be of studies of split {known.split!r}", repr(study)[:100])
+        raise ArgumentError("file", f"must have only studies of split {known.split!r}", repr(study)[:100])
     probabilities = meta.get("probabilities")
     if isinstance(probabilities, dict):
         values = {known.finding_of(name): finite(value, "probabilities") for name, value in probabilities.items()}
@@ -285,7 +285,7 @@ def decode_brush(data: npt.NDArray[np.uint8], size: tuple[int, int]) -> npt.NDAr
         If the brush is cut off, or belongs to an image of another size.
     """
     packed = data.tobytes()
-    place = 0  # of the next bit
+    place = 0  # number of the next bit
 
     def take(n: int) -> int:
         nonlocal place

@@ -11,7 +11,7 @@ dropped.
 ids            the split's; or a path or file name that ends like exactly one of them, folders joined by "_"
 findings       names of the benchmark, or spellings of them (:func:`~reveal_bench.findings.canonical_finding`)
 boxes          "xywh" (left, top, width, height), "xyxy" (left, top, right, bottom) or "cxcywh" (centre, size), in
-               pixels, or in shares of the image's sides with `normalised`: both are said by whoever calls
+               pixels, or in fractions of the image's sides with `normalised`: the caller states both
 numbers        categories and images by number have the names that `categories` and `images` give them
 =============  =======================================================================================================
 """
@@ -120,7 +120,7 @@ def read_outputs(
     reading: Reading,
     elsewhere: Callable[[], Mapping[str, str]] = dict,
 ) -> OutputLines:
-    """Lines of a prediction file for a split; `elsewhere` finds the ids of other splits, with these, for a message.
+    """Return lines of a prediction file for a split; for messages, `elsewhere` maps the ids of other splits to them.
 
     Raises
     ------
@@ -273,9 +273,9 @@ class _Reader:
         if self._reading.normalised:
             entry = self._entries[one]
             if "width" not in entry:
-                raise ArgumentError("normalised", "must be of images whose size the manifest knows")
+                raise ArgumentError("normalised", "must belong to images whose size is in the manifest")
             if max(a, b, c, d) > 1 or min(a, b, c, d) < 0:
-                raise ArgumentError("normalised", "must be of shares in [0, 1]", f"{list(sides)} in row {number}")
+                raise ArgumentError("normalised", "must have fractions in [0, 1]", f"{list(sides)} in row {number}")
             width, height = entry["width"], entry["height"]
             a, b, c, d = a * width, b * height, c * width, d * height
         if self._box_form == "xyxy":
@@ -392,7 +392,7 @@ class _Reader:
             changed = [f"{theirs} as {ours}" for theirs, ours in read.items() if ours not in (None, theirs)]
             if changed:
                 more = f" and {len(changed) - most:,} more" if len(changed) > most else ""
-                self._notes.append(f"read by another name, {what}s: {', '.join(changed[:most])}{more}")
+                self._notes.append(f"read under another name, {what}s: {', '.join(changed[:most])}{more}")
 
 
 def _plain_name(value: Any) -> Any:

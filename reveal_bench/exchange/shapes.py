@@ -124,7 +124,7 @@ def same_size(film: AnnotatedImage, width: object, height: object) -> None:
     """Raise an ArgumentError if a file states another size of an image, as when its picture was scaled down."""
     sides = [side if side is None else whole(side, "width and height") for side in (width, height)]
     if sides not in ([film.width, film.height], [None, None]):
-        rule = f"must be of images at full size, {film.image_id} has {film.width} x {film.height} pixels"
+        rule = f"must refer to images at full size, {film.image_id} has {film.width} x {film.height} pixels"
         raise ArgumentError("file", rule, f"{sides[0]} x {sides[1]}")
 
 

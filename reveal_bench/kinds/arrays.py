@@ -6,8 +6,8 @@ Canonical arrays are the only form in which predictions reach a process with ref
 findings, studies, labels) is given as indices into it. Numbers are float64 and pass bit for bit; NaN means a number
 that was not given. Predictions are written as the linter returns them, and reading them back returns equal predictions.
 
-A reader of predictions trusts nothing: every length, range and sum is checked before use. A reader of rows checks
-indices and lengths; these files are the leaderboard's own.
+A reader of predictions trusts nothing: every length, range and sum is checked before use. A reader of rows checks only
+indices and lengths, because the leaderboard writes these files itself.
 
 *Marks* are compared to find files whose answers are the same, or nearly so. They do not depend on references.
 """

@@ -110,7 +110,7 @@ def films_of_study(images: Sequence[StudyImage], prior_images: Sequence[StudyIma
 
 PREDICTION = "prediction"
 _LONGEST_STEM = 150  # with a reader's name and an ending it stays below 255, which is what file systems take
-_LONGEST_NAME = 4096  # of a path, and of what a message shows
+_LONGEST_NAME = 4096  # of paths, and of names in messages
 _DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
 Point = tuple[float, float]
 Polygons = tuple[tuple[Point, ...], ...]
@@ -235,7 +235,7 @@ class Annotations:
                     return self.films[known]
         near = get_close_matches(stem[:_LONGEST_STEM], list(self.films), n=3)
         hint = f" (perhaps {', '.join(near)})" if near else ""
-        raise ArgumentError("file", f"must be of images of split {self.split!r}{hint}", repr(file_name))
+        raise ArgumentError("file", f"must refer to images of split {self.split!r}{hint}", repr(file_name))
 
     def finding_of(self, name: object) -> str:
         """Return the benchmark's finding for the name that an exchange format uses.

@@ -123,6 +123,6 @@ class Kind(Generic[RecordT, PredictionT, ManifestT, RowsT, ReadingT]):
 
 
 AnyKind: TypeAlias = Kind[Any, Any, Any, Any, Any]
-"""A kind of unknown types, such as the members of KINDS."""
+"""A kind whose type parameters are unknown, such as the members of KINDS."""
 Readings = Mapping[str, Mapping[str, object]]
 """Reader -> key of a record -> that reader's annotation, whose type only the kind knows."""

@@ -5,8 +5,8 @@ A kind implements a part by a class that names the protocol as its base, with it
     class StudyData(Data[StudyRecord]): ...
 
 Heavy modules (pyarrow, datasets, the scorers) are imported inside methods, so that importing a kind is light and a type
-checker follows every call. Each method that overrides one of these carries :func:`override`: a misspelt name is an
-error of ``mypy``, and so are an attribute left out, a dropped parameter and another return type.
+checker follows every call. Each method that overrides one of these carries :func:`override`: ``mypy`` then reports
+misspelt names, missing attributes and parameters, and other return types.
 """
 
 from __future__ import annotations
@@ -321,7 +321,7 @@ class Scoring(Protocol[RecordT_contra, PredictionT_contra, ManifestT_contra, Row
 
     @property
     def can_be_probed(self) -> bool:
-        """True if a score reveals held-out labels; readers' judgements were never held out."""
+        """True if a score reveals held-out labels; readers make their judgements after the submission."""
         return self.scored_by == "program"
 
     @abstractmethod
@@ -393,7 +393,7 @@ class Release(Protocol[PredictionT_contra, ManifestT_contra, RowsT_contra]):
     fallback_metrics : metrics whose macro ranks if there is no macro of `primary`
     metrics : metrics that a board may show, in the order of its columns
     positional_metrics : members of `metrics` that score places, which a sender can move one by one to learn more
-    requires_negatives : True if a finding is shown only if it is absent from as many items as it needs cases
+    requires_negatives : True if a shown finding must also be absent from as many items as the cases that it needs
     most_answers : (least number of held-out items, most scored submissions of a team on a version), ascending from 0;
         with more submissions, five colluding teams learn too much, see "What colluding teams can learn" in the
         operator's guide
@@ -465,11 +465,10 @@ class Display(Protocol[RecordT_contra, PredictionT_contra, RowsT_contra]):
     outcomes: ClassVar[tuple[str, str] | None]
     run_report: ClassVar[str] = "scores"
     scored_in_words: ClassVar[str] = (
-        "What a run leaves without a prediction counts as negative for every finding. Probabilities become decisions "
-        "at 0.5."
+        "A case without a prediction counts as negative for every finding. Probabilities become decisions at 0.5."
     )
     compared_in_words: ClassVar[str] = (
-        "; those of AUROC and average precision hold percentiles over {n} resamples. Differences are paired by "
+        "; those of AUROC and average precision are percentiles over {n} resamples. Differences are paired by "
         "patient; p comes from flips of patients' signs."
     )
 

@@ -42,7 +42,7 @@ def test_two_readers_by_hand() -> None:
     assert (third.n, third.estimate.value) == (11, 0)
     assert math.isnan(second.estimate.low)
     assert math.isnan(third.estimate.low)
-    assert result.caption.endswith("over patients; none where too few patients are behind a figure")
+    assert result.caption.endswith("over patients; none if too few patients support a score")
     assert result.printed_rows()[1] == {"reader": "A", "and": "C", "n": "11", "value": "0.000", "95 % interval": ""}
 
 
@@ -100,18 +100,18 @@ TWO = [*rating_rows("A", "yes no"), *rating_rows("B", "no no")]
         ([], {}, "`table` must hold a rating, got none"),
         (rating_rows("A", "1 2"), {}, "`table` must have at least two readers, got A"),
         ([{"reader": "A", "case": "c"}], {}, "`table` must have the columns reader, case, score, got no score"),
-        ([*TWO, TWO[1]], {}, "`table` must hold a rating once, row 5 has one again, got ('A', 'c1', 'all')"),
+        ([*TWO, TWO[1]], {}, "`table` must have each rating once, row 5 repeats one, got ('A', 'c1', 'all')"),
         ([*TWO, TWO[1] | {"score": ""}], {}, "`table` must have a `score` in row 5, got none"),
         ([*TWO, {"reader": "A", "case": "c2", "score": 0.5}], {}, "`table[5]` must be a category"),
         ([*TWO, {"reader": "A ", "case": "c2", "score": "NA"}], {}, "`table[5]` must be a category"),
         (
             [row | {"patient": row["reader"]} for row in TWO],
             {},
-            "`table` must give a case one patient, in row 3 case 'c0' has another than 'A', got 'B'",
+            "`table` must give each case one patient, but row 3 gives case 'c0' another than 'A', got 'B'",
         ),
         (TWO, {"metric": "f1"}, "`metric` must be one of cohen_kappa, "),
         (TWO, {"metric": "cohen_kappa_linear"}, "`categories` must be given in their order for cohen_kappa_linear"),
-        (TWO, {"categories": ["yes"]}, "`categories` must hold every score of the table, such as 'no', got ['yes']"),
+        (TWO, {"categories": ["yes"]}, "`categories` must include every score in the table, such as 'no', got ['yes']"),
         (TWO, {"columns": {"rater": "R"}}, "`columns` must name reader, case, score, patient, finding, got ['rater']"),
     ],
 )

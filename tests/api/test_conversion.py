@@ -169,8 +169,8 @@ def test_notes_list_each_column_and_its_meaning(studies: tuple[Path, Path]) -> N
     for part in (
         "`file` read as `study_id`",
         "left out, since the benchmark does not ask for them: sex",
-        f"read by another name, ids: films/study-0.dcm as study-0 and {N_STUDIES - 1} more",
-        "read by another name, findings: " + ", ".join(f"{theirs} as {ours}" for ours, theirs in NAMES.items()),
+        f"read under another name, ids: films/study-0.dcm as study-0 and {N_STUDIES - 1} more",
+        "read under another name, findings: " + ", ".join(f"{theirs} as {ours}" for ours, theirs in NAMES.items()),
     ):
         assert part in notes
     assert notes in repr(result).replace("\n  ", "\n")
@@ -216,7 +216,7 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     ),
     "no shares": (
         [{"image_id": ONE, "finding": "Edema", "bbox": [8, 1, 3, 4]}], {"normalised": True},
-        "must be of shares in [0, 1]",
+        "must have fractions in [0, 1]",
     ),
     "two boxes without a score": (
         [{"image_id": ONE, "finding": "Edema", "bbox": [1, 2, 3, i]} for i in (4, 5)], {},
@@ -261,8 +261,8 @@ def test_rows_of_one_reader_are_selected(world: World) -> None:
     assert [line["box"] for line in read(reader="B", columns={"who": "reader"}).lines] == [[10, 5, 9, 9]]
     for options, message in (
         ({"reader": "B"}, "`reader` must be left out unless the table has a column `reader`"),
-        ({"reader": "C", "columns": {"who": "reader"}}, "`reader` must be one of the table: A, B, got C"),
-        ({"columns": {"who": "reader"}}, "`reader` must be one of the table: A, B, got none"),
+        ({"reader": "C", "columns": {"who": "reader"}}, "`reader` must be a reader in the table: A, B, got C"),
+        ({"columns": {"who": "reader"}}, "`reader` must be a reader in the table: A, B, got none"),
     ):
         with pytest.raises(ArgumentError) as refused:
             read(**options)

@@ -220,7 +220,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "a number": (5, "got an int"),
     "nothing": (None, "got a NoneType"),
     "bytes": (b"{}", "got a bytes"),
-    "an array": (np.zeros((2, 2)), "of an array, `convert` makes predictions, got a numpy.ndarray"),
+    "an array": (np.zeros((2, 2)), "`convert` makes predictions from an array, got a numpy.ndarray"),
     "a list of numbers": ([1], "got a list of an int"),
     "a list of texts": (["a.jsonl"], "got a list of a str"),
     "no file": ("nowhere.jsonl", "got 'nowhere.jsonl', where there is no file"),
@@ -316,7 +316,7 @@ def test_loaded_dataset_leads_back_to_its_folder(world: World, tmp_path: Path, m
     assert rb.load(rows).folder.resolve() == world.folder.resolve()
     (tmp_path / world.folder.name).unlink()
     monkeypatch.chdir(tmp_path / "cache")
-    with pytest.raises(ArgumentError, match="give the path of the folder in its place"):
+    with pytest.raises(ArgumentError, match="give the path of the folder instead"):
         rb.load(rows)
 
 

@@ -94,7 +94,7 @@ def test_refresh_by_command(folder: Path, tmp_path: Path) -> None:
         (("extract", "--suggestions", __file__, "--model", "m"), "are for `--reports`"),
         (("extract", "--reports", __file__, "--report", "a", "--file", "b"), "give one of `--report` and `--file`"),
         (("extract", "--reports", __file__, "--seed", "7"), "`--seed` must be 0, as when"),
-        (("sample", "--strata", "1:30;2:20"), "`--strata` must be of the form 1:300,2:300"),
+        (("sample", "--strata", "1:30;2:20"), "`--strata` must have the form 1:300,2:300"),
         (("sample",), "extract must be done first"),
         (("split",), "select must be done first"),
     ],

@@ -118,7 +118,7 @@ def test_withdrawing(live: Live, write_file: WriteFile) -> None:
     with live.worker(0.47):
         live.run("submit", write_file(seed=1), "--benchmark", BENCHMARK)  # the same file again
     live.run("withdraw", first, expect=1, input="n\n")
-    assert "stays charged" in live.run("withdraw", first, "--yes").stdout
+    assert "still counts in the quota" in live.run("withdraw", first, "--yes").stdout
     assert "it is withdrawn" in live.run("status", first).stderr
 
 

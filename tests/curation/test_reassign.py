@@ -124,7 +124,7 @@ BAD = {
         {"z": "A"},
         {"a": 2, "b": 2},
         [],
-        "`votes` must be on assigned studies, got 'A' of 'z'",
+        "`votes` must be for assigned studies, got 'A' of 'z'",
     ),
     "a vote not assigned": ({"a": "C"}, {"a": 2, "b": 2}, [], "`votes` must be .* got 'C' of 'a'"),
     "no capacity": ({}, {"a": 2}, [], "`capacities` must have every reader who continues, .* got 'b'"),

@@ -240,7 +240,7 @@ def test_facts_that_do_not_fit_are_refused(
     ("options", "message"),
     [
         ({"best_of": 0}, "`best_of` must be at least 1, got 0"),
-        ({"version": "1.0"}, "`version` must be of the form 1.2.3, got '1.0'"),
+        ({"version": "1.0"}, "`version` must have the form 1.2.3, got '1.0'"),
         ({"study_key": "AccessionNumber"}, "`study_key` must be one of StudyInstanceUID, "),
         ({"columns": ["sex"]}, "`columns` must be a list of columns of `facts`, got ['sex']"),
     ],

@@ -154,7 +154,7 @@ def test_all_problems_of_all_splits_come_together(tmp_path, benchmark, record):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": "banana"}, "`version` must be of the form 1.2.3, got 'banana'"),
+        ({"version": "banana"}, "`version` must have the form 1.2.3, got 'banana'"),
         ({"pixels": "blur"}, "`pixels` must be 'embed' or 'withhold', got 'blur'"),
         ({"records": {}}, "`records` must have at least one split"),
         ({"holdout": "out/private"}, "`holdout` must be neither inside `out`"),

@@ -105,7 +105,7 @@ def test_an_unknown_place_is_an_error(tmp_path, monkeypatch):
     text = (bundled("dataset_cards") / "chestx-det.md").read_text()
     (tmp_path / "chestx-det.md").write_text(text + "\n{{n_images}} {{n_imags}} {{colour}}\n")
     monkeypatch.setattr(card, "bundled", lambda _: tmp_path)
-    with pytest.raises(ValueError, match=r"dataset_cards/chestx-det.md: no value for the places colour, n_imags"):
+    with pytest.raises(ValueError, match=r"dataset_cards/chestx-det.md: no value for the placeholders colour, n_imags"):
         rendered("chestx-det")
     with pytest.raises(ValueError, match=r"'chexlocalize' needs a card: dataset_cards/chexlocalize.md is missing"):
         rendered("chexlocalize")

@@ -90,7 +90,7 @@ def test_command_prints_the_tables_of_the_function(studies, tmp_path) -> None:
     assert {row["risk"] for row in document["coverage"]} == {0}
     assert call(*words, "--format", "csv").stdout == rb.confidence(file, folder, split="test").to_csv()
     visible = call(*words, "--out", tmp_path / "figures").stdout
-    assert "Risk: share of wrong answers among the surest cases" in visible
+    assert "Risk: share of wrong answers among the most confident cases" in visible
     names = ["calibration.csv", "coverage.csv", "coverage.png", "coverage.svg", "net_benefit.csv", "net_benefit.png"]
     names += ["net_benefit.svg", "reliability.csv", "reliability.png", "reliability.svg"]
     assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == names

@@ -170,5 +170,5 @@ def test_bands_of_words_are_refused(tmp_path: Path) -> None:
 def test_patients_without_counted_cases_are_reported() -> None:
     undefined = UNDEFINED, UNDEFINED, math.nan
     groups = [Subgroup("sex", name, "mask_iou", n, *undefined) for name, n in (("F", 20), ("M", 28))]
-    assert Subgroups(groups, 50).caption.endswith("2 of 50 patients are in no row: nothing of theirs counts in it")
+    assert Subgroups(groups, 50).caption.endswith("2 of 50 patients are in no row: none of their cases counts")
     assert "in no row" not in Subgroups(groups, 48).caption

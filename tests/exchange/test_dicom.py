@@ -118,7 +118,7 @@ def test_an_image_is_found_by_the_files_name_where_its_identifier_is_not_ours(tm
     foreign("BINARY", of="1.2.3").save_as(tmp_path / "b.dcm")
     assert {one.image_id for one in dicom_seg.read(tmp_path, annotations()).drawings} == {"b"}
     foreign("BINARY", of="1.2.3").save_as(tmp_path / "unknown.dcm")
-    with pytest.raises(ArgumentError, match=r"must be of images of split 'test'.*got 'unknown'"):
+    with pytest.raises(ArgumentError, match=r"must refer to images of split 'test'.*got 'unknown'"):
         dicom_seg.read(tmp_path / "unknown.dcm", annotations())
 
 

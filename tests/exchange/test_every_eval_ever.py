@@ -227,7 +227,7 @@ def test_scores_that_are_no_means_over_cases_have_none(tmp_path: Path) -> None:
     score.write_text(call("score", predictions, folder, "--split", "test", "--json").stdout)
     result = of_score(json.loads(score.read_text()), "acme/model")
     with pytest.raises(
-        ValueError, match="`predictions` must be of a benchmark that counts hits per case, got reveal-cxr"
+        ValueError, match="`predictions` must belong to a benchmark that counts hits per case, got reveal-cxr"
     ):
         every_eval_ever(result, Evaluation(0), folder=folder, predictions=predictions)
 

@@ -359,9 +359,7 @@ def test_near_miss_files_are_refused_with_the_next_step(root: Path, files: tuple
     for number, document in enumerate((one, [one], output)):
         (tmp_path / f"torchvision{number}.json").write_text(json.dumps(document))
         refused = call("lint", tmp_path / f"torchvision{number}.json", folder, expect=1).stdout
-        assert (
-            "what a detector of torchvision returns, boxes, labels and scores, is not a file of predictions" in refused
-        )
+        assert "the output of a torchvision detector (boxes, labels and scores) is not a file of predictions" in refused
         assert "`reveal-bench convert FOLDER --from table --boxes xyxy`" in refused
     with pytest.raises(rb.LintError) as caught:
         rb.score([{"image_id": entries[0]["image_id"], **one}], folder)

@@ -332,7 +332,7 @@ def test_auroc_of_image_scores_equals_scikit_learn(rng: np.random.Generator) -> 
         times = [int(row[names.index(str(patient))]) for patient in patients]
         drawn.append(roc_auc_score(np.repeat(present, times), np.repeat(scores, times)))
     assert (edema.low, edema.high) == pytest.approx(tuple(np.percentile(drawn, [2.5, 97.5])))
-    assert rows.notes == ("1 of 119 questions have no score, and no part in AUROC",)
+    assert rows.notes == ("1 of 119 questions have no score, and do not count in AUROC",)
     few = rows.of_patients({"0", "1", "2"}).estimates(resampling)
     assert next(e.n for e in few if (e.metric, e.finding) == ("auroc", "Edema")) == 5
     disclosure = KINDS["localization"].release.disclose(rows, Resampling(20), min_cell=1)

@@ -78,7 +78,7 @@ def test_thresholds_are_fixed_before_scoring() -> None:
     for thresholds, expected in ((0.5, set()), (0.4, set(LABELS)), ({"COPD": 0.3}, {"COPD"})):
         rows = score_studies([Prediction("s", None, values)], records, labels=LABELS, thresholds=thresholds)
         assert {label for i, label in enumerate(LABELS) if rows.predicted[0, i]} == expected
-    with pytest.raises(ValueError, match=re.escape("`thresholds` must be of the benchmark's labels, got ['Edema']")):
+    with pytest.raises(ValueError, match=re.escape("`thresholds` must name labels of the benchmark, got ['Edema']")):
         score_studies([Prediction("s", None, values)], records, labels=LABELS, thresholds={"Edema": 0.5})
 
 
@@ -193,5 +193,5 @@ def test_image_manifest_is_refused_for_studies(tmp_path: Path) -> None:
     write_folder(tmp_path / "data", [StudyRecord("s", "p", ()), StudyRecord("t", "q", ())])
     table = pa.table({"image_id": ["i"], "study_id": ["s"]})
     pq.write_table(table, tmp_path / "data" / "manifest" / "released.parquet")
-    with pytest.raises(ValueError, match="its manifest is of images, not of studies"):
+    with pytest.raises(ValueError, match="its manifest lists images, not studies"):
         read_study_manifest(tmp_path / "data", "released")

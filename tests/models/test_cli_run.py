@@ -262,7 +262,7 @@ def test_an_endpoint_that_is_down_is_said_at_once(films: Path, tmp_path: Path) -
         endpoint = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
         asked = ("run", films, "--split", "test", "--model", "chat", "--endpoint", endpoint)
         output = call(*asked, "--out", tmp_path / "run", expect=1).stderr
-    assert f"`--endpoint` must be the address of a server that runs, got {endpoint}: Connection refused" in output
+    assert f"`--endpoint` must be the address of a running server, got {endpoint}: Connection refused" in output
 
 
 def test_what_is_complete_is_written_anew_without_the_model(

@@ -257,7 +257,7 @@ def test_pairs_not_asked_are_dropped_and_counted_once(lint):
     (warning,) = [problem for problem in report.problems if problem.rule == "not-asked"]
     assert (warning.severity, warning.line) == ("warning", 2)
     assert warning.message.startswith(
-        "3 predictions are of pairs that this split does not ask for: they are not scored"
+        "3 predictions answer pairs that this split does not ask for: they are not scored"
     )
     assert [prediction.finding for prediction in report.predictions] == ["Edema"]
 

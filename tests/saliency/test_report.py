@@ -182,4 +182,4 @@ def test_what_cannot_be_made_is_left_out_and_told(phantom: Path, tmp_path: Path)
     ):
         assert message in call(*words, *more, expect=1).stderr
     named = call("report", f"human={maps}", *words[2:], expect=1).stderr
-    assert "must have names that files can have, other than 'human'" in named
+    assert "must have names that are possible as file names, other than 'human'" in named

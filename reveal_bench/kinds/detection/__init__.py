@@ -282,17 +282,17 @@ class DetectionDisplay(ImageDisplay["DetectionRows"]):
     """Display of detection."""
 
     question: ClassVar = (
-        "Which findings does a chest radiograph show, and where? Answers are boxes, masks or points with scores; what "
-        "is marked where nothing is counts against a model."
+        "Which findings does a chest radiograph show, and where? Answers are boxes, masks or points with "
+        "scores; marks where there is no finding count against a model."
     )
     asked_in_words: ClassVar = (
         "A model is asked which findings an image shows, and where: every finding is asked of every image, and a false "
-        "alarm counts. Where it is not known whether or where a finding is on an image, that image has no part in the "
-        "figures of that finding."
+        "alarm counts. An image on which the presence or place of a finding is unknown does not count in the "
+        "scores of that finding."
     )
     scored_in_words: ClassVar = (
-        "What a run does not mark counts as absent. For figures at a threshold, detections count that score 0.5 or "
-        "more."
+        "A finding that a run does not mark counts as absent. For scores at a threshold, detections with a "
+        "score of at least 0.5 count."
     )
     compared_in_words: ClassVar = (
         ". Differences are paired by patient; their intervals and p come from the same {n} resamples."

@@ -105,7 +105,7 @@ def _columns() -> Sequence[str]:
 
 
 MANY = 20
-"""Mean number of detections of one finding on an image from which a file looks like a search."""
+"""Mean number of detections of a finding per image; a file with more looks like a search for the references."""
 
 
 def marks_of_detections(

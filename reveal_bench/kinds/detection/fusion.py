@@ -48,7 +48,7 @@ def check_fusion(how: str, iou: float) -> None:
     if how not in FUSIONS:
         raise ArgumentError("fuse", f"must be one of {', '.join(FUSIONS)}", repr(how))
     if not 0 < iou <= 1:
-        raise ArgumentError("fuse_iou", "must lie above 0, and be at most 1", iou)
+        raise ArgumentError("fuse_iou", "must be above 0 and at most 1", iou)
 
 
 def fusion_in_words(how: Fusion, iou: float) -> str:

@@ -45,7 +45,7 @@ class DetectionChecker(EntryChecker):
         """Check `entry`, noting everything that is wrong with it."""
         draft = super().check(entry)
         if "score" not in entry.fields:
-            hint = "how sure the model is, in [0, 1]: false alarms are weighed by it"
+            hint = "the model's confidence, in [0, 1]: false alarms are weighed by it"
             self.error(entry, "missing-score", "score", "`score` is missing", dict(entry.fields), hint=hint)
         for field in ("cell", "points"):
             if field in entry.fields:
@@ -79,7 +79,7 @@ def lint_detections(path: Path, manifest: ImageManifest, options: LintOptions = 
         return LintReport.of_unread(log, allow_missing=False)
     log.left_out = frozenset(("unknown-image",) if options.leave_out_unknown else ())
     file_format, entries = read_entries(data, manifest, limits, log)
-    del data  # a document was parsed: its text need not be held beside it
+    del data  # the text of a parsed document is no longer needed
     checker = DetectionChecker(manifest, manifest.grid, file_format, limits, log)
     declined = Abstentions(("image_id",), ((image, "") for image in manifest.rows), "unknown-image", log)
     drafts = check_entries(declined.answers(entries), checker.check, log)

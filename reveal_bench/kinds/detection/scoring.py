@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 CRITERIA = ("centre", "mask", "iou_50", "iobb_50")
 """Rules of :mod:`reveal_bench.metrics.detection_matching` that can decide if a detection hits, the default first."""
 _MASKS_AT_ONCE = 256
-_POINTS_ALONE = "detections are points: average precision, which needs boxes or masks, is not defined"
+_POINTS_ALONE = "detections are points: average precision is not defined, because it needs boxes or masks"
 _BY_BOX = ("ap_40", "ap_50", "ap", "rsna_precision")
 _BY_MASK = ("pq", "sq", "rq")
 _DETECTION = tuple(name for name, metric in METRICS.items() if metric.family == "lesions")
@@ -325,7 +325,7 @@ def _figures(name: str, values: Sequence[float], replicates: FloatArray, groups:
 
 
 def _renumbered(kept: BoolArray) -> Hits:
-    """Return the new index of each lesion in `kept`, -1 for the others; a last entry -1 stands for no lesion."""
+    """Return the new index of each lesion in `kept`, -1 for the others; a further last entry, -1, means no lesion."""
     return np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1).astype(np.int32)
 
 
@@ -495,7 +495,7 @@ def _thresholds(thresholds: float | Mapping[str, float], findings: Sequence[str]
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
             raise ArgumentError("thresholds", "must be a number in [0, 1], or one for each finding named", repr(value))
     if unknown := sorted(set(by_finding) - set(findings)):
-        raise ArgumentError("thresholds", "must be of the benchmark's findings", unknown)
+        raise ArgumentError("thresholds", "must name findings of the benchmark", unknown)
     return np.array([float(by_finding.get(finding, 0.5)) for finding in findings])
 
 

@@ -161,7 +161,7 @@ class FindingsQuestions(Questions["StudyRecord", "StudyManifest"]):
 
     @override
     def manifest_disclosure(self, asks: str) -> str:
-        """Return the sentence that every label is asked of every study, so that nothing is revealed."""
+        """Return the sentence that every label is asked of every study."""
         return "The manifest asks for every label of every study, so that it tells nothing of what is present."
 
     @override
@@ -330,7 +330,7 @@ class FindingsRelease(Release["FindingsPrediction", "StudyManifest", "StudyRows"
     primary: ClassVar = "f1"
     metrics: ClassVar = (*RELEASED_PER_LABEL, "auroc")
     requires_negatives: ClassVar = True
-    most_answers: ClassVar = ((0, 1), (100, 2), (300, 3))  # on a small holdout each answer tells a larger share of it
+    most_answers: ClassVar = ((0, 1), (100, 2), (300, 3))  # on a small holdout each answer reveals a larger part of it
 
     @override
     def largest_cell(self, manifest: StudyManifest) -> tuple[int, str]:

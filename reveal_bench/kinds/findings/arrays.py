@@ -59,7 +59,7 @@ class FindingsCodec(Codec[FindingsPrediction, StudyManifest, "StudyRows"]):
             given_probabilities = [p.probabilities for p in predictions if p.probabilities is not None]
             probabilities = [[one[label] for label in manifest.labels] for one in given_probabilities]
         except KeyError as error:
-            raise ValueError(f"predictions must be of the manifest's studies and all its labels, got {error}") from None
+            raise ValueError(f"predictions must have the manifest's studies and all its labels, got {error}") from None
         return {
             "study": np.array(study, np.uint32),
             "gives_labels": np.array([True in gives_labels], np.bool_),
@@ -105,7 +105,7 @@ class FindingsCodec(Codec[FindingsPrediction, StudyManifest, "StudyRows"]):
         studies = [asdict(study) for study in rows.studies]
         for study in studies:
             for image in study["images"]:
-                image.pop("picture")  # the path of pixels on the maintainer's disk
+                image.pop("picture")  # `images` has paths on the maintainer's disk
         n_kept = 0 if rows.probabilities is None else len(rows)
         return {
             "text": text_of_names({"labels": rows.labels, "studies": studies}),

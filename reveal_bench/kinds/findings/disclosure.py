@@ -2,11 +2,11 @@
 
 A label is shown if at least `min_cell` studies have it and as many do not. `precision` depends only on the studies that
 a submission calls, so it is not released. Averages over decisions or studies ("micro", exact match) would include
-hidden labels. AUROC is shown only as a macro over at least :data:`RANKED_LABELS` labels, because an order of the
-studies would be a second answer per label and submission, in addition to the decisions.
+hidden labels. AUROC is shown only as a macro over at least :data:`RANKED_LABELS` labels, because the ranking of the
+studies would be a second answer per label, in addition to the decisions.
 
-Intervals of labels are made of spreads, see :mod:`reveal_bench.kinds.scored`: the sender knows how many studies were
-called, and the patients and the studies that have the label never change.
+Intervals of labels are computed from spreads (standard errors), see :mod:`reveal_bench.kinds.scored`: the sender knows
+how many studies were called, and the patients and the studies that have the label never change.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def disclose_studies(rows: StudyRows, released: Sequence[str], resampling: Resam
     if visible_labels:
         kept = _only_labels(rows, visible_labels)
         positives = dict(zip(visible_labels, kept.present.sum(axis=0).tolist(), strict=True))
-        # What a board releases keeps percentiles, whatever the default at home
+        # A board's scores keep percentile intervals, whatever the default of `reveal-bench score`
         estimates = summarize_studies(kept, resampling.by("percentile"))
         allowed = [replace(e, n=positives.get(e.finding, e.n)) for e in estimates if e.metric in per_label]
         if len(visible_labels) >= RANKED_LABELS and "auroc" in released:

@@ -29,7 +29,7 @@ from reveal_bench.predictions.tables import open_rows, row_values
 
 _FIELDS = ("study_id", "labels", "probabilities")
 _MOST_COLUMNS = 200
-_MOST_SEARCHED = 100  # names for which a similar known one is looked for: a search takes milliseconds
+_MOST_SEARCHED = 100  # maximum number of unknown names with a suggested spelling: each search takes milliseconds
 
 
 def lint_findings(path: Path, manifest: StudyManifest, options: LintOptions = LintOptions()) -> LintReport:
@@ -278,5 +278,5 @@ def findings_to_jsonl(predictions: Iterable[FindingsPrediction]) -> str:
 def _score_hint(value: float) -> str:
     """Return the likely meaning of a number outside [0, 1]."""
     if value == -1:
-        return "CheXpert's -1? what is uncertain needs a probability, too"
+        return "CheXpert's -1? an uncertain label needs a probability, too"
     return "a percentage? divide by 100" if 1 < value <= 100 else "a logit? apply the sigmoid first"

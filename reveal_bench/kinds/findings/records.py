@@ -123,7 +123,7 @@ def read_study_manifest(folder: AnyFolder, split: str) -> StudyManifest:
     info = open_split(folder, split).info
     path = Path(folder) / "manifest" / f"{split}.parquet"
     if "study_id" not in pq.read_schema(path).names or "image_id" in pq.read_schema(path).names:
-        raise ValueError(f"{folder} is not a findings-type dataset: its manifest is of images, not of studies")
+        raise ValueError(f"{folder} is not a findings-type dataset: its manifest lists images, not studies")
     return StudyManifest(
         info.benchmark,
         info.version,

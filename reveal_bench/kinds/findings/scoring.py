@@ -48,7 +48,7 @@ from reveal_bench.metrics.labels import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_FEWEST_LABELS = 3  # with fewer, the mean proportion of studies would reveal a single label's
+_FEWEST_LABELS = 3  # with fewer labels, the mean proportion of studies would reveal that of a single label
 
 
 @dataclass(frozen=True, repr=False)
@@ -267,7 +267,7 @@ def _thresholds(thresholds: float | Mapping[str, float], labels: Sequence[str]) 
         return float(thresholds)
     unknown = sorted(set(thresholds) - set(labels))
     if unknown:
-        raise ArgumentError("thresholds", "must be of the benchmark's labels", unknown)
+        raise ArgumentError("thresholds", "must name labels of the benchmark", unknown)
     return [float(thresholds.get(label, 0.5)) for label in labels]
 
 

@@ -210,7 +210,7 @@ class LocalizationRelease(Release["LocalizationPrediction", "ImageManifest", "Ca
     fallback_metrics: ClassVar = ("grid_hit",)
     metrics: ClassVar = ("point_hit", "grid_hit", "grid_chance", "mask_iou_all", "box_iou")
     positional_metrics: ClassVar = ("point_hit", "grid_hit", "mask_iou_all", "box_iou")
-    most_answers: ClassVar = ((0, 1),)  # a file asks about places by points, cells, masks and boxes
+    most_answers: ClassVar = ((0, 1),)  # submissions can ask about places by points, cells, masks and boxes
 
     @override
     def disclose(self, rows: CaseRows, resampling: Resampling, *, min_cell: int) -> Disclosure:

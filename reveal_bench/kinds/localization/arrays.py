@@ -74,7 +74,7 @@ class ImageCodec(Codec[LocalizationPrediction, ImagesT, RowsT]):
             finding = [findings[p.finding] for p in predictions]
             cell = [-1 if p.cell is None else cells[p.cell] for p in predictions]
         except KeyError as error:
-            raise ValueError(f"predictions must be of the manifest's images, findings and cells, got {error}") from None
+            raise ValueError(f"predictions must have the manifest's images, findings and cells, got {error}") from None
         text, offsets = text_of_masks([p.mask for p in predictions if p.mask is not None])
         return {
             "image": np.array(image, np.uint32),
@@ -320,7 +320,7 @@ def _spell(ends: npt.NDArray[np.int32], offsets: IntArray) -> tuple[Text, IntArr
 
 
 PARTS = 16  # an image's side, for positions
-MANY_POINTS = 4  # points for one finding of one image, on average
+MANY_POINTS = 4  # mean number of points per finding and image
 NEARLY_ALL = 0.95
 _MASKS_AT_ONCE = 256
 

@@ -189,7 +189,10 @@ def predictions_of(annotations: Annotations) -> tuple[list[LocalizationPredictio
                 max(scores, default=None),
             )
         )
-    loss = f"{n_boxes} times several boxes of one finding on one image: a prediction has one, the best-scored was kept"
+    loss = (
+        f"{n_boxes} times several boxes of one finding on one image: a prediction has one box, so the one "
+        f"with the best score was kept"
+    )
     return predictions, [loss] if n_boxes else []
 
 

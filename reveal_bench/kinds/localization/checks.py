@@ -32,9 +32,9 @@ from reveal_bench.predictions.jsonl import RawPrediction
 from reveal_bench.predictions.limits import Limits
 from reveal_bench.predictions.report import ProblemLog
 
-_MOST_NAMED = 10  # unknown fields, or bad vertices, named of one entry
+_MOST_NAMED = 10  # maximum number of unknown fields, or of bad vertices, named per entry
 _LONGEST_SIDE = 1 << 53
-_MOST_SEARCHED = 100  # names and ids for which a similar known one is looked for
+_MOST_SEARCHED = 100  # maximum number of unknown names and ids with a suggested spelling
 
 _KNOWN, _GEOMETRIES, _RLE = frozenset(FIELDS), frozenset(GEOMETRIES), frozenset(("size", "counts"))
 
@@ -138,7 +138,7 @@ class EntryChecker:
         self._findings: dict[str, str | None] = {name: name for name in manifest.findings}
         self._sizes: dict[tuple[int, int], tuple[int, int]] = {}  # one object each, of the few that images have
         self._sorted_ids = sorted(manifest.rows)
-        self._unknown_ids: dict[str, str] = {}  # with the hint given
+        self._unknown_ids: dict[str, str] = {}  # repeated problems, with their hints
         self._name_hints: dict[str, str] = {}
 
     def check(self, entry: RawPrediction) -> Draft:
@@ -300,7 +300,7 @@ class EntryChecker:
         value = entry.fields["points"]
         most = self._limits.points
         if not isinstance(value, list) or not 1 <= len(value) <= most:
-            rule = "one point [x, y]: no more are taken here" if most == 1 else f"1 to {most} points [x, y]"
+            rule = "one point [x, y]: more are not accepted here" if most == 1 else f"1 to {most} points [x, y]"
             self.error(entry, "wrong-type", "points", f"must be a list of {rule}", value)
             return ()
         points = [self._point(entry, f"points[{i}]", item, row) for i, item in enumerate(value)]

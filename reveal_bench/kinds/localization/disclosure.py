@@ -25,15 +25,15 @@ from reveal_bench.metrics.intervals import Estimate, Resampling
 HITS = ("point_hit", "grid_hit")
 """Metrics that count cases."""
 OVERLAPS = ("mask_iou_all", "box_iou")
-"""Metrics of the area that two regions share."""
+"""Metrics of the overlap of two regions."""
 FOR_OVERLAP = 2.5
-"""Multiple of `min_cell` cases from which overlap is shown; with twice `min_cell` the simulated gain was above 0.05."""
+"""Overlap is shown from this multiple of `min_cell` cases; with twice `min_cell` the simulated gain was above 0.05."""
 
 
 def disclose_cases(rows: CaseRows, released: Sequence[str], resampling: Resampling, *, min_cell: int) -> Disclosure:
     """Return the scores of findings with at least `min_cell` cases; `box_iou` only if masks are not scored."""
     rows = rows.with_reference()
-    # Where chance is defined follows from the references alone; a row made by hand may lack it.
+    # The references alone decide where chance is defined; a handmade row may lack it.
     n_cases = rows.n_defined("grid_chance" if "grid_chance" in rows.values else "point_hit")
     visible_findings = tuple(finding for finding in rows.findings if n_cases[finding] >= min_cell)
     many = tuple(finding for finding in visible_findings if n_cases[finding] >= FOR_OVERLAP * min_cell)
@@ -50,7 +50,7 @@ def disclose_cases(rows: CaseRows, released: Sequence[str], resampling: Resampli
         (overlaps, many, FOR_OVERLAP * min_cell),
     ):
         if names and findings:
-            # What a board releases keeps percentiles, whatever the default at home
+            # A board's scores keep percentile intervals, whatever the default of `reveal-bench score`
             estimates = summarize(rows, resampling.by("percentile"), metrics=names, findings=findings)
             thin = {e.metric for e in estimates if e.finding != MACRO and e.n < least}
             allowed += [e for e in estimates if (e.metric not in thin if e.finding == MACRO else e.n >= least)]

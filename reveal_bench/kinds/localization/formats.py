@@ -207,7 +207,7 @@ def _read_document(
 ) -> tuple[str, Iterator[RawPrediction]]:
     document = load_document(data, limits, log)
     if _is_of_torchvision(document):
-        rule = "what a detector of torchvision returns, boxes, labels and scores, is not a file of predictions"
+        rule = "the output of a torchvision detector (boxes, labels and scores) is not a file of predictions"
         log.refuse("format", rule, hint=OF_TORCHVISION)
         return "unknown", iter(())
     if isinstance(document, list):

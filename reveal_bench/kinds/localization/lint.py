@@ -37,10 +37,10 @@ from reveal_bench.words import count_text
 AREA_SHARES = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
 """Bounds of the histogram of mask area / image area; empty masks have their own bin."""
 
-_FEW = 10  # located predictions below which coordinates form no pattern
+_FEW = 10  # minimum number of located predictions for a pattern of coordinates
 _RESIZED_TO = 1024
 _MUCH_LARGER = 1.5
-_ASK_ALL = "; of a detector, score on a folder that is built with `--task detection`, where every finding is asked"
+_ASK_ALL = "; score a detector on a folder built with `--task detection`, where every finding is asked"
 _COLLAPSED_SHARE = 0.9
 _COLLAPSED_OF = 20
 
@@ -201,7 +201,7 @@ def lint_predictions(path: Path, manifest: ImageManifest, options: LintOptions =
         return LintReport.of_unread(log, options.allow_missing)
     log.left_out = frozenset(("unknown-image",) if options.leave_out_unknown else ())
     file_format, entries = read_entries(data, manifest, limits, log)
-    del data  # a document was parsed: its text need not be held beside it
+    del data  # the text of a parsed document is no longer needed
     checker = EntryChecker(manifest, manifest.grid if options.grid is None else options.grid, file_format, limits, log)
     declined = Abstentions(("image_id", "finding"), manifest.asked_pairs(), "unknown-image", log)
     drafts = check_entries(declined.answers(entries), checker.check, log)
@@ -342,7 +342,7 @@ def _note_not_asked(drafts: Iterable[Draft], log: ProblemLog) -> None:
     superfluous = [draft for draft in drafts if _pair(draft) is not None and not draft.is_asked and draft.area != 0]
     if superfluous:
         first = superfluous[0]
-        message = f"{len(superfluous)} predictions are of pairs that this split does not ask for: they are not scored"
+        message = f"{len(superfluous)} predictions answer pairs that this split does not ask for: they are not scored"
         log.warning(
             "not-asked", message, line=first.line, hint=f"the first is {', '.join(_pair(first) or ())}{_ASK_ALL}"
         )

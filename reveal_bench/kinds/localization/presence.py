@@ -39,7 +39,7 @@ class Presence:
     def notes(self) -> tuple[str, ...]:
         """A sentence on the number of questions without a score, if there are any."""
         n = len(self.findings) + self.n_without_confidence
-        return (f"{self.n_without_confidence:,} of {n:,} questions have no score, and no part in AUROC",) * (
+        return (f"{self.n_without_confidence:,} of {n:,} questions have no score, and do not count in AUROC",) * (
             self.n_without_confidence > 0
         )
 

@@ -258,7 +258,7 @@ def _boxes(annotation: Row, width: int, height: int, name: str) -> Iterator[Faul
     boxes = annotation["boxes_xywh"]
     for box in boxes:
         x, y, wide, high = box
-        # a source's boxes may stick out of the picture: they must only have a part in it
+        # a source's boxes may extend beyond the picture, but must overlap it
         if not (wide > 0 and high > 0 and x < width and y < height and x + wide > 0 and y + high > 0):
             yield f"{name}.boxes_xywh", "must have an area in the image", str(box)
     if annotation["rle"] is not None or not boxes:

@@ -297,7 +297,7 @@ class CaseRows(Rows):
         }
 
     def confidences(self) -> Confidences | None:
-        """Return scores compared with hits; all cases have their finding, so nothing is said of images without it."""
+        """Return scores compared with hits; all cases have their finding, so images without it are not considered."""
         if "point_hit" not in self.values or np.isnan(self.scores).all():
             return None
         asked = ~np.isnan(self.values["point_hit"])
