@@ -385,7 +385,7 @@ def test_near_miss_files_are_refused_with_the_next_step(root: Path, files: tuple
         "lint", files[0], root / "private", expect=1).stdout  # fmt: skip
     call("build", root / "download", "--out", tmp_path / "places", "--images", "withhold")
     message = call("lint", files[0], tmp_path / "places", "--allow-missing").stdout
-    assert "a folder that is built with `--task detection`" in message
+    assert "a folder built with `--task detection`" in message
     metrics = call("score", files[0], folder, "--by", "view", "--metric", "nonsense", expect=1).stderr
     assert "--metric must be one that applies: ap_50, cpm" in metrics
     assert "point_hit" not in metrics
