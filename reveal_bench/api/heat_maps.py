@@ -53,9 +53,8 @@ def saliency(
     gate : probability below which a mask is empty: a number, one per finding, or the result of :func:`tune_gates`;
         None for no gate, also for single findings, and where tuning found no gate
     smooth : pixels over which maps are averaged first, 0 for none; needs OpenCV
-    smoothing : "box" with `smooth` as its side, "gaussian" with `smooth` as its standard deviation, or "published" for
-    masks at Otsu's level,
-        see :func:`reveal_bench.metrics.heat_maps.smoothed_as_published`
+    smoothing : "box" with `smooth` as its side, "gaussian" with `smooth` as its standard deviation, or "published"
+        for masks at Otsu's level, see :func:`reveal_bench.metrics.heat_maps.smoothed_as_published`
     on_tuned_split : allow a threshold or gate that was tuned on the predicted split. The score is then too good: the
         record says so, and `score` warns
     names : findings of arrays (n, h, w), in their order
