@@ -230,8 +230,8 @@ def read_result(path: Path, *, model: str | None = None, trusted_key: str | None
 
     Parameters
     ----------
-    model : name of the model for a score document, which does not contain it; must not be given for a receipt, which
-    does
+    model : name of the model for a score document, which does not contain it; must not be given for a receipt,
+        which does
     trusted_key : public key that the leaderboard published, for a receipt
 
     Raises
