@@ -15,14 +15,13 @@ import argparse
 import re
 import sys
 import tempfile
-import tomllib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from readers import COMMAND, HERE, build_download, build_phantom, dataset_folders
+from readers import COMMAND, STYLES, build_download, build_phantom, dataset_folders
 
 VERSION = re.compile(r"\d+\.\d+\.\d+")
 SIZES_AND_HASHES = re.compile(r"\b[0-9a-f]{64}\b|(?<=num_bytes: )\d+|(?<=_size: )\d+|\b\d+(?= B\b)")
@@ -70,17 +69,16 @@ def main() -> int:
     parser.add_argument("styles", nargs="*", help="styles of `reveal-bench phantom`; all if none is named")
     args = parser.parse_args()
     program = args.python.absolute().with_name(COMMAND.name)
-    worlds = tomllib.loads((HERE / "unchanged.toml").read_text(encoding="utf-8"))["worlds"]
     different = []
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
 
         def build(style: str) -> None:
-            build_phantom(root, style, *worlds[style])
-            build_download(root / style, style, worlds[style][1], program, "other")
+            build_phantom(root, style, *STYLES[style])
+            build_download(root / style, style, STYLES[style][1], program, "other")
 
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(build, args.styles or worlds))
+            list(pool.map(build, args.styles or STYLES))
         print(f"| folder | {' | '.join(FIELDS)} |\n|{'---|' * (len(FIELDS) + 1)}")
         for folder in dataset_folders(root):
             if folder.parent.name == "other":

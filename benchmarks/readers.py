@@ -17,7 +17,6 @@ import shlex
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -61,6 +60,21 @@ READERS = (
     Reader("pandas pyarrow==26.0.*", ("pandas",)),
     Reader("pandas<2.2 pyarrow==14.0.* numpy<2", ("pandas",)),
 )
+STYLES = {
+    "chexlocalize": ("--images 80 --long-side 200 --val-images 20 --anatomy organs.jsonl", ""),
+    "reveal-cxr": ("--images 110 --long-side 160", "--source reveal-cxr --id-key key"),
+    "rexecution": ("--images 40 --long-side 160", ""),
+    "midrc": ("--images 12 --long-side 160", "--source midrc --id-key key"),
+    "chestx-det": ("--images 6", ""),
+    "nih-boxes": ("--images 6", ""),
+    "ms-cxr": ("--images 12 --long-side 160", "--pictures download/pictures"),
+    "vindr-cxr": ("--images 12 --long-side 160", "--keep-going"),
+    "vinbigdata": ("--images 12 --long-side 160", "--keep-going --holdout-split train"),
+    "rsna-pneumonia": ("--images 6", ""),
+    "siim-acr": ("--images 6", ""),
+    "padchest-gr": ("--images 20 --long-side 160", ""),
+}
+"""Style of `reveal-bench phantom` -> options of `phantom` and of `build`."""
 DETECTION = ("chestx-det", "vindr-cxr")
 """Styles that are built as detection, too."""
 OWN_FINDINGS = """\
@@ -91,8 +105,7 @@ def run(command: str, folder: Path, program: Path = COMMAND) -> None:
 
 def build_folders(root: Path) -> None:
     """Build a folder of every source and kind, in folders of `root`."""
-    worlds = tomllib.loads((HERE / "unchanged.toml").read_text(encoding="utf-8"))["worlds"]
-    jobs = [(style, *options) for style, options in worlds.items()]
+    jobs = [(style, *options) for style, options in STYLES.items()]
     jobs.append(("chexpert-labels", "--images 12", ""))
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda job: build_phantom(root, *job), jobs))
