@@ -91,6 +91,22 @@ def test_boxes(world: World, case: str) -> None:
     assert line == {name: value for name, value in expected.items() if name != "box"}
 
 
+def test_only_the_best_of_several_places_is_kept_with_a_note(world: World) -> None:
+    rows, options, _ = BOXES["the best of several"]
+    note = "2 more places of an id and finding: the one with the best score was kept"
+    assert note in rb.convert(rows, world.folder, **options).notes
+
+
+@pytest.mark.parametrize(("numbers", "counts"), [((0, 1), True), ((1, 2), True), ((2, 1), False), ((-1, 0), False)])
+def test_an_unnamed_column_is_an_index_if_it_counts_from_0_or_1(
+    world: World, numbers: tuple[int, int], counts: bool
+) -> None:
+    rows = [{"Unnamed: 0": number, "image_id": one, "finding": "Edema", "bbox": [8, 16, 24, 32]}
+            for number, one in zip(numbers, (ONE, TWO), strict=True)]  # fmt: skip
+    notes = rb.convert(rows, world.folder).notes
+    assert ("`Unnamed: 0` counts the rows and was left out" in notes) is counts
+
+
 def test_contours_and_masks_of_coco(world: World) -> None:
     shape = [[8, 16, 24, 16, 24, 32]]
     rle = {"size": [48, 64], "counts": "P`3"}

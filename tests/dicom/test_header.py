@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from reveal_bench.dicom import DicomError, Header, read_header
+from reveal_bench.dicom.dataset import quiet_pydicom, read_dataset
 from reveal_bench.dicom.header import WHITELIST, age_in_years
 from tests.dicom.conftest import DX, Write
 
@@ -176,11 +177,17 @@ def test_the_whitelist_names_no_element_that_identifies() -> None:
         assert [k for k in WHITELIST if word in k and k != "ManufacturerModelName"] == []
 
 
-def test_pixels_are_detected_without_being_read(write: Write) -> None:
-    """A header of a file whose pixels are cut off still reads."""
+@pytest.mark.parametrize("element", [0x08, 0x09, 0x10], ids=["float", "double", "integer"])
+def test_pixels_are_detected_without_being_read(write: Write, element: int) -> None:
+    """A header of a file whose pixels are cut off still reads; their element is 7FE0,0008, 0009 or 0010."""
     path = write(FULL)
-    path.write_bytes(path.read_bytes()[:-10])
+    data = path.read_bytes()
+    assert data.count(b"\xe0\x7f\x10\x00") == 1
+    path.write_bytes(data.replace(b"\xe0\x7f\x10\x00", bytes((0xE0, 0x7F, element, 0)))[:-10])
     assert read_header(path).has_pixels is True
+    with quiet_pydicom(), path.open("rb") as file:
+        dataset, _ = read_dataset(file, ["Rows"], pixels=False)
+    assert list(dataset.keys()) == [0x00280010]
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,14 @@ def test_intervals_of_a_ranking_equal_those_of_a_loop(rng: np.random.Generator) 
         assert r.signature == "point_hit|b:130|seed:2|unit:patient|v:1"
 
 
+def test_rank_and_score_give_a_macro_the_same_interval(rng: np.random.Generator) -> None:
+    rows = system(rng, 0.6)
+    (ranked,) = rank({"alone": rows}, metric="point_hit")
+    macro = summarize(rows, metrics=["point_hit"])[0]
+    assert macro.high - macro.low > 0.05
+    assert (ranked.estimate.low, ranked.estimate.high) == pytest.approx((macro.low, macro.high), rel=1e-9)
+
+
 def test_tiers_of_clear_and_of_equal_systems() -> None:
     systems = {
         "low": constant(0.1, 0.1, 0.1),

@@ -423,6 +423,15 @@ def test_froc_is_interpolated_and_draws_a_system_without_hits() -> None:
     assert len(precision.draw(170).axes[1].lines) == 1  # only the empty line of the finding
 
 
+def test_froc_labels_one_false_alarm_as_a_whole_number() -> None:
+    """The curve ends at 1/2 false alarm per image, so the axis starts three octaves below, at 1/16."""
+    ends = np.array([0.0, 0.5]), np.array([0.0, 0.8])
+    bands = [Band("Mass", rate, Estimate(0.8, 0, 1)) for rate in (0.125, 8)]
+    froc, *_ = detection_figures({"a": Curves({"Mass": ends}, bands, {"Mass": ends}, {}, [], 0.5)})
+    (panel,) = froc.draw(170).axes
+    assert [text.get_text() for text in panel.get_xticklabels()] == ["8", "1", "1/8"]
+
+
 def test_figures_start_where_good_detectors_rise() -> None:
     """The last false alarms are at 1/32 and 1/64 per image; one curve is perfect, one ends at a recall of 0.5."""
     froc = {"Mass": (np.array([0, 1 / 32]), np.array([0.5, 1])), "Nodule": (np.array([0, 1 / 64]), np.array([0.5, 1]))}

@@ -17,7 +17,7 @@ from reveal_leaderboard.web.app import build_app
 from reveal_leaderboard.web.link_preview import Preview
 from reveal_leaderboard.web.result_images import card, entry_figure
 from reveal_leaderboard.web.shared_result import Comparator, SharedResult
-from reveal_leaderboard.web.vector_image import VectorImage
+from reveal_leaderboard.web.vector_image import Dot, VectorImage
 from starlette.testclient import TestClient
 
 from tests.leaderboard.browser.world import IMAGES, World, released
@@ -99,6 +99,9 @@ def test_a_figure_shows_released_findings_alone_and_their_values_when_pointed_at
     for finding in RESULT.score.hidden:
         assert finding not in text
     assert "<title>Macro: 70 (65 to 75)</title>" in text
+    rows = [shape.y for shape in drawn.shapes if isinstance(shape, Dot)]
+    assert rows == sorted(rows)
+    assert 0 < rows[0] < rows[-1] < drawn.height
     assert entry_figure(RESULT, "made_up") is None
 
 

@@ -378,7 +378,9 @@ def test_the_command_asks_again_under_controls(films: Path, truth: Truth, tmp_pa
         assert len(model.asked) == 6
         call(*words, "--endpoint", model.url, "--control", "paraphrase")
         assert len(model.asked) == 6
-        refused = call(*words, "--endpoint", model.url, "--control", "sideways", expect=1).stderr
+        new = (*words[:-1], tmp_path / "new", "--endpoint", model.url)
+        refused = call(*new, "--control", "paraphrase", "--control", "sideways", expect=1).stderr
+        assert len(model.asked) == 6
     assert "control paraphrase: 3 of 3 answered\n" in done.stdout
     assert f"compare controls: reveal-bench report {out} --folder {films} --out REPORT\n" in done.stdout
     assert "--control must be one of no-image, blank" in refused

@@ -38,6 +38,14 @@ def test_a_map_is_the_share_of_cases_that_mark_a_place() -> None:
     assert (maps[REFERENCE, "Edema"][0][:, : CELLS // 2] == 1).all()
 
 
+def test_a_point_covers_the_cells_around_it() -> None:
+    """A corner of four cells: their middles are 0.71 cells away, the next ones 1.58, more than 1.5."""
+    corner = Mark(0, "Edema", points=((240.0, 100.0),))
+    answers = [{"A": [CaseAnswer("Edema", True, "", (corner,))]}] * 12
+    shares, _ = answer_maps([case(f"c{i}", "Edema") for i in range(12)], answers)["A", "Edema"]
+    assert np.argwhere(shares).tolist() == [[row, column] for row in (19, 20) for column in (23, 24)]
+
+
 def test_a_drawn_map_is_the_film_where_nothing_is_marked() -> None:
     buffer = io.BytesIO()
     Image.new("L", (60, 30), 120).save(buffer, "PNG")
