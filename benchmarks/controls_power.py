@@ -28,8 +28,9 @@ from reveal_bench.evaluation.permutation import draw_signs
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.kinds.questions import Question
 from reveal_bench.masks import decode_mask
-from reveal_bench.metrics.bootstrap import Figures, bootstrap_means, resampling_counts
+from reveal_bench.metrics.bootstrap import bootstrap_means, resampling_counts
 from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.resampled import Figures
 from reveal_bench.models.answers import read_reply
 from reveal_bench.models.controls import CONTROLS
 from reveal_bench.models.questions import AskSettings

@@ -32,24 +32,24 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import BoolArray, FloatArray, IntArray
+from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.evaluation.differences import by_replicates, find_differences, two_sided
 from reveal_bench.evaluation.margin import Margin, Verdict
 from reveal_bench.evaluation.permutation import ALPHA, Signs, draw_signs, lacks_positives, pair_up, pairs_p
 from reveal_bench.evaluation.tiers import find_tiers, rank_bounds, significant_pairs
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.scored import Rows
-from reveal_bench.metrics import METRICS, Metric
-from reveal_bench.metrics.bootstrap import MACRO, Resampled, are_means, macro_first
+from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.bootstrap import MACRO, bounds_of, intervals_of, macro_first
 from reveal_bench.metrics.intervals import (
     Estimate,
     Interval,
-    Intervals,
     Resampling,
     as_record,
     find_intervals,
 )
-from reveal_bench.metrics.jackknife import LEAST_UNITS_IN_MACRO, evidence_of_groups
+from reveal_bench.metrics.jackknife import LEAST_UNITS_IN_MACRO
+from reveal_bench.metrics.resampled import Resampled
 
 _SAME = 1e-12  # smaller differences of macros are rounding errors
 
@@ -432,10 +432,8 @@ def rank(
     if any(system.left_out() is None for system in figures_of) or interval != "jackknife":
         has_shifted = "shifted" in KINDS[first.kind].scoring.intervals  # as `score` has by default
         interval = "shifted" if has_shifted and interval != "percentile" else "percentile"
-        intervals = find_intervals(values[:, 0], macros.T, interval=interval)
-    else:
-        behind = np.any([system.weights > 0 for system in figures_of if system.weights is not None], axis=0)
-        intervals = _intervals_of_macros(figures_of, values, replicates, behind, METRICS[metric])
+    averaged, bounds = np.flatnonzero(~np.isnan(values[0, 1:])), bounds_of(metric)
+    intervals = [intervals_of(one, interval, averaged=averaged, bounds=bounds) for one in figures_of]
     rank_low, rank_high = rank_bounds(is_better, differs)
     names = list(systems)
     order = sorted(range(len(names)), key=lambda i: (on_data[i], names[i]))
@@ -444,27 +442,6 @@ def rank(
     ranked = []
     for i in order:
         ranks = int(on_data[i]), int(rank_low[i]), int(rank_high[i]), tiers[i]
-        estimate = Estimate(float(values[i, 0]), float(intervals.low[i]), float(intervals.high[i]))
+        estimate = intervals[i].estimates()[0]
         ranked.append(RankedSystem(names[i], metric, *ranks, estimate, n_shared, recipe))
     return ranked
-
-
-def _intervals_of_macros(
-    systems: Sequence[Resampled], values: FloatArray, replicates: FloatArray, behind: BoolArray, metric: Metric
-) -> Intervals:
-    """Return the interval of every system's macro, over the groups that all systems have."""
-    left_out = np.array([system.left_out() for system in systems], np.float64)
-    left_out[:, np.isnan(left_out).any(axis=0)] = np.nan
-    n_units, averaged = behind.sum(axis=0), np.flatnonzero(~np.isnan(values[0, 1:]))
-    intervals = []
-    for own, of_own, without in zip(values, replicates, left_out, strict=True):
-        evidence = evidence_of_groups(
-            macro_first(without),
-            n_units,
-            averaged=averaged,
-            bounds=(metric.low, metric.high),
-            of_means=are_means(metric.name),
-        )
-        intervals.append(find_intervals(own, of_own, interval="jackknife", evidence=evidence))
-    columns = ("values", "low", "high", "n_empty")
-    return Intervals(*(np.array([getattr(one, name)[0] for one in intervals]) for name in columns))

@@ -18,7 +18,7 @@ import numpy as np
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.kinds.scored import Confidences
-from reveal_bench.metrics.bootstrap import MACRO, bootstrap_means, code_cases, macro_first, resampling_counts
+from reveal_bench.metrics.bootstrap import MACRO, bootstrap_means, code_cases, intervals_of, resampling_counts
 from reveal_bench.metrics.calibration import (
     Bin,
     Binning,
@@ -29,7 +29,7 @@ from reveal_bench.metrics.calibration import (
     risk_coverage,
 )
 from reveal_bench.metrics.intervals import Estimate, Resampling
-from reveal_bench.metrics.jackknife import LEAST_UNITS, jackknife_ends
+from reveal_bench.metrics.jackknife import LEAST_UNITS
 
 POOLED = "all"
 """Stands in place of a finding's name for the answers of all findings together."""
@@ -179,10 +179,10 @@ class _GroupedCases:
     ) -> list[Estimate]:
         """Return the macro of `values` and their mean per group with intervals, over the `chosen` cases."""
         counts = resampling_counts(self.n_units, Resampling(1))  # the jackknife draws nothing
-        means = bootstrap_means(values[chosen], codes[chosen], self.units[chosen], n_groups=n_groups, counts=counts)
-        figures = macro_first(means.values)
-        low, high = jackknife_ends(figures, means.evidence(macro_first(means.left_out()), bounds))
-        return [Estimate(*row) for row in zip(figures.tolist(), low.tolist(), high.tolist(), strict=True)]
+        means = bootstrap_means(
+            values[chosen], codes[chosen], self.units[chosen], n_groups=n_groups, counts=counts, bounds=bounds
+        )
+        return intervals_of(means, "jackknife", bounds=bounds).estimates()
 
     def enough(self, happened: BoolArray) -> BoolArray:
         """Return whether each finding has enough patients with the event and without it, (n_groups,)."""

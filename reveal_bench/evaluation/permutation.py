@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-Scores are ratios of sums over patients (:meth:`~reveal_bench.metrics.bootstrap.Resampled.ratio_parts`). With numerators
+Scores are ratios of sums over patients (:meth:`~reveal_bench.metrics.resampled.Resampled.ratio_parts`). With numerators
 N, denominators D and scores F = sum N / sum D of systems A and B, patient u contributes to their difference
 
     d_u = (N_Au - N_Bu - (F_A + F_B) / 2 * (D_Au - D_Bu)) / ((sum D_A + sum D_B) / 2)
@@ -40,8 +40,8 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
-from reveal_bench.metrics.bootstrap import Resampled
 from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.resampled import Resampled
 
 ALPHA = 0.05
 """Two systems differ significantly if the p of their difference is at most this."""

@@ -33,7 +33,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
 from reveal_bench.masks import Rle, empty_rle, pack_masks
-from reveal_bench.metrics.bootstrap import MACRO, bootstrap_means, macro_first, resampling_counts
+from reveal_bench.metrics.bootstrap import MACRO, bootstrap_means, intervals_of, macro_first, resampling_counts
 from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.jackknife import evidence_of_groups, jackknife_ends
 from reveal_bench.metrics.mask_agreement import boundary_iou, dice, hausdorff_95, surface_distance
@@ -149,8 +149,7 @@ def _means(shares: FloatArray, units: IntArray) -> list[Estimate]:
     codes = np.tile(np.arange(n_findings), n_images)
     counts = resampling_counts(int(units.max()) + 1, Resampling(1))  # the jackknife draws nothing
     means = bootstrap_means(shares.ravel(), codes, np.repeat(units, n_findings), n_groups=n_findings, counts=counts)
-    figures = macro_first(means.values)
-    return _with_ends(figures, jackknife_ends(figures, means.evidence(macro_first(means.left_out()), (0.0, 1.0))))
+    return intervals_of(means, "jackknife", bounds=means.bounds).estimates()
 
 
 def _ratio(right: FloatArray, total: FloatArray) -> FloatArray:

@@ -44,15 +44,15 @@ from reveal_bench.evaluation.permutation import ALPHA
 from reveal_bench.kinds.folder import read_rows, split_shards
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import Resampled, macro_first
+from reveal_bench.metrics.bootstrap import bounds_of, intervals_of, macro_first
 from reveal_bench.metrics.intervals import UNDEFINED, Estimate, Resampling
 from reveal_bench.metrics.jackknife import (
     LEAST_UNITS,
     Evidence,
     evidence_of_groups,
-    jackknife_ends,
     spread,
 )
+from reveal_bench.metrics.resampled import Resampled
 
 MISSING, SEVERAL = "missing", "several"
 """Names of the groups of patients whose rows have no value, and whose rows have several values."""
@@ -265,9 +265,9 @@ def _subgroup(
     empty = Subgroup(by, name, metric, 0, UNDEFINED, UNDEFINED, undefined)
     if inside is None:
         return empty, undefined
-    values, evidence, n = _evidence(inside, metric, ~np.isnan(inside.values))
-    low, high = jackknife_ends(values, evidence)[:, 0] if n >= LEAST_UNITS else (undefined, undefined)
-    one = replace(empty, n=n, estimate=Estimate(float(values[0]), float(low), float(high)))
+    _, _, n = _evidence(inside, metric, ~np.isnan(inside.values))
+    (estimate, *_) = intervals_of(inside, "jackknife", bounds=bounds_of(metric)).estimates()
+    one = replace(empty, n=n, estimate=estimate if n >= LEAST_UNITS else Estimate(estimate.value))
     if outside is None:
         return one, undefined
     shared = ~np.isnan(inside.values) & ~np.isnan(outside.values)

@@ -22,8 +22,8 @@ import numpy as np
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray
-from reveal_bench.metrics.bootstrap import Resampled
 from reveal_bench.metrics.intervals import Estimate, Resampling
+from reveal_bench.metrics.resampled import Resampled
 
 if TYPE_CHECKING:
     import pandas as pd

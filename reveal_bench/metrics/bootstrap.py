@@ -19,23 +19,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import FloatArray, IntArray
+from reveal_bench.arrays import FloatArray, IntArray, mean_of_defined
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.intervals import (
     Estimate,
     Interval,
+    Intervals,
     Resampling,
     drop_sparse_intervals,
     find_intervals,
-    mean_of_defined,
 )
 from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups
+from reveal_bench.metrics.resampled import Resampled
 
 MACRO = "macro"
 """Stands in place of a finding's name in the Estimate of an unweighted mean over findings."""
@@ -51,76 +52,6 @@ _UNITS_AT_ONCE = 256  # left out at a time: bounds the memory of their counts
 _EXACT = 1 << 24  # whole numbers up to here are exact in single precision
 
 
-class Resampled(Protocol):
-    """Values of one system and metric per group: on the data and in every replicate."""
-
-    @property
-    def values(self) -> FloatArray:
-        """Values on the data, (n_groups,)."""
-        ...
-
-    @property
-    def replicates(self) -> FloatArray:
-        """Values in every replicate, (n_resamples, n_groups)."""
-        ...
-
-    @property
-    def n(self) -> IntArray:
-        """Number of rows of each group, (n_groups,)."""
-        ...
-
-    @property
-    def weights(self) -> FloatArray | None:
-        """Number of rows of each unit in each group, (n_units, n_groups); None if :meth:`left_out` returns None."""
-        ...
-
-    @property
-    def positive_units(self) -> IntArray | None:
-        """Number of units that have each group, (n_groups,), if other units contribute too; else None."""
-        ...
-
-    @property
-    def behind(self) -> IntArray | None:
-        """Number of units that support each value, (n_groups,), if :attr:`weights` do not show it."""
-        ...
-
-    def left_out(self) -> FloatArray | None:
-        """Return the values without each unit, (n_units, n_groups); None if they would cost too much."""
-        ...
-
-    def ratio_parts(self) -> tuple[FloatArray, FloatArray] | None:
-        """Return the numerators and denominators of each unit, whose sums' ratios are the values, (n_units, n_groups)
-        each; None if they are not known.
-        """
-        ...
-
-
-@dataclass(frozen=True)
-class Figures:
-    """Values that are not means: `values` and `n` (n_groups,), `replicates` (n_resamples, n_groups); NaN undefined.
-
-    `without` has the values of :meth:`left_out`, `parts` those of :meth:`ratio_parts`. `weights`, `positive_units` and
-    `behind` are as in :class:`Resampled`, if known.
-    """
-
-    values: FloatArray
-    replicates: FloatArray
-    n: IntArray
-    without: FloatArray | None = None
-    weights: FloatArray | None = None
-    positive_units: IntArray | None = None
-    behind: IntArray | None = None
-    parts: tuple[FloatArray, FloatArray] | None = None
-
-    def left_out(self) -> FloatArray | None:
-        """Return the values without each unit, if known."""
-        return self.without
-
-    def ratio_parts(self) -> tuple[FloatArray, FloatArray] | None:
-        """Return the numerators and denominators of each unit, if known."""
-        return self.parts
-
-
 @dataclass(frozen=True)
 class BootstrapMeans:
     """Means per finding, and their macro, on the data and in every replicate.
@@ -132,6 +63,7 @@ class BootstrapMeans:
     n, n_undefined : int arrays (n_groups,)
     sums, rows : float arrays (n_units, n_groups)
         Sum of each unit's defined rows, and their number.
+    bounds : ends of the scale of the rows
     """
 
     values: FloatArray
@@ -140,6 +72,7 @@ class BootstrapMeans:
     n_undefined: IntArray
     sums: FloatArray
     rows: FloatArray
+    bounds: tuple[float, float] = (0.0, 1.0)
 
     @property
     def weights(self) -> FloatArray:
@@ -158,11 +91,15 @@ class BootstrapMeans:
         """Return the unweighted mean over the defined groups: on the data, and per replicate."""
         return float(mean_of_defined(self.values)), mean_of_defined(self.replicates)
 
-    def evidence(self, left_out: FloatArray, bounds: tuple[float, float]) -> Evidence:
-        """Return the evidence for jackknife intervals of macro and means; `left_out` has the macro first."""
+    def evidence(self, averaged: IntArray | None = None) -> Evidence:
+        """Return the evidence of the intervals of a macro and the means."""
         whole = (self.sums == np.rint(self.sums)) & (self.sums >= 0) & (self.sums <= self.rows)
         behind = (self.rows > 0).sum(axis=0)
-        return evidence_of_groups(left_out, behind, is_share=whole.all(axis=0), bounds=bounds, of_means=True)
+        is_share = whole.all(axis=0) & (self.bounds == (0, 1))
+        evidence = evidence_of_groups(
+            macro_first(self.left_out()), behind, is_share=is_share, bounds=self.bounds, of_means=True
+        )
+        return evidence if averaged is None else evidence.over(averaged)
 
     def left_out(self) -> FloatArray:
         """Return the means without each unit in turn, (n_units, n_groups): the jackknife, in closed form."""
@@ -173,25 +110,21 @@ class BootstrapMeans:
         return self.sums, self.rows
 
 
-def bounds_of(metric: str) -> tuple[float, float]:
-    """Return the bounds of a metric's scale; infinite for a metric without a scale."""
-    return (METRICS[metric].low, METRICS[metric].high) if metric in METRICS else (-np.inf, np.inf)
-
-
-def are_means(metric: str) -> bool:
-    """Return True if a metric's values are means over rows, unlike ratios such as F1 and kappa."""
-    return metric not in METRICS or METRICS[metric].family not in ("labels", "agreement")
-
-
 def _divide(sums: FloatArray, rows: FloatArray) -> FloatArray:
     """Return means, NaN for sums over no rows."""
     means: FloatArray = np.divide(sums, rows, out=np.full(sums.shape, np.nan), where=rows > 0)
     return means
 
 
-def macro_first(means: FloatArray) -> FloatArray:
-    """Return `means` (..., n_groups) with the mean over the defined groups put first."""
-    return np.concatenate([mean_of_defined(means)[..., None], means], axis=-1)
+def bounds_of(metric: str) -> tuple[float, float]:
+    """Return the bounds of a metric's scale; infinite for a metric without a scale."""
+    return (METRICS[metric].low, METRICS[metric].high) if metric in METRICS else (-np.inf, np.inf)
+
+
+def macro_first(means: FloatArray, averaged: IntArray | None = None) -> FloatArray:
+    """Return `means` (..., n_groups) with the mean over the defined groups, or those `averaged`, put first."""
+    chosen = means if averaged is None else means[..., averaged]
+    return np.concatenate([mean_of_defined(chosen)[..., None], means], axis=-1)
 
 
 def resampling_counts(n_units: int, resampling: Resampling = Resampling()) -> Counts:
@@ -283,7 +216,13 @@ def leave_one_out(statistic: Callable[[Counts], FloatArray], n_units: int) -> Fl
 
 
 def bootstrap_means(
-    values: FloatArray, groups: IntArray, units: IntArray, *, n_groups: int, counts: Counts
+    values: FloatArray,
+    groups: IntArray,
+    units: IntArray,
+    *,
+    n_groups: int,
+    counts: Counts,
+    bounds: tuple[float, float] = (0.0, 1.0),
 ) -> BootstrapMeans:
     """Return the mean of `values` per group, on the data and in every replicate of `counts`.
 
@@ -293,6 +232,7 @@ def bootstrap_means(
     groups : int array (n_cases,), in [0, n_groups)
     units : int array (n_cases,), in [0, counts.shape[1])
     counts : float array (n_resamples, n_units), from :func:`resampling_counts`
+    bounds : ends of the scale of the values
 
     Raises
     ------
@@ -300,7 +240,7 @@ def bootstrap_means(
         If lengths differ, a code is out of range, or a value is infinite.
     """
     (means,) = bootstrap_columns([values], groups, units, n_groups=n_groups, n_units=counts.shape[1], blocks=[counts])
-    return means
+    return replace(means, bounds=bounds)
 
 
 def bootstrap_columns(
@@ -468,39 +408,61 @@ def estimate_means(
             "case_findings", f"must have the length of `values` ({len(values)})", len(case_findings), ("values",)
         )
     kept, groups, codes = code_cases(case_findings, case_units, findings=findings, units=units)
-    means = bootstrap_means(values[kept], groups, codes, n_groups=len(findings), counts=counts)
+    bounds = bounds_of(recipe.split("|", 1)[0])
+    means = bootstrap_means(values[kept], groups, codes, n_groups=len(findings), counts=counts, bounds=bounds)
     return estimates_from(means, findings, recipe=recipe, interval=interval)
 
 
-def estimates_from(
-    means: BootstrapMeans | Figures, findings: Sequence[str], *, recipe: str, interval: Interval = "percentile"
-) -> list[Estimate]:
-    """Return the estimates of the macro and the `findings`, in the order of the groups of `means`.
+def intervals_of(
+    figures: Resampled, interval: Interval, *, averaged: IntArray | None = None, bounds: tuple[float, float]
+) -> Intervals:
+    """Return the intervals of the macro over the `averaged` groups, by default all, and of every group.
 
-    Values that are not means have intervals only from replicates.
+    Every score of one system has its interval from here, so it does not depend on the command that prints it, nor on
+    other systems.
+
+    Parameters
+    ----------
+    interval : as :func:`~reveal_bench.metrics.intervals.find_intervals` has it
+    bounds : ends of the scale, which no interval exceeds
     """
-    metric = recipe.split("|", 1)[0]
-    evidence = left_out = None
-    behind = means.behind if isinstance(means, Figures) else None
-    if isinstance(means, BootstrapMeans) and interval in ("bca", "jackknife"):
-        left_out = macro_first(means.left_out())
-        evidence = means.evidence(left_out, bounds_of(metric))
+    if averaged is not None:
+        averaged = averaged[~np.isnan(figures.values[averaged])]
+    evidence = figures.evidence(averaged) if interval == "jackknife" else None
+    left_out = figures.left_out() if interval == "bca" else None
+    behind = figures.behind
     intervals = find_intervals(
-        macro_first(means.values),
-        macro_first(means.replicates),
+        macro_first(figures.values, averaged),
+        macro_first(figures.replicates, averaged),
         interval=interval,
-        left_out=left_out,
+        left_out=None if left_out is None else macro_first(left_out, averaged),
         evidence=evidence,
         behind=None if behind is None else np.append(np.inf, behind),
     )
     if interval == "shifted" and behind is not None:
         intervals = drop_sparse_intervals(intervals, behind)
-    low, high = (np.clip(ends, *bounds_of(metric)) for ends in (intervals.low, intervals.high))
-    n_defined = int((means.n > 0).sum())
-    n = [n_defined, *means.n.tolist()]
-    undefined = means.n_undefined.tolist() if isinstance(means, BootstrapMeans) else [0] * len(findings)
-    n_undefined = [len(findings) - n_defined, *undefined]
-    intervals = replace(intervals, low=low, high=high)
+    return replace(intervals, low=np.clip(intervals.low, *bounds), high=np.clip(intervals.high, *bounds))
+
+
+def estimates_from(
+    figures: Resampled,
+    findings: Sequence[str],
+    *,
+    recipe: str,
+    interval: Interval = "percentile",
+    averaged: IntArray | None = None,
+) -> list[Estimate]:
+    """Return the estimates of the macro and the `findings`, in the order of the groups of `figures`.
+
+    The macro is over the `averaged` groups, by default all; without the evidence of a jackknife, intervals come only
+    from replicates.
+    """
+    metric = recipe.split("|", 1)[0]
+    intervals = intervals_of(figures, interval, averaged=averaged, bounds=bounds_of(metric))
+    undefined = [0] * len(findings) if figures.n_undefined is None else figures.n_undefined.tolist()
+    counted = figures.n if averaged is None else figures.n[averaged]
+    n_defined = int((counted > 0).sum())
+    n, n_undefined = [n_defined, *figures.n.tolist()], [len(counted) - n_defined, *undefined]
     return intervals.estimates((MACRO, *findings), n, n_undefined, metric=metric, signature=recipe)
 
 

@@ -28,7 +28,15 @@ from reveal_bench.metrics.agreement import (
     resample_tables,
     unit_tables,
 )
-from reveal_bench.metrics.bootstrap import MACRO, Counts, bounds_of, leave_one_out, macro_first, replicates_of
+from reveal_bench.metrics.bootstrap import (
+    MACRO,
+    Counts,
+    bounds_of,
+    estimates_from,
+    leave_one_out,
+    macro_first,
+    replicates_of,
+)
 from reveal_bench.metrics.intervals import (
     Estimate,
     Interval,
@@ -51,8 +59,10 @@ from reveal_bench.metrics.labels import (
     label_sums,
     ranking_replicates,
     ratio_from_sums,
+    ratio_parts,
     tables_from_sums,
 )
+from reveal_bench.metrics.resampled import Figures
 
 POOLED = "all"
 """Stands in place of a finding's name in the Estimate of all decisions or studies together."""
@@ -80,6 +90,8 @@ _OF_TABLES: dict[str, Callable[[FloatArray], FloatArray]] = {
     "percent_agreement": agreement_from_tables,
     "mean_absolute_difference": difference_from_tables,
 }
+PER_LABEL = ("f1", "precision", "recall", "cohen_kappa")
+"""Metrics of decisions that have a score per label."""
 _SHARES = ("f1", "precision", "recall", "f1_micro", "precision_micro", "recall_micro", "exact_match", "hamming_loss")
 """Metrics that are proportions: means of rows that are 0 or 1, or F1, which is 2 TP / (2 TP + FP + FN)."""
 _NEED_ORDER = ("cohen_kappa_linear", "cohen_kappa_quadratic", "mean_absolute_difference")
@@ -142,28 +154,49 @@ def estimate_labels(
         of_sums = {name: statistic(drawn) for name, statistic in _OF_SUMS.items()}
         return of_sums | {ranking: of_counts(counts) for ranking, of_counts in rankings.items()}
 
-    drawn = replicates_of(replicates, n_units, resampling)
-    interval, total = resampling.interval, sums.total()
-    left_out = sums.left_out() if interval in ("bca", "jackknife") else None
-    figures: dict[str, tuple[FloatArray, FloatArray, FloatArray | None]] = {
-        name: (statistic(total), drawn[name], None if left_out is None else statistic(left_out))
-        for name, statistic in _OF_SUMS.items()
-    }
+    drawn, interval = replicates_of(replicates, n_units, resampling), resampling.interval
+    n, estimates = np.full(len(labels), n_studies), []
+    for name, of_replicates in drawn.items():
+        if name in PER_LABEL:
+            figures = figures_of_labels(name, sums, of_replicates)
+            estimates += estimates_from(figures, labels, recipe=_recipe(name, resampling), interval=interval)
+        elif name in _OF_SUMS:
+            estimates += _pooled(name, sums, of_replicates, n_studies, resampling)
     for ranking, of_counts in rankings.items():
         jackknife = leave_one_out(of_counts, n_units) if interval == "bca" else None
-        figures[ranking] = _OF_SCORES[ranking](scores, references), drawn[ranking], jackknife
-    n = np.full(len(labels), n_studies)
-    estimates = []
-    for name, values in figures.items():
-        of_metric: Interval = "percentile" if name in _OF_SCORES and interval == "jackknife" else interval
-        recipe = _recipe(name, resampling.by(of_metric))
-        lowest = lowest_kappa(tables_from_sums(total)) if name == "cohen_kappa" else None
-        behind = units_behind(name, sums)
+        values = _OF_SCORES[ranking](scores, references), drawn[ranking], jackknife
+        of_metric: Interval = "percentile" if interval == "jackknife" else interval
         fewest = None if of_metric == interval else units_of_both(references, units)
-        estimates += _estimates(
-            recipe, labels, n, *values, interval=of_metric, n_behind=behind, fewest=fewest, lowest=lowest
-        )
+        recipe = _recipe(ranking, resampling.by(of_metric))
+        estimates += _estimates(recipe, labels, n, *values, interval=of_metric, fewest=fewest)
     return estimates
+
+
+def figures_of_labels(metric: str, sums: LabelSums, replicates: FloatArray) -> Figures:
+    """Return the scores of every label by a metric of :data:`PER_LABEL`, with the evidence of their intervals."""
+    statistic, total = _OF_SUMS[metric], sums.total()
+    values, left_out, is_kappa = statistic(total), statistic(sums.left_out()), metric == "cohen_kappa"
+    n, undefined, parts = np.full(len(values), int(total.studies[0])), np.isnan(values), ratio_parts(metric, sums)
+    support = evidence_of_groups(
+        macro_first(left_out),
+        units_behind(metric, sums),
+        averaged=np.flatnonzero(~undefined),
+        is_share=not is_kappa,
+        bounds=bounds_of(metric),
+        lowest=lowest_kappa(tables_from_sums(total)) if is_kappa else None,
+        of_overlap=metric in ("f1", "cohen_kappa"),
+    )
+    return Figures(
+        values,
+        replicates,
+        np.where(undefined, 0, n),
+        left_out,
+        weights=studies_behind(metric, sums),
+        positive_units=units_behind("recall", sums),
+        parts=(parts[0], parts[1]),
+        support=support,
+        n_undefined=np.where(undefined, n, 0),
+    )
 
 
 def estimate_ranking(
@@ -282,21 +315,28 @@ def estimate_agreement(
         return {name: _OF_TABLES[name](tables_drawn) for name in chosen}
 
     chosen = [name for name in _OF_TABLES if is_ordered or name not in _NEED_ORDER]
-    drawn, interval = replicates_of(replicates, n_units, resampling), resampling.interval
+    drawn = replicates_of(replicates, n_units, resampling)
     n = total.sum(axis=(-2, -1)).astype(np.int64)
     rated = stacked.sum(axis=(-2, -1))
     commonest = np.argmax(total.sum(axis=-1) + total.sum(axis=-2), axis=-1)
     apart = rated - stacked[:, np.arange(len(labels)), commonest, commonest]
-    without = total - stacked if interval in ("bca", "jackknife") else None
+    without = total - stacked
     estimates = []
     for name in chosen:
-        recipe = _recipe(name, resampling)
-        left_out = None if without is None else _OF_TABLES[name](without)
-        figures = _OF_TABLES[name](total), drawn[name], left_out
-        is_kappa = name.startswith("cohen_kappa")
-        lowest = lowest_kappa(total) if n_categories == 2 and is_kappa else None
-        n_behind = ((apart if is_kappa else rated) > 0).sum(axis=0)  # a rare category decides kappa
-        estimates += _estimates(recipe, labels, n, *figures, interval=interval, n_behind=n_behind, lowest=lowest)
+        statistic, is_kappa = _OF_TABLES[name], name.startswith("cohen_kappa")
+        values, left_out = statistic(total), statistic(without)
+        undefined = np.isnan(values)
+        support = evidence_of_groups(
+            macro_first(left_out),
+            ((apart if is_kappa else rated) > 0).sum(axis=0),  # a rare category decides kappa
+            averaged=np.flatnonzero(~undefined),
+            bounds=bounds_of(name),
+            lowest=lowest_kappa(total) if n_categories == 2 and is_kappa else None,
+            of_overlap=n_categories == 2 and is_kappa,
+        )
+        n_defined, n_undefined = np.where(undefined, 0, n), np.where(undefined, n, 0)
+        figures = Figures(values, drawn[name], n_defined, left_out, support=support, n_undefined=n_undefined)
+        estimates += estimates_from(figures, labels, recipe=_recipe(name, resampling), interval=resampling.interval)
     return estimates
 
 
@@ -397,48 +437,21 @@ def _estimates(
     left_out: FloatArray | None = None,
     *,
     interval: Interval = "percentile",
-    n_behind: IntArray | None = None,
     fewest: IntArray | None = None,
-    lowest: FloatArray | None = None,
 ) -> list[Estimate]:
-    """Return a macro and its findings if `values` has a value per finding, or a pooled estimate if it is a number.
+    """Return a macro and its findings, with intervals from replicates.
 
     Percentiles are given only if each finding has as many units (`fewest`) as the jackknife needs, and replicates
     differ.
     """
+    defined = ~np.isnan(values)
+    columns = None if left_out is None else macro_first(left_out)
+    intervals = find_intervals(macro_first(values), macro_first(replicates), interval=interval, left_out=columns)
+    intervals = intervals if fewest is None else with_width(drop_sparse_intervals(intervals, fewest))
+    n_defined = [int(defined.sum()), *np.where(defined, n, 0).tolist()]
+    n_undefined = [int((~defined).sum()), *np.where(defined, 0, n).tolist()]
     metric = recipe.split("|", 1)[0]
-    bounds, is_share = bounds_of(metric), metric in _SHARES
-    defined = ~np.isnan(np.atleast_1d(values))
-    if values.ndim == 0:
-        names = [POOLED]
-        columns = None if left_out is None else left_out[:, None]
-        evidence = None if columns is None or n_behind is None else _pooled(columns, n_behind, is_share, bounds)
-        intervals = find_intervals(
-            values[None], replicates[:, None], interval=interval, left_out=columns, evidence=evidence
-        )
-        n_defined, n_undefined = np.where(defined, n[:1], 0).tolist(), np.where(defined, 0, n[:1]).tolist()
-    else:
-        names = [MACRO, *findings]
-        columns = None if left_out is None else macro_first(left_out)
-        evidence = None
-        if columns is not None and n_behind is not None:
-            averaged = np.flatnonzero(defined)
-            evidence = evidence_of_groups(
-                columns,
-                n_behind,
-                averaged=averaged,
-                is_share=is_share,
-                bounds=bounds,
-                lowest=lowest,
-                of_overlap=metric == "f1" or lowest is not None,
-            )
-        intervals = find_intervals(
-            macro_first(values), macro_first(replicates), interval=interval, left_out=columns, evidence=evidence
-        )
-        intervals = intervals if fewest is None else with_width(drop_sparse_intervals(intervals, fewest))
-        n_defined = [int(defined.sum()), *np.where(defined, n, 0).tolist()]
-        n_undefined = [int((~defined).sum()), *np.where(defined, 0, n).tolist()]
-    return intervals.estimates(names, n_defined, n_undefined, metric=metric, signature=recipe)
+    return intervals.estimates([MACRO, *findings], n_defined, n_undefined, metric=metric, signature=recipe)
 
 
 def units_behind(name: str, sums: LabelSums) -> IntArray:
@@ -456,10 +469,19 @@ def studies_behind(name: str, sums: LabelSums) -> FloatArray:
     return held
 
 
-def _pooled(left_out: FloatArray, n_behind: IntArray, is_share: bool, bounds: tuple[float, float]) -> Evidence:
-    """Return the evidence for a value over all labels together, with the support of the best supported label."""
-    n_units = n_behind.max(initial=0, keepdims=True)
-    return Evidence(left_out, n_units, n_units >= LEAST_UNITS, np.array([is_share]), bounds)
+def _pooled(
+    name: str, sums: LabelSums, replicates: FloatArray, n_studies: int, resampling: Resampling
+) -> list[Estimate]:
+    """Return the estimate over all labels together, with the support of the best supported label."""
+    statistic = _OF_SUMS[name]
+    values, left_out = statistic(sums.total())[None], statistic(sums.left_out())[:, None]
+    n_units = units_behind(name, sums).max(initial=0, keepdims=True)
+    evidence = Evidence(left_out, n_units, n_units >= LEAST_UNITS, np.array([name in _SHARES]), bounds_of(name))
+    intervals = find_intervals(
+        values, replicates[:, None], interval=resampling.interval, left_out=left_out, evidence=evidence
+    )
+    n = [0, n_studies] if np.isnan(values[0]) else [n_studies, 0]
+    return intervals.estimates([POOLED], n[:1], n[1:], metric=name, signature=_recipe(name, resampling))
 
 
 def _check_length(name: str, values: Any, n_cases: int, *, of: str = "predictions") -> None:

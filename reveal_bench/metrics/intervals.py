@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import BoolArray, FloatArray, IntArray
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray, mean_of_defined
 from reveal_bench.metrics.jackknife import LEAST_UNITS, Evidence, jackknife_ends, t_quantile
 
 Interval = Literal["jackknife", "percentile", "shifted", "bca", "chexlocalize"]
@@ -344,19 +344,3 @@ def _bca(value: float, replicates: FloatArray, left_out: FloatArray) -> tuple[fl
 
 def _defined(values: FloatArray) -> FloatArray:
     return values[~np.isnan(values)]
-
-
-def mean_of_defined(values: FloatArray) -> FloatArray:
-    """Return the mean over the last axis, without NaN; NaN if nothing is defined.
-
-    Examples
-    --------
-    >>> mean_of_defined(np.array([[1.0, np.nan, 2.0], [np.nan, np.nan, np.nan]])).tolist()
-    [1.5, nan]
-    """
-    defined = ~np.isnan(values)
-    count = defined.sum(axis=-1)
-    # Contiguous, so that equal numbers add up in the same order whatever array contains them
-    whole = np.ascontiguousarray(np.where(defined, values, 0.0))
-    mean: FloatArray = whole.sum(axis=-1) / np.where(count == 0, np.nan, count)
-    return mean

@@ -49,7 +49,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from reveal_bench.arrays import BoolArray, FloatArray, IntArray
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray, mean_of_defined
 
 LEAST_UNITS = 10
 """Number of supporting patients below which a score has no interval."""
@@ -104,6 +104,20 @@ class Evidence:
     averaged: IntArray | None = None
     of_means: bool = False
     of_overlap: bool = False
+
+    def over(self, averaged: IntArray) -> Evidence:
+        """Return the evidence with the mean of the `averaged` groups, counted from 0, as the first column."""
+        groups = self.left_out[:, 1:]
+        return evidence_of_groups(
+            np.column_stack([mean_of_defined(groups[:, averaged]), groups]),
+            self.n_units[1:],
+            averaged=averaged,
+            is_share=self.is_share[1:],
+            bounds=self.bounds,
+            lowest=None if self.lowest is None else self.lowest[1:],
+            of_means=self.of_means,
+            of_overlap=self.of_overlap,
+        )
 
 
 def evidence_of_groups(

@@ -295,7 +295,7 @@ def tables_from_sums(sums: LabelSums) -> FloatArray:
     return np.stack([tn, fn, fp, tp], axis=-1).reshape(*tp.shape, 2, 2)
 
 
-def ratio_parts(metric: Literal["f1", "precision", "recall", "cohen_kappa"], sums: LabelSums) -> FloatArray:
+def ratio_parts(metric: str, sums: LabelSums) -> FloatArray:
     """Return numerators and denominators (2, n_units, n_labels): the score per label is the ratio of their sums.
 
     Cohen's kappa is ``2 (n TP - P C) / (n P + n C - 2 P C)`` for n studies, of which P are positive and C called.
@@ -303,6 +303,7 @@ def ratio_parts(metric: Literal["f1", "precision", "recall", "cohen_kappa"], sum
 
     Parameters
     ----------
+    metric : {"f1", "precision", "recall", "cohen_kappa"}
     sums : evidence per unit
 
     Examples

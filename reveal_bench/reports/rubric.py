@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import FloatArray
+from reveal_bench.arrays import FloatArray, mean_of_defined
 from reveal_bench.kinds.tasks.records import QUESTION_SCORES, TAGS, Rating, TaskRecord, rated_answers, rating_array
 from reveal_bench.kinds.tasks.scoring import RubricRows, score_ratings
-from reveal_bench.metrics.intervals import mean_of_defined
 from reveal_bench.metrics.ordinal import (
     CONTENT_CRITERIA,
     CRITERIA,

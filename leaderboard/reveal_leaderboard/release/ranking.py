@@ -47,8 +47,8 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import Resampled
 from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.resampled import Resampled
 from reveal_leaderboard.release.release import release
 from reveal_leaderboard.settings import ReleasePolicy
 

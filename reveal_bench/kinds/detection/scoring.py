@@ -33,11 +33,12 @@ from reveal_bench.kinds.localization.scoring import SIZES
 from reveal_bench.kinds.scored import Confidences, Disclosure, Rows, disclosure_of_findings
 from reveal_bench.masks import Rle, pack_masks
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import MACRO, Counts, Figures, estimates_from, replicates_of
+from reveal_bench.metrics.bootstrap import MACRO, Counts, estimates_from, replicates_of
 from reveal_bench.metrics.detection import Matched, detection_figures
 from reveal_bench.metrics.detection_matching import CENTRE, RULES, Hits, match_marks, match_masks, match_points
 from reveal_bench.metrics.intervals import Estimate, Resampling, check_interval
 from reveal_bench.metrics.localization import mask_iou, point_hit
+from reveal_bench.metrics.resampled import Figures
 
 if TYPE_CHECKING:
     import pyarrow as pa

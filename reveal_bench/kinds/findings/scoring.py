@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -28,8 +28,8 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
 from reveal_bench.kinds.scored import Confidences, Rows
-from reveal_bench.metrics.bootstrap import Counts, Figures, replicates_of
-from reveal_bench.metrics.estimates import estimate_labels, studies_behind, units_behind, units_of_both
+from reveal_bench.metrics.bootstrap import Counts, replicates_of
+from reveal_bench.metrics.estimates import estimate_labels, figures_of_labels, units_of_both
 from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.labels import (
     LabelSums,
@@ -42,8 +42,8 @@ from reveal_bench.metrics.labels import (
     ranking_parts,
     ranking_replicates,
     ratio_from_sums,
-    ratio_parts,
 )
+from reveal_bench.metrics.resampled import Figures
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -384,16 +384,10 @@ def resample_studies(
     drawn, fewest = replicates_of(replicates, len(code), resampling), units_of_both(present, units)
     results = []
     for i, (rows, sums) in enumerate(zip(systems, sums_of, strict=True)):
-        total, without = sums.total(), sums.left_out()
-        having = units_behind("recall", sums)
         figures = {}
         for metric in metrics:
             if metric in _OF_SUMS:
-                values, left_out = _OF_SUMS[metric](total), _OF_SUMS[metric](without)
-                held = studies_behind(metric, sums)
-                figures[metric] = Figures(
-                    values, drawn[i, metric], _n_of(values, rows), left_out, held, having, parts=_parts(metric, sums)
-                )
+                figures[metric] = figures_of_labels(metric, sums, drawn[i, metric])
             else:
                 assert rows.probabilities is not None
                 values = _OF_PROBABILITIES[metric](rows.probabilities[:, columns], present)
@@ -403,11 +397,6 @@ def resample_studies(
                 )
         results.append(figures)
     return results
-
-
-def _parts(metric: Any, sums: LabelSums) -> tuple[FloatArray, FloatArray]:
-    numerators, denominators = ratio_parts(metric, sums)
-    return numerators, denominators
 
 
 def _n_of(values: FloatArray, rows: StudyRows) -> IntArray:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import FloatArray, IntArray
+from reveal_bench.arrays import FloatArray, IntArray, mean_of_defined
 from reveal_bench.kinds.scored import Disclosure, Rows
 from reveal_bench.kinds.tasks.records import CATEGORIES, Rating, TaskRecord
 from reveal_bench.metrics import METRICS
@@ -43,16 +43,16 @@ from reveal_bench.metrics.agreement import difference_from_tables, kappa_from_ta
 from reveal_bench.metrics.bootstrap import (
     MACRO,
     BootstrapMeans,
-    Figures,
-    Resampled,
-    are_means,
     bootstrap_means,
     bounds_of,
+    estimates_from,
+    macro_first,
     resampling_counts,
 )
-from reveal_bench.metrics.intervals import Estimate, Interval, Resampling, find_intervals, mean_of_defined
+from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.jackknife import evidence_of_groups
 from reveal_bench.metrics.ordinal import CONTENT, CRITERIA, HIGHEST, LOWEST, REPORTED, content_score
+from reveal_bench.metrics.resampled import Figures
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -138,7 +138,7 @@ class RubricRows(Rows):
     @classmethod
     def resample(
         cls, systems: Sequence[RubricRows], resampling: Resampling, *, metrics: Sequence[str], groups: Sequence[str]
-    ) -> list[dict[str, Figures]]:
+    ) -> list[dict[str, BootstrapMeans]]:
         """See :func:`resample_rubrics`.
 
         Raises
@@ -299,35 +299,25 @@ def summarize_rubric(rows: RubricRows, resampling: Resampling = Resampling()) ->
     """
     units, n_units = _units(rows, resampling.unit)
     counts = resampling_counts(n_units, resampling)
-    interval = resampling.interval
-    jackknifed = interval in ("bca", "jackknife")
-
-    def recipe(metric: str) -> str:
-        return resampling.signature(metric, METRICS[metric].version)
-
-    means = _means_of(rows, [*REPORTED, *CATEGORIES], units, counts)
-    sizes = np.array([len(rows)] * len(REPORTED) + [rows.categories.count(name) for name in CATEGORIES])
-    left_out = means.left_out() if jackknifed else None
-    behind = (means.rows > 0).sum(axis=0)
     names = [*REPORTED, *CATEGORIES]
-    estimates = _estimates(recipe("rubric_mean"), means, names, sizes, interval, left_out, behind)
+    means = _means_of(rows, names, units, counts)
+    sizes = np.array([len(rows)] * len(REPORTED) + [rows.categories.count(name) for name in CATEGORIES])
+    estimates = _estimates("rubric_mean", replace(means, n_undefined=sizes - means.n), names, resampling)
     scores = rows.scores
     for metric, is_counted in (("share_of_5", scores == HIGHEST), ("share_below_3", scores < 3)):
-        shares = np.where(np.isnan(scores), np.nan, is_counted)
-        share_means = _means(shares, units, counts)
-        left_out = share_means.left_out() if jackknifed else None
-        n_tasks, behind = np.full(len(REPORTED), len(rows)), (share_means.rows > 0).sum(axis=0)
-        estimates += _estimates(recipe(metric), share_means, REPORTED, n_tasks, interval, left_out, behind)[1:]
+        shares = _means(np.where(np.isnan(scores), np.nan, is_counted), units, counts)
+        estimates += _estimates(metric, shares, REPORTED, resampling)[1:]
     tables = _pair_tables(rows, units, n_units)
     total, drawn = tables.sum(axis=0), resample_tables(counts, tables)
     n = total.sum(axis=(-2, -1)).astype(np.int64)
     n_paired = (tables.sum(axis=(-2, -1)) > 0).sum(axis=0)
     for metric, statistic in _AGREEMENT.items():
-        values, replicates = statistic(total), statistic(drawn)
-        kept = np.where(np.isnan(values), 0, n)
-        left_out = statistic(total - tables) if jackknifed else None
-        figures = Figures(values, replicates, kept)
-        estimates += _estimates(recipe(metric), figures, CRITERIA, n, interval, left_out, n_paired)
+        values, without = statistic(total), statistic(total - tables)
+        undefined = np.isnan(values)
+        support = evidence_of_groups(macro_first(without), n_paired, bounds=bounds_of(metric))
+        n_defined, n_undefined = np.where(undefined, 0, n), np.where(undefined, n, 0)
+        figures = Figures(values, statistic(drawn), n_defined, without, support=support, n_undefined=n_undefined)
+        estimates += _estimates(metric, figures, CRITERIA, resampling)
     return estimates
 
 
@@ -335,7 +325,7 @@ def resample_rubrics(
     systems: Sequence[RubricRows],
     resampling: Resampling = Resampling(),
     columns: Sequence[str] = OVERALL_CRITERIA,
-) -> list[Figures]:
+) -> list[BootstrapMeans]:
     """Return mean scores of several systems on the same tasks, on the same replicates.
 
     Parameters
@@ -358,15 +348,15 @@ def resample_rubrics(
             raise ValueError("all systems must be rated on the same tasks, in the same order")
     units, n_units = _units(first, resampling.unit)
     counts = resampling_counts(n_units, resampling)
-    means = [_means_of(rows, columns, units, counts) for rows in systems]
-    return [Figures(m.values, m.replicates, m.n, m.left_out(), m.rows, parts=m.ratio_parts()) for m in means]
+    return [_means_of(rows, columns, units, counts) for rows in systems]
 
 
 def _means_of(
     rows: RubricRows, columns: Sequence[str], units: IntArray, counts: npt.NDArray[np.float32]
 ) -> BootstrapMeans:
     by_name = rows.columns()
-    return _means(np.column_stack([by_name[name] for name in columns]), units, counts)
+    means = _means(np.column_stack([by_name[name] for name in columns]), units, counts)
+    return replace(means, bounds=bounds_of("rubric_mean"))
 
 
 def _means(values: FloatArray, units: IntArray, counts: npt.NDArray[np.float32]) -> BootstrapMeans:
@@ -396,43 +386,12 @@ def _pair_tables(rows: RubricRows, units: IntArray, n_units: int) -> FloatArray:
 
 
 def _estimates(
-    recipe: str,
-    figures: Resampled,
-    names: Sequence[str],
-    sizes: IntArray,
-    interval: Interval = "percentile",
-    left_out: FloatArray | None = None,
-    units_behind: IntArray | None = None,
+    metric: str, figures: BootstrapMeans | Figures, names: Sequence[str], resampling: Resampling
 ) -> list[Estimate]:
     """Return the mean over the four text criteria as "macro", then each name; a macro's n counts criteria."""
-    text = [names.index(name) for name in OVERALL_CRITERIA]
-
-    def with_macro(columns: FloatArray) -> FloatArray:
-        return np.concatenate([mean_of_defined(columns[..., text])[..., None], columns], axis=-1)
-
-    columns = None if left_out is None else with_macro(left_out)
-    evidence = None
-    metric = recipe.split("|", 1)[0]
-    if columns is not None and units_behind is not None:
-        averaged = np.array([i for i in text if not math.isnan(figures.values[i])], np.int64)
-        evidence = evidence_of_groups(
-            columns,
-            units_behind,
-            averaged=averaged,
-            is_share=metric.startswith("share_"),
-            bounds=bounds_of(metric),
-            of_means=are_means(metric),
-        )
-    intervals = find_intervals(
-        with_macro(figures.values),
-        with_macro(figures.replicates),
-        interval=interval,
-        left_out=columns,
-        evidence=evidence,
-    )
-    n_text = int((~np.isnan(figures.values[text])).sum())
-    n, n_undefined = [n_text, *figures.n.tolist()], [len(text) - n_text, *(sizes - figures.n).tolist()]
-    return intervals.estimates((MACRO, *names), n, n_undefined, metric=metric, signature=recipe)
+    text = np.array([names.index(name) for name in OVERALL_CRITERIA])
+    recipe = resampling.signature(metric, METRICS[metric].version)
+    return estimates_from(figures, names, recipe=recipe, interval=resampling.interval, averaged=text)
 
 
 def disclose_ratings(

@@ -1,0 +1,98 @@
+"""Scores of groups (findings, labels or criteria) by one metric, with whatever their intervals are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from reveal_bench.arrays import FloatArray, IntArray
+from reveal_bench.metrics.jackknife import Evidence
+
+
+class Resampled(Protocol):
+    """Values of one system and metric per group: on the data and in every replicate."""
+
+    @property
+    def values(self) -> FloatArray:
+        """Values on the data, (n_groups,)."""
+        ...
+
+    @property
+    def replicates(self) -> FloatArray:
+        """Values in every replicate, (n_resamples, n_groups)."""
+        ...
+
+    @property
+    def n(self) -> IntArray:
+        """Number of rows of each group, (n_groups,)."""
+        ...
+
+    @property
+    def weights(self) -> FloatArray | None:
+        """Number of rows of each unit in each group, (n_units, n_groups); None if :meth:`left_out` returns None."""
+        ...
+
+    @property
+    def positive_units(self) -> IntArray | None:
+        """Number of units that have each group, (n_groups,), if other units contribute too; else None."""
+        ...
+
+    @property
+    def behind(self) -> IntArray | None:
+        """Number of units that support each value, (n_groups,), if :attr:`weights` do not show it."""
+        ...
+
+    @property
+    def n_undefined(self) -> IntArray | None:
+        """Number of rows of each group that are left out because they are undefined, (n_groups,); None for none."""
+        ...
+
+    def left_out(self) -> FloatArray | None:
+        """Return the values without each unit, (n_units, n_groups); None if they would cost too much."""
+        ...
+
+    def ratio_parts(self) -> tuple[FloatArray, FloatArray] | None:
+        """Return the numerators and denominators of each unit, whose sums' ratios are the values, (n_units, n_groups)
+        each; None if they are not known.
+        """
+        ...
+
+    def evidence(self, averaged: IntArray | None = None) -> Evidence | None:
+        """Return the evidence of intervals by the jackknife, None without :meth:`left_out`.
+
+        Its first column is the macro over the `averaged` groups, by default all with a value.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Values that are not means: `values` and `n` (n_groups,), `replicates` (n_resamples, n_groups); NaN undefined.
+
+    `without` has the values of :meth:`left_out`, `parts` those of :meth:`ratio_parts`, and `support` the rest of the
+    evidence of the intervals, for the macro over all groups. `weights`, `positive_units` and `behind` are as in
+    :class:`Resampled`, if known; `n_undefined` (n_groups,) counts the rows left out because they are undefined.
+    """
+
+    values: FloatArray
+    replicates: FloatArray
+    n: IntArray
+    without: FloatArray | None = None
+    weights: FloatArray | None = None
+    positive_units: IntArray | None = None
+    behind: IntArray | None = None
+    parts: tuple[FloatArray, FloatArray] | None = None
+    support: Evidence | None = None
+    n_undefined: IntArray | None = None
+
+    def left_out(self) -> FloatArray | None:
+        """Return the values without each unit, if known."""
+        return self.without
+
+    def ratio_parts(self) -> tuple[FloatArray, FloatArray] | None:
+        """Return the numerators and denominators of each unit, if known."""
+        return self.parts
+
+    def evidence(self, averaged: IntArray | None = None) -> Evidence | None:
+        """Return the evidence of the intervals, if known."""
+        return self.support if self.support is None or averaged is None else self.support.over(averaged)
