@@ -187,12 +187,7 @@ def t_quantile(freedom: FloatArray) -> FloatArray:
     >>> t_quantile(np.array([5.0, 30.0, np.inf])).round(3).tolist()
     [2.57, 2.042, 1.96]
     """
-    return _student(Z, freedom)
-
-
-def _student(z: FloatArray | float, freedom: FloatArray) -> FloatArray:
-    """Return the quantiles of Student's t at the probabilities of normal quantiles `z`."""
-    inverse = 1 / np.maximum(freedom, _LEAST_FREEDOM)
+    z, inverse = Z, 1 / np.maximum(freedom, _LEAST_FREEDOM)
     terms = (
         z,
         (z**3 + z) / 4,
@@ -202,23 +197,6 @@ def _student(z: FloatArray | float, freedom: FloatArray) -> FloatArray:
     )
     quantile: FloatArray = sum((term * inverse**i for i, term in enumerate(terms)), np.zeros_like(inverse))
     return quantile
-
-
-def t_tail(t: FloatArray, freedom: FloatArray) -> FloatArray:
-    """Return the upper tail of Student's t beyond `t`, by the expansion of :func:`t_quantile`: 0.025 at its quantile.
-
-    Examples
-    --------
-    >>> t_tail(np.array([0.0, 2.0, -2.0]), np.array([10.0, 30.0, 30.0])).round(3).tolist()
-    [0.5, 0.027, 0.973]
-    """
-    low, high = np.zeros_like(t), np.full_like(t, 8.0)  # beyond 8, the normal tail is 0 to all decimals that count
-    for _ in range(60):
-        middle = (low + high) / 2
-        below = _student(middle, freedom) < np.abs(t)
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    tails = np.array([1 - NormalDist().cdf(z) for z in low])
-    return np.where(np.isnan(t), np.nan, np.where(t < 0, 1 - tails, tails))
 
 
 def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
@@ -250,18 +228,6 @@ def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
         ends = np.clip([values - bias - reach, values - bias + reach], low, high)  # a scale may end on one side
         ends = np.where(reach > 0, ends, np.nan)
     return np.where(evidence.enough & ~np.isnan(values), ends, np.nan)
-
-
-def tails_beyond(values: FloatArray, evidence: Evidence, bound: float) -> tuple[FloatArray, FloatArray]:
-    """Return one-sided p that unbounded values are at most `bound`, and at least `bound`, (n_columns,) each.
-
-    They are consistent with the interval of :func:`jackknife_ends`: one is below 0.025 if the whole interval is beyond
-    `bound`. NaN without an interval, or if its length is 0.
-    """
-    bias, errors, freedom = spread(values, evidence)
-    known = evidence.enough & (errors > 0)
-    t = np.divide(values - bias - bound, errors, out=np.full(values.shape, np.nan), where=known)
-    return t_tail(t, freedom), t_tail(-t, freedom)
 
 
 def spread(values: FloatArray, evidence: Evidence) -> tuple[FloatArray, FloatArray, FloatArray]:
