@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from reveal_bench.kinds import KINDS
+from reveal_bench.kinds import KINDS, parts
 from reveal_bench.metrics.estimates import estimate_labels
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.predictions.limits import Limits, LintOptions
@@ -23,6 +23,17 @@ __all__ = ["studies", "tasks"]
 def figure(document, metric, finding="macro"):
     (estimate,) = [e for e in document if (e["metric"], e["finding"]) == (metric, finding)]
     return estimate
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_parts_have_only_attributes_of_their_protocols(kind) -> None:
+    """A misspelt attribute would leave the default of the protocol in place, and mypy reports only misspelt methods."""
+    for part in filter(None, vars(kind).values()):
+        protocols = [one for one in type(part).__mro__ if one.__module__ == parts.__name__]
+        expected = {name for one in protocols for name in {*vars(one), *one.__annotations__}}
+        own = {name for one in type(part).__mro__ if one not in protocols for name in vars(one) if name[0] != "_"}
+        if protocols:
+            assert own - expected == set(), type(part).__name__
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)

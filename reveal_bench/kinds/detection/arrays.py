@@ -26,6 +26,7 @@ from reveal_bench.kinds.localization.arrays import (
 )
 from reveal_bench.kinds.localization.arrays import example_upload as localization_upload
 from reveal_bench.kinds.localization.records import ImageManifest, LocalizationPrediction
+from reveal_bench.kinds.parts import override
 from reveal_bench.metrics.detection_matching import RULES
 
 
@@ -47,10 +48,12 @@ class DetectionCodec(ImageCodec[DetectionManifest, DetectionRows]):
         "thresholds": ("<f8", 1),
     }
 
+    @override
     def manifest_from(self, raw: dict[str, Any]) -> DetectionManifest:
         """Return the manifest; its rows are by image, in order."""
         return DetectionManifest(**manifest_fields(raw))
 
+    @override
     def check_pairs(self, arrays: Arrays, manifest: DetectionManifest) -> None:
         """Raise ValueError unless each detection has a score and a place, and their number per finding is allowed."""
         require(not np.isnan(arrays["score"]).any(), "each detection must have a score")
@@ -60,12 +63,14 @@ class DetectionCodec(ImageCodec[DetectionManifest, DetectionRows]):
         most = int(np.unique(pairs, return_counts=True)[1].max(initial=0))
         require(most <= MOST_ON_IMAGE, f"an image may have at most {MOST_ON_IMAGE} detections of a finding")
 
+    @override
     def arrays_of_rows(self, rows: DetectionRows) -> Arrays:
         """Return names as text, lesions and detections as indices."""
         names = {"findings": rows.findings, "images": rows.images, "notes": rows.notes, "metrics": rows.metrics()}
         columns = {name: np.asarray(getattr(rows, name), self.rows[name][0]) for name in _columns()}
         return {"text": text_of_names(names), **columns}
 
+    @override
     def rows_from(self, arrays: Arrays) -> DetectionRows:
         """Rebuild the rows."""
         names = names_from(arrays["text"])

@@ -26,6 +26,7 @@ from reveal_bench.kinds.localization.lint import (
     runs_problems,
 )
 from reveal_bench.kinds.localization.records import ImageManifest
+from reveal_bench.kinds.parts import override
 from reveal_bench.masks import pack_masks, rasterize_polygons
 from reveal_bench.predictions.abstain import Abstentions
 from reveal_bench.predictions.jsonl import RawPrediction, check_entries
@@ -41,6 +42,7 @@ _PLACES = ("point", "box", "rle", "polygons")
 class DetectionChecker(EntryChecker):
     """Checks the entries of one file, including that each has a score and marks a single place."""
 
+    @override
     def check(self, entry: RawPrediction) -> Draft:
         """Check `entry`, noting everything that is wrong with it."""
         draft = super().check(entry)

@@ -30,6 +30,7 @@ from reveal_bench.kinds.detection.records import instance_masks, instances, is_k
 from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
 from reveal_bench.kinds.localization.scoring import SIZES
+from reveal_bench.kinds.parts import override
 from reveal_bench.kinds.scored import Confidences, Disclosure, Rows, disclosure_of_findings
 from reveal_bench.masks import Rle, pack_masks
 from reveal_bench.metrics import METRICS
@@ -96,14 +97,17 @@ class DetectionRows(Rows):
     views: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     place_of: IntArray = field(default_factory=lambda: np.zeros(0, np.int64), compare=False, repr=False)
 
+    @override
     def __len__(self) -> int:
         return len(self.images)
 
     @property
+    @override
     def groups(self) -> tuple[str, ...]:
         """The findings."""
         return self.findings
 
+    @override
     def metrics(self) -> list[str]:
         """Return the metrics that apply; metrics of overlap need boxes or masks."""
         without = (*(_BY_BOX if _POINTS_ALONE in self.notes else ()), *(() if self._has_masks else _BY_MASK))
@@ -113,6 +117,7 @@ class DetectionRows(Rows):
     def _has_masks(self) -> bool:
         return len(self.mask_hit) == len(self.mark_score) > 0
 
+    @override
     def estimates(
         self, resampling: Resampling, *, stratum: str | None = None, groups: Sequence[str] | None = None
     ) -> list[Estimate]:
@@ -133,6 +138,7 @@ class DetectionRows(Rows):
             estimates += estimates_from(of_groups, chosen, recipe=recipe, interval=resampling.interval)
         return estimates
 
+    @override
     def strata(self) -> dict[str, BoolArray]:
         """Return stratum -> bool array (n_images,): the images of each view, and all images for each size of lesion."""
         views = np.array([self.views.get(image, "") for image, _ in self.images], object)
@@ -171,6 +177,7 @@ class DetectionRows(Rows):
             further |= {"mask_hit": place[self.mask_hit[kept]], "mask_iou": self.mask_iou[kept]}
         return {**chosen, "mark_hit": place[self.mark_hit[:, kept]], **further}
 
+    @override
     def to_table(self) -> pa.Table:
         """Return a row per detection: image_id, patient_id, finding, score, and per rule if it hits (null: unknown)."""
         import pyarrow as pa
@@ -187,6 +194,7 @@ class DetectionRows(Rows):
         return pa.table(columns)
 
     @classmethod
+    @override
     def resample(
         cls, systems: Sequence[DetectionRows], resampling: Resampling, *, metrics: Sequence[str], groups: Sequence[str]
     ) -> list[dict[str, Figures]]:
@@ -251,6 +259,7 @@ class DetectionRows(Rows):
         )
 
     @classmethod
+    @override
     def answers(cls, systems: Sequence[DetectionRows], metric: str, groups: Sequence[str]) -> FloatArray:
         """Return per system, image and finding: number of detections, sum of their scores, sum of hits' scores."""
         columns = [systems[0].findings.index(group) for group in groups]
@@ -264,15 +273,18 @@ class DetectionRows(Rows):
 
         return np.array([own(rows) for rows in systems])
 
+    @override
     def patients(self) -> frozenset[str]:
         """Return all patients of the split."""
         return frozenset(patient for _, patient in self.images)
 
+    @override
     def of_patients(self, patients: Collection[str]) -> DetectionRows:
         """Return the rows as if the split held only `patients`."""
         chosen = frozenset(patients)
         return self._of_images(np.array([patient in chosen for _, patient in self.images], bool))
 
+    @override
     def without(self, questions: Collection[tuple[str, str]]) -> DetectionRows:
         """Return the rows without the images of `questions`."""
         chosen = {image_id for image_id, _ in questions}
@@ -293,6 +305,7 @@ class DetectionRows(Rows):
             **marks | {"mark_image": place[marks["mark_image"]]},
         )
 
+    @override
     def confidences(self) -> Confidences | None:
         """Return the highest score per image and finding (0 without a detection), with the finding's presence."""
         scores = np.zeros(self.known.shape)

@@ -18,6 +18,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.arrays import Arrays, Codec, Fields, Item, Marks, exact, names_from, require, text_of_names
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest, StudyRecord
 from reveal_bench.kinds.images import StudyImage
+from reveal_bench.kinds.parts import override
 from reveal_bench.predictions.limits import Limits
 
 if TYPE_CHECKING:
@@ -42,10 +43,12 @@ class FindingsCodec(Codec[FindingsPrediction, StudyManifest, "StudyRows"]):
         "has_prediction": ("|b1", 1),
     }
 
+    @override
     def manifest_from(self, raw: dict[str, Any]) -> StudyManifest:
         """Return a manifest; labels and studies are tuples."""
         return StudyManifest(**{**raw, "labels": tuple(raw["labels"]), "studies": tuple(raw["studies"])})
 
+    @override
     def arrays_of(self, predictions: Sequence[FindingsPrediction], manifest: StudyManifest) -> Arrays:
         """Return checked predictions as arrays; raises ValueError also if labels and probabilities are mixed."""
         studies = {study: i for i, study in enumerate(manifest.studies)}
@@ -68,6 +71,7 @@ class FindingsCodec(Codec[FindingsPrediction, StudyManifest, "StudyRows"]):
             "probabilities": np.array(probabilities, np.float64).reshape(-1, len(manifest.labels)),
         }
 
+    @override
     def predictions_from(
         self, arrays: Arrays, manifest: StudyManifest, limits: Limits
     ) -> tuple[FindingsPrediction, ...]:
@@ -100,6 +104,7 @@ class FindingsCodec(Codec[FindingsPrediction, StudyManifest, "StudyRows"]):
                 predictions.append(FindingsPrediction(study_id, None, values, line))
         return tuple(predictions)
 
+    @override
     def arrays_of_rows(self, rows: StudyRows) -> Arrays:
         """Return decisions, references and facts of the studies."""
         studies = [asdict(study) for study in rows.studies]
@@ -115,6 +120,7 @@ class FindingsCodec(Codec[FindingsPrediction, StudyManifest, "StudyRows"]):
             "has_prediction": rows.has_prediction,
         }
 
+    @override
     def rows_from(self, arrays: Arrays) -> StudyRows:
         """Rebuild the rows."""
         from reveal_bench.kinds.findings.scoring import StudyRows

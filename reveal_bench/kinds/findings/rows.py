@@ -23,6 +23,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.findings import conflict
 from reveal_bench.kinds.findings.records import AGE_BANDS, AGREEMENTS, PATIENT_CLASSES, RACES, SEXES, StudyRecord
 from reveal_bench.kinds.images import VIEWS, PublishedPicture
+from reveal_bench.kinds.parts import override
 from reveal_bench.kinds.rows import (
     Fault,
     Row,
@@ -193,6 +194,7 @@ class FindingsTally(Tally):
     n_images_per_study: Counter[int] = field(default_factory=Counter)
     agreement: Counter[int | None] = field(default_factory=Counter)
 
+    @override
     def add(self, row: Row, asked: Sequence[str]) -> None:
         """Count one study and its labels."""
         super().add(row, asked)
@@ -203,6 +205,7 @@ class FindingsTally(Tally):
         self.n_images_per_study[len(row["image_ids"])] += 1
         self.agreement[row["agreement"]] += 1
 
+    @override
     def findings_text(self, findings: Sequence[str]) -> str:
         """Return a table of studies per label, and the numbers of labels and images per study, in Markdown."""
         rows = [
@@ -213,6 +216,7 @@ class FindingsTally(Tally):
         table = markdown_table(["label", "studies", "of studies"], rows)
         return f"{table}\n\nLabels per study: {labels}. Images per study: {images}."
 
+    @override
     def missing(self, findings: Sequence[str]) -> str:
         """Return how many studies lack agreement or demographics, and the labels that no study has, in words."""
         never = [name for i, name in enumerate(findings) if self.positives[i] == 0]
@@ -222,9 +226,11 @@ class FindingsTally(Tally):
         parts += [f"no study with {', '.join(never)}"] if never else []
         return "; ".join(parts) or super().missing(findings)
 
+    @override
     def agreement_cells(self) -> list[object]:
         """Return the number of studies for each agreement, the unknown last."""
         return [*(self.agreement[code] for code in range(len(AGREEMENTS))), self.agreement[None]]
 
+    @override
     def _images_of(self, row: Row) -> Iterable[Mapping[str, object]]:
         return list(row["image_facts"])

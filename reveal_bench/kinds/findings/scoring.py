@@ -27,6 +27,7 @@ import numpy as np
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
+from reveal_bench.kinds.parts import override
 from reveal_bench.kinds.scored import Confidences, Rows
 from reveal_bench.metrics.bootstrap import Counts, replicates_of
 from reveal_bench.metrics.estimates import estimate_labels, figures_of_labels, units_of_both
@@ -73,23 +74,28 @@ class StudyRows(Rows):
     probabilities: FloatArray | None
     has_prediction: BoolArray
 
+    @override
     def __len__(self) -> int:
         return len(self.studies)
 
     @property
+    @override
     def groups(self) -> tuple[str, ...]:
         """The labels."""
         return self.labels
 
     @property
+    @override
     def positives(self) -> dict[str, int]:
         """Label -> number of studies that have it."""
         return dict(zip(self.labels, self.present.sum(axis=0).tolist(), strict=True))
 
+    @override
     def metrics(self) -> list[str]:
         """Return the metrics that apply."""
         return study_metrics([self])
 
+    @override
     def estimates(
         self, resampling: Resampling, *, stratum: str | None = None, groups: Sequence[str] | None = None
     ) -> list[Estimate]:
@@ -97,6 +103,7 @@ class StudyRows(Rows):
         return summarize_studies(self, resampling, stratum=stratum, labels=groups)
 
     @classmethod
+    @override
     def resample(
         cls, systems: Sequence[StudyRows], resampling: Resampling, *, metrics: Sequence[str], groups: Sequence[str]
     ) -> list[dict[str, Figures]]:
@@ -104,6 +111,7 @@ class StudyRows(Rows):
         return resample_studies(systems, resampling, metrics=metrics, labels=groups)
 
     @classmethod
+    @override
     def answers(cls, systems: Sequence[StudyRows], metric: str, groups: Sequence[str]) -> FloatArray:
         """Return the answers that `metric` is computed from, (n_systems, n_studies * n_groups)."""
         columns = [systems[0].labels.index(label) for label in groups]
@@ -115,15 +123,18 @@ class StudyRows(Rows):
 
         return np.array([own(rows) for rows in systems])
 
+    @override
     def patients(self) -> frozenset[str]:
         """Return all patients of the split."""
         return frozenset(study.patient_id for study in self.studies)
 
+    @override
     def of_patients(self, patients: Collection[str]) -> StudyRows:
         """Return the rows as if the split held only `patients`."""
         chosen = frozenset(patients)
         return self.take(np.array([study.patient_id in chosen for study in self.studies], bool))
 
+    @override
     def chance(self, groups: Sequence[str]) -> dict[str, float]:
         """Return the expected scores of labels drawn at random as often as studies have them.
 
@@ -137,11 +148,13 @@ class StudyRows(Rows):
         share = float(self.present[:, columns].mean())
         return fixed if len(columns) < _FEWEST_LABELS else {"f1": share, "recall": share} | fixed
 
+    @override
     def without(self, questions: Collection[tuple[str, str]]) -> StudyRows:
         """Return the rows without the studies of `questions`."""
         chosen = {study_id for study_id, _ in questions}
         return self.take(np.array([study.study_id not in chosen for study in self.studies], bool))
 
+    @override
     def confidences(self) -> Confidences | None:
         """Return the confidences of studies with a prediction: each decision's probability of being right."""
         if self.probabilities is None:
@@ -164,6 +177,7 @@ class StudyRows(Rows):
             n_without_confidence=n * (len(self) - len(kept)),
         )
 
+    @override
     def strata(self) -> dict[str, BoolArray]:
         """Return stratum -> bool array (n_studies,), for strata with at least one study."""
         parts: dict[str, list[bool]] = {}
@@ -189,6 +203,7 @@ class StudyRows(Rows):
             has_prediction=self.has_prediction[kept],
         )
 
+    @override
     def to_table(self) -> pa.Table:
         """Return one row per study x label: study_id, patient_id, agreement, label, present, predicted, probability."""
         import pyarrow as pa

@@ -32,6 +32,7 @@ from reveal_bench.kinds.localization.records import (
     ManifestRow,
 )
 from reveal_bench.kinds.localization.scoring import SHARE, CaseRows, score_localization
+from reveal_bench.kinds.parts import override
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.masks import Rle, empty_rle, encode_mask, pack_masks, parse_masks, rasterize_polygons, union_masks
 from reveal_bench.predictions.limits import Limits
@@ -64,6 +65,7 @@ class ImageCodec(Codec[LocalizationPrediction, ImagesT, RowsT]):
         "mask_text": ("|u1", 1),
     }
 
+    @override
     def arrays_of(self, predictions: Sequence[LocalizationPrediction], manifest: ImagesT) -> Arrays:
         """Return the arrays of checked predictions."""
         images = {image_id: i for i, image_id in enumerate(manifest.rows)}
@@ -90,6 +92,7 @@ class ImageCodec(Codec[LocalizationPrediction, ImagesT, RowsT]):
             "mask_text": text,
         }
 
+    @override
     def predictions_from(self, arrays: Arrays, manifest: ImagesT, limits: Limits) -> tuple[LocalizationPrediction, ...]:
         """Rebuild the predictions; a mask may have as many runs as `limits` allow."""
         rows, cells = list(manifest.rows.values()), Grid(manifest.grid).cells
@@ -146,10 +149,12 @@ class LocalizationCodec(ImageCodec[ImageManifest, CaseRows]):
         "values": ("<f8", 2),
     }
 
+    @override
     def manifest_from(self, raw: dict[str, Any]) -> ImageManifest:
         """Return the manifest; its rows are by image, in order."""
         return ImageManifest(**manifest_fields(raw))
 
+    @override
     def check_pairs(self, arrays: Arrays, manifest: ImageManifest) -> None:
         """Raise ValueError unless each predicted (image, finding) is asked for and predicted once."""
         n = len(manifest.findings)
@@ -159,6 +164,7 @@ class LocalizationCodec(ImageCodec[ImageManifest, CaseRows]):
         asked = {i * n + manifest.findings.index(finding) for i, row in enumerate(rows) for finding in row.asked}
         require(asked.issuperset(pairs.tolist()), "every (image, finding) must be asked for by the manifest")
 
+    @override
     def arrays_of_rows(self, rows: CaseRows) -> Arrays:
         """Return names as indices, every metric's values, and the proportions of images that references cover."""
         columns = rows.values | ({SHARE: rows.shares} if len(rows.shares) else {})
@@ -180,6 +186,7 @@ class LocalizationCodec(ImageCodec[ImageManifest, CaseRows]):
             "values": np.array(list(columns.values()), np.float64).reshape(len(columns), len(rows)),
         }
 
+    @override
     def rows_from(self, arrays: Arrays) -> CaseRows:
         """Rebuild the rows."""
         names = names_from(arrays["text"])

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, ClassVar
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.images import SPACING_SOURCES, VIEWS
 from reveal_bench.kinds.localization.records import READERS, Annotation, LocalizationRecord, SalientPoint
+from reveal_bench.kinds.parts import override
 from reveal_bench.kinds.rows import Fault, Row, code_of, size_faults
 from reveal_bench.kinds.split_counts import LONG_VOCABULARY, Tally, markdown_table
 from reveal_bench.masks import pack_masks
@@ -306,6 +307,7 @@ class LocalizationTally(Tally):
     readers_per_image: Counter[int] = field(default_factory=Counter)
     reader_ids: set[str] = field(default_factory=set)
 
+    @override
     def add(self, row: Row, asked: Sequence[str]) -> None:
         """Count one image and the findings asked of it."""
         super().add(row, asked)
@@ -326,6 +328,7 @@ class LocalizationTally(Tally):
         self.readers_per_image[len(readers)] += 1
         self.reader_ids |= readers
 
+    @override
     def findings_text(self, findings: Sequence[str]) -> str:
         """Return a Markdown table of how often each finding is present, drawn and not drawn."""
         n = len(findings)
@@ -356,6 +359,7 @@ class LocalizationTally(Tally):
         table = markdown_table(list(kept), [row for row, is_used in zip(rows, used, strict=True) if is_used])
         return f"{table}\n\nNever present or drawn in this split: {never or 'none'}."
 
+    @override
     def missing(self, findings: Sequence[str]) -> str:
         """Return how often a finding is present without a drawing, in words."""
         total = sum(self.not_drawn.values())
@@ -364,6 +368,7 @@ class LocalizationTally(Tally):
             return "every finding that is present has a ground-truth drawing"
         return f"{total:,} times a finding is present without a ground-truth drawing ({each})"
 
+    @override
     def agreement_cells(self) -> list[object]:
         """Return the number of individual readers, and how many of them drew on how many images."""
         spread = ", ".join(f"{n} on {count:,}" for n, count in sorted(self.readers_per_image.items()))
@@ -377,5 +382,6 @@ class LocalizationTally(Tally):
             return "drawn"
         return "masks" if n_drawn == n_masks else ("masks or boxes" if n_masks else "boxes")
 
+    @override
     def _images_of(self, row: Row) -> Iterable[Mapping[str, object]]:
         return (row,)

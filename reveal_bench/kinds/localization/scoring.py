@@ -42,6 +42,7 @@ from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.localization.points import cells_of, kind_of_answer, kind_of_cell, points_of
 from reveal_bench.kinds.localization.presence import Presence, presence_of
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
+from reveal_bench.kinds.parts import override
 from reveal_bench.kinds.scored import Confidences, Rows
 from reveal_bench.masks import Box, Rle, empty_rle, pack_masks, pack_regions
 from reveal_bench.metrics import METRICS
@@ -186,18 +187,20 @@ class CaseRows(Rows):
     shares: FloatArray = field(default_factory=lambda: np.zeros(0), compare=False, repr=False)
     presence: Presence | None = field(default=None, compare=False, repr=False)
 
+    @override
     def __len__(self) -> int:
         return len(self.image_ids)
 
     @property
+    @override
     def groups(self) -> tuple[str, ...]:
-        """The findings."""
         return self.findings
 
+    @override
     def metrics(self) -> list[str]:
-        """Return the metrics that apply."""
         return [name for name in METRICS if name in self.values]
 
+    @override
     def estimates(
         self, resampling: Resampling, *, stratum: str | None = None, groups: Sequence[str] | None = None
     ) -> list[Estimate]:
@@ -216,6 +219,7 @@ class CaseRows(Rows):
             estimates += self.presence.estimates(groups or self.findings, self.all_images, resampling)
         return estimates
 
+    @override
     def strata(self) -> dict[str, BoolArray]:
         """Return stratum -> bool array (n_cases,): the cases of each view, and of each size of reference."""
         views = np.array([self.views.get(image, "") for image in self.image_ids], object)
@@ -233,6 +237,7 @@ class CaseRows(Rows):
         return replace(self, **chosen, values=values, **further)
 
     @classmethod
+    @override
     def resample(
         cls, systems: Sequence[CaseRows], resampling: Resampling, *, metrics: Sequence[str], groups: Sequence[str]
     ) -> list[dict[str, BootstrapMeans]]:
@@ -240,6 +245,7 @@ class CaseRows(Rows):
         return resample_systems(systems, resampling, metrics=metrics, findings=groups)
 
     @classmethod
+    @override
     def answers(cls, systems: Sequence[CaseRows], metric: str, groups: Sequence[str]) -> FloatArray:
         """Return each system's values on the cases that any system has, (n_systems, n_cases); -1 if undefined."""
         wanted, scored = set(groups), []
@@ -250,10 +256,11 @@ class CaseRows(Rows):
         table: FloatArray = np.array([[own.get(key, np.nan) for key in keys] for own in scored])
         return np.where(np.isnan(table), -1.0, table)
 
+    @override
     def patients(self) -> frozenset[str]:
-        """Return all patients of the split, with or without cases."""
         return frozenset(patient for _, patient in self.all_images)
 
+    @override
     def of_patients(self, patients: Collection[str]) -> CaseRows:
         """Return the rows as if the split held only `patients`."""
         chosen = frozenset(patients)
@@ -262,6 +269,7 @@ class CaseRows(Rows):
         presence = None if self.presence is None else self.presence.of_images({image for image, _ in images})
         return replace(self.take(kept), all_images=images, presence=presence)
 
+    @override
     def without(self, questions: Collection[tuple[str, str]]) -> CaseRows:
         """Return the rows without the pairs (image_id, finding) of `questions`, and without `presence`."""
         chosen = frozenset(questions)
@@ -275,6 +283,7 @@ class CaseRows(Rows):
         """
         return self.take(~np.isnan(self.values["point_hit"])) if "point_hit" in self.values else self
 
+    @override
     def comparable(self) -> CaseRows:
         """Return the same cases, with undefined values for cases without a reference."""
         if "point_hit" not in self.values:
@@ -282,6 +291,7 @@ class CaseRows(Rows):
         has_reference = ~np.isnan(self.values["point_hit"])
         return replace(self, values={name: np.where(has_reference, v, np.nan) for name, v in self.values.items()})
 
+    @override
     def chance(self, groups: Sequence[str]) -> dict[str, float]:
         """Return the expected hit rates of a random cell (paper 000, section 4.1) and of a random point.
 
@@ -296,6 +306,7 @@ class CaseRows(Rows):
             if len(column) and groups and all((~np.isnan(column[of == group])).any() for group in groups)
         }
 
+    @override
     def confidences(self) -> Confidences | None:
         """Return scores compared with hits; all cases have their finding, so images without it are not considered."""
         if "point_hit" not in self.values or np.isnan(self.scores).all():
@@ -325,6 +336,7 @@ class CaseRows(Rows):
             counts[finding] += int(is_defined)
         return counts
 
+    @override
     def to_table(self) -> pa.Table:
         """Return a table: image_id, patient_id, finding, the kinds and a column per metric (null = undefined)."""
         import pyarrow as pa

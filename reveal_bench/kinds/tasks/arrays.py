@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.arrays import Arrays, Codec, Fields, Item, Marks, names_from, require, text_of_names
+from reveal_bench.kinds.parts import override
 from reveal_bench.kinds.tasks.lint import ANSWER_LIMITS
 from reveal_bench.kinds.tasks.records import AnswerBox, Rating, TaskAnswer, TaskManifest, TaskQuestion
 from reveal_bench.metrics.ordinal import CRITERIA
@@ -44,11 +45,13 @@ class TasksCodec(Codec[TaskAnswer, TaskManifest, "RubricRows"]):
     ratings: ClassVar[Fields] = {"rated": ("<u4", 1), "reader": ("<u2", 1), "scores": ("|u1", 2)}
     rows: ClassVar[Fields] = {"text": ("|u1", 1), "ratings": ("<f8", 3), "is_answered": ("|b1", 1)}
 
+    @override
     def manifest_from(self, raw: dict[str, Any]) -> TaskManifest:
         """Return a manifest; the sizes of images are tuples."""
         tasks = (TaskQuestion(**{**task, "images": _sizes(task["images"])}) for task in raw["tasks"])
         return TaskManifest(**{**raw, "tasks": tuple(tasks)})
 
+    @override
     def arrays_of(self, predictions: Sequence[TaskAnswer], manifest: TaskManifest) -> Arrays:
         """Return the arrays of checked answers."""
         places = {task.task_id: i for i, task in enumerate(manifest.tasks)}
@@ -76,6 +79,7 @@ class TasksCodec(Codec[TaskAnswer, TaskManifest, "RubricRows"]):
             "label_ends": label_ends,
         }
 
+    @override
     def predictions_from(self, arrays: Arrays, manifest: TaskManifest, limits: Limits) -> tuple[TaskAnswer, ...]:
         """Rebuild the answers."""
         task, n_boxes, n = arrays["task"], arrays["n_boxes"], len(arrays["line"])
@@ -108,6 +112,7 @@ class TasksCodec(Codec[TaskAnswer, TaskManifest, "RubricRows"]):
             answers.append(TaskAnswer(asked.task_id, text, tuple(boxes), line))
         return tuple(answers)
 
+    @override
     def arrays_of_ratings(self, ratings: Sequence[Rating], predictions: Sequence[TaskAnswer]) -> Arrays:
         """Return ratings of the answers."""
         places = {answer.task_id: i for i, answer in enumerate(predictions)}
@@ -122,6 +127,7 @@ class TasksCodec(Codec[TaskAnswer, TaskManifest, "RubricRows"]):
             "scores": np.array(scores, np.uint8).reshape(-1, len(CRITERIA)),
         }
 
+    @override
     def ratings_from(self, arrays: Arrays, predictions: Sequence[TaskAnswer]) -> tuple[Rating, ...]:
         """Rebuild the ratings; readers are numbers from "00000" on, and the model is :data:`MODEL`."""
         rated, reader, scores = arrays["rated"], arrays["reader"], arrays["scores"]
@@ -141,11 +147,13 @@ class TasksCodec(Codec[TaskAnswer, TaskManifest, "RubricRows"]):
             )
         return tuple(ratings)
 
+    @override
     def arrays_of_rows(self, rows: RubricRows) -> Arrays:
         """Return ratings and facts of the tasks."""
         names = {name: getattr(rows, name) for name in ("task_ids", "patient_ids", "categories", "missing")}
         return {"text": text_of_names(names), "ratings": rows.ratings, "is_answered": rows.is_answered}
 
+    @override
     def rows_from(self, arrays: Arrays) -> RubricRows:
         """Rebuild the rows."""
         from reveal_bench.kinds.tasks.scoring import RubricRows

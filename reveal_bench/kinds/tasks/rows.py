@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from reveal_bench.kinds.images import PublishedPicture
+from reveal_bench.kinds.parts import override
 from reveal_bench.kinds.rows import (
     Fault,
     Row,
@@ -208,6 +209,7 @@ class TasksTally(Tally):
     ratings: dict[tuple[str, str], Counter[int]] = field(default_factory=dict)
     raters: set[str] = field(default_factory=set)
 
+    @override
     def add(self, row: Row, asked: Sequence[str]) -> None:
         """Count one task."""
         super().add(row, asked)
@@ -221,6 +223,7 @@ class TasksTally(Tally):
             if score is not None:
                 counts[score] += 1
 
+    @override
     def add_extra(self, config: str, row: Row) -> None:
         """Count one row of an extra table; for a rating, count its scores, too."""
         super().add_extra(config, row)
@@ -232,10 +235,12 @@ class TasksTally(Tally):
             if row[name] is not None:
                 scores[row[name]] += 1
 
+    @override
     def missing(self, findings: Sequence[str]) -> str:
         """Return how many tasks have no reference answer, in words."""
         return f"{self.n_rows - self.with_answer:,} of {self.n_rows:,} tasks have no reference answer"
 
+    @override
     def categories(self) -> dict[str, object]:
         """Return the number of tasks per category and per need, and mean scores of the questions."""
         counts: dict[str, object] = {
@@ -253,6 +258,7 @@ class TasksTally(Tally):
         }
         return counts | means
 
+    @override
     def ratings_text(self) -> str:
         """Return the number of ratings, and the mean per model and criterion, in Markdown."""
         if not self.ratings:
@@ -262,5 +268,6 @@ class TasksTally(Tally):
         table = markdown_table(["model", *(name.replace("_", " ") for name in CRITERIA)], rows)
         return f"{self.extras['ratings']:,} ratings by {len(self.raters)} readers; means of 1 to 5:\n\n{table}"
 
+    @override
     def _images_of(self, row: Row) -> Iterable[Mapping[str, object]]:
         return [*row["image_facts"], *row["prior_image_facts"]]

@@ -36,6 +36,7 @@ import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray, mean_of_defined
+from reveal_bench.kinds.parts import override
 from reveal_bench.kinds.scored import Disclosure, Rows
 from reveal_bench.kinds.tasks.records import CATEGORIES, Rating, TaskRecord
 from reveal_bench.metrics import METRICS
@@ -89,22 +90,27 @@ class RubricRows(Rows):
     is_answered: npt.NDArray[np.bool_]
     missing: Missing = "lowest"
 
+    @override
     def __len__(self) -> int:
         return len(self.task_ids)
 
     @property
+    @override
     def groups(self) -> tuple[str, ...]:
         """The criteria of REPORTED."""
         return REPORTED
 
+    @override
     def macro_over(self, groups: Sequence[str]) -> tuple[str, ...]:
         """Return the text criteria, whose mean is the overall score, whatever else is reported."""
         return OVERALL_CRITERIA
 
+    @override
     def metrics(self) -> list[str]:
         """Return the mean score, the only metric that a single system has."""
         return ["rubric_mean"]
 
+    @override
     def estimates(
         self, resampling: Resampling, *, stratum: str | None = None, groups: Sequence[str] | None = None
     ) -> list[Estimate]:
@@ -122,11 +128,13 @@ class RubricRows(Rows):
         estimates = summarize_rubric(rows, resampling)
         return estimates if groups is None else [one for one in estimates if one.finding in (MACRO, *groups)]
 
+    @override
     def strata(self) -> dict[str, npt.NDArray[np.bool_]]:
         """Return the tasks by category: bool arrays (n_tasks,)."""
         category = np.array(self.categories, object)
         return {f"category: {name}": category == name for name in CATEGORIES if (category == name).any()}
 
+    @override
     def to_table(self) -> pa.Table:
         """Return one row per task: task_id, patient_id, category, whether it is answered, and its mean scores."""
         import pyarrow as pa
@@ -136,6 +144,7 @@ class RubricRows(Rows):
         return pa.table(facts | {"is_answered": self.is_answered} | scores)
 
     @classmethod
+    @override
     def resample(
         cls, systems: Sequence[RubricRows], resampling: Resampling, *, metrics: Sequence[str], groups: Sequence[str]
     ) -> list[dict[str, BootstrapMeans]]:
@@ -153,6 +162,7 @@ class RubricRows(Rows):
         return [{"rubric_mean": figures} for figures in resampled]
 
     @classmethod
+    @override
     def answers(cls, systems: Sequence[RubricRows], metric: str, groups: Sequence[str]) -> FloatArray:
         """Return each system's scores on the criteria among `groups`, (n_systems, n_tasks * n_criteria)."""
         columns = [rows.columns() for rows in systems]
@@ -161,15 +171,18 @@ class RubricRows(Rows):
         )
         return np.where(np.isnan(table), -1.0, table)
 
+    @override
     def patients(self) -> frozenset[str]:
         """Return all patients of the split."""
         return frozenset(self.patient_ids)
 
+    @override
     def of_patients(self, patients: Collection[str]) -> RubricRows:
         """Return the rows as if the split held only `patients`."""
         chosen = frozenset(patients)
         return self.take(np.array([patient in chosen for patient in self.patient_ids], bool))
 
+    @override
     def without(self, questions: Collection[tuple[str, str]]) -> RubricRows:
         """Return the rows without the tasks of `questions`."""
         chosen = {task_id for task_id, _ in questions}
