@@ -21,6 +21,7 @@ from reveal_bench.masks import Rle, encode_mask
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.estimates import as_flat_result, estimate_agreement, estimate_labels
 from reveal_bench.metrics.intervals import Estimate, Resampling
+from reveal_bench.metrics.reliability_estimates import estimate_reliability
 from tests.conftest import ROOT, World
 
 pytestmark = pytest.mark.skipif(
@@ -195,7 +196,11 @@ def test_rater_agreement_by_hand() -> None:
     ordered = metric.compute(predictions=["no", "yes"], references=["no", "no"], categories=scale)
     assert ordered["mean_absolute_difference"] == 0.5
     library = estimate_agreement([0, 0, 1, 1], [0, 0, 0, 1], n_categories=2)
+    library += estimate_reliability([[0, 0], [0, 0], [1, 0], [1, 1]], n_categories=2)
     np.testing.assert_equal(as_flat_result(library, groups="per_finding"), result)
+    assert result["fleiss_kappa"] == pytest.approx((3 / 4 - 34 / 64) / (1 - 34 / 64))  # Scott's pi: e = p^2 + (1 - p)^2
+    assert "fleiss_kappa" in named
+    assert "icc_2_1" not in named
     by_finding = metric.compute(predictions=[0, 1, 1, 1], references=[0, 1, 1, 0], findings=["a", "a", "b", "b"])
     assert by_finding["percent_agreement"] == 0.75
     assert by_finding["per_finding"]["b"]["percent_agreement"] == 0.5

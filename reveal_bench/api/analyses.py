@@ -61,16 +61,26 @@ class Confidence(TablesResult):
         return (
             f"{self.scored.report.file} on {self.scored.place}: "
             f"calibration of the probability of {confidences.event}: Brier score, mean probability minus the rate "
-            f"(excess, in percent) with 95 % intervals by the jackknife over patients, and ECE with {bins}{unsaid}"
+            "(excess, in percent), and slope and intercept of the logistic recalibration with 95 % intervals by the "
+            f"jackknife over patients, and ECE with {bins}{unsaid}{self._no_slopes}"
         )
+
+    @property
+    def _no_slopes(self) -> str:
+        """The findings without a calibration slope, by reason."""
+        reasons: dict[str, list[str]] = {}
+        for row in self.judged.calibration:
+            if row.undefined and row.finding != MACRO:
+                reasons.setdefault(row.undefined, []).append(row.finding)
+        return "".join(f"; no slope for {', '.join(names)}: {reason}" for reason, names in reasons.items())
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
-        """Brier score, Brier score of the base rate, mean excess and ECE, for the macro and every finding."""
+        """Brier scores of system and base rate, mean excess, ECE, slope, intercept, for the macro and every finding."""
         return [as_record(row) for row in self.judged.calibration]
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """Return Brier scores with three decimals, and mean excess and ECE in percent."""
+        """Return Brier scores with three decimals, mean excess and ECE in percent, slope and intercept with two."""
         return [
             {
                 "finding": one.finding,
@@ -80,6 +90,8 @@ class Confidence(TablesResult):
                 "excess": percent_number(one.excess.value, signed=True),
                 "its interval": percent_interval(one.excess.low, one.excess.high),
                 "ECE": percent_number(one.error),
+                "slope": _fit_text(one.slope),
+                "intercept": _fit_text(one.intercept),
             }
             for one in self.judged.calibration
         ]
@@ -126,6 +138,10 @@ class Confidence(TablesResult):
         from reveal_bench.reports.curves import confidence_figures
 
         return confidence_figures(self.judged)
+
+
+def _fit_text(estimate: Estimate) -> str:
+    return with_interval(number_text(estimate.value, 2), interval_text(estimate.low, estimate.high, 2))
 
 
 def confidence(

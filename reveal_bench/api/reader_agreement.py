@@ -1,7 +1,8 @@
-"""``rb.agreement``: measures how far each pair of readers agrees, from a table of their ratings of the same cases.
+"""``rb.agreement``: measures how far readers agree, from a table of their ratings of the same cases.
 
 Ratings are categories, as numbers or names. A pair is judged by the cases that both rated, with the same intervals
-as every agreement of two raters (:func:`~reveal_bench.metrics.estimates.estimate_agreement`).
+as every agreement of two raters (:func:`~reveal_bench.metrics.estimates.estimate_agreement`). All readers together are
+judged by :func:`~reveal_bench.metrics.reliability_estimates.estimate_reliability`.
 """
 
 from __future__ import annotations
@@ -18,16 +19,27 @@ import numpy as np
 from reveal_bench.api.conversion import rows_of
 from reveal_bench.api.result_table import TableResult
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import IntArray
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.estimates import POOLED, code_ratings, estimate_agreement
 from reveal_bench.metrics.intervals import UNDEFINED, Estimate, Resampling, as_record
+from reveal_bench.metrics.reliability_estimates import NOMINAL, estimate_reliability
 from reveal_bench.words import interval_text, number_text
 
-AGREEMENT_METRICS = tuple(name for name, metric in METRICS.items() if metric.family == "agreement")
+PAIR_METRICS = tuple(name for name, metric in METRICS.items() if metric.family == "agreement")
+"""Metrics of two readers."""
+READER_METRICS = tuple(name for name, metric in METRICS.items() if metric.family == "reliability")
+"""Metrics of all readers together."""
+AGREEMENT_METRICS = PAIR_METRICS + READER_METRICS
 COLUMNS = ("reader", "case", "score", "patient", "finding")
 """Columns read. Without `patient`, every case is its own patient; without `finding`, there is one finding."""
-_NEED_ORDER = ("cohen_kappa_linear", "cohen_kappa_quadratic", "mean_absolute_difference")
+_NEED_ORDER = (
+    "cohen_kappa_linear",
+    "cohen_kappa_quadratic",
+    "mean_absolute_difference",
+    *(name for name in READER_METRICS if name not in NOMINAL),
+)
 
 _WHOLE = re.compile(r"-?\d{1,9}(\.0+)?")
 _NO_CATEGORY = re.compile(r"-?\d*\.\d+|nan|na|n/a|null", re.IGNORECASE)
@@ -47,19 +59,32 @@ class PairAgreement:
     estimate: Estimate
 
 
+@dataclass(frozen=True, slots=True)
+class ReadersAgreement:
+    """Agreement of all `n_readers` readers over the `n` cases that the metric uses."""
+
+    n_readers: int
+    finding: str
+    n: int
+    estimate: Estimate
+
+
 @dataclass(frozen=True, repr=False)
 class Agreement(TableResult):
-    """The agreement of every pair of readers.
+    """The agreement of every pair of readers, or of all together.
 
     Attributes
     ----------
-    pairs : pairs of readers, in the order of the table; if it has findings, the macro and each finding per pair
+    pairs : pairs of readers, in the order of the table; if it has findings, the macro and each finding per pair; none
+        if the metric is of all readers together
+    together : all readers; if the table has findings, the macro and each finding; none if the metric is of pairs
     metric : name of the metric in `value`
     categories : all possible ratings, in their order if they have one
     n_cases, n_patients : numbers of cases and patients that any reader rated
     """
 
     pairs: tuple[PairAgreement, ...]
+    together: tuple[ReadersAgreement, ...]
     metric: str
     categories: tuple[Rating, ...]
     n_cases: int
@@ -68,30 +93,44 @@ class Agreement(TableResult):
     @property
     def caption(self) -> str:
         """Metric, number of cases and method of intervals."""
-        readers = dict.fromkeys(name for pair in self.pairs for name in (pair.reader_a, pair.reader_b))
-        subject = f"{METRICS[self.metric].title} of every two of {len(readers):,} readers, {self.n_cases:,} cases of "
+        if self.together:
+            readers = f"{self.together[0].n_readers:,} readers together"
+        else:
+            names = dict.fromkeys(name for pair in self.pairs for name in (pair.reader_a, pair.reader_b))
+            readers = f"every two of {len(names):,} readers"
+        subject = f"{METRICS[self.metric].title} of {readers}, {self.n_cases:,} cases of "
         subject += f"{self.n_patients:,} patients: 95 % intervals by the jackknife over patients"
-        has_gap = any(pair.estimate.missing_interval for pair in self.pairs)
+        has_gap = any(row.estimate.missing_interval for row in self._rows)
         return subject + ("; none if too few patients support a score" if has_gap else "")
 
     @property
+    def _rows(self) -> tuple[PairAgreement | ReadersAgreement, ...]:
+        return self.together or self.pairs
+
+    @property
     def records(self) -> list[dict[str, Any]]:
-        """A row per pair, and per finding if the table has findings."""
-        return [as_record(pair) for pair in self.pairs]
+        """A row per pair, or one of all readers, and per finding if the table has findings."""
+        return [as_record(row) for row in self._rows]
 
     def printed_rows(self) -> list[dict[str, str]]:
         """Return the rows with three decimals."""
-        has_findings = any(pair.finding != POOLED for pair in self.pairs)
+        has_findings = any(row.finding != POOLED for row in self._rows)
         return [
-            {"reader": pair.reader_a, "and": pair.reader_b}
-            | ({"finding": pair.finding} if has_findings else {})
+            _reader_columns(row)
+            | ({"finding": row.finding} if has_findings else {})
             | {
-                "n": f"{pair.n:,}",
-                "value": number_text(own.value),
-                "95 % interval": interval_text(own.low, own.high),
+                "n": f"{row.n:,}",
+                "value": number_text(row.estimate.value),
+                "95 % interval": interval_text(row.estimate.low, row.estimate.high),
             }
-            for pair, own in ((pair, pair.estimate) for pair in self.pairs)
+            for row in self._rows
         ]
+
+
+def _reader_columns(row: PairAgreement | ReadersAgreement) -> dict[str, str]:
+    if isinstance(row, PairAgreement):
+        return {"reader": row.reader_a, "and": row.reader_b}
+    return {"readers": f"{row.n_readers:,}"}
 
 
 def agreement(
@@ -101,7 +140,7 @@ def agreement(
     categories: Sequence[Rating] | None = None,
     columns: Mapping[str, str] | None = None,
 ) -> Agreement:
-    """Return the agreement of every pair of readers of the same cases.
+    """Return the agreement of every pair of readers of the same cases, or of all readers together.
 
     Parameters
     ----------
@@ -109,7 +148,10 @@ def agreement(
         ``patient`` if a patient has several cases; ``finding`` if readers rate several findings per case. A
         path (CSV, TSV, XLSX, Parquet, JSON), a DataFrame or a list of mappings
     metric : "cohen_kappa"; for ordered categories also "cohen_kappa_linear", "cohen_kappa_quadratic",
-        "mean_absolute_difference"; "gwet_ac1", "percent_agreement"
+        "mean_absolute_difference"; "gwet_ac1", "percent_agreement". Of all readers together: "fleiss_kappa",
+        "krippendorff_alpha"; for ordered categories also "krippendorff_alpha_ordinal", "krippendorff_alpha_interval"
+        and the intraclass correlations "icc_1_1", "icc_2_1", "icc_3_1" of one reader and "icc_1_k", "icc_2_k",
+        "icc_3_k" of the mean of all
     categories : all of them in their order; by default all whole numbers from the smallest to the largest score, or
         the names that occur, which then have no order
     columns : one of these names -> name of the column in the table
@@ -137,13 +179,17 @@ def agreement(
         raise ArgumentError("categories", f"must be given in their order for {metric}", "none")
     code_of = dict(zip(read, codes.tolist(), strict=True))
     patient_of = {key[1:]: patient for key, (_, patient) in read.items()}
+    cases, patients = {case for case, _ in patient_of}, set(patient_of.values())
+    if metric in READER_METRICS:
+        columns_of = [[code_of.get((reader, *place), -1) for reader in readers] for place in patient_of]
+        together = _together(metric, np.array(columns_of), patient_of, max(len(scale), 2))
+        return Agreement((), tuple(together), metric, tuple(scale), len(cases), len(patients))
     pairs: list[PairAgreement] = []
     for a, b in combinations(readers, 2):
         both = [place for place in patient_of if (a, *place) in code_of and (b, *place) in code_of]
         ours, theirs = ([code_of[reader, *place] for place in both] for reader in (a, b))
         pairs += _of_pair(a, b, metric, ours, theirs, both, [patient_of[place] for place in both], max(len(scale), 2))
-    cases, patients = {case for case, _ in patient_of}, set(patient_of.values())
-    return Agreement(tuple(pairs), metric, tuple(scale), len(cases), len(patients))
+    return Agreement(tuple(pairs), (), metric, tuple(scale), len(cases), len(patients))
 
 
 def _of_pair(
@@ -173,6 +219,29 @@ def _of_pair(
     return [
         PairAgreement(a, b, one.finding, n if one.finding == MACRO else one.n, one)
         for one in own
+        if has_findings or one.finding != MACRO
+    ]
+
+
+def _together(
+    metric: str, codes: IntArray, patient_of: Mapping[tuple[str, str], str], n_categories: int
+) -> list[ReadersAgreement]:
+    """Return the macro and the findings, or all cases together without findings."""
+    estimates = estimate_reliability(
+        codes,
+        n_categories=n_categories,
+        metrics=[metric],
+        findings=[finding for _, finding in patient_of],
+        patients=list(patient_of.values()),
+        resampling=Resampling(1),  # the jackknife draws nothing
+    )
+    has_findings = any(finding != POOLED for _, finding in patient_of)
+    n_ratings = (codes >= 0).sum(axis=1)
+    is_used = n_ratings >= (codes.shape[1] if metric.startswith("icc") else 2)
+    n_used = len({case for (case, _), used in zip(patient_of, is_used.tolist(), strict=True) if used})
+    return [
+        ReadersAgreement(codes.shape[1], one.finding, n_used if one.finding == MACRO else one.n + one.n_undefined, one)
+        for one in estimates
         if has_findings or one.finding != MACRO
     ]
 

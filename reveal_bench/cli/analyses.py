@@ -216,8 +216,18 @@ AgreementMetric = Literal[
     "gwet_ac1",
     "percent_agreement",
     "mean_absolute_difference",
+    "fleiss_kappa",
+    "krippendorff_alpha",
+    "krippendorff_alpha_ordinal",
+    "krippendorff_alpha_interval",
+    "icc_1_1",
+    "icc_2_1",
+    "icc_3_1",
+    "icc_1_k",
+    "icc_2_k",
+    "icc_3_k",
 ]
-"""Metrics of two raters: the keys of :data:`reveal_bench.api.reader_agreement.AGREEMENT_METRICS`."""
+"""Metrics of two readers, then of all together: :data:`reveal_bench.api.reader_agreement.AGREEMENT_METRICS`."""
 
 
 def agreement(
@@ -238,14 +248,15 @@ def agreement(
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure how far every two readers of the same cases agree, with intervals."""
+    """Measure how far every two readers of the same cases agree, or all together, with intervals."""
     from reveal_bench import api
 
     form = terminal.format_of(form, as_json)
     scale = None if categories is None else categories.split(",")
     result = api.agreement(table, metric=metric, categories=scale, columns=_named(column or []))
     if form == "json":
-        document = {"schema": 1, "metric": result.metric, "categories": result.categories, "pairs": result.plain}
+        rows = {"together" if result.together else "pairs": result.plain}
+        document = {"schema": 1, "metric": result.metric, "categories": result.categories} | rows
         typer.echo(json.dumps(document, indent=2))
     elif not terminal.printed_as(result, form):
         terminal.print_shown(result)

@@ -498,6 +498,6 @@ def metrics(
         typer.echo(f"{family}: {about}")
         for metric in rows:
             better = {"higher": "up", "lower": "down", "neither": "-"}[metric.better]
-            typer.echo(f"  {metric.name:<26}{range_text(metric):<12}{better:<6}{metric.title}: {metric.formula}")
-            typer.echo(f"  {'':<44}undefined: {metric.undefined}; source: {metric.source}")
+            typer.echo(f"  {metric.name:<29}{range_text(metric):<12}{better:<6}{metric.title}: {metric.formula}")
+            typer.echo(f"  {'':<47}undefined: {metric.undefined}; source: {metric.source}")
         typer.echo()

@@ -11,30 +11,40 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.kinds.scored import Confidences
-from reveal_bench.metrics.bootstrap import MACRO, bootstrap_means, code_cases, intervals_of, resampling_counts
+from reveal_bench.metrics.bootstrap import (
+    MACRO,
+    bootstrap_means,
+    code_cases,
+    intervals_of,
+    macro_first,
+    resampling_counts,
+)
 from reveal_bench.metrics.calibration import (
     Bin,
     Binning,
     area_under_risk,
     calibration_error,
     net_benefits,
+    recalibration,
     reliability,
     risk_coverage,
 )
 from reveal_bench.metrics.intervals import Estimate, Resampling
-from reveal_bench.metrics.jackknife import LEAST_UNITS
+from reveal_bench.metrics.jackknife import LEAST_UNITS, evidence_of_groups, jackknife_ends
 
 POOLED = "all"
 """Stands in place of a finding's name for the answers of all findings together."""
 COVERAGES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 """Proportions of answered cases in tables."""
+LEAST_UNITS_OF_SLOPE = 15
+"""Number of patients with the event, and without it, below which slope and intercept have no interval."""
 THRESHOLDS = tuple(round(0.05 * i, 2) for i in range(1, 20))
 """Probability thresholds of decision curves."""
 
@@ -51,6 +61,9 @@ class FindingCalibration:
     brier_of_rate : Brier score of always stating the rate of the event
     excess : mean probability less the rate of the event
     error : expected calibration error
+    slope : calibration slope; the macro is the mean over the findings that have one
+    intercept : calibration-in-the-large, on the scale of logits; the macro as that of the slope
+    undefined : reason why slope, or slope and intercept, are undefined; empty if both are defined
     """
 
     finding: str
@@ -60,6 +73,9 @@ class FindingCalibration:
     brier_of_rate: float
     excess: Estimate
     error: float
+    slope: Estimate
+    intercept: Estimate
+    undefined: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,13 +200,13 @@ class _GroupedCases:
         )
         return intervals_of(means, "jackknife", bounds=bounds).estimates()
 
-    def enough(self, happened: BoolArray) -> BoolArray:
-        """Return whether each finding has enough patients with the event and without it, (n_groups,)."""
+    def fewest(self, happened: BoolArray) -> IntArray:
+        """Return each finding's number of patients with the event or without it, whichever is smaller, (n_groups,)."""
         sides = [
             [len(np.unique(self.units[own & (happened == side)])) for side in (True, False)] for _, own in self.parts()
         ]
-        enough: BoolArray = np.array(sides).min(axis=1) >= LEAST_UNITS
-        return enough
+        fewest: IntArray = np.array(sides).min(axis=1)
+        return fewest
 
 
 _UNBOUNDED = (-math.inf, math.inf)
@@ -202,7 +218,7 @@ def _per_finding(
     """Return the macro and the findings; a finding with too few patients on either side has no interval."""
     everything = np.ones(len(values), bool)
     macro, *means = cases.means(values, cases.codes, len(cases.groups), bounds, everything)
-    return [macro, *_drop_sparse(means, cases.enough(happened))]
+    return [macro, *_drop_sparse(means, cases.fewest(happened) >= LEAST_UNITS)]
 
 
 def _drop_sparse(means: Sequence[Estimate], enough: BoolArray) -> list[Estimate]:
@@ -218,13 +234,44 @@ def _calibration(cases: _GroupedCases, confidences: Confidences, errors: dict[st
     rates = n_events / n
     of_rate = rates * (1 - rates)
     mean_error = sum(errors.values()) / len(errors)
-    rows = [FindingCalibration(MACRO, len(n), 0, brier[0], float(of_rate.mean()), over[0], mean_error)]
-    return rows + [
-        FindingCalibration(
-            name, int(n[i]), int(n_events[i]), brier[i + 1], float(of_rate[i]), over[i + 1], errors[name]
+    slopes, intercepts, reasons = _recalibrations(cases, confidences)
+    names = [MACRO, *cases.groups]
+    counts = [(len(n), 0), *zip(n.tolist(), n_events.tolist(), strict=True)]
+    briers_of_rate = [float(of_rate.mean()), *of_rate.tolist()]
+    each_error = [mean_error, *(errors[name] for name in cases.groups)]
+    return [
+        FindingCalibration(name, *counts[i], brier[i], briers_of_rate[i], over[i], each_error[i], slopes[i],
+                           intercepts[i], reasons[i])
+        for i, name in enumerate(names)
+    ]  # fmt: skip
+
+
+def _recalibrations(cases: _GroupedCases, confidences: Confidences) -> tuple[list[Estimate], list[Estimate], list[str]]:
+    """Return slopes, intercepts and the reasons why they are undefined: the macro, then the findings."""
+    fits = [
+        recalibration(
+            confidences.probabilities[own], confidences.happened[own], units=cases.units[own], n_units=cases.n_units
         )
-        for i, name in enumerate(cases.groups)
+        for _, own in cases.parts()
     ]
+    sides = cases.fewest(confidences.happened)
+    columns = [
+        ([fit.slope for fit in fits], [fit.slopes for fit in fits]),
+        ([fit.intercept for fit in fits], [fit.intercepts for fit in fits]),
+    ]
+    slopes, intercepts = (_ml_estimates(np.array(own), np.column_stack(without), sides) for own, without in columns)
+    reason = "" if slopes[0].value == slopes[0].value else "no finding has a slope"
+    return slopes, intercepts, [reason, *(fit.reason for fit in fits)]
+
+
+def _ml_estimates(values: FloatArray, left_out: FloatArray, n_units: IntArray) -> list[Estimate]:
+    """Return the macro and the findings, with `n_units` patients on the smaller side of each finding."""
+    averaged = np.flatnonzero(~np.isnan(values))
+    evidence = evidence_of_groups(macro_first(left_out), n_units, averaged=averaged, bounds=_UNBOUNDED)
+    evidence = replace(evidence, enough=evidence.enough & (evidence.n_units >= LEAST_UNITS_OF_SLOPE))
+    figures = macro_first(values)
+    low, high = jackknife_ends(figures, evidence)
+    return [Estimate(*row) for row in zip(figures.tolist(), low.tolist(), high.tolist(), strict=True)]
 
 
 def _answered(

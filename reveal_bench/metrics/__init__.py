@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 __all__ = ["FAMILIES", "METRICS", "Family", "Metric"]
 
-Family = Literal["localization", "lesions", "labels", "agreement", "ordinal"]
+Family = Literal["localization", "lesions", "labels", "agreement", "reliability", "ordinal"]
 Better = Literal["higher", "lower", "neither"]
 
 FAMILIES: dict[Family, str] = {
@@ -24,6 +24,7 @@ FAMILIES: dict[Family, str] = {
     "lesions": "one value per finding over all images where it is known whether and where the finding is",
     "labels": "one value per label over all studies; macro is the unweighted mean over the labels that are defined",
     "agreement": "one value per pair of raters, label or criterion over all cases",
+    "reliability": "one value per finding over all cases, of all readers together",
     "ordinal": "one value per model and criterion over all tasks, from integer ratings 1 to 5",
 }
 """Family of metrics -> what a value of the family describes."""
@@ -38,7 +39,8 @@ class Metric:
     name, title : str
         Key, and the header in tables.
     low, high : float
-        Range of a defined value; `high` is infinite if it depends on the scale of the ratings.
+        Range of a defined value; `high` is infinite if it depends on the scale of the ratings, `low` if values have no
+        lower bound.
     better : {"higher", "lower", "neither"}
     undefined : str
         Condition under which there is no value.
@@ -47,7 +49,7 @@ class Metric:
     formula : str
     oracle : str
         Implementation or values that the tests compare the metric with.
-    family : {"localization", "lesions", "labels", "agreement", "ordinal"}
+    family : {"localization", "lesions", "labels", "agreement", "reliability", "ordinal"}
     function : str
         Module below `reveal_bench.metrics`, and the public function in it that computes the metric.
     options : mapping
@@ -94,7 +96,7 @@ class Metric:
         >>> METRICS["point_hit"].in_words, METRICS["ap_50"].in_words, METRICS["cohen_kappa"].in_words
         ('hit rate', 'AP 50', "Cohen's kappa")
         """
-        is_name = self.title.startswith(("Cohen", "Dice", "Gwet", "Hamming", "Hausdorff"))
+        is_name = self.title.startswith(("Cohen", "Dice", "Fleiss", "Gwet", "Hamming", "Hausdorff", "Krippendorff"))
         return self.title if is_name or not self.title[1:2].islower() else self.title[:1].lower() + self.title[1:]
 
     @property
@@ -106,13 +108,15 @@ class Metric:
         >>> METRICS["f1"].scale, METRICS["cohen_kappa"].scale, METRICS["false_alarms"].scale
         ('F1 as a fraction from 0 to 1', "Cohen's kappa from -1 to 1", 'False alarms per image from 0 up')
         """
+        if self.low == -inf:
+            return f"{self.title} up to {self.high:g}"
         fraction = " as a fraction" if (self.low, self.high) == (0, 1) else ""
         return f"{self.title}{fraction} from {self.low:g} {'up' if self.high == inf else f'to {self.high:g}'}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row for JSON; `high` is None if the range has no upper bound."""
-        fields = asdict(self)
-        return fields | {"high": None if self.high == inf else self.high, "options": dict(self.options)}
+        """Return the row for JSON; `low` or `high` is None if the range has no such bound."""
+        bounds = {"low": None if self.low == -inf else self.low, "high": None if self.high == inf else self.high}
+        return asdict(self) | bounds | {"options": dict(self.options)}
 
 
 _IOU = "area(A and B) / area(A or B)"
@@ -176,6 +180,27 @@ def _agreement(name: str, title: str, low: float, high: float, undefined: str, s
                function: str, *, better: Better = "higher", **options: Any) -> Metric:
     return Metric(name, title, low, high, better, undefined, source, formula, oracle, "agreement",
                   f"agreement.{function}", options, symmetric=True)
+
+
+_ONE_CATEGORY = "all ratings are one category, or no case has two ratings"
+
+
+def _reliability(name: str, title: str, low: float, undefined: str, source: str, formula: str, oracle: str,
+                 function: str, **options: Any) -> Metric:
+    return Metric(name, title, low, 1, "higher", undefined, source, formula, oracle, "reliability",
+                  f"reliability.{function}", options, symmetric=True)
+
+
+def _alpha(name: str, title: str, formula: str, level: str) -> Metric:
+    return _reliability(name, title, -1, _ONE_CATEGORY, "Krippendorff 2011", formula,
+                        "krippendorff; Krippendorff's printed example", "krippendorff_alpha", level=level)
+
+
+def _icc(name: str, title: str, low: float, form: str, formula: str) -> Metric:
+    undefined = "fewer than two cases or readers, or the denominator is not above 0, as for equal ratings throughout"
+    return _reliability(name, title, low, undefined, f"Shrout and Fleiss 1979; {title.split(', ')[1]} of McGraw and "
+                        "Wong 1996", formula, "pingouin; Shrout and Fleiss's printed example",
+                        "intraclass_correlation", form=form)
 
 
 def _ordinal(name: str, title: str, low: float, high: float, undefined: str, section: str, formula: str, function: str,
@@ -282,6 +307,23 @@ _ROWS = (
     _agreement("mean_absolute_difference", "MAD", 0, inf, "no cases", "paper 001, Table 3",
                "mean |a - b|, in steps of the scale: at most k - 1", "arithmetic", "mean_absolute_difference",
                better="lower"),
+
+    _reliability("fleiss_kappa", "Fleiss' kappa", -1, _ONE_CATEGORY, "Fleiss 1971",
+                 "(agreement of pairs - e) / (1 - e), e = sum of p^2", "statsmodels; Fleiss's printed example",
+                 "fleiss_kappa"),
+    _alpha("krippendorff_alpha", "Krippendorff's alpha", "1 - disagreement observed / expected by chance", "nominal"),
+    _alpha("krippendorff_alpha_ordinal", "Krippendorff's alpha, ordinal",
+           "the same, a disagreement costing (difference of mean ranks)^2", "ordinal"),
+    _alpha("krippendorff_alpha_interval", "Krippendorff's alpha, interval",
+           "the same, a disagreement of i and j costing (i - j)^2", "interval"),
+    _icc("icc_1_1", "ICC(1,1), ICC(1)", -1, "1,1", "(MSB - MSW) / (MSB + (k - 1) MSW), mean squares between and within "
+         "cases"),
+    _icc("icc_2_1", "ICC(2,1), ICC(A,1)", -inf, "2,1", "(MSB - MSE) / (MSB + (k - 1) MSE + k (MSR - MSE) / n), mean "
+         "squares between cases, of readers and of error"),
+    _icc("icc_3_1", "ICC(3,1), ICC(C,1)", -1, "3,1", "(MSB - MSE) / (MSB + (k - 1) MSE)"),
+    _icc("icc_1_k", "ICC(1,k), ICC(k)", -inf, "1,k", "(MSB - MSW) / MSB"),
+    _icc("icc_2_k", "ICC(2,k), ICC(A,k)", -inf, "2,k", "(MSB - MSE) / (MSB + (MSR - MSE) / n)"),
+    _icc("icc_3_k", "ICC(3,k), ICC(C,k)", -inf, "3,k", "(MSB - MSE) / MSB"),
 
     _ordinal("content", "Content", 1, 5, "one of the three not rated", "section 3.3",
              "min(process, execution, synthesis), per task", "content_score"),

@@ -9,12 +9,16 @@ Conventions
 * Reliability: cases in bins of their probability; per bin the mean probability and the rate of the event.
 * Expected calibration error (ECE): mean over the cases of their bin's |mean probability - rate|, in [0, 1]. It depends
   on the bins and is above 0 even for correct probabilities, the more so the fewer the cases.
+* Recalibration: the logistic regression of the event on logit(probability). Its slope, by maximum likelihood, is 1 for
+  correct probabilities, below 1 if they are too extreme, above 1 if not extreme enough. The intercept of the regression
+  whose slope is fixed at 1 (calibration-in-the-large) is 0 for correct probabilities, below 0 if they are too high.
 * Risk and coverage: if only the most confident cases are answered, coverage is their proportion and risk the proportion
   of wrong answers among them. The area under that curve (AURC) is the mean of the risks with 1, 2, ... n answers.
 * Net benefit of acting from a probability t on: (TP - FP t / (1 - t)) / n; at most the rate of the event.
 
-Sources: Brier (1950), Mon. Weather Rev. 78; Murphy and Winkler (1977), Appl. Stat. 26; Naeini, Cooper and Hauskrecht
-(2015), AAAI; Geifman and El-Yaniv (2017), NeurIPS; Vickers and Elkin (2006), Med. Decis. Making 26.
+Sources: Brier (1950), Mon. Weather Rev. 78; Cox (1958), Biometrika 45; Van Calster et al. (2019), BMC Med. 17; Murphy
+and Winkler (1977), Appl. Stat. 26; Naeini, Cooper and Hauskrecht (2015), AAAI; Geifman and El-Yaniv (2017), NeurIPS;
+Vickers and Elkin (2006), Med. Decis. Making 26.
 """
 
 from __future__ import annotations
@@ -25,10 +29,11 @@ from typing import Literal, get_args
 import numpy as np
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import BoolArray, FloatArray
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 
 Binning = Literal["width", "count"]
 _MOST_BINS = 100
+_MOST_STEPS = 100  # of Newton's method, which needs about ten
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,123 @@ def calibration_error(bins: list[Bin]) -> float:
     0.175
     """
     return sum(one.n * abs(one.said - one.rate) for one in bins) / sum(one.n for one in bins)
+
+
+@dataclass(frozen=True)
+class Recalibration:
+    """Logistic recalibration of stated probabilities.
+
+    Attributes
+    ----------
+    slope : maximum-likelihood slope of the event on logit(probability), with its own intercept
+    intercept : calibration-in-the-large: the maximum-likelihood intercept with the slope fixed at 1
+    reason : reason why the slope, or both, are NaN; empty if both are defined
+    slopes, intercepts : float arrays (n_units,), both without each unit in turn, by one Newton step from the fit of all
+        cases; NaN if the value is undefined
+    """
+
+    slope: float
+    intercept: float
+    reason: str
+    slopes: FloatArray
+    intercepts: FloatArray
+
+
+def recalibration(
+    probabilities: FloatArray, happened: BoolArray, *, units: IntArray | None = None, n_units: int | None = None
+) -> Recalibration:
+    """Return the logistic recalibration of one group of cases.
+
+    Nothing is clipped: a probability of 0 or 1 has no logit, and leaves both undefined. Both are also undefined if all
+    cases or none have the event. The slope alone is undefined if all probabilities are equal, or if some threshold
+    separates the cases with the event from the others (ties at the threshold allowed): its likelihood has no maximum.
+
+    Parameters
+    ----------
+    units : int array (n_cases,), in [0, n_units), such as patients; every case its own unit by default
+
+    Raises
+    ------
+    ArgumentError
+        If there is no case, the lengths differ or a probability is outside [0, 1].
+
+    Examples
+    --------
+    Two groups stated as 1/5 and 4/5, with events in 1/3 and 2/3: logits of -log 4 and log 4 should be -log 2 and log 2.
+
+    >>> fit = recalibration(np.array([0.2] * 3 + [0.8] * 3), np.array([1, 0, 0, 1, 1, 0], bool))
+    >>> round(fit.slope, 6), abs(round(fit.intercept, 6))
+    (0.5, 0.0)
+    """
+    _check(probabilities, happened)
+    n_cases = len(probabilities)
+    units = np.arange(n_cases) if units is None else units
+    n_units = n_cases if n_units is None else n_units
+    undefined = np.full(n_units, np.nan)
+    if ((probabilities == 0) | (probabilities == 1)).any():
+        return Recalibration(np.nan, np.nan, "a probability is 0 or 1", undefined, undefined)
+    if happened.all() or not happened.any():
+        reason = "all cases have the event" if happened.all() else "no case has the event"
+        return Recalibration(np.nan, np.nan, reason, undefined, undefined)
+    logits = np.log(probabilities) - np.log1p(-probabilities)
+    ones = np.ones((n_cases, 1))
+    (intercept,), without = _logistic(ones, logits, happened, units, n_units)
+    reason = _no_slope(logits, happened)
+    if reason:
+        return Recalibration(np.nan, float(intercept), reason, undefined, without[:, 0])
+    # Standardised, so that both columns are of one size
+    centre, scale = float(logits.mean()), float(logits.std())
+    columns = np.column_stack([ones, (logits - centre) / scale])
+    (_, slope), slopes = _logistic(columns, np.zeros(n_cases), happened, units, n_units)
+    return Recalibration(float(slope / scale), float(intercept), "", slopes[:, 1] / scale, without[:, 0])
+
+
+def _no_slope(logits: FloatArray, happened: BoolArray) -> str:
+    """Return the reason why the likelihood of a slope has no single maximum; empty if it has one."""
+    with_event, without = logits[happened], logits[~happened]
+    if logits.min() == logits.max():
+        return "all probabilities are equal"
+    if with_event.min() >= without.max() or with_event.max() <= without.min():
+        return "a threshold separates the cases with the event from the others"
+    return ""
+
+
+def _logistic(
+    columns: FloatArray, offsets: FloatArray, happened: BoolArray, units: IntArray, n_units: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return the maximum-likelihood coefficients, and those without each unit by one Newton step, (n_units, k)."""
+    k = columns.shape[1]
+    coefficients = np.zeros(k)
+
+    def log_likelihood(at: FloatArray) -> float:
+        linear = offsets + columns @ at
+        return float((happened * linear - np.logaddexp(0, linear)).sum())
+
+    for _ in range(_MOST_STEPS):
+        errors, weights = _residuals(offsets + columns @ coefficients, happened)
+        step = np.linalg.solve(columns.T @ (weights[:, None] * columns), columns.T @ errors)
+        before = log_likelihood(coefficients)
+        while log_likelihood(coefficients + step) < before - 1e-12 * abs(before):
+            step /= 2
+        coefficients = coefficients + step
+        if np.abs(step).max() <= 1e-12 * max(1.0, np.abs(coefficients).max()):
+            break
+    errors, weights = _residuals(offsets + columns @ coefficients, happened)
+    scores, informations = np.zeros((n_units, k)), np.zeros((n_units, k, k))
+    np.add.at(scores, units, errors[:, None] * columns)
+    np.add.at(informations, units, weights[:, None, None] * columns[:, :, None] * columns[:, None, :])
+    remaining = informations.sum(axis=0) - informations
+    is_regular = np.linalg.det(remaining) > 1e-12 * np.linalg.det(informations.sum(axis=0))
+    without = np.full((n_units, k), np.nan)
+    steps = np.linalg.solve(remaining[is_regular], scores[is_regular][:, :, None])[:, :, 0]
+    without[is_regular] = coefficients - steps
+    return coefficients, without
+
+
+def _residuals(linear: FloatArray, happened: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """Return event less probability, and the variance of the event, per case."""
+    chance = np.exp(-np.logaddexp(0, -linear))
+    return happened - chance, chance * np.exp(-np.logaddexp(0, linear))
 
 
 def risk_coverage(sureness: FloatArray, right: BoolArray) -> tuple[FloatArray, FloatArray]:

@@ -137,7 +137,7 @@ def estimate_labels(
     [('f1', 'macro', 0.833), ('f1', 'Edema', 0.667), ('f1', 'Nodule', 1.0), ('f1_micro', 'all', 0.8)]
     """
     n_studies = len(np.asarray(references))
-    units, n_units = _units(n_studies, patients, all_patients)
+    units, n_units = resampled_units(n_studies, patients, all_patients)
     sums = label_sums(predictions, references, units=units, n_units=n_units)
     if sums.confusion.shape[1] != len(labels):
         raise ArgumentError(
@@ -233,7 +233,7 @@ def estimate_ranking(
     [('macro', 1.0, 1, 1), ('Edema', 1.0, 2, 0), ('Mass', nan, 0, 1)]
     """
     score, present = np.asarray(scores, np.float64)[:, None], np.asarray(references, bool)[:, None]
-    units, n_units = _units(len(score), patients, all_patients)
+    units, n_units = resampled_units(len(score), patients, all_patients)
     of_case = np.array(findings)
     parts = [np.flatnonzero(of_case == name) for name in groups]
     values = [_OF_SCORES[ranking](score[part], present[part])[0] if len(part) else np.nan for part in parts]
@@ -297,7 +297,7 @@ def estimate_agreement(
     """
     check_interval(resampling.interval, resampling.n_resamples)
     n_cases = len(np.asarray(rater_a))
-    units, n_units = _units(n_cases, patients, all_patients)
+    units, n_units = resampled_units(n_cases, patients, all_patients)
     names = [POOLED] * n_cases if findings is None else list(findings)
     _check_length("findings", names, n_cases)
     labels = list(dict.fromkeys(names))
@@ -411,8 +411,16 @@ def _recipe(name: str, resampling: Resampling) -> str:
     return resampling.signature(name, METRICS[name].version)
 
 
-def _units(n_cases: int, patients: Sequence[str] | None, all_patients: Sequence[str] | None) -> tuple[IntArray, int]:
-    """Return the code of each case's patient, and the number of patients."""
+def resampled_units(
+    n_cases: int, patients: Sequence[str] | None, all_patients: Sequence[str] | None
+) -> tuple[IntArray, int]:
+    """Return the code of each case's patient, and the number of patients; every case its own patient by default.
+
+    Raises
+    ------
+    ValueError
+        If there is no case, or `patients` has another length or a patient that `all_patients` lacks.
+    """
     if n_cases == 0:
         raise ValueError("`predictions` and `references` must hold at least one case, got none")
     if patients is None:

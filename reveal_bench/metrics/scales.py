@@ -15,9 +15,11 @@ def range_text(metric: Metric) -> str:
 
     Examples
     --------
-    >>> range_text(METRICS["cohen_kappa"]), range_text(METRICS["mean_absolute_difference"])
-    ('-1 to 1', '0 or more')
+    >>> [range_text(METRICS[name]) for name in ("cohen_kappa", "mean_absolute_difference", "icc_1_k")]
+    ['-1 to 1', '0 or more', 'up to 1']
     """
+    if metric.low == -inf:
+        return f"up to {metric.high:g}"
     return f"{metric.low:g} or more" if metric.high == inf else f"{metric.low:g} to {metric.high:.3g}"
 
 

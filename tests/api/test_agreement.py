@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 from pathlib import Path
 from typing import Any, get_args
@@ -89,6 +90,50 @@ def test_command_and_function_agree(tmp_path: Path) -> None:
     expected = rb.agreement(rows, metric="cohen_kappa_linear", categories=["low", "mid", "high"])
     assert done.output == expected.to_csv()
     assert get_args(AgreementMetric) == AGREEMENT_METRICS
+
+
+def test_all_readers_together_of_a_printed_example(tmp_path: Path) -> None:
+    # Krippendorff 2011, section C: four observers, 12 units, 7 ratings missing; the last unit has one rating
+    rows = [
+        *rating_rows("A", "1 2 3 3 2 1 4 1 2 . . ."),
+        *rating_rows("B", "1 2 3 3 2 2 4 1 2 5 . 3"),
+        *rating_rows("C", ". 3 3 3 2 3 4 2 2 5 1 ."),
+        *rating_rows("D", "1 2 3 3 2 4 4 1 2 5 1 ."),
+    ]
+    for metric, value in (("", 0.743), ("_ordinal", 0.815), ("_interval", 0.849)):
+        result = rb.agreement(rows, metric=f"krippendorff_alpha{metric}")
+        (row,) = result.together
+        assert not result.pairs
+        assert (row.n_readers, row.n, round(row.estimate.value, 3)) == (4, 11, value)
+    assert result.printed_rows() == [{"readers": "4", "n": "11", "value": "0.849", "95 % interval": ""}]
+    assert "interval of 4 readers together, 12 cases of 12 patients: " in result.caption
+    assert rb.agreement(rows, metric="icc_2_1").together[0].n == 8  # those that all four rated
+    file = tmp_path / "ratings.csv"
+    file.write_text("reader,case,score\n" + "".join(f"{r['reader']},{r['case']},{r['score']}\n" for r in rows))
+    words = ["agreement", str(file), "--metric", "krippendorff_alpha_interval", "--format", "json"]
+    document = json.loads(CliRunner().invoke(app, words, catch_exceptions=False).output)
+    assert set(document) == {"schema", "metric", "categories", "together"}
+    assert document["together"][0]["value"] == row.estimate.value
+
+
+def test_findings_of_all_readers_have_a_macro(rng: np.random.Generator) -> None:
+    from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
+
+    truth = rng.integers(0, 3, (60, 1))
+    scores = {name: np.where(rng.random((60, 3)) < 0.8, truth, rng.integers(0, 3, (60, 3))) for name in ("a", "b")}
+    rows = [
+        {"reader": f"R{r}", "case": i, "score": ("no", "maybe", "yes")[own[i, r]], "finding": name}
+        for name, own in scores.items()
+        for i in range(60)
+        for r in range(3)
+    ]
+    macro, a, b = rb.agreement(rows, metric="fleiss_kappa").together
+    expected = [fleiss_kappa(aggregate_raters(own, n_cat=3)[0]) for own in scores.values()]
+    assert [a.estimate.value, b.estimate.value] == pytest.approx(expected, abs=1e-12)
+    assert (macro.finding, macro.estimate.value, macro.n) == ("macro", pytest.approx(np.mean(expected)), 60)
+    assert macro.estimate.low < macro.estimate.value < macro.estimate.high
+    with pytest.raises(ArgumentError, match="`categories` must be given in their order for icc_2_1"):
+        rb.agreement(rows, metric="icc_2_1")
 
 
 TWO = [*rating_rows("A", "yes no"), *rating_rows("B", "no no")]

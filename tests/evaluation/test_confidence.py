@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import reveal_bench as rb
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.confidence import COVERAGES, judge_confidences
 from reveal_bench.kinds.scored import Confidences
+from reveal_bench.metrics.calibration import recalibration
 from tests.cli.test_score import call
 from tests.dataset.card_folders import LABELS
 from tests.kinds.folders import studies, tasks
@@ -56,6 +58,27 @@ def test_scores_are_those_of_scikit_learn_and_rare_findings_have_no_interval() -
     assert (a.excess.high - a.excess.low) / 2 == pytest.approx(reach, rel=1e-4)
 
 
+def test_slopes_are_means_over_findings_that_have_one() -> None:
+    own = make_confidences()
+    p = own.probabilities.clip(0.01, 0.99)
+    own = replace(own, probabilities=p)
+    macro, a, b = judge_confidences(own).calibration
+    fits = [recalibration(p[i::2], own.happened[i::2]) for i in (0, 1)]
+    assert [a.slope.value, b.slope.value] == pytest.approx([fit.slope for fit in fits])
+    assert macro.slope.value == pytest.approx(np.mean([fit.slope for fit in fits]))
+    assert macro.intercept.value == pytest.approx(np.mean([fit.intercept for fit in fits]))
+    assert a.slope.low < a.slope.value < a.slope.high
+    assert a.intercept.low < a.intercept.value < a.intercept.high
+    assert math.isnan(b.slope.low)  # two patients have the second finding
+    assert {row.undefined for row in (macro, a, b)} == {""}
+    sure = replace(own, probabilities=np.where(np.arange(120) == 1, 0.0, p))  # one case of the second finding
+    macro, a, b = judge_confidences(sure).calibration
+    assert math.isnan(b.slope.value)
+    assert b.undefined == "a probability is 0 or 1"
+    assert macro.slope.value == a.slope.value
+    assert (macro.slope.low, macro.slope.high) == (a.slope.low, a.slope.high)
+
+
 def test_answers_at_a_coverage_are_the_surest() -> None:
     own = make_confidences()
     results = judge_confidences(own)
@@ -89,6 +112,9 @@ def test_command_prints_the_tables_of_the_function(studies, tmp_path) -> None:
     assert all(one["said"] in (0.9, pytest.approx(0.2)) for one in document["reliability"])
     assert {row["risk"] for row in document["coverage"]} == {0}
     assert call(*words, "--format", "csv").stdout == rb.confidence(file, folder, split="test").to_csv()
+    # Every answer of 0.9 is right and none of 0.2: a threshold separates, so no slope
+    assert {row["slope"] for row in document["calibration"]} == {None}
+    assert "a threshold separates the cases with the event from the others" in document["caption"]
     visible = call(*words, "--out", tmp_path / "figures").stdout
     assert "Risk: share of wrong answers among the most confident cases" in visible
     names = ["calibration.csv", "coverage.csv", "coverage.png", "coverage.svg", "net_benefit.csv", "net_benefit.png"]

@@ -13,6 +13,7 @@ from reveal_bench.metrics.calibration import (
     area_under_risk,
     calibration_error,
     net_benefits,
+    recalibration,
     reliability,
     risk_coverage,
 )
@@ -68,6 +69,61 @@ def test_net_benefit_is_that_of_vickers_and_elkin() -> None:
     y = np.concatenate([np.full(20, True), np.full(80, False)])
     assert net_benefits(p, y, np.array([0.25])).mean() == pytest.approx((20 - 10 / 3) / 100)
     assert net_benefits(p, y, np.array([0.26])).mean() == 0
+
+
+def test_recalibration_is_that_of_statsmodels(rng: np.random.Generator) -> None:
+    import statsmodels.api as sm
+
+    family, n_defined = sm.families.Binomial(), 0
+    for n in rng.integers(5, 200, 60).tolist():
+        logits = rng.normal(rng.normal(), rng.choice([0.1, 1, 3]), n)
+        p = 1 / (1 + np.exp(-logits))
+        y = rng.random(n) < 1 / (1 + np.exp(-(rng.normal() + rng.choice([0, 0.5, 2]) * logits)))
+        fit = recalibration(p, y)
+        if fit.reason:
+            continue
+        n_defined += 1
+        design = np.column_stack([np.ones(n), np.log(p / (1 - p))])
+        whole = sm.GLM(y.astype(float), design, family=family).fit(tol=1e-14, maxiter=200)
+        assert fit.slope == pytest.approx(whole.params[1], rel=1e-8, abs=1e-8)
+        large = sm.GLM(y.astype(float), design[:, :1], offset=design[:, 1], family=family).fit(tol=1e-14, maxiter=200)
+        assert fit.intercept == pytest.approx(large.params[0], rel=1e-8, abs=1e-8)
+    assert n_defined > 30
+
+
+def test_recalibration_without_a_patient_is_nearly_a_new_fit(rng: np.random.Generator) -> None:
+    p = rng.random(120).clip(0.02, 0.98)
+    y, units = rng.random(120) < p, np.arange(120) // 2
+    fit = recalibration(p, y, units=units, n_units=60)
+    again = [recalibration(p[units != unit], y[units != unit]) for unit in range(60)]
+    np.testing.assert_allclose(fit.slopes, [one.slope for one in again], atol=0.02)
+    np.testing.assert_allclose(fit.intercepts, [one.intercept for one in again], atol=0.002)
+
+
+@pytest.mark.parametrize(
+    ("p", "y", "reason", "has_intercept"),
+    [
+        ([0.0, 0.4, 0.6], [0, 1, 0], "a probability is 0 or 1", False),
+        ([1.0, 0.4, 0.6], [1, 1, 0], "a probability is 0 or 1", False),
+        ([0.3, 0.4], [1, 1], "all cases have the event", False),
+        ([0.3, 0.4], [0, 0], "no case has the event", False),
+        ([0.3, 0.3, 0.3], [0, 1, 0], "all probabilities are equal", True),
+        ([0.2, 0.3, 0.6], [0, 0, 1], "a threshold separates the cases with the event from the others", True),
+        ([0.2, 0.3, 0.3, 0.6], [0, 0, 1, 1], "a threshold separates the cases with the event from the others", True),
+        ([0.2, 0.3, 0.6], [1, 1, 0], "a threshold separates the cases with the event from the others", True),
+    ],
+)
+def test_recalibration_is_undefined_with_a_reason(p, y, reason, has_intercept) -> None:
+    fit = recalibration(np.array(p), np.array(y, bool))
+    assert np.isnan(fit.slope)
+    assert np.isnan(fit.slopes).all()
+    assert (fit.reason, not np.isnan(fit.intercept)) == (reason, has_intercept)
+
+
+def test_calibration_in_the_large_of_equal_probabilities() -> None:
+    # All say 0.2 and 3 of 4 happen: logit(3/4) - logit(1/5) = log 3 + log 4
+    fit = recalibration(np.full(4, 0.2), np.array([True, True, True, False]))
+    assert fit.intercept == pytest.approx(np.log(12))
 
 
 @pytest.mark.parametrize(

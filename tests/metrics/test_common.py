@@ -37,6 +37,10 @@ NOT_METRICS = {
         "difference_from_tables", "divide", "kappa_from_tables", "lowest_kappa", "reader_against_majority",
         "reader_sums", "resample_tables", "unit_tables",
     },
+    "reliability": {
+        "alpha_from_coincidences", "coincidences", "fleiss_from_sums", "fleiss_sums", "icc_from_sums", "icc_sums",
+        "rating_counts",
+    },
     "detection": {"detection_figures", "froc_points", "precision_recall"},
     "ordinal": {"compare_models", "reader_agreement"},
 }  # fmt: skip
@@ -195,6 +199,15 @@ def raters(relabel: Callable[[Data], tuple[Data, None]], worst: Callable[[list[A
     return Adapter(ratings, lambda f, a, b: f(a, b, n_categories=N_CATEGORIES), relabel=relabel, worst=worst)
 
 
+def readers(relabel: Callable[[Data], tuple[Data, None]]) -> Adapter:
+    return Adapter(
+        ratings, lambda f, a, b: f(np.column_stack([a, b]).astype(int), n_categories=N_CATEGORIES), relabel=relabel
+    )
+
+
+ICC = Adapter(ratings, lambda f, a, b: f(np.column_stack([a, b])), relabel=reverse_codes)
+
+
 def each_map(function: Callable[..., Any], maps: Sequence[Any], references: Sequence[Any]) -> Array:
     if len(maps) != len(references):
         raise ValueError("`maps` must have the length of `references`")
@@ -239,6 +252,9 @@ def adapter(metric: Metric) -> Adapter:
         "cohen_kappa_linear": raters(reverse_codes, None),
         "cohen_kappa_quadratic": raters(reverse_codes, None),
         "percent_agreement": raters(rename_codes, far_apart),
+        "krippendorff_alpha_ordinal": readers(reverse_codes),
+        "krippendorff_alpha_interval": readers(reverse_codes),
+        **{name: ICC for name in METRICS if name.startswith("icc_")},
         "content": Adapter(rubric, lambda f, a, _: f(*array(a, 6)[:, :3].T), per_case=True),
         "rubric_mean": of_rubric("mean"),
         "rubric_sd": of_rubric("sd"),
@@ -256,6 +272,7 @@ def adapter(metric: Metric) -> Adapter:
         "lesions": lesion_wise,
         "labels": LABELS,
         "agreement": raters(rename_codes, None),
+        "reliability": readers(rename_codes),
     }
     return by_name[metric.name] if metric.name in by_name else by_family[metric.family]
 
@@ -315,7 +332,8 @@ def test_order_of_cases_does_not_matter(metric: Metric, rng: np.random.Generator
         np.testing.assert_allclose(after, before[order] if adapter(metric).per_case else before, rtol=1e-12)
 
 
-@each(lambda metric: metric.name != "rubric_sd")  # it divides by n - 1
+# These divide by n - 1
+@each(lambda metric: metric.name != "rubric_sd" and not metric.name.startswith(("krippendorff", "icc")))
 def test_doubling_every_case_changes_nothing(metric: Metric, rng: np.random.Generator) -> None:
     for n in DRAWS:
         a, b = adapter(metric).draw(rng, n)
@@ -393,6 +411,7 @@ UNDEFINED: dict[str, Data] = {
     "boxes": ([np.full(4, np.nan)] * 2, [np.full(4, np.nan)] * 2),
     "labels": ([np.zeros(N_LABELS, bool)] * 2, [np.zeros(N_LABELS, bool)] * 2),
     "agreement": ([2, 2], [2, 2]),
+    "reliability": ([2, 2], [2, 2]),
     "ordinal": ([np.full(6, np.nan)] * 2, [None] * 2),
     "lesions": ([[], []], [[], []]),
 }
@@ -417,7 +436,7 @@ def test_all_undefined(metric: Metric) -> None:
     np.testing.assert_array_equal(results, np.full(len(results), defined.get(metric.name, np.nan)))
 
 
-@each(lambda metric: metric.family != "ordinal" and metric.name != "grid_chance")
+@each(lambda metric: metric.family not in ("ordinal", "reliability") and metric.name != "grid_chance")
 def test_lengths_that_differ_are_refused(metric: Metric, rng: np.random.Generator) -> None:
     a, b = adapter(metric).draw(rng, 3)
     with pytest.raises(ValueError, match=r"`\w+`.* must have the (length|shape) of `\w+`"):

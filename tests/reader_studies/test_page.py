@@ -36,9 +36,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_transcript_is_what_is_printed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "120")
-    headings = ("Reader studies", "A system beside readers", "Planning a study", "How far readers agree")
+    headings = ["Reader studies", "A system beside readers", "Planning a study", "How far readers agree"]
+    headings.append("All readers together")
     matches = [step for heading in headings for step in steps(PAGE, heading)]
-    assert len(matches) == 6
+    assert len(matches) == 8
     for step in matches:
         done = CliRunner().invoke(app, shlex.split(step.command)[1:], catch_exceptions=False)
         output = f"$ {step.command}\n--- page\n{step.output}\n--- printed\n{plain(done.output)}"

@@ -8,23 +8,27 @@ import evaluate
 import reveal_bench.metrics.estimates
 import reveal_bench.metrics.inputs
 import reveal_bench.metrics.intervals
+import reveal_bench.metrics.reliability_estimates
 
 _DESCRIPTION = """
 Agreement of two raters, or of a model with a consensus: Cohen's kappa (unweighted, linear, quadratic), Gwet's AC1,
-percent agreement and the mean absolute difference, with 95 % intervals over patients.
+percent agreement, the mean absolute difference, Fleiss' kappa, Krippendorff's alpha and intraclass correlations, with
+95 % intervals over patients.
 """
 
 _INPUTS = """
 predictions, references: the two raters; per case an integer, or the name of a category
 categories (optional): the scale, in order. By default all integers from the smallest to the largest rating, or the
-    names that occur, which then have no order: weighted kappas and the mean difference are left out. AC1 depends on it
+    names that occur, which then have no order: metrics that need one are left out. AC1 depends on it
 findings, patients (optional): a name per case; without findings all cases are one finding "all"
 all_patients (optional): every patient of the split, when some have no case
 n_resamples (1000), seed (0)
 interval: "jackknife" (default; no kappa or AC1 below 12 patients, none of the rest below ten), "percentile" or "bca"
 Returns cohen_kappa (macro over findings), cohen_kappa_low, cohen_kappa_high, cohen_kappa_n (findings defined), the same
-    for cohen_kappa_linear, cohen_kappa_quadratic, gwet_ac1, percent_agreement and mean_absolute_difference;
-    signatures; per_finding. Kappa is NaN where chance agreement is 1.
+    for cohen_kappa_linear, cohen_kappa_quadratic, gwet_ac1, percent_agreement, mean_absolute_difference, fleiss_kappa
+    (Scott's pi), krippendorff_alpha, krippendorff_alpha_ordinal, krippendorff_alpha_interval, and the intraclass
+    correlations icc_1_1, icc_2_1, icc_3_1, icc_1_k, icc_2_k and icc_3_k; signatures; per_finding. Kappa is NaN where
+    chance agreement is 1.
 """
 
 _CITATION = """
@@ -36,7 +40,7 @@ _CITATION = """
 
 
 class RaterAgreement(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
-    """Kappa, AC1, percent agreement and mean absolute difference of two raters."""
+    """Kappas, AC1, alpha, intraclass correlations, percent agreement and mean absolute difference of two raters."""
 
     def _info(self) -> evaluate.MetricInfo:
         return evaluate.MetricInfo(
@@ -70,14 +74,18 @@ class RaterAgreement(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric)
         rater_a, rater_b, scale, is_ordered = reveal_bench.metrics.estimates.code_ratings(
             predictions, references, categories=categories
         )
-        estimates = reveal_bench.metrics.estimates.estimate_agreement(
-            rater_a,
-            rater_b,
-            n_categories=max(2, len(scale)),
-            is_ordered=is_ordered,
-            findings=findings,
-            patients=patients,
-            all_patients=all_patients,
-            resampling=reveal_bench.metrics.intervals.Resampling(n_resamples, seed, interval=interval),
-        )
+        options: dict[str, Any] = {
+            "n_categories": max(2, len(scale)),
+            "is_ordered": is_ordered,
+            "findings": findings,
+            "patients": patients,
+            "all_patients": all_patients,
+            "resampling": reveal_bench.metrics.intervals.Resampling(n_resamples, seed, interval=interval),
+        }
+        estimates = [
+            *reveal_bench.metrics.estimates.estimate_agreement(rater_a, rater_b, **options),
+            *reveal_bench.metrics.reliability_estimates.estimate_reliability(
+                list(zip(rater_a.tolist(), rater_b.tolist(), strict=True)), **options
+            ),
+        ]
         return reveal_bench.metrics.estimates.as_flat_result(estimates, groups="per_finding")
