@@ -42,7 +42,8 @@ LABELS, PLACES = ("f1", "cohen_kappa", "recall", "precision"), ("point_hit", "ma
 RANKINGS = ("auroc", "average_precision")
 _REVEAL = ("poor", "good", "very-good", "excellent", "unequal", "ties", "clusters", "chance")
 
-PLAN: tuple[tuple[str, tuple[int, ...], str, tuple[str, ...], int], ...] = (
+Row = tuple[str, tuple[int, ...], str, tuple[str, ...], int]
+PLAN: tuple[Row, ...] = (
     *((f"reveal-{skill}", (50, 100, 200, 300), "score", (*LABELS, *RANKINGS, *PLACES), 1) for skill in _REVEAL),
     *((f"six-{skill}", (25, 40, 60), "score", (*LABELS, *RANKINGS), 1) for skill in ("good", "excellent")),
     *((world, (30, 50, 100, 300), "score", (*LABELS, *PLACES), 1) for world in ("plain", "clustered", "alike")),
@@ -51,8 +52,8 @@ PLAN: tuple[tuple[str, tuple[int, ...], str, tuple[str, ...], int], ...] = (
         (f"reveal-{skill}", (50, 100, 300), "compare", (*LABELS, *RANKINGS, *PLACES), 2)
         for skill in ("poor", "good", "excellent", "worse")
     ),
-    ("reveal-worse", (50, 100, 300), "margin", (*LABELS, *RANKINGS, *PLACES), 2),
-    ("six-worse", (25, 40, 60), "margin", LABELS, 2),
+    ("reveal-worse", (50, 100, 300), "margin", ("f1", "cohen_kappa", "recall", *RANKINGS, "point_hit"), 2),
+    ("six-worse", (25, 40, 60), "margin", ("f1", "cohen_kappa", "recall"), 2),
     *(
         (f"reveal-{skill}", (100, 200), "tiers", ("f1", "cohen_kappa", "auroc", "point_hit", "mask_iou"), n)
         for skill in ("good", "excellent")
@@ -106,9 +107,9 @@ def _key(cell: dict[str, Any]) -> tuple[Any, ...]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--world", default="reveal-good", help="names, separated by commas")
-    parser.add_argument("--patients", default="100", help="numbers, separated by commas")
-    parser.add_argument("--task", choices=TASKS, default="score")
+    parser.add_argument("--world", default="", help="names, separated by commas")
+    parser.add_argument("--patients", default="", help="numbers, separated by commas")
+    parser.add_argument("--task", choices=TASKS)
     parser.add_argument("--metric", default="f1", help="names, separated by commas")
     parser.add_argument("--systems", type=int, default=2, help="number of systems in tiers")
     parser.add_argument("--trials", type=int, default=400)
@@ -125,12 +126,17 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _asked(options: argparse.Namespace) -> list[tuple[str, tuple[int, ...], str, tuple[str, ...], int]]:
+def _asked(options: argparse.Namespace) -> list[Row]:
+    """Return the rows to simulate: those of the plan that the options name, or the options' own."""
+    worlds, sizes = options.world.split(",") if options.world else [], options.patients
+    sizes = tuple(map(int, sizes.split(","))) if sizes else ()
     if options.plan:
-        return [row for row in PLAN if f"--task {row[2]}" in " ".join(sys.argv) or "--task" not in sys.argv]
-    sizes, metrics = tuple(map(int, options.patients.split(","))), tuple(options.metric.split(","))
-    n_systems = {"score": 1, "tiers": options.systems}.get(options.task, 2)
-    return [(world, sizes, options.task, metrics, n_systems) for world in options.world.split(",")]
+        kept = [row for row in PLAN if row[0] in (worlds or [row[0]]) and row[2] == (options.task or row[2])]
+        return [(world, tuple(n for n in of if n in (sizes or of)), *rest) for world, of, *rest in kept]
+    task = options.task or "score"
+    n_systems = {"score": 1, "tiers": options.systems}.get(task, 2)
+    metrics = tuple(options.metric.split(","))
+    return [(world, sizes or (100,), task, metrics, n_systems) for world in worlds or ["reveal-good"]]
 
 
 def main() -> None:

@@ -1,19 +1,46 @@
-"""Write the tables of docs/statistics.md and its figure from the results of `calibration.py`."""
+"""Write the tables of docs/statistics.md and its picture from the results of `calibration.py`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from calibration_picture import draw  # the file beside this one
 
 DOCS = Path(__file__).parent.parent / "docs"
 BEGIN, END = "<!-- Written by benchmarks/calibration.py: change that. -->", "<!-- End of what it writes. -->"
-TITLES = {"point_hit": "hit rate", "mask_iou": "IoU", "f1": "F1", "cohen_kappa": "kappa"}
+TITLES = {
+    "f1": "F1",
+    "cohen_kappa": "kappa",
+    "recall": "recall",
+    "specificity": "specificity",
+    "precision": "precision",
+    "npv": "NPV",
+    "auroc": "AUROC",
+    "average_precision": "average precision",
+    "point_hit": "hit rate",
+    "mask_iou": "IoU",
+}
 LEAST_PRINTED = 200
-"""Trials with an interval or p below which a cell is not judged."""
+"""Trials with an interval, p or verdict below which a cell is not judged."""
 
 Cell = dict[str, Any]
+
+
+class Judged(NamedTuple):
+    """One rate of one figure: its cell, the figure's name, the rate and the number of trials behind it."""
+
+    cell: Cell
+    figure: str
+    rate: float
+    n_trials: float
+
+    @property
+    def error(self) -> float:
+        """Standard error of the rate, from the simulation alone."""
+        return math.sqrt(max(self.rate * (1 - self.rate), 1e-9) / self.n_trials)
 
 
 def write_page(cells: list[Cell]) -> None:
@@ -21,194 +48,221 @@ def write_page(cells: list[Cell]) -> None:
     page = DOCS / "statistics.md"
     head, rest = page.read_text(encoding="utf-8").split(BEGIN)
     tail = rest.split(END)[1]
-    parts = [_summary(cells), "![Coverage](coverage.svg)", _coverage(cells), _errors(cells), _misses(cells)]
-    parts += [_one_sided(cells), _off(cells), _again(cells)]
-    page.write_text(
-        head + BEGIN + "\n\n" + "\n\n".join(part for part in parts if part) + "\n\n" + END + tail, encoding="utf-8"
-    )
-    (DOCS / "coverage.svg").write_text(_figure(cells), encoding="utf-8")
-
-
-def _judged(cells: Iterable[Cell], method: str, share: str = "printed") -> list[tuple[Cell, dict[str, Any], Any]]:
-    """Return cell, score and rates if enough trials print them."""
-    return [
-        (cell, figure, figure[method])
-        for cell in cells
-        for figure in cell["figures"]
-        if figure[method].get(share, 0) * _n_trials(cell, figure[method], share) >= LEAST_PRINTED
+    parts = [
+        _summary(cells),
+        "![Coverage of the true value by 95% intervals](coverage.svg)",
+        _macros(cells),
+        _findings(cells),
+        _differences(cells),
+        _margins(cells),
+        _tiers(cells),
+        _misses(cells),
     ]
+    text = "\n\n".join(part for part in parts if part)
+    page.write_text(f"{head}{BEGIN}\n\n{text}\n\n{END}{tail}", encoding="utf-8")
+    (DOCS / "coverage.svg").write_text(draw(cells), encoding="utf-8")
 
 
-def _n_trials(cell: Cell, rates: dict[str, Any], share: str) -> int:
-    """Return the number of trials of a rate: intervals, or p, may have been simulated again separately."""
-    return int(rates.get("p_trials" if share == "p_printed" else "interval_trials", cell["n_trials"]))
+def judged(cells: Iterable[Cell], label: str, rate: str, printed: str = "printed") -> Iterator[Judged]:
+    """Yield every rate of a label with enough trials that print it; `printed` names their proportion."""
+    for cell in cells:
+        if cell["label"] == label:
+            for row in cell["rows"]:
+                n = row.get(printed, 1.0) * cell["n_trials"]
+                if rate in row and n >= LEAST_PRINTED:
+                    yield Judged(cell, row["figure"], row[rate], n)
 
 
-Bounds = list[tuple[float, float, float, float]]
-"""Each a rate, the ends it is to keep, and the share of the trials that it is of."""
+class Goal(NamedTuple):
+    """A range for a rate; `is_asked` selects the cells and figures that it is for."""
+
+    title: str
+    task: str
+    rate: str
+    printed: str
+    low: float
+    high: float
+    is_asked: Callable[[Judged], bool] = lambda _: True
+
+    def rates(self, cells: list[Cell], label: str) -> list[Judged]:
+        own = [cell for cell in cells if cell["task"] == self.task]
+        return [one for one in judged(own, label, self.rate, self.printed) if self.is_asked(one)]
+
+    def is_kept(self, one: Judged) -> bool:
+        return self.low <= round(one.rate, 3) <= self.high
+
+    def is_clearly_missed(self, one: Judged) -> bool:
+        return max(self.low - one.rate, one.rate - self.high) > 2 * one.error
 
 
-def _of_coverage(rates: Any) -> Bounds:
-    return [(rates["coverage"], 0.93, 0.97, 1.0)]
+def _is_macro(one: Judged) -> bool:
+    return one.figure == "macro"
 
 
-def _of_sides(rates: Any) -> Bounds:
-    missed = rates["below"] + rates["above"]
-    return [(rates["below"] / missed, 1 / 3, 2 / 3, missed)] if missed else []
+def _has_equal_systems(one: Judged) -> bool:
+    return not one.cell["world"].endswith("worse")
 
 
-def _of_p(rates: Any) -> Bounds:
-    return [(rates["p_05"], 0.035, 0.055, 1.0), (rates["p_01"], 0.0, 0.012, 1.0)]
-
-
-def _of_p_at_most(rates: Any) -> Bounds:
-    return [(rates["p_05"], 0.0, 0.055, 1.0)]
-
-
-def _of_tiers(rates: Any) -> Bounds:
-    """Return the bounds for the second trials, if any: the first trials chose the cell."""
-    return [(rates.get("family_again", rates["family"]), 0.0, 0.05, 1.0)] if "family" in rates else []
-
-
-GOALS: tuple[tuple[str, str, Callable[[Any], Bounds]], ...] = (
-    ("coverage 0.93 to 0.97", "printed", _of_coverage),
-    ("misses on both sides within 2:1", "printed", _of_sides),
-    ("p: 0.035 to 0.055 at 0.05, at most 0.012 at 0.01", "p_printed", _of_p),
-    ("p: at most 0.055 at 0.05", "p_printed", _of_p_at_most),
-    ("any of six equal systems in another tier in at most 0.05", "p_printed", _of_tiers),
+GOALS = (
+    Goal("intervals of macros cover 0.92 to 0.98", "score", "coverage", "printed", 0.92, 0.98, _is_macro),
+    Goal(
+        "intervals of findings cover 0.92 to 0.98",
+        "score",
+        "coverage",
+        "printed",
+        0.92,
+        0.98,
+        lambda x: not _is_macro(x),
+    ),
+    Goal("intervals of macros cover 0.93 to 0.97", "score", "coverage", "printed", 0.93, 0.97, _is_macro),
+    Goal(
+        "intervals of findings cover 0.93 to 0.97",
+        "score",
+        "coverage",
+        "printed",
+        0.93,
+        0.97,
+        lambda x: not _is_macro(x),
+    ),
+    Goal("intervals of differences cover 0.92 to 0.98", "compare", "coverage", "printed", 0.92, 0.98),
+    Goal("p of equal systems: at most 0.055 at 0.05", "compare", "p_05", "p_printed", 0, 0.055, _has_equal_systems),
+    Goal("p of equal systems: at most 0.013 at 0.01", "compare", "p_01", "p_printed", 0, 0.013, _has_equal_systems),
+    Goal("non-inferior at the margin: at most 0.03", "margin", "non_inferior", "p_printed", 0, 0.03),
+    Goal("equal systems in different tiers: at most 0.055", "tiers", "parted", "-", 0, 0.055, _has_equal_systems),
 )
-
-
-def _is_kept(bounds: Bounds) -> bool:
-    return all(low <= round(rate, 3) <= high for rate, low, high, _ in bounds)
-
-
-def _is_clearly_missed(bounds: Bounds, n_trials: float) -> bool:
-    """Return True if a rate is outside by more than twice its standard error."""
-    return any(
-        max(low - rate, rate - high) > 2 * math.sqrt(rate * (1 - rate) / (n_trials * part))
-        for rate, low, high, part in bounds
-    )
-
-
-def misses_tiers(cell: Cell, rates: dict[str, Any]) -> bool:
-    """Return True if tiers clearly separate equal systems too often in the first trials."""
-    return "family" in rates and _is_clearly_missed([(rates["family"], 0.0, 0.05, 1.0)], cell["n_trials"])
 
 
 def _summary(cells: list[Cell]) -> str:
     rows = []
-    for title, share, bounds_of in GOALS:
-        row = [title]
-        for method in ("new", "old"):
-            cells_found = [
-                (_n_trials(c, r, share) * r[share], bounds_of(r)) for c, _, r in _judged(cells, method, share)
-            ]
-            judged = [(n, bounds) for n, bounds in cells_found if bounds]
-            missed = sum(_is_clearly_missed(bounds, n) for n, bounds in judged)
-            row += [f"{sum(_is_kept(bounds) for _, bounds in judged)} of {len(judged)}", str(missed)]
+    for goal in GOALS:
+        row = [goal.title]
+        for label in ("new", "before"):
+            rates = goal.rates(cells, label)
+            row += [f"{sum(map(goal.is_kept, rates))} of {len(rates)}" if rates else "-"]
+            row += [str(sum(map(goal.is_clearly_missed, rates))) if rates else "-"]
         rows.append(tuple(row))
-    heads = ("goal", "new", "clearly missed", "old", "clearly missed")
+    heads = ("goal", "new", "clearly missed", "before", "clearly missed")
     about = "Cells that meet a goal, and those that miss it by more than two standard errors of the simulation:"
     return f"{about}\n\n{_table(heads, rows)}"
 
 
-def _coverage(cells: list[Cell]) -> str:
+def _macros(cells: list[Cell]) -> str:
+    own = [cell for cell in cells if cell["task"] == "score"]
+    metrics = [name for name in TITLES if any(cell["metric"] == name for cell in own)]
     rows = []
-    for metric, title in TITLES.items():
-        for name in ("macro", *_singles(cells)):
-            row = [title, name]
-            for n in _sizes(cells):
-                columns = [[], []]  # type: list[list[Any]]
-                for own, method in zip(columns, ("new", "old"), strict=True):
-                    at = [c for c in cells if c["n_patients"] == n]
-                    own += [r for _, f, r in _judged(at, method) if (f["metric"], f["figure"]) == (metric, name)]
-                row += [_range([r["coverage"] for r in own]) for own in columns]
+    for world in dict.fromkeys(cell["world"] for cell in own):
+        for n in sorted({cell["n_patients"] for cell in own if cell["world"] == world}):
+            here = [cell for cell in own if (cell["world"], cell["n_patients"]) == (world, n)]
+            row = [world, str(n)]
+            for metric in metrics:
+                values = [_only(here, metric, label, "coverage") for label in ("new", "before")]
+                row.append(" / ".join("-" if v is None else _number(v) for v in values))
             rows.append(tuple(row))
-    heads = ("figure", "prevalence", *(f"{m}, {n}" for n in _sizes(cells) for m in ("new", "old")))
-    return "Coverage, lowest to highest over the worlds, by number of patients:\n\n" + _table(heads, rows)
+    heads = ("world", "patients", *(TITLES[name] for name in metrics))
+    return "Coverage of macros, new / before:\n\n" + _table(heads, rows)
 
 
-def _errors(cells: list[Cell]) -> str:
+def _only(cells: list[Cell], metric: str, label: str, rate: str, figure: str = "macro") -> float | None:
+    rates = judged((cell for cell in cells if cell["metric"] == metric), label, rate)
+    return next((one.rate for one in rates if one.figure == figure), None)
+
+
+def _findings(cells: list[Cell]) -> str:
+    """Return coverage and proportion of trials with an interval by prevalence, in a REVEAL half."""
+    tables = []
+    for world in ("reveal-good", "reveal-excellent"):
+        own = [c for c in cells if (c["task"], c["world"], c["n_patients"]) == ("score", world, 100)]
+        metrics = [name for name in TITLES if any(cell["metric"] == name for cell in own)]
+        figures = [row["figure"] for cell in own[:1] for row in cell["rows"]]
+        rows = []
+        for figure in figures:
+            row = [figure]
+            for metric in metrics:
+                cell = next((c for c in own if (c["metric"], c["label"]) == (metric, "new")), None)
+                printed = {} if cell is None else {r["figure"]: r["printed"] for r in cell["rows"]}
+                coverage = _only(own, metric, "new", "coverage", figure)
+                text = "-" if coverage is None else _number(coverage)
+                row.append(f"{text}, {100 * printed.get(figure, 0):.0f} %")
+            rows.append(tuple(row))
+        if rows:
+            heads = ("finding", *(TITLES[name] for name in metrics))
+            tables.append(f"`{world}`, 100 patients, by prevalence: coverage, and trials with an interval.\n\n"
+                          + _table(heads, rows))  # fmt: skip
+    return "\n\n".join(tables)
+
+
+def _differences(cells: list[Cell]) -> str:
     rows = []
     for metric, title in TITLES.items():
-        for n in _sizes(cells):
+        own = [cell for cell in cells if (cell["task"], cell["metric"]) == ("compare", metric)]
+        equal = [cell for cell in own if not cell["world"].endswith("worse")]
+        for n in sorted({cell["n_patients"] for cell in own}):
             row = [title, str(n)]
-            at = [c for c in cells if c["n_patients"] == n]
-            for key in ("p_05", "p_01"):
-                for method in ("new", "old"):
-                    own = [r[key] for _, f, r in _judged(at, method, "p_printed") if f["metric"] == metric]
-                    row.append(_range(own))
-            for method in ("new", "old"):
-                own = [
-                    f[method]["family"]
-                    for c in at
-                    for f in c["figures"]
-                    if f["metric"] == metric and f["figure"] == "macro"
-                ]
-                row.append(_range(own))
+            for rate, printed, among in (("coverage", "printed", own), *(
+                (name, "p_printed", equal) for name in ("p_05", "p_01", "any_finding", "any_finding_adjusted")
+            )):  # fmt: skip
+                at = [cell for cell in among if cell["n_patients"] == n]
+                labels = ("new",) if rate == "any_finding_adjusted" else ("new", "before")
+                row += [_range([one.rate for one in judged(at, label, rate, printed)]) for label in labels]
             rows.append(tuple(row))
-    heads = ("figure", "patients", "p <= 0.05, new", "old", "p <= 0.01, new", "old", "tiers, new", "old")
+    if not rows:
+        return ""
+    heads = (
+        *("metric", "patients", "coverage", "before", "p <= 0.05", "before", "p <= 0.01", "before"),
+        *("any finding p <= 0.05", "before", "any adjusted p <= 0.05"),
+    )
     about = (
-        "Significant differences of two equal systems (macros and findings), and any two of six equal systems in "
-        "different tiers:"
+        "Differences of two systems, lowest to highest over worlds, macros and findings; p of equal systems, and how "
+        "often any of the findings of two equal systems has a small p:"
     )
     return f"{about}\n\n{_table(heads, rows)}"
 
 
+def _margins(cells: list[Cell]) -> str:
+    return _pairs(
+        [cell for cell in cells if cell["task"] == "margin"],
+        {"non_inferior": "non-inferior"},
+        "Macro called non-inferior at a margin that equals its true loss (nominal 0.025):",
+    )
+
+
+def _tiers(cells: list[Cell]) -> str:
+    return _pairs(
+        [cell for cell in cells if cell["task"] == "tiers"],
+        {"parted": "any two in different tiers", "worse_parted": "first apart from all others"},
+        "Tiers (nominal 0.05 for equal systems; in worlds named worse the first system is worse, and the last column "
+        "is the power):",
+    )
+
+
+def _pairs(cells: list[Cell], rates: dict[str, str], about: str) -> str:
+    rows: dict[tuple[Any, ...], dict[tuple[str, str], str]] = {}
+    for rate in rates:
+        for label in ("new", "before"):
+            for one in judged(cells, label, rate, "p_printed"):
+                cell = one.cell
+                key = cell["world"], cell["n_systems"], cell["n_patients"], TITLES[cell["metric"]]
+                rows.setdefault(key, {})[rate, label] = _number(one.rate)
+    columns = [(rate, label) for rate in rates for label in ("new", "before")]
+    heads = ("world", "systems", "patients", "metric", *(
+        rates[rate] if label == "new" else label for rate, label in columns
+    ))  # fmt: skip
+    lines = [(*map(str, key), *(own.get(column, "-") for column in columns)) for key, own in sorted(rows.items())]
+    return f"{about}\n\n{_table(heads, lines)}" if lines else ""
+
+
 def _misses(cells: list[Cell]) -> str:
     rows = []
-    for cell, figure, rates in _judged(cells, "new"):
-        if not _is_kept(_of_coverage(rates)):
-            where = (cell["world"], str(cell["n_patients"]), TITLES[figure["metric"]], figure["figure"])
-            sides = f"{_number(rates['below'])} / {_number(rates['above'])}"
-            rows.append((*where, f"{100 * rates['printed']:.0f} %", _number(rates["coverage"]), sides))
-    heads = ("world", "patients", "figure", "prevalence", "printed", "coverage", "misses below / above")
-    return "Every cell whose printed intervals miss the goal of coverage:\n\n" + _table(heads, rows)
-
-
-def _one_sided(cells: list[Cell]) -> str:
-    rows = []
-    for cell, figure, rates in _judged(cells, "new"):
-        if _is_clearly_missed(_of_sides(rates), _n_trials(cell, rates, "printed") * rates["printed"]):
-            where = (TITLES[figure["metric"]], figure["figure"], cell["world"], str(cell["n_patients"]))
-            rows.append((*where, _number(rates["coverage"]), _number(rates["below"]), _number(rates["above"])))
-    heads = ("figure", "prevalence", "world", "patients", "coverage", "misses below", "above")
-    return "Every cell that clearly misses more than twice as often on one side:\n\n" + _table(heads, sorted(rows))
-
-
-def _off(cells: list[Cell]) -> str:
-    rows = []
-    for cell, figure, rates in _judged(cells, "new", "p_printed"):
-        n = _n_trials(cell, rates, "p_printed") * rates["p_printed"]
-        where = (TITLES[figure["metric"]], figure["figure"], cell["world"], str(cell["n_patients"]))
-        if _is_clearly_missed(_of_p(rates), n):
-            rows.append((*where, _number(rates["p_05"]), _number(rates["p_01"]), ""))
-        elif _is_clearly_missed(_of_tiers(rates), n):
-            rows.append((*where, "", "", _number(rates["family"])))
-    heads = ("figure", "prevalence", "world", "patients", "p <= 0.05", "p <= 0.01", "tiers")
-    return "Every cell in which p or tiers clearly miss their goals:\n\n" + _table(heads, sorted(rows))
-
-
-def _again(cells: list[Cell]) -> str:
-    rows = [
-        (TITLES[figure["metric"]], cell["world"], str(cell["n_patients"]), *map(_number, (first, again)))
-        for cell in cells
-        for figure in cell["figures"]
-        for first, again in [(figure["new"].get("family"), figure["new"].get("family_again"))]
-        if again is not None
-    ]
-    about = "Cells whose tiers clearly missed the goal, and the results of the repeat trials, which decide:"
-    return f"{about}\n\n{_table(('figure', 'world', 'patients', 'first', 'again'), rows)}" if rows else ""
-
-
-def _sizes(cells: list[Cell]) -> list[int]:
-    return sorted({cell["n_patients"] for cell in cells})
-
-
-def _singles(cells: list[Cell]) -> list[str]:
-    names = {f["figure"] for cell in cells for f in cell["figures"]} - {"macro"}
-    return sorted(names, key=lambda name: float(name.split()[0]))
+    for goal in GOALS:
+        if "0.93" in goal.title:
+            continue
+        for one in goal.rates(cells, "new"):
+            if goal.is_clearly_missed(one):
+                where = (one.cell["world"], str(one.cell["n_patients"]), TITLES[one.cell["metric"]], one.figure)
+                rows.append((*where, goal.title, _number(one.rate), f"{one.n_trials:.0f}"))
+    heads = ("world", "patients", "metric", "finding", "goal", "simulated", "trials")
+    about = "Every cell that misses its goal by more than two standard errors:"
+    return f"{about}\n\n{_table(heads, rows)}" if rows else "No cell misses its goal by more than two standard errors."
 
 
 def _number(value: float) -> str:
@@ -225,42 +279,3 @@ def _range(values: list[float]) -> str:
 def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = [heads, tuple("---" for _ in heads), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def _figure(cells: list[Cell]) -> str:
-    """Return the figure: a dot per cell and method, coverage across, rows are scores, panels numbers of patients."""
-    names = [(metric, name) for metric in TITLES for name in ("macro", *_singles(cells))]
-    left, top, panel, line = 110, 46, 190, 17
-    lowest, height = 0.7, top + line * len(names) + 34
-    width = left + (panel + 26) * len(_sizes(cells))
-
-    def across(i: int, coverage: float) -> float:
-        return round(left + i * (panel + 26) + panel * (max(coverage, lowest) - lowest) / (1 - lowest), 1)
-
-    out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif"'
-        ' font-size="11">',
-        "<title>Coverage of 95% intervals in the simulated worlds, new and old</title>",
-        f'<rect width="{width}" height="{height}" fill="#fff"/>',
-        f'<circle cx="{left}" cy="14" r="3.5" fill="#1b6ca8"/><text x="{left + 8}" y="18">new, where printed</text>',
-        f'<circle cx="{left + 130}" cy="14" r="3" fill="none" stroke="#888"/>'
-        f'<text x="{left + 138}" y="18">old (percentile); left edge: {lowest:.0%} or less</text>',
-    ]
-    for row, (metric, name) in enumerate(names):
-        out.append(f'<text x="4" y="{top + line * row + 12}">{TITLES[metric]}, {name}</text>')
-    for i, n in enumerate(_sizes(cells)):
-        bottom = top + line * len(names)
-        low, high = across(i, 0.93), across(i, 0.97)
-        out.append(f'<rect x="{low}" y="{top}" width="{high - low:.1f}" height="{bottom - top}" fill="#dcebd5"/>')
-        out.append(f'<text x="{across(i, 0.7)}" y="{top - 8}">{n} patients</text>')
-        for tick in (0.7, 0.8, 0.9, 1.0):
-            x = across(i, tick)
-            out.append(f'<path d="M{x} {top}V{bottom + 4}" stroke="#ccc"/>')
-            out.append(f'<text x="{x}" y="{bottom + 16}" text-anchor="middle" font-size="9">{tick:g}</text>')
-        at = [cell for cell in cells if cell["n_patients"] == n]
-        for method, style in (("old", 'r="3" fill="none" stroke="#888"'), ("new", 'r="3.5" fill="#1b6ca8"')):
-            for _, figure, rates in _judged(at, method):
-                row = names.index((figure["metric"], figure["figure"]))
-                y = top + line * row + line / 2
-                out.append(f'<circle cx="{across(i, rates["coverage"])}" cy="{y}" {style}/>')
-    return "\n".join([*out, "</svg>"]) + "\n"
