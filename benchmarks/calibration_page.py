@@ -159,7 +159,9 @@ def _macros(cells: list[Cell]) -> str:
                 row.append(" / ".join("-" if v is None else _number(v) for v in values))
             rows.append(tuple(row))
     heads = ("world", "patients", *(TITLES[name] for name in metrics))
-    return "Coverage of macros, new / before:\n\n" + _table(heads, rows)
+    return "Coverage of macros, new / before; a dash if it was not simulated, or is not judged:\n\n" + _table(
+        heads, rows
+    )
 
 
 def _only(cells: list[Cell], metric: str, label: str, rate: str, figure: str = "macro") -> float | None:

@@ -10,7 +10,7 @@ METRICS = {
     "cohen_kappa": "kappa",
     "recall": "recall",
     "auroc": "AUROC",
-    "average_precision": "average precision",
+    "average_precision": "av. precision",
     "point_hit": "hit rate",
     "mask_iou": "IoU",
 }
@@ -43,10 +43,10 @@ def columns(cells: list[dict[str, Any]]) -> list[Column]:
     findings = [row["figure"] for cell in of_good[:1] for row in cell["rows"] if row["figure"] != "macro"]
     sizes = (50, 100, 200, 300)
     return [
-        Column("macro, 100 patients: AUROC", list(SKILLS.values()), [(world, 100, "macro") for world in SKILLS]),
-        Column("macro, sens. .96, spec. .99: patients", list(map(str, sizes)),
+        Column("macro, 100 patients, by AUROC", list(SKILLS.values()), [(world, 100, "macro") for world in SKILLS]),
+        Column("macro, AUROC .998, by patients", list(map(str, sizes)),
                [("reveal-excellent", n, "macro") for n in sizes]),
-        Column("finding, AUROC .95, 100 patients: prevalence %", [name.split()[0] for name in findings],
+        Column("finding, AUROC .95, by prevalence in %", [name.split()[0] for name in findings],
                [("reveal-good", 100, name) for name in findings]),
     ]  # fmt: skip
 

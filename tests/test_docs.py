@@ -383,7 +383,6 @@ def problem_of_code(code: str, page: Path) -> str | None:
 
 
 OPTIONS = {name for program in PROGRAMS.values() for one in commands_below(program) for name in options_of(one)}
-OPTIONS |= {"--intervals-only", "--tiers-again"}  # of benchmarks/calibration.py
 OF_THE_CODE = {"architecture.md", "development.md"}
 """Pages on which a folder in backticks is one of this repository."""
 
