@@ -155,7 +155,7 @@ def test_tuned_thresholds_are_the_first_best_of_a_plain_loop(
     with pytest.raises(ArgumentError, match="must not be tuned on the split that is predicted, unless"):
         rb.saliency(folder_of_maps, world.folder, out=tmp_path / "x.jsonl", threshold=tuned)
     words = ("saliency", folder_of_maps, world.folder, "--out", tmp_path / "x.jsonl", "--threshold", "tuned")
-    assert "--tune-split must be given with" in call(*words, expect=1).stderr
+    assert "--tune-split must be given if" in call(*words, expect=1).stderr
     same = call(*words, "--tune-split", "released", expect=1).stderr
     assert "must be another split than the one that is predicted, unless --tune-on-itself" in same
     call(*words, "--tune-split", "released", "--tune-on-itself", "--tune-grid", "0.3,0.5", "--tune-metric", "dice")
@@ -233,7 +233,7 @@ def test_gates_are_the_best_of_a_plain_loop_by_either_rule(tmp_path: Path, twin_
                 chosen[0] = np.nan
             assert tuned.thresholds[finding] == tuned.grid[int(np.nanargmax(chosen))]
     words = ("saliency", maps, folder, "--split", "validation", "--out", tmp_path / "out.jsonl", "--gate", "tuned")
-    assert "must be given with" in call(*words, expect=1).stderr
+    assert "must be given if" in call(*words, expect=1).stderr
     missing = call(*words, "--tune-split", "test", expect=1).stderr
     assert "must hold maps called <image>_<finding> of the split" in missing  # none of validation
     assert not (tmp_path / "out.jsonl.gates.csv").exists()
