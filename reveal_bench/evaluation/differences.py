@@ -26,7 +26,7 @@ from reveal_bench.evaluation.permutation import (
     FlipDistribution,
     Paired,
     Signs,
-    flip_distribution,
+    flip_distributions,
     largest_of_flips,
     n_differing,
     t_of,
@@ -133,7 +133,10 @@ def find_differences(
     relative : True for the relative decrease ``(b - a) / b``, False for ``a - b``
     margin : margin of the tails
     """
-    tests = [_test(paired, signs, column, values, relative=relative) for column in range(len(values[0]))]
+    tests = [
+        _test(paired, column, distribution, values, relative=relative)
+        for column, distribution in enumerate(flip_distributions(paired.contributions, signs))
+    ]
     enough = np.concatenate([[_has_enough(n_behind[~np.isnan(values[0][1:])], relative)], n_behind >= LEAST_UNITS])
     kept = [None if missing else test for test, missing in zip(tests, unknown | ~enough, strict=True)]
     result = np.full((6, len(kept)), np.nan)
@@ -170,10 +173,14 @@ def _has_enough(n_behind: IntArray, relative: bool) -> bool:
 
 
 def _test(
-    paired: Paired, signs: Signs, column: int, values: tuple[FloatArray, FloatArray], *, relative: bool
+    paired: Paired,
+    column: int,
+    distribution: FlipDistribution | None,
+    values: tuple[FloatArray, FloatArray],
+    *,
+    relative: bool,
 ) -> FlipTest | None:
     contributions = paired.contributions[:, column]
-    distribution = flip_distribution(contributions, signs)
     if distribution is None or not math.isfinite(distribution.critical()):
         return None
     a, b = (float(side[column]) for side in values)

@@ -84,25 +84,17 @@ def draw_signs(n_units: int, resampling: Resampling) -> Signs:
     return (2 * drawn - 1).astype(np.float32)
 
 
-def pair_up(a: Resampled, b: Resampled, left_out: BoolArray | None = None) -> Paired | None:
-    """Return the contributions of units to ``a - b``; None if a score is not known as a ratio of sums.
-
-    Parameters
-    ----------
-    left_out : bool (n_groups,), groups that the macro leaves out, besides those undefined for one of the two
-    """
+def pair_up(a: Resampled, b: Resampled) -> Paired | None:
+    """Return the contributions of units to ``a - b``; None if a score is not known as a ratio of sums."""
     parts_a, parts_b = a.ratio_parts(), b.ratio_parts()
     if parts_a is None or parts_b is None:
         return None
     (of_a, rows_a), (of_b, rows_b) = parts_a, parts_b
     total_a, total_b = rows_a.sum(axis=0), rows_b.sum(axis=0)
     undefined = (total_a <= 0) | (total_b <= 0) | np.isnan(a.values) | np.isnan(b.values)
-    if left_out is not None:
-        undefined |= left_out
     total_a, total_b = (np.where(undefined, np.nan, total) for total in (total_a, total_b))
     values_a, values_b = of_a.sum(axis=0) / total_a, of_b.sum(axis=0) / total_b
-    slope = (values_a + values_b) / 2
-    contributions = (of_a - of_b - slope * (rows_a - rows_b)) / ((total_a + total_b) / 2)
+    contributions = _contributions(parts_a, parts_b, undefined)
     own_a, own_b = (of_a - values_a * rows_a) / total_a, (of_b - values_b * rows_b) / total_b
     behind = ((rows_a > 0) | (rows_b > 0)) & ~undefined
     n_behind = behind.sum(axis=0)
@@ -111,6 +103,17 @@ def pair_up(a: Resampled, b: Resampled, left_out: BoolArray | None = None) -> Pa
     steadied[0] = _steadied(own_a - own_b, n_behind)
     with_macro = [_macro_first(columns) for columns in (contributions, own_a, own_b)]
     return Paired(with_macro[0], (with_macro[1], with_macro[2]), steadied, support)
+
+
+def _contributions(
+    parts_a: tuple[FloatArray, FloatArray], parts_b: tuple[FloatArray, FloatArray], undefined: BoolArray
+) -> FloatArray:
+    """Return the contribution of each unit to each group's difference, (n_units, n_groups); NaN if undefined."""
+    (of_a, rows_a), (of_b, rows_b) = parts_a, parts_b
+    total_a, total_b = (np.where(undefined, np.nan, rows.sum(axis=0)) for rows in (rows_a, rows_b))
+    slope = (of_a.sum(axis=0) / total_a + of_b.sum(axis=0) / total_b) / 2
+    contributions: FloatArray = (of_a - of_b - slope * (rows_a - rows_b)) / ((total_a + total_b) / 2)
+    return contributions
 
 
 def _macro_first(columns: FloatArray) -> FloatArray:
@@ -168,25 +171,42 @@ class FlipDistribution:
         return float(np.interp(-alpha, -p_values, values)) - _SAME
 
 
-def flip_distribution(contributions: FloatArray, signs: Signs) -> FlipDistribution | None:
-    """Return the distribution of t* of one difference; None if it is undefined or too few units differ.
+def flip_distributions(contributions: FloatArray, signs: Signs) -> list[FlipDistribution | None]:
+    """Return the distribution of t* of each difference; None if it is undefined or too few units differ.
+
+    Parameters
+    ----------
+    contributions : float array (n_units, n_differences)
 
     Examples
     --------
     Of the 256 flips of eight equal differences, two are as extreme as the data, which count half:
 
-    >>> distribution = flip_distribution(np.ones(8), draw_signs(8, Resampling(1)))
+    >>> (distribution,) = flip_distributions(np.ones((8, 1)), draw_signs(8, Resampling(1)))
     >>> distribution.p(np.sqrt([8.0])) * 256
     array([1.])
     """
-    if n_differing(contributions) < LEAST_DIFFERING:
-        return None
-    differ = _differ(contributions)
-    kept = contributions[differ]
-    unit = kept / np.sqrt((kept**2).sum())
-    if len(kept) < _EXACT_BELOW:
-        return FlipDistribution.of(np.abs(np.array(list(product((1.0, -1.0), repeat=len(kept)))) @ unit), is_exact=True)
-    return FlipDistribution.of(np.abs(signs[:, differ] @ unit.astype(np.float32)).astype(np.float64))
+    sizes = [n_differing(column) for column in contributions.T]
+    sampled = [i for i, size in enumerate(sizes) if size >= _EXACT_BELOW]
+    drawn = dict(zip(sampled, _flipped(contributions[:, sampled], signs).T, strict=True))
+    return [
+        None if size < LEAST_DIFFERING else FlipDistribution.of(drawn[i]) if i in drawn else _of_all_flips(column)
+        for i, (size, column) in enumerate(zip(sizes, contributions.T, strict=True))
+    ]
+
+
+def _of_all_flips(contributions: FloatArray) -> FlipDistribution:
+    """Return the distribution of t* over every flip of the units that differ, which must be few."""
+    kept = contributions[_differ(contributions)]
+    flips = np.array(list(product((1.0, -1.0), repeat=len(kept))))
+    return FlipDistribution.of(_flipped(kept[:, None], flips)[:, 0], is_exact=True)
+
+
+def _flipped(contributions: FloatArray, signs: npt.NDArray[np.floating]) -> FloatArray:
+    """Return t* of each difference after every flip, (n_flips, n_differences)."""
+    unit = contributions / np.sqrt((contributions**2).sum(axis=0))
+    flipped: FloatArray = np.abs(signs @ unit.astype(signs.dtype)).astype(np.float64)
+    return flipped
 
 
 def _differ(contributions: FloatArray) -> BoolArray:
@@ -208,8 +228,7 @@ def t_of(contributions: FloatArray) -> float:
 
 def largest_of_flips(contributions: FloatArray, signs: Signs) -> FlipDistribution:
     """Return the distribution of the largest t* of any column of `contributions` (n_units, n_columns)."""
-    unit = contributions / np.sqrt((contributions**2).sum(axis=0))
-    return FlipDistribution.of(np.abs(signs @ unit.astype(np.float32)).max(axis=1).astype(np.float64))
+    return FlipDistribution.of(_flipped(contributions, signs).max(axis=1))
 
 
 def pairs_p(systems: Sequence[Resampled], signs: Signs) -> FloatArray | None:
@@ -218,17 +237,20 @@ def pairs_p(systems: Sequence[Resampled], signs: Signs) -> FloatArray | None:
     Macros are over the groups that are defined for all systems. p is 1 for systems that differ in no unit or in too
     few. None if a score is not known as a ratio of sums.
     """
-    undefined = np.asarray(np.isnan([system.values for system in systems]).any(axis=0), np.bool_)
+    parts = [known for system in systems if (known := system.ratio_parts()) is not None]
+    if len(parts) < len(systems):
+        return None
+    undefined = np.zeros(len(systems[0].values), np.bool_)
+    for system, (_, rows) in zip(systems, parts, strict=True):
+        undefined |= np.isnan(system.values) | (rows.sum(axis=0) <= 0)
     p_values = np.ones((len(systems), len(systems)))
-    for i in range(len(systems)):
-        for j in range(i):
-            paired = pair_up(systems[i], systems[j], undefined)
-            if paired is None:
-                return None
-            macro = paired.contributions[:, 0]
-            distribution = flip_distribution(macro, signs)
+    for i in range(1, len(systems)):
+        macros = np.stack(
+            [_macro_first(_contributions(parts[i], other, undefined))[:, 0] for other in parts[:i]], axis=1
+        )
+        for j, distribution in enumerate(flip_distributions(macros, signs)):
             if distribution is not None:
-                p_values[i, j] = p_values[j, i] = distribution.p(np.array([t_of(macro)]))[0]
+                p_values[i, j] = p_values[j, i] = distribution.p(np.array([t_of(macros[:, j])]))[0]
     return p_values
 
 

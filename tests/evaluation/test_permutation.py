@@ -15,7 +15,7 @@ from reveal_bench.evaluation.permutation import (
     LEAST_DIFFERING,
     LEAST_POSITIVE,
     draw_signs,
-    flip_distribution,
+    flip_distributions,
     pair_up,
     pairs_p,
     t_of,
@@ -28,7 +28,7 @@ from tests.evaluation.test_comparison import FINDINGS, system
 
 
 def p_of(differences: list[float]) -> float:
-    distribution = flip_distribution(np.array(differences), draw_signs(len(differences), Resampling(9)))
+    (distribution,) = flip_distributions(np.array(differences)[:, None], draw_signs(len(differences), Resampling(9)))
     return math.nan if distribution is None else float(distribution.p(np.array([t_of(np.array(differences))]))[0])
 
 
