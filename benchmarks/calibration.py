@@ -16,14 +16,12 @@ only printed:
     python benchmarks/calibration.py --draw-only
 
 ``--save LABEL`` merges the cells into calibration.json under that label, each with its trials and seed.
-``--module NAME`` takes worlds from another module beside this one, which has a tuple ``WORLDS``.
 """
 
 from __future__ import annotations
 
 import argparse
 import fcntl
-import importlib
 import json
 import sys
 import time
@@ -35,7 +33,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 from calibration_rates import TASKS, Cell, measure  # noqa: E402 - the files beside this one
-from calibration_worlds import AnyWorld  # noqa: E402
+from calibration_worlds import WORLDS, AnyWorld  # noqa: E402
 
 RESULTS = HERE / "calibration.json"
 LABELS, PLACES = ("f1", "cohen_kappa", "recall", "precision"), ("point_hit", "mask_iou")
@@ -116,7 +114,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--resamples", type=int, default=1000)
     parser.add_argument("--interval", default="jackknife")
-    parser.add_argument("--module", default="calibration_worlds", help="module beside this one with the WORLDS")
     parser.add_argument("--save", metavar="LABEL", default="", help="merge the rates into calibration.json")
     parser.add_argument("--quiet", action="store_true", help="print only the time of each cell")
     parser.add_argument(
@@ -146,7 +143,7 @@ def main() -> None:
 
         write_page(json.loads(RESULTS.read_text(encoding="utf-8"))["cells"])
         return
-    worlds = {world.name: world for world in importlib.import_module(options.module).WORLDS}
+    worlds = {world.name: world for world in WORLDS}
     for name, sizes, task, metrics, n_systems in _asked(options):
         for n_patients in sizes:
             cells = [Cell(name, n_patients, task, metric, options.interval, n_systems) for metric in metrics]

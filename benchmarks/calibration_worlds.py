@@ -7,7 +7,7 @@ of a patient does not depend on anything else.
 
 A finding's score has a normal distribution with variance 1, moved by ``d`` in images that have it. With the threshold
 ``t`` of the calls, the specificity is ``Phi(t)``, the sensitivity ``Phi(d - t)`` and the AUROC ``Phi(d / sqrt 2)``.
-Worlds of other modules have the same attributes and functions, see :class:`AnyWorld`.
+A world from another generator needs only what :class:`AnyWorld` lists.
 """
 
 from __future__ import annotations

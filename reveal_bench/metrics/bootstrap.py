@@ -466,6 +466,21 @@ def estimates_from(
     return intervals.estimates((MACRO, *findings), n, n_undefined, metric=metric, signature=recipe)
 
 
+def estimates_of_rows(intervals: Intervals, findings: Sequence[str], n: IntArray, *, recipe: str) -> list[Estimate]:
+    """Return the estimates of the macro and the `findings`; if a finding has no value, its `n` rows are undefined.
+
+    Parameters
+    ----------
+    intervals : of the macro, then of each finding
+    n : int array (n_findings,), rows of each finding
+    """
+    is_defined = ~np.isnan(intervals.values[1:])
+    n_defined = [int(is_defined.sum()), *np.where(is_defined, n, 0).tolist()]
+    n_undefined = [int((~is_defined).sum()), *np.where(is_defined, 0, n).tolist()]
+    metric = recipe.split("|", 1)[0]
+    return intervals.estimates([MACRO, *findings], n_defined, n_undefined, metric=metric, signature=recipe)
+
+
 def estimate_cases(
     metric: str,
     version: int,

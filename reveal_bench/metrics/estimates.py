@@ -33,6 +33,7 @@ from reveal_bench.metrics.bootstrap import (
     Counts,
     bounds_of,
     estimates_from,
+    estimates_of_rows,
     leave_one_out,
     macro_first,
     replicates_of,
@@ -452,14 +453,10 @@ def _estimates(
     Percentiles are given only if each finding has as many units (`fewest`) as the jackknife needs, and replicates
     differ.
     """
-    defined = ~np.isnan(values)
     columns = None if left_out is None else macro_first(left_out)
     intervals = find_intervals(macro_first(values), macro_first(replicates), interval=interval, left_out=columns)
     intervals = intervals if fewest is None else with_width(drop_sparse_intervals(intervals, fewest))
-    n_defined = [int(defined.sum()), *np.where(defined, n, 0).tolist()]
-    n_undefined = [int((~defined).sum()), *np.where(defined, 0, n).tolist()]
-    metric = recipe.split("|", 1)[0]
-    return intervals.estimates([MACRO, *findings], n_defined, n_undefined, metric=metric, signature=recipe)
+    return estimates_of_rows(intervals, findings, n, recipe=recipe)
 
 
 def units_behind(name: str, sums: LabelSums) -> IntArray:

@@ -25,7 +25,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.agreement import resample_tables
-from reveal_bench.metrics.bootstrap import MACRO, Counts, bounds_of, macro_first, replicates_of
+from reveal_bench.metrics.bootstrap import Counts, bounds_of, estimates_of_rows, macro_first, replicates_of
 from reveal_bench.metrics.estimates import POOLED, resampled_units
 from reveal_bench.metrics.intervals import Estimate, Intervals, Resampling, check_interval, find_intervals
 from reveal_bench.metrics.jackknife import LEAST_UNITS_IN_MACRO, Evidence, evidence_of_groups, jackknife_ends
@@ -141,14 +141,8 @@ def estimate_reliability(
     for name in chosen:
         own = parts[_OF_SUMS[name][0]]
         intervals = _intervals(name, own, drawn[name], resampling, n_readers=codes.shape[1])
-        is_defined = ~np.isnan(intervals.values[1:])
-        estimates += intervals.estimates(
-            [MACRO, *labels],
-            [int(is_defined.sum()), *np.where(is_defined, own.n_cases, 0).tolist()],
-            [int((~is_defined).sum()), *np.where(is_defined, 0, own.n_cases).tolist()],
-            metric=name,
-            signature=resampling.signature(name, METRICS[name].version),
-        )
+        recipe = resampling.signature(name, METRICS[name].version)
+        estimates += estimates_of_rows(intervals, labels, own.n_cases, recipe=recipe)
     return estimates
 
 
