@@ -215,9 +215,7 @@ def _print_grid(
         if len({*columns[m]} - {"-"}) <= 1 or columns[m] not in [columns[other] for other in metrics[:i]]
     ]
     fitting = metrics if wide else _that_fit(width, counts, distinct, columns, titles)
-    if (
-        len(fitting) < len(distinct) and MACRO in counts
-    ):  # with its number of cases next to its name, another metric may fit
+    if len(fitting) < len(distinct) and MACRO in counts:  # next to its name, its count leaves room for another metric
         counts = {f"{MACRO} of {n}" if finding == MACRO else finding: "" if finding == MACRO else n
                   for finding, n in counts.items()}  # fmt: skip
         fitting = _that_fit(width, counts, distinct, columns, titles)
@@ -384,9 +382,8 @@ def problems_of(report: Mapping[str, Any]) -> list[LintProblem]:
     """Return the problems in the JSON document of a lint report."""
     from reveal_bench.predictions.report import LintProblem
 
-    names = [
-        field.name for field in fields(LintProblem)
-    ]  # a server's report leaves out nulls and may have further fields
+    # A server's report leaves out nulls and may have further fields
+    names = [field.name for field in fields(LintProblem)]
     return [LintProblem(**{name: entry.get(name) for name in names}) for entry in report.get("problems", [])]
 
 

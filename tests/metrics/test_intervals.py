@@ -174,11 +174,8 @@ def test_the_published_rule_takes_order_statistics(n: int, rng: np.random.Genera
 
 
 def test_an_interval_of_one_bound_is_not_missing() -> None:
-    estimates = (
-        Estimate(0.5, 0.25, NAN),
-        Estimate(0.5),
-        Estimate(NAN),
-    )  # the published rule may leave one bound undefined
+    # The published rule may leave one bound undefined
+    estimates = Estimate(0.5, 0.25, NAN), Estimate(0.5), Estimate(NAN)
     assert [one.missing_interval for one in estimates] == ["", "too few patients", ""]
     assert estimate_text("point_hit", 0.5, 0.25, NAN) == "50.0 (25.0 to -)"
 
