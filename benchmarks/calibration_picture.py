@@ -68,7 +68,8 @@ def draw(cells: list[dict[str, Any]]) -> str:
         f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>',
         f'<circle cx="{LEFT + 4}" cy="14" r="3.5" {STYLES["new"]}/><text x="{LEFT + 12}" y="18">new</text>',
         f'<circle cx="{LEFT + 64}" cy="14" r="3.5" {STYLES["before"]}/><text x="{LEFT + 72}" y="18">before</text>',
-        f'<text x="{LEFT + 130}" y="18" fill="#555">green: 0.93 to 0.97; at the lower edge: {LEAST:g} or less</text>',
+        f'<text x="{LEFT + 130}" y="18" fill="#555">'
+        f"coverage; green: 0.93 to 0.97; at the lower edge: {LEAST:g} or less</text>",
     ]
     for i, column in enumerate(columns(cells)):
         x = LEFT + i * (PANEL + GAP + 5)

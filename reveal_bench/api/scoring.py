@@ -94,10 +94,10 @@ class Comparisons(TableResult):
             what = f"decrease from B as the code of {self.compat} computes it"
             draw = f"{self.resampling.n_resamples} resamples of images, seed {self.resampling.seed}"
             return f"A {self.a}, B {self.b} on {self.scored_a.place}: {what} with 95 % interval, {draw}"
+        kinds = _interval_kinds(self.comparisons, jackknife="sign flips")
         return (
-            f"A {self.a}, B {self.b} on {self.scored_a.place}: {what} with "
-            f"95 % interval ({_interval_kinds(self.comparisons)}) and two-sided p, both of findings adjusted for all "
-            f"findings of a metric, {self.resampling.n_resamples} "
+            f"A {self.a}, B {self.b} on {self.scored_a.place}: {what} with 95 % interval ({kinds}) and two-sided p, "
+            f"both of findings adjusted for all findings of a metric, {self.resampling.n_resamples} "
             f"resamples of {plural(self.resampling.unit)}, seed {self.resampling.seed}"
         )
 
@@ -177,9 +177,10 @@ class Ranking(TableResult):
         ]
 
 
-def _interval_kinds(results: Sequence[Comparison] | Sequence[RankedSystem]) -> str:
-    """Kinds of the intervals, such as "jackknife"."""
-    return " or ".join(dict.fromkeys(interval_of(one.signature) for one in results))
+def _interval_kinds(results: Sequence[Comparison] | Sequence[RankedSystem], *, jackknife: str = "jackknife") -> str:
+    """Kinds of the intervals; `jackknife` names the default method, which differences replace by flips of signs."""
+    kinds = dict.fromkeys(interval_of(one.signature) for one in results)
+    return " or ".join(jackknife if kind == "jackknife" else kind for kind in kinds)
 
 
 def score(
