@@ -129,8 +129,9 @@ def estimate_reliability(
         raise ArgumentError("findings", f"must have the length of `ratings` ({len(codes)})", len(names), ("ratings",))
     labels = list(dict.fromkeys(names))
     places = units * len(labels) + np.array([labels.index(name) for name in names])
-    parts = _unit_sums(codes, n_categories, places, (n_units, len(labels)))
     chosen = [name for name in _OF_SUMS if (metrics is None or name in metrics) and (is_ordered or name in NOMINAL)]
+    needed = {_OF_SUMS[name][0] for name in chosen}
+    parts = {part: _unit_sums(part, codes, n_categories, places, (n_units, len(labels))) for part in sorted(needed)}
 
     def replicates(counts: Counts) -> dict[str, FloatArray]:
         drawn = {part: resample_tables(counts, one.sums) for part, one in parts.items()}
@@ -146,27 +147,26 @@ def estimate_reliability(
     return estimates
 
 
-def _unit_sums(codes: IntArray, n_categories: int, places: IntArray, shape: tuple[int, int]) -> dict[str, _UnitSums]:
-    """Return the sums of each part of :data:`_OF_SUMS`; `places` are the cases' cells in units and findings."""
+def _unit_sums(part: str, codes: IntArray, n_categories: int, places: IntArray, shape: tuple[int, int]) -> _UnitSums:
+    """Return the sums of a part of :data:`_OF_SUMS`; `places` are the cases' cells in units and findings."""
     tallies = rating_counts(codes, n_categories=n_categories)
-    # Codes near 0, so that sums of squares stay small
-    numbers = np.where(codes < 0, np.nan, codes - n_categories // 2)
-    rows = {
-        "fleiss": fleiss_sums(codes, n_categories=n_categories),
-        "coincidences": coincidences(codes, n_categories=n_categories),
-        "icc": icc_sums(numbers),
-    }
-    n_ratings = tallies.sum(axis=1)
-    pairs = np.where(tallies >= 2, tallies, 0)  # equal ratings of a case
-    parts = {}
-    for part, terms in rows.items():
-        is_used = n_ratings >= (codes.shape[1] if part == "icc" else 2)
-        commonest = np.argmax(_summed(np.where(is_used[:, None], tallies, 0), places, shape).sum(axis=0), axis=-1)
-        equal = _summed(np.where(is_used[:, None], pairs, 0), places, shape)
-        apart = equal.sum(axis=-1) - equal[:, np.arange(shape[1]), commonest]
-        n_cases = _summed(is_used.astype(np.float64), places, shape).sum(axis=0).astype(np.int64)
-        parts[part] = _UnitSums(_summed(terms, places, shape), n_cases, (apart > 0).sum(axis=0))
-    return parts
+    is_used = tallies.sum(axis=1) >= (codes.shape[1] if part == "icc" else 2)
+    tallies = np.where(is_used[:, None], tallies, 0)
+    commonest = np.argmax(_summed(tallies, places, shape).sum(axis=0), axis=-1)
+    equal = _summed(np.where(tallies >= 2, tallies, 0), places, shape)  # equal ratings of a case
+    apart = equal.sum(axis=-1) - equal[:, np.arange(shape[1]), commonest]
+    n_cases = _summed(is_used.astype(np.float64), places, shape).sum(axis=0).astype(np.int64)
+    sums = _summed(_terms(part, codes, n_categories), places, shape)
+    return _UnitSums(sums, n_cases, (apart > 0).sum(axis=0))
+
+
+def _terms(part: str, codes: IntArray, n_categories: int) -> FloatArray:
+    """Return each case's terms of a part of :data:`_OF_SUMS`."""
+    if part == "fleiss":
+        return fleiss_sums(codes, n_categories=n_categories)
+    if part == "coincidences":
+        return coincidences(codes, n_categories=n_categories)
+    return icc_sums(np.where(codes < 0, np.nan, codes - n_categories // 2))  # near 0, so that squares stay small
 
 
 def _summed(rows: FloatArray, places: IntArray, shape: tuple[int, int]) -> FloatArray:
