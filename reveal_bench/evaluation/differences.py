@@ -35,6 +35,7 @@ from reveal_bench.metrics.intervals import Intervals, drop_sparse_intervals, wit
 from reveal_bench.metrics.jackknife import LEAST_UNITS, LEAST_UNITS_IN_MACRO
 
 _SAME = 1e-12  # smaller differences of scores are rounding errors
+_NO_LENGTH = 1e-6  # an interval this short, as of a perfect system and one that is always wrong, promises too much
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class FlipTest:
         """Return the bounds of the interval, given the critical t; NaN without a length."""
         reach = _student(q, self.n)
         below, above = (reach * error for error in self.errors(q))
-        if not math.isfinite(reach) or below + above <= 0:
+        if not math.isfinite(reach) or below + above <= _NO_LENGTH:
             return math.nan, math.nan
         return self.value - below, self.value + above
 

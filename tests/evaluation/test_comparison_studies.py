@@ -115,6 +115,17 @@ def test_equal_systems_differ_by_nothing() -> None:
         assert math.isnan(comparison.estimate.low)  # how rarely they differ is unknown
 
 
+def test_a_perfect_system_and_one_that_is_always_wrong_differ_without_an_interval() -> None:
+    """All patients agree on a precision of 1 against 0, so nothing shows how much others could differ."""
+    right = replace(system(1), predicted=PRESENT, probabilities=None)
+    pairs = compare(right, replace(right, predicted=~PRESENT), Resampling(200, unit="study"), metrics=["precision"])
+    for one in pairs:
+        assert one.estimate.value == 1
+        assert one.p < 0.01
+        assert math.isnan(one.estimate.low)
+        assert math.isnan(one.high_adjusted)
+
+
 def test_no_end_lies_beyond_the_largest_difference() -> None:
     """F1 runs from 0 to 1, kappa from -1 to 1: a perfect system and one that is always wrong differ by the most."""
     rare = np.random.default_rng(0).random((N, 3)) < 0.12
