@@ -30,7 +30,7 @@ Cell = dict[str, Any]
 
 
 class Judged(NamedTuple):
-    """One rate of one figure: its cell, the figure's name, the rate and the number of trials behind it."""
+    """One rate of one figure: its cell, the figure's name, the rate and its number of trials."""
 
     cell: Cell
     figure: str
@@ -74,7 +74,7 @@ def judged(cells: Iterable[Cell], label: str, rate: str, printed: str = "printed
 
 
 class Goal(NamedTuple):
-    """A range for a rate; `is_asked` selects the cells and figures that it is for."""
+    """A range for a rate; `is_asked` selects the cells and figures that it applies to."""
 
     title: str
     task: str
@@ -125,10 +125,10 @@ GOALS = (
         lambda x: not _is_macro(x),
     ),
     Goal("intervals of differences cover 0.92 to 0.98", "compare", "coverage", "printed", 0.92, 0.98),
-    Goal("p of equal systems: at most 0.055 at 0.05", "compare", "p_05", "p_printed", 0, 0.055, _has_equal_systems),
-    Goal("p of equal systems: at most 0.013 at 0.01", "compare", "p_01", "p_printed", 0, 0.013, _has_equal_systems),
-    Goal("non-inferior at the margin: at most 0.03", "margin", "non_inferior", "p_printed", 0, 0.03),
-    Goal("equal systems in different tiers: at most 0.055", "tiers", "parted", "-", 0, 0.055, _has_equal_systems),
+    Goal("p <= 0.05 of equal systems: in at most 0.055", "compare", "p_05", "p_printed", 0, 0.055, _has_equal_systems),
+    Goal("p <= 0.01 of equal systems: in at most 0.013", "compare", "p_01", "p_printed", 0, 0.013, _has_equal_systems),
+    Goal("non-inferior at the margin: in at most 0.03", "margin", "non_inferior", "p_printed", 0, 0.03),
+    Goal("equal systems in different tiers: in at most 0.055", "tiers", "parted", "-", 0, 0.055, _has_equal_systems),
 )
 
 
@@ -142,7 +142,10 @@ def _summary(cells: list[Cell]) -> str:
             row += [str(sum(map(goal.is_clearly_missed, rates))) if rates else "-"]
         rows.append(tuple(row))
     heads = ("goal", "new", "clearly missed", "before", "clearly missed")
-    about = "Cells that meet a goal, and those that miss it by more than two standard errors of the simulation:"
+    about = (
+        "Cells that meet each goal, which is a proportion of trials, and cells that clearly miss it, by more than two "
+        "standard errors of the simulation:"
+    )
     return f"{about}\n\n{_table(heads, rows)}"
 
 
@@ -159,7 +162,7 @@ def _macros(cells: list[Cell]) -> str:
                 row.append(" / ".join("-" if v is None else _number(v) for v in values))
             rows.append(tuple(row))
     heads = ("world", "patients", *(TITLES[name] for name in metrics))
-    return "Coverage of macros, new / before; a dash if it was not simulated, or is not judged:\n\n" + _table(
+    return "Coverage of macros, new / before; a dash if the cell was not simulated, or is not judged:\n\n" + _table(
         heads, rows
     )
 
@@ -188,7 +191,7 @@ def _findings(cells: list[Cell]) -> str:
             rows.append(tuple(row))
         if rows:
             heads = ("finding", *(TITLES[name] for name in metrics))
-            tables.append(f"`{world}`, 100 patients, by prevalence: coverage, and trials with an interval.\n\n"
+            tables.append(f"`{world}`, 100 patients, by prevalence: coverage, and % of trials with an interval.\n\n"
                           + _table(heads, rows))  # fmt: skip
     return "\n\n".join(tables)
 
@@ -214,8 +217,9 @@ def _differences(cells: list[Cell]) -> str:
         *("any finding p <= 0.05", "before", "any adjusted p <= 0.05"),
     )
     about = (
-        "Differences of two systems, lowest to highest over worlds, macros and findings; p of equal systems, and how "
-        "often any of the findings of two equal systems has a small p:"
+        "Differences of two systems: coverage, and how often equal systems have a small p, each from the lowest to the "
+        "highest of all worlds, macros and findings; then how often at least one finding of two equal systems has a "
+        "small p:"
     )
     return f"{about}\n\n{_table(heads, rows)}"
 
@@ -224,16 +228,16 @@ def _margins(cells: list[Cell]) -> str:
     return _pairs(
         [cell for cell in cells if cell["task"] == "margin"],
         {"non_inferior": "non-inferior"},
-        "Macro called non-inferior at a margin that equals its true loss (nominal 0.025):",
+        "How often the macro is called non-inferior at a margin that equals its true loss (nominal 0.025):",
     )
 
 
 def _tiers(cells: list[Cell]) -> str:
     return _pairs(
         [cell for cell in cells if cell["task"] == "tiers"],
-        {"parted": "any two in different tiers", "worse_parted": "first apart from all others"},
-        "Tiers (nominal 0.05 for equal systems; in worlds named worse the first system is worse, and the last column "
-        "is the power):",
+        {"parted": "any two in different tiers", "worse_parted": "first differs from all others"},
+        "How often `rank` separates systems (nominal 0.05 for equal systems; in worlds named worse the first system is "
+        "worse, and the last columns are the power):",
     )
 
 
@@ -263,7 +267,7 @@ def _misses(cells: list[Cell]) -> str:
                 where = (one.cell["world"], str(one.cell["n_patients"]), TITLES[one.cell["metric"]], one.figure)
                 rows.append((*where, goal.title, _number(one.rate), f"{one.n_trials:.0f}"))
     heads = ("world", "patients", "metric", "finding", "goal", "simulated", "trials")
-    about = "Every cell that misses its goal by more than two standard errors:"
+    about = "New cells that miss a goal by more than two standard errors, except for the narrower goals of coverage:"
     return f"{about}\n\n{_table(heads, rows)}" if rows else "No cell misses its goal by more than two standard errors."
 
 

@@ -1,7 +1,7 @@
 """Rates of simulated trials for `calibration.py`: coverage, p, verdicts on a margin, tiers.
 
 Every interval, p, verdict and tier comes from the functions behind `reveal-bench score`, `compare` and `rank`: a trial
-becomes rows of the benchmark kind that has the metric, and nothing is computed here but the proportion of trials.
+becomes rows of the benchmark kind that has the metric, and this module only counts the trials.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ OF_SCORES = ("auroc", "average_precision")
 TASKS = ("score", "compare", "margin", "tiers")
 BATCH = 50
 POSITIVES = (5, 8)
-"""Numbers of patients with a finding from which on the proportion of printed intervals is counted, too."""
+"""Minimum numbers of patients with a finding, for which the proportion of printed intervals is also counted."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is simulated: `task` is a member of :data:`TASKS`; `n_systems` counts for tiers alone."""
+    """One simulated cell: `task` is a member of :data:`TASKS`; `n_systems` is used for tiers only."""
 
     world: str
     n_patients: int
@@ -46,7 +46,7 @@ class Cell:
 
 @dataclass
 class Outcomes:
-    """One row per trial, a column for the macro and each finding: NaN where nothing is printed or defined."""
+    """One row per trial, a column for the macro and each finding: NaN if nothing is printed or defined."""
 
     value: list[Array] = field(default_factory=list)
     low: list[Array] = field(default_factory=list)

@@ -2,8 +2,8 @@
 
 A world draws trials. Each trial is a study of its own: patients with one or more images, findings that are present or
 not, and per system a score, a call, a hit and an IoU for every image and finding. All come from normal variables that
-share a part within a patient, and a part between systems, so every true value has a closed form: the number of images
-of a patient does not depend on anything else.
+are correlated within a patient and between systems. The number of images of a patient is independent of everything
+else, so every true value has a closed form.
 
 A finding's score has a normal distribution with variance 1, moved by ``d`` in images that have it. With the threshold
 ``t`` of the calls, the specificity is ``Phi(t)``, the sensitivity ``Phi(d - t)`` and the AUROC ``Phi(d / sqrt 2)``.
@@ -93,14 +93,14 @@ class World:
     ----------
     prevalence : of each finding
     sensitivity, specificity, hit_rate : of calls and hits, one number or one per finding
-    images : least and most images of a patient, all numbers alike likely
+    images : fewest and most images of a patient, all numbers equally likely
     within : correlation of a patient's images
     between : correlation of the systems
     skew : exponent of a uniform variable that is the IoU: above 1 most are low
     steps : scores are rounded to multiples of 1 / steps; 0 if they are not rounded
     worse, worse_in : `d` of the first system is lower by `worse`, and its hit rate by `worse_in`
-    spreads : the IoU of the systems is 0.5 at the mean and uniform over ranges from the first to the second number
-        wide; the systems' ranges are equally far apart
+    spreads : if set, the IoU of each system is uniform around 0.5; the widths of the systems' ranges rise evenly from
+        the first number to the second
     """
 
     name: str
