@@ -74,7 +74,7 @@ class Comparison:
         Replicates left out because one of the two, or the decrease (b is 0), has no value.
     signature : str
     p_adjusted, low_adjusted, high_adjusted : float
-        p and interval that hold for all findings of the metric together; the macro's are not adjusted.
+        p and interval that hold for all findings of the metric together; for the macro, its own p and interval.
     margin, verdict : Margin and Verdict
         Set if differences are tested against a margin, see :mod:`reveal_bench.evaluation.margin`.
     """
@@ -102,7 +102,7 @@ class Comparison:
 
     @property
     def adjusted(self) -> Estimate:
-        """The estimate with the adjusted interval, or its own without one."""
+        """The estimate with the adjusted interval; with its own if there is no adjusted p."""
         if math.isnan(self.p_adjusted):
             return self.estimate
         return replace(self.estimate, low=self.low_adjusted, high=self.high_adjusted)
@@ -284,9 +284,8 @@ def compare_resampled(
 ) -> list[Comparison]:
     """Return :func:`compare` for one metric, from values on the same replicates: the macro, then each of `findings`.
 
-    With `signs`, intervals come from the jackknife and p from sign flips; without `signs`, both come from the
-    replicates. Findings with fewer patients (`fewest`, if known) than the jackknife needs then have no interval and no
-    p.
+    With `signs`, interval and p come from sign flips, otherwise from the replicates. In both cases, findings that too
+    few patients support have neither; `fewest` is the number of these patients where the scores do not contain it.
     """
     metric = recipe.split("|", 1)[0]
     values, replicates = side_by_side([a, b])
@@ -298,7 +297,7 @@ def compare_resampled(
         tested = by_replicates(intervals, drawn, fewest, width)
     else:
         unknown = np.isnan(intervals.values) | lacks_positives(a)
-        if fewest is not None:  # a macro of AUROC or average precision is decided by its rarest findings
+        if fewest is not None:  # the rarest findings decide a macro of AUROC or average precision
             unknown[0] |= fewest[~np.isnan(values[0, 1:])].min(initial=LEAST_UNITS_IN_MACRO) < LEAST_UNITS_IN_MACRO
         relative = combine is not np.subtract
         n_behind = _n_behind(a, b) if fewest is None else fewest

@@ -40,7 +40,7 @@ from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.jackknife import LEAST_UNITS, evidence_of_groups, jackknife_ends
 
 POOLED = "all"
-"""Stands in place of a finding's name for the answers of all findings together."""
+"""Name used instead of a finding's for the answers of all findings together."""
 COVERAGES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 """Proportions of answered cases in tables."""
 LEAST_UNITS_OF_SLOPE = 15
@@ -59,7 +59,7 @@ class FindingCalibration:
     n, n_events : numbers of cases, and of cases with the event; for a macro, the number of findings, and 0
     brier : Brier score
     brier_of_rate : Brier score of always stating the rate of the event
-    excess : mean probability less the rate of the event
+    excess : mean probability minus the rate of the event
     error : expected calibration error
     slope : calibration slope; the macro is the mean over the findings that have one
     intercept : calibration-in-the-large, on the scale of logits; the macro as that of the slope
@@ -287,7 +287,7 @@ def _answered(
     least = np.sort(np.unique(confidences.sureness[own]))[::-1][level]
     chosen = own & (confidences.sureness >= least)
     wrong = (~confidences.right).astype(np.float64)
-    # Risks are shares: 0 and 1 are ends of their scale, and a share of few cases has a Wilson interval
+    # Risks are proportions from 0 to 1; with few cases they have Wilson's interval
     mean = cases.means(wrong, np.zeros(len(wrong), np.int64), 1, (0.0, 1.0), chosen)[1]
     return CoveragePoint(name, wanted, float(coverage[level]), int(chosen.sum()), float(least), mean)
 

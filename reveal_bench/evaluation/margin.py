@@ -10,8 +10,8 @@ p is one-sided and consistent with that interval: it is below 0.025 if the verdi
 is the larger of two one-sided p. Both come from the distribution that gives the interval
 (:mod:`reveal_bench.evaluation.differences`).
 
-A difference without an interval has no p and no verdict here: two systems that hardly ever differ show nothing about
-patients outside the split.
+A difference without an interval has no p and no verdict: if two systems differ on very few patients, nothing can be
+concluded about other patients.
 
 Source: Walker and Nowacki, J. Gen. Intern. Med. 26 (2011) 192; two one-sided tests as in Schuirmann, J. Pharmacokinet.
 Biopharm. 15 (1987) 657.
@@ -37,8 +37,8 @@ class Verdict:
 
     Attributes
     ----------
-    word : "non-inferior", "inferior", "equivalent", "not equivalent", "not shown", or "-" where nothing can be said
-    p : one-sided p, for equivalence the larger of two; NaN if nothing can be said
+    word : "non-inferior", "inferior", "equivalent", "not equivalent", "not shown", or "-" if nothing can be concluded
+    p : one-sided p, for equivalence the larger of two; NaN if nothing can be concluded
     sentence : the verdict in plain English
     """
 

@@ -12,10 +12,9 @@ p and interval hold for all groups of the column together. Patients are randomly
 and p is the proportion of permutations in which the largest Welch statistic of any group is at least the group's own.
 The statistic that 5 % of the permutations reach is the half-length of the interval in standard errors, so the interval
 excludes 0 exactly if p is at most 0.05. The permuted values are the patients' contributions to the macro of the whole
-split, the pseudo-values ``n value - (n - 1) left_out``. Sign flips do not fit groups that are not paired. Student's t
-with Holm's correction, tried first, found differences between four equal groups of hits in 0.069 of trials; the
-permutations are exact if groups do not differ, and the statistic has each group's own variance, so that one group may
-vary more than another.
+split, the pseudo-values ``n value - (n - 1) left_out``. Sign flips do not suit unpaired groups. Student's t with
+Holm's correction found differences between four equal groups of hits in 0.069 of trials. The permutations are exact if
+groups do not differ, and the statistic uses each group's own variance, because groups may vary unequally.
 
 Only n and the value are given if fewer than :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS` patients are on either
 side.
@@ -72,8 +71,8 @@ class Subgroup:
     by, group, metric : name of the column, its value, name of the metric
     n : number of patients with a case
     estimate : the group's macro
-    difference : the group's macro less that of all other patients
-    p : p of the difference, corrected for all groups of the column
+    difference : the group's macro minus that of all other patients
+    p : p of the difference, for all groups of the column together
     """
 
     by: str
@@ -207,7 +206,7 @@ def score_subgroups(rows: Rows, by: str, groups: Mapping[str, str], metric: str)
 
 
 def _rescaled(difference: Estimate, critical: float) -> Estimate:
-    """Return a difference that has one standard error on both sides with its interval, from the critical statistic."""
+    """Return the interval of a difference whose bounds are one standard error away, from the critical statistic."""
     if not math.isfinite(critical):
         return Estimate(difference.value)
     centre, error = (difference.low + difference.high) / 2, (difference.high - difference.low) / 2
@@ -279,8 +278,9 @@ def _subgroup(
 
 
 def _welch(one: Subgroup, sides: Sequence[tuple[FloatArray, Evidence, int]]) -> tuple[Subgroup, float]:
-    """Return the difference of two independent macros one standard error wide on both sides, and its statistic; no
-    interval if its standard error is 0.
+    """Return a group with its difference, whose bounds are one standard error away, and the Welch statistic.
+
+    Without a standard error above 0, the difference has no bounds and the statistic is NaN.
     """
     (bias, error, _), (bias_of_rest, error_of_rest, _) = (
         [float(column[0]) for column in spread(values, evidence)] for values, evidence, _ in sides
@@ -295,8 +295,8 @@ def _welch(one: Subgroup, sides: Sequence[tuple[FloatArray, Evidence, int]]) -> 
 
 
 def _evidence(side: Resampled, metric: str, chosen: BoolArray) -> tuple[FloatArray, Evidence, int]:
-    """Return the macro over the chosen findings with these, the evidence of their intervals, and the number of
-    patients.
+    """Return the values of the macro over the chosen findings and of these findings, the evidence of their intervals,
+    and the number of patients.
     """
     left_out, weights = side.left_out(), side.weights
     assert left_out is not None

@@ -3,18 +3,17 @@
 Conventions
 -----------
 A tier is a run of systems, from the best downwards, of which no two differ significantly. So tiers follow the order on
-the data, and systems that share one do not differ significantly. The converse need not hold: neighbours across a border
-may not differ either, because "not significantly different" is not transitive.
+the data, and systems in the same tier do not differ significantly. Systems in neighbouring tiers need not differ
+significantly either, because "not significantly different" is not transitive.
 
 Two systems differ significantly if the p of their paired difference, corrected for all pairs (Holm), is at most 0.05.
-The correction holds however the pairs depend on one another. A joint test of all pairs by common flips of signs
-would suppose that all differences of a patient are symmetric at once, which those of three systems with skewed scores
-are not.
+The correction is valid for any dependence between the pairs. A joint test of all pairs by common flips of signs would
+assume that all differences of a patient are jointly symmetric, which is false for three systems with skewed scores.
 
 Source: Holm (1979), Scandinavian Journal of Statistics 6.
 
-A system's rank is between 1 + the number of significantly better systems and the number of all systems less the number
-of significantly worse ones.
+A system's rank is between 1 + the number of significantly better systems and the number of all systems minus the number
+of significantly worse systems.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ def rank_bounds(is_better: BoolArray, differs: BoolArray) -> tuple[IntArray, Int
 
     Parameters
     ----------
-    is_better : (n_systems, n_systems), whether the column's system is better than the row's on the data
-    differs : as of :func:`find_tiers`
+    is_better : (n_systems, n_systems), True if the column's system is better than the row's on the data
+    differs : as for :func:`find_tiers`
     """
     return 1 + (differs & is_better).sum(axis=1), len(differs) - (differs & is_better.T).sum(axis=1)

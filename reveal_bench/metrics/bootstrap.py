@@ -39,7 +39,7 @@ from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups
 from reveal_bench.metrics.resampled import Resampled
 
 MACRO = "macro"
-"""Stands in place of a finding's name in the Estimate of an unweighted mean over findings."""
+"""Name used instead of a finding's in the Estimate of an unweighted mean over findings."""
 
 Counts = npt.NDArray[np.float32]
 
@@ -418,12 +418,12 @@ def intervals_of(
 ) -> Intervals:
     """Return the intervals of the macro over the `averaged` groups, by default all, and of every group.
 
-    Every score of one system has its interval from here, so it does not depend on the command that prints it, nor on
-    other systems.
+    The intervals of all single scores come from this function, so they depend neither on the command that prints them
+    nor on other systems.
 
     Parameters
     ----------
-    interval : as :func:`~reveal_bench.metrics.intervals.find_intervals` has it
+    interval : see :func:`~reveal_bench.metrics.intervals.find_intervals`
     bounds : ends of the scale, which no interval exceeds
     """
     if averaged is not None:
@@ -454,7 +454,7 @@ def estimates_from(
 ) -> list[Estimate]:
     """Return the estimates of the macro and the `findings`, in the order of the groups of `figures`.
 
-    The macro is over the `averaged` groups, by default all; without the evidence of a jackknife, intervals come only
+    The macro is over the `averaged` groups, by default all. Without evidence for the jackknife, `interval` must be one
     from replicates.
     """
     metric = recipe.split("|", 1)[0]

@@ -9,9 +9,10 @@ Conventions
 * Reliability: cases in bins of their probability; per bin the mean probability and the rate of the event.
 * Expected calibration error (ECE): mean over the cases of their bin's |mean probability - rate|, in [0, 1]. It depends
   on the bins and is above 0 even for correct probabilities, the more so the fewer the cases.
-* Recalibration: the logistic regression of the event on logit(probability). Its slope, by maximum likelihood, is 1 for
-  correct probabilities, below 1 if they are too extreme, above 1 if not extreme enough. The intercept of the regression
-  whose slope is fixed at 1 (calibration-in-the-large) is 0 for correct probabilities, below 0 if they are too high.
+* Recalibration: the logistic regression of the event on logit(probability), by maximum likelihood. Its slope is 1 for
+  correct probabilities, below 1 if they are too extreme, and above 1 if they are not extreme enough. The intercept is
+  that of a regression whose slope is fixed at 1 (calibration-in-the-large): 0 for correct probabilities, below 0 if
+  they are too high.
 * Risk and coverage: if only the most confident cases are answered, coverage is their proportion and risk the proportion
   of wrong answers among them. The area under that curve (AURC) is the mean of the risks with 1, 2, ... n answers.
 * Net benefit of acting from a probability t on: (TP - FP t / (1 - t)) / n; at most the rate of the event.
@@ -131,9 +132,10 @@ def recalibration(
 ) -> Recalibration:
     """Return the logistic recalibration of one group of cases.
 
-    Nothing is clipped: a probability of 0 or 1 has no logit, and leaves both undefined. Both are also undefined if all
-    cases or none have the event. The slope alone is undefined if all probabilities are equal, or if some threshold
-    separates the cases with the event from the others (ties at the threshold allowed): its likelihood has no maximum.
+    Probabilities are not clipped: slope and intercept are undefined if one is 0 or 1, which has no logit. Both are also
+    undefined if all cases have the event, or none. The slope alone is undefined if all probabilities are equal, or if
+    some threshold separates the cases with the event from the others (ties at the threshold allowed): its likelihood
+    has no maximum.
 
     Parameters
     ----------
@@ -146,7 +148,8 @@ def recalibration(
 
     Examples
     --------
-    Two groups stated as 1/5 and 4/5, with events in 1/3 and 2/3: logits of -log 4 and log 4 should be -log 2 and log 2.
+    Two groups have probabilities of 1/5 and 4/5, and rates of 1/3 and 2/3: the logits, -log 4 and log 4, should be
+    -log 2 and log 2.
 
     >>> fit = recalibration(np.array([0.2] * 3 + [0.8] * 3), np.array([1, 0, 0, 1, 1, 0], bool))
     >>> round(fit.slope, 6), abs(round(fit.intercept, 6))
@@ -168,7 +171,7 @@ def recalibration(
     reason = _no_slope(logits, happened)
     if reason:
         return Recalibration(np.nan, float(intercept), reason, undefined, without[:, 0])
-    # Standardised, so that both columns are of one size
+    # Standardised, so that both columns have the same scale
     centre, scale = float(logits.mean()), float(logits.std())
     columns = np.column_stack([ones, (logits - centre) / scale])
     (_, slope), slopes = _logistic(columns, np.zeros(n_cases), happened, units, n_units)

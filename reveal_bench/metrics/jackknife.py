@@ -21,14 +21,14 @@ and the degrees of freedom of the squared standard error (Satterthwaite), ``2 V*
   variance. Degrees of freedom of the macro follow by Satterthwaite's formula. Its bias is the mean of the
   findings' biases. The macro of one finding has the interval of that finding.
 * Every other score has ``value - bias +- t se`` on the arcsine scale of its bounds, with the t quantile of its degrees
-  of freedom; on its own scale if it has no bounds, as a difference has none here. A macro of kappa, whose scale goes
-  down to -1, has the same on its own scale.
+  of freedom; on its own scale if it has no bounds, as a difference has none here. A macro of a score whose scale goes
+  down to -1, such as kappa or AC1, has the same on its own scale.
 
 No interval is printed (both bounds are NaN)
 
 * for a constant score on a scale without two bounds, such as the difference of two systems that agree: identical
   results on some patients do not show how rarely the systems differ;
-* if fewer than :data:`LEAST_UNITS` patients support a score, or for a macro any of its findings;
+* if fewer than :data:`LEAST_UNITS` patients support a score, or every finding of a macro;
 * if fewer than :data:`LEAST_UNITS_OF_KAPPA` patients support a finding's kappa, or :data:`LEAST_UNITS_OF_MEAN` its IoU
   or another mean of rows that are not 0 or 1;
 * if a score derived from macros, such as their relative decrease, depends on a finding with fewer than
@@ -82,9 +82,10 @@ class Evidence:
     left_out : float array (n_units, n_columns)
         The score without each unit.
     n_units : int array (n_columns,)
-        Units that support a value; for a macro, the fewest of any finding that it averages.
+        Units that support a value; for a macro, the most of any finding that it averages; for a score derived from
+        macros, the fewest.
     enough : bool array (n_columns,)
-        True if these suffice for an interval.
+        True if there are enough units for an interval.
     is_share : bool array (n_columns,)
         True if the score is a mean of rows that are 0 or 1, or F1.
     bounds : ends of the scale, infinite if it has none

@@ -298,8 +298,8 @@ def tables_from_sums(sums: LabelSums) -> FloatArray:
 def ratio_parts(metric: str, sums: LabelSums) -> FloatArray:
     """Return numerators and denominators (2, n_units, n_labels): the score per label is the ratio of their sums.
 
-    Cohen's kappa is ``2 (n TP - P C) / (n P + n C - 2 P C)`` for n studies, of which P are positive and C called.
-    P and n are the same for all systems, so both parts of kappa are sums over units too.
+    Cohen's kappa is ``2 (n TP - P C) / (n P + n C - 2 P C)`` for n studies, of which P are positive and C are called
+    positive. P and n are the same for all systems, so both parts of kappa are sums over units.
 
     Parameters
     ----------

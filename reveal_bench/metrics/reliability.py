@@ -4,9 +4,10 @@ Conventions
 -----------
 Ratings are one array (n_cases, n_readers). Categories are integer codes in [0, n_categories), -1 without a rating; for
 alpha at the levels "ordinal" and "interval" and for intraclass correlations the codes are ordered, and for the last two
-evenly spaced. Which reader stands in which column matters only to intraclass correlations, except ICC(1,1) and
-ICC(1,k). Undefined values are NaN. Every metric is also computed from sums over cases, for replicates and for scores
-without a patient: add the cases' rows, then call the function that ends in ``_from_sums`` or ``_from_coincidences``.
+evenly spaced. Intraclass correlations except ICC(1,1) and ICC(1,k) need one column per reader; for all other metrics
+the ratings of a case may be in any order. Undefined values are NaN. Replicates, and scores without a patient, are
+computed from sums over cases: add the cases' rows, then call the function that ends in ``_from_sums`` or
+``_from_coincidences``.
 
 Missing ratings: Fleiss' kappa and alpha use the cases with two or more ratings; intraclass correlations use the cases
 that every reader rated.
@@ -15,7 +16,7 @@ Metrics
 -------
 * :func:`fleiss_kappa`              agreement beyond chance of readers who may differ from case to case [1]_
 * :func:`krippendorff_alpha`        1 - (observed disagreement) / (expected disagreement), three levels [2]_
-* :func:`intraclass_correlation`    the six forms of Shrout and Fleiss [3]_, named by McGraw and Wong too [4]_
+* :func:`intraclass_correlation`    the six forms of Shrout and Fleiss [3]_, also named by McGraw and Wong [4]_
 
 References
 ----------
@@ -39,7 +40,7 @@ from reveal_bench.metrics.agreement import check_codes, divide
 Level = Literal["nominal", "ordinal", "interval"]
 IccForm = Literal["1,1", "2,1", "3,1", "1,k", "2,k", "3,k"]
 
-_NO_SPREAD = 1e-12  # shares of the total that are smaller differ from 0 by rounding alone
+_NO_SPREAD = 1e-12  # smaller proportions of the total are rounding errors
 
 
 def fleiss_kappa(ratings: npt.ArrayLike, *, n_categories: int) -> float:
@@ -94,7 +95,7 @@ def krippendorff_alpha(ratings: npt.ArrayLike, *, n_categories: int, level: Leve
 
     Examples
     --------
-    2 of the 8 ordered pairs within cases differ, and 2 * 3 * 5 of all 8 * 7: alpha is 1 - (2/8) / (30/56):
+    Within cases, 2 of 8 ordered pairs differ; among all ratings, 2 * 3 * 5 of 8 * 7. Alpha is 1 - (2/8) / (30/56):
 
     >>> round(krippendorff_alpha([[0, 0], [0, 1], [1, 1], [1, 1]], n_categories=2), 3)
     0.533
@@ -109,12 +110,12 @@ def intraclass_correlation(ratings: npt.ArrayLike, *, form: IccForm = "2,1") -> 
     ===== ============= ========================================================================================
     form  McGraw, Wong  meaning
     ===== ============= ========================================================================================
-    1,1   ICC(1)        every case has other readers: their differences are error
-    2,1   ICC(A,1)      absolute agreement: the same readers rate every case, and stand for others
-    3,1   ICC(C,1)      consistency: a reader who always rates higher by a constant is no error
-    1,k   ICC(k)        as 1,1, of the mean of all readers' ratings
-    2,k   ICC(A,k)      as 2,1, of the mean of all readers' ratings
-    3,k   ICC(C,k)      as 3,1, of the mean of all readers' ratings: Cronbach's alpha
+    1,1   ICC(1)        different readers rate each case: differences between readers are error
+    2,1   ICC(A,1)      absolute agreement: the same readers, a sample of all readers, rate every case
+    3,1   ICC(C,1)      consistency: constant differences between readers are not error
+    1,k   ICC(k)        as 1,1, for the mean of all readers' ratings
+    2,k   ICC(A,k)      as 2,1, for the mean of all readers' ratings
+    3,k   ICC(C,k)      as 3,1, for the mean of all readers' ratings: Cronbach's alpha
     ===== ============= ========================================================================================
 
     Parameters
@@ -215,7 +216,7 @@ def icc_from_sums(sums: FloatArray, *, form: IccForm = "2,1") -> FloatArray:
     of_readers = sums[..., 3:]
     k = of_readers.shape[-1]
     total = of_readers.sum(axis=-1)
-    # Sums of squares times n k: of whole numbers they are exact
+    # Sums of squares times n k, which are exact for whole numbers
     all_around = n * k * squares - total**2
     between = n * of_cases - total**2
     readers = k * (of_readers**2).sum(axis=-1) - total**2

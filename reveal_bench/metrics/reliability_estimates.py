@@ -8,8 +8,8 @@ Conventions are those of :mod:`reveal_bench.metrics.estimates`; the metrics are 
 
 Supporting patients are those with two equal ratings outside the most common category. A finding has no interval if
 fewer than :data:`LEAST_UNITS_OF_READERS` support it, or if at most one patient has unequal ratings. A macro has none if
-as few support each of its findings, if fewer than :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS_IN_MACRO` support
-any of them, or if readers always agree on one.
+no finding has so many, if fewer than :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS_IN_MACRO` support some finding,
+or if readers always agree on some finding.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from reveal_bench.metrics.reliability import (
 )
 
 LEAST_UNITS_OF_READERS = 15
-"""Number of supporting patients below which there is no interval: simulated ones are too short below."""
+"""Number of supporting patients below which there is no interval, because simulated intervals are too short."""
 NOMINAL = ("fleiss_kappa", "krippendorff_alpha")
 """Metrics of categories that need no order."""
 
@@ -59,7 +59,7 @@ _OF_SUMS: dict[str, tuple[str, _Statistic]] = {
 }
 """Metric -> its sums over cases, and the function of them."""
 _UNBOUNDED = (-np.inf, np.inf)
-_NO_RATING = 1e-9  # sums without a patient that are smaller differ from 0 by rounding alone
+_NO_RATING = 1e-9  # smaller sums without a patient are rounding errors
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Scores of groups (findings, labels or criteria) by one metric, with whatever their intervals are made of."""
+"""Scores of groups (findings, labels or criteria) by one metric, with the evidence for their intervals."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Resampled(Protocol):
 
     @property
     def positive_units(self) -> IntArray | None:
-        """Number of units that have each group, (n_groups,), if other units contribute too; else None."""
+        """Number of units with each finding, (n_groups,), if units without it also contribute; otherwise None."""
         ...
 
     @property
     def behind(self) -> IntArray | None:
-        """Number of units that support each value, (n_groups,), if :attr:`weights` do not show it."""
+        """Number of units that support each value, (n_groups,); None if :attr:`weights` gives it."""
         ...
 
     @property
@@ -52,13 +52,14 @@ class Resampled(Protocol):
         ...
 
     def ratio_parts(self) -> tuple[FloatArray, FloatArray] | None:
-        """Return the numerators and denominators of each unit, whose sums' ratios are the values, (n_units, n_groups)
-        each; None if they are not known.
+        """Return the numerators and denominators of each unit, (n_units, n_groups) each; None if they are unknown.
+
+        A value is the sum of the numerators over the sum of the denominators.
         """
         ...
 
     def evidence(self, averaged: IntArray | None = None) -> Evidence | None:
-        """Return the evidence of intervals by the jackknife, None without :meth:`left_out`.
+        """Return the evidence of intervals by the jackknife; None if :meth:`left_out` returns None.
 
         Its first column is the macro over the `averaged` groups, by default all with a value.
         """

@@ -49,7 +49,7 @@ def compare_released(
     -------
     dict of plain JSON values
         ``rows`` has, per metric, the macro and then the findings: the released figures ``a`` and ``b``, their
-        difference ``value``, the bounds of its 95 % interval (None without one) and ``told_apart``: whether the
+        difference ``value``, the bounds of its 95 % interval (None without one) and ``told_apart``: True if the
         interval excludes 0. Intervals of findings hold for all findings of a metric together (Bonferroni).
     """
     compared = list(_compared(a, b, kind))

@@ -3,8 +3,8 @@
 Conventions
 -----------
 An audit only reads: the connection of :func:`opened_to_read` refuses writes, and nothing is migrated. Each problem is
-reported as a sentence, by area. A chain that verifies was changed by nobody, except perhaps by somebody able to rewrite
-the whole chain. To detect that as well, compare the report's heads with the heads of earlier reports kept elsewhere.
+reported as a sentence, by area. A chain that verifies is unchanged, unless someone rewrote all of it. To detect that as
+well, compare the report's heads with the heads of earlier reports kept elsewhere.
 
 The audit checks: SQLite's own integrity check; the chain of events; that every submission, team, user, token, flag and
 board, with the rows that belong to it (:mod:`reveal_leaderboard.store.events`), is as its last event left it; the chain
