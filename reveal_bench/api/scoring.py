@@ -97,7 +97,7 @@ class Comparisons(TableResult):
         kinds = _interval_kinds(self.comparisons, jackknife="sign flips")
         return (
             f"A {self.a}, B {self.b} on {self.scored_a.place}: {what} with 95 % interval ({kinds}) and two-sided p, "
-            f"both of findings adjusted for all findings of a metric, {self.resampling.n_resamples} "
+            f"those of findings adjusted for all findings of a metric, {self.resampling.n_resamples} "
             f"resamples of {plural(self.resampling.unit)}, seed {self.resampling.seed}"
         )
 

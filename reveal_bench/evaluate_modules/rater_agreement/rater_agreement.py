@@ -23,7 +23,8 @@ categories (optional): the scale, in order. By default all integers from the sma
 findings, patients (optional): a name per case; without findings all cases are one finding "all"
 all_patients (optional): every patient of the split, when some have no case
 n_resamples (1000), seed (0)
-interval: "jackknife" (default; no kappa or AC1 below 12 patients, none of the rest below ten), "percentile" or "bca"
+interval: "jackknife" (default; none below ten patients, 12 for Cohen's kappa and AC1, 15 for Fleiss' kappa, alpha and
+    intraclass correlations), "percentile" or "bca"
 Returns cohen_kappa (macro over findings), cohen_kappa_low, cohen_kappa_high, cohen_kappa_n (findings defined), the same
     for cohen_kappa_linear, cohen_kappa_quadratic, gwet_ac1, percent_agreement, mean_absolute_difference, fleiss_kappa
     (Scott's pi), krippendorff_alpha, krippendorff_alpha_ordinal, krippendorff_alpha_interval, and the intraclass
