@@ -11,6 +11,8 @@ Bounds, p and tails are NaN
 * for a relative decrease of macros, if any finding has fewer than
   :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS_IN_MACRO`;
 * if the systems differ in too few patients, or no flip has p of 0.05 or less. Systems that differ in none have p 1.
+
+If the difference is the same in all patients, only the bounds are NaN.
 """
 
 from __future__ import annotations

@@ -19,11 +19,10 @@ system is better, d could equally have the other sign.
   each system's own linearization and are not smaller than those of the flips. In a macro, each finding's variance is
   averaged with the findings' common one, which counts as one further patient: otherwise the findings of few patients,
   on whom a good system happens to make no error, would count as certain.
-* Standard errors allow for their estimation: t of n patients is compared as ``t / sqrt(1 - t**2 / n)``, which makes it
-  Student's.
+* Standard errors are estimated, so the interval of n patients uses ``t / sqrt(1 - t**2 / n)``, which is Student's t.
 * For several findings of two systems, the largest t* of any finding in every flip replaces t*: p and intervals then
   hold for all findings together.
-* If the systems differ in fewer than :data:`LEAST_DIFFERING` patients, no p is printed, or 1 if they differ in none.
+* If the systems differ in fewer than :data:`LEAST_DIFFERING` patients, p is undefined; if they differ in none, p is 1.
 
 Sources: Lehmann and Romano, Testing Statistical Hypotheses (2005), section 15.2; mid-p as in Lancaster (1961), J. Am.
 Stat. Assoc. 56; maxima as in Westfall and Young, Resampling-Based Multiple Testing (1993), section 2.3; contributions
@@ -180,7 +179,7 @@ def flip_distributions(contributions: FloatArray, signs: Signs) -> list[FlipDist
 
     Examples
     --------
-    Of the 256 flips of eight equal differences, two are as extreme as the data, which count half:
+    Two of the 256 flips of eight equal differences are as extreme as the data, and count half:
 
     >>> (distribution,) = flip_distributions(np.ones((8, 1)), draw_signs(8, Resampling(1)))
     >>> distribution.p(np.sqrt([8.0])) * 256
