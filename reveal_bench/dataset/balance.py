@@ -117,7 +117,7 @@ def best_draw(draws: Iterable[BoolArray], columns: Sequence[Column]) -> Draws:
     values: list[float] = []
     taken, best = 0, np.zeros(0, bool)
     for i, is_holdout in enumerate(draws, start=1):
-        values.append(float(np.nanmax(np.abs(difference(is_holdout)))))
+        values.append(float(np.fmax.reduce(np.abs(difference(is_holdout)), initial=NAN)))  # NaN if none is known
         if i == 1 or values[-1] < values[taken - 1]:
             taken, best = i, is_holdout
     return Draws(best, taken, values)

@@ -60,6 +60,7 @@ from reveal_bench.dataset.holdout import (
     check_overwritten,
     patients_before,
     patients_overwritten,
+    private_keys,
     shuffle_key,
 )
 from reveal_bench.dataset.layout import SHARD_BYTES, FolderWriter, ShardWriter
@@ -300,7 +301,12 @@ def build_folder(
             if place is not None:
                 check_name(place.target, what=name, overwrite=overwrite)
         check_overwritten(out, holdout)
-        division = replace(division, overwritten=patients_overwritten(out, holdout))
+        key = KINDS[benchmark.kind].key
+        division = replace(
+            division,
+            overwritten=patients_overwritten(out, holdout),
+            private_keys=private_keys(previous, key) | private_keys(out, key),
+        )
         is_divided = {split: private is not None and split == holdout_split for split in records}
         drop_unused(public.parts, {split for split in records if not is_divided[split]})
         asked = asks or benchmark.asks
@@ -337,6 +343,7 @@ def build_folder(
                 log.balance = assembly.divide(spool, division, spools.get(RELEASED))
             else:
                 assembly.write(spool, split)
+        division.check_released(assembly.public_splits(), key)
         assembly.add_extras(extras, left_out={problem.row for problem in log.left_out})
         info = assembly.finish(synthetic=synthetic)
         if private is not None:
@@ -536,6 +543,10 @@ class _Assembly:
                 raise BuildError(unknown)
             for (writer, split), rows in rows_of.items():
                 writer.add_table(extra.config, split, features, rows)
+
+    def public_splits(self) -> dict[str, str]:
+        """Return the split of each row with public references, by its key."""
+        return {key: split for key, (writer, split) in self._place_of.items() if writer is self.writer}
 
     def finish(self, *, synthetic: bool) -> FolderInfo:
         """Complete the folders, the private one first."""

@@ -94,6 +94,7 @@ class Division:
     is_predivided : True if the records are already divided, as the splits "released" and "holdout"
     retire : True if formerly private patients may be released
     overwritten : (private, released) patients in the folders that are replaced
+    private_keys : keys of the rows that were private in the earlier version and in the folder that is replaced
     """
 
     fraction: float
@@ -104,6 +105,7 @@ class Division:
     is_predivided: bool = False
     retire: bool = False
     overwritten: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+    private_keys: frozenset[str] = frozenset()
 
     def check(self, spools: Mapping[str, Spool]) -> None:
         """Check the patients against those of the earlier version.
@@ -138,6 +140,18 @@ class Division:
                     problems.append(Problem(split, None, "patient_id", rule, patient))
         if problems:
             raise BuildError(list(dict.fromkeys(problems)))
+
+    def check_released(self, split_of: Mapping[str, str], key: str) -> None:
+        """Raise BuildError if a row that was private is now public, unless the holdout is retired.
+
+        Parameters
+        ----------
+        split_of : key of each public row -> its split
+        key : name of the key's column
+        """
+        rule = "must stay private, as the folder that is replaced or `previous` lists it, unless the holdout is retired"
+        if not self.retire and (unveiled := sorted(self.private_keys & split_of.keys())):
+            raise BuildError([Problem(split_of[value], None, key, rule, value) for value in unveiled])
 
     def draw(self, patients: Sequence[str], columns: Sequence[Column], *, n_released: int = 0) -> Draws:
         """Choose the rows of a split that become private.
@@ -199,10 +213,7 @@ def patients_of(folder: Path, splits: Iterable[str] | None = None) -> frozenset[
     """
     import pyarrow.parquet as pq
 
-    splits = read_folder_info(folder).splits if splits is None else splits
-    shards = [
-        shard for kind in KINDS.values() for split in splits for shard in split_shards(folder, kind.config, split)
-    ]
+    shards = _reference_shards(folder, read_folder_info(folder).splits if splits is None else splits)
     if not shards:
         raise ValueError(f"{folder} must hold references, got none")
     return frozenset(
@@ -210,6 +221,27 @@ def patients_of(folder: Path, splits: Iterable[str] | None = None) -> frozenset[
         for shard in shards
         for patient in pq.read_table(shard, columns=["patient_id"])["patient_id"].to_pylist()
     )
+
+
+def _reference_shards(folder: Path, splits: Iterable[str]) -> list[Path]:
+    return [shard for kind in KINDS.values() for split in splits for shard in split_shards(folder, kind.config, split)]
+
+
+def private_keys(folder: Path | None, key: str) -> frozenset[str]:
+    """Return the keys, in column `key`, of the rows that the manifest of a dataset folder lists as private.
+
+    None, a new folder and a folder whose rows have another key have no such row.
+    """
+    import pyarrow.parquet as pq
+
+    try:
+        splits = {} if folder is None else read_folder_info(folder).splits
+    except ValueError:  # a new folder
+        return frozenset()
+    private = (split for split, entry in splits.items() if entry.get("references") == "private")
+    manifests = [Path(folder or "") / "manifest" / f"{split}.parquet" for split in private]
+    tables = [pq.read_table(path) for path in manifests if path.exists()]
+    return frozenset(value for table in tables if key in table.column_names for value in table[key].to_pylist())
 
 
 def patients_overwritten(out: Path, holdout: Path | None) -> tuple[frozenset[str], frozenset[str]]:
@@ -230,10 +262,11 @@ def check_overwritten(out: Path, holdout: Path | None) -> None:
     It would if `out` is the private folder of a holdout, or a folder with a holdout that is built again without one.
     """
     try:
-        references = {entry.get("references") for entry in read_folder_info(out).splits.values()}
-    except ValueError:  # a new folder, or one without references
+        splits = read_folder_info(out).splits
+    except ValueError:  # a new folder
         return
-    if references == {"private"}:
+    references = {entry.get("references") for entry in splits.values()}
+    if references == {"private"} and _reference_shards(out, splits):
         rule = "must not replace the private folder of a holdout by a public one: build elsewhere, or remove it"
         raise ArgumentError("overwrite", rule, out)
     if "private" in references and holdout is None:

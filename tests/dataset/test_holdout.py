@@ -15,6 +15,7 @@ from reveal_bench.dataset.holdout import divide_patients
 from reveal_bench.dataset.validate import validate_folder
 from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.kinds.localization.records import read_localization, read_manifest
+from reveal_bench.sources.source import BuildError
 from tests.conftest import files_of
 
 
@@ -108,6 +109,34 @@ def test_overwriting_publishes_no_holdout(folders, benchmark, record):
         with pytest.raises(ValueError, match=f"`overwrite` {rule}"):
             build_folder(records, benchmark=benchmark, pixels="withhold", overwrite=True, **paths)
     assert files_of(public.parent) == before
+
+
+def test_private_images_stay_private_in_another_holdout_or_split(folders, benchmark, record):
+    """A smaller holdout elsewhere, or a source that moves a patient to a public split, would publish references."""
+    public, private = folders
+    records = [record(i, patient=f"p{i // 2}") for i in range(10)]
+    held = {row.image_id for row in read_localization(private, "holdout")}
+    kept = [one for one in records if one.image_id in held][:2]  # the images of one patient
+    rest = [one for one in records if one not in kept]
+    root = public.parent
+    old = {"previous": public, "previous_holdout": private}
+    builds = (
+        ({"test": records}, {"out": public, "holdout": root / "new", "holdout_fraction": 0.2, "overwrite": True}),
+        ({"test": rest, "train": kept}, {"out": root / "2", "holdout": root / "2p", **old}),
+    )
+    before = files_of(root)
+    for splits, options in builds:
+        with pytest.raises(BuildError, match="`image_id` must stay private, as the folder that is replaced"):
+            build_folder(splits, benchmark=benchmark, pixels="withhold", **options)
+    assert before.items() <= files_of(root).items()
+
+
+def test_a_dataset_of_a_holdout_alone_can_be_built_again(tmp_path, benchmark, record):
+    records = {"holdout": [record(0), record(1)]}
+    options = {"holdout": tmp_path / "private", "holdout_split": "holdout", "pixels": "withhold", "overwrite": True}
+    for version in ("1.0.0", "1.0.1"):
+        info = build_folder(records, tmp_path / "out", benchmark, version=version, **options)
+    assert info.version == "1.0.1"
 
 
 def test_a_new_version_keeps_who_is_private(tmp_path, benchmark, record):
