@@ -291,8 +291,9 @@ def compare_resampled(
     values, replicates = side_by_side([a, b])
     paired = None if signs is None else pair_up(a, b)
     width = None if margin is None else margin.width
-    drawn = combine(*replicates)
-    intervals = find_intervals(combine(*values), drawn)
+    combined = combine(*values)
+    drawn = np.where(np.isnan(combined), np.nan, combine(*replicates))
+    intervals = find_intervals(combined, drawn)
     if paired is None or signs is None:
         tested = by_replicates(intervals, drawn, fewest, width)
     else:

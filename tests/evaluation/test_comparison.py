@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from reveal_bench.evaluation.compare import as_records, compare, decrease, rank, relative_decrease
+from reveal_bench.evaluation.compare import as_records, compare, compare_resampled, decrease, rank, relative_decrease
 from reveal_bench.evaluation.tiers import find_tiers, holm
 from reveal_bench.kinds.localization.scoring import CaseRows, summarize
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.resampled import Figures
 from tests.evaluation.test_reference_rows import EXTENDED_DATA_FIG_5, EXTENDED_DATA_FIG_6, pair
 
 NAN = float("nan")
@@ -160,6 +161,17 @@ def test_a_reference_of_zero_has_no_decrease() -> None:
     assert (edema.a, edema.b, edema.n_empty_replicates) == (0.5, 0, 50)
     assert got[MACRO].estimate.value == pytest.approx((2 / 3 - 0.5) / (2 / 3))
     assert json.loads(json.dumps(as_records([edema]), allow_nan=False))[0]["value"] is None
+
+
+def test_a_reference_of_zero_on_the_data_alone_has_no_decrease() -> None:
+    """A detector's score of 0 may be above 0 in replicates, whose decreases are no interval of an undefined value."""
+    model, reference = (
+        Figures(np.array([value]), np.linspace(0.1, 0.9, 50)[:, None], np.array([20])) for value in (0.5, 0.0)
+    )
+    recipe = Resampling(50).by("percentile").signature("froc_0125", "1")
+    for one in compare_resampled(model, reference, ["Edema"], recipe=recipe, combine=decrease):
+        ends = one.estimate.value, one.estimate.low, one.estimate.high, one.p, one.low_adjusted, one.p_adjusted
+        assert np.isnan(ends).all()
 
 
 def test_a_macro_is_over_the_findings_that_both_have() -> None:
