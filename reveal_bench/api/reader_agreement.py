@@ -217,7 +217,7 @@ def _of_pair(
     has_findings = any(finding != POOLED for _, finding in both)
     n = len({case for case, _ in both})
     return [
-        PairAgreement(a, b, one.finding, n if one.finding == MACRO else one.n, one)
+        PairAgreement(a, b, one.finding, n if one.finding == MACRO else one.n + one.n_undefined, one)
         for one in own
         if has_findings or one.finding != MACRO
     ]

@@ -78,6 +78,14 @@ def test_readers_without_a_common_case_have_no_agreement() -> None:
     assert result.printed_rows()[0]["value"] == "-"
 
 
+def test_cases_of_an_undefined_kappa_are_counted() -> None:
+    rows = [{"reader": reader, "case": case, "score": 1} for reader in "ab" for case in "xyz"]
+    for metric in ("cohen_kappa", "fleiss_kappa"):
+        (record,) = rb.agreement(rows, metric=metric).records
+        assert record["n"] == 3
+        assert math.isnan(record["value"])
+
+
 def test_command_and_function_agree(tmp_path: Path) -> None:
     rows = [*rating_rows("A", "low high " * 8), *rating_rows("B", "low mid " * 8)]
     file = tmp_path / "ratings.csv"
