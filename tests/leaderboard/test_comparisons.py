@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from reveal_leaderboard.boards.comparisons import compare_released
-from reveal_leaderboard.release.release import release
+from reveal_leaderboard.release.release import ReleasedEstimate, ReleasedScore, release
 from reveal_leaderboard.settings import ReleasePolicy
 from scipy import stats
 
@@ -54,6 +54,18 @@ def test_a_difference_is_significant_exactly_if_its_interval_excludes_0() -> Non
     significant = [row["told_apart"] for row in rows]
     assert significant == [row["low"] > 0 or row["high"] < 0 for row in rows]
     assert 0.1 < np.mean(significant) < 0.9
+
+
+def test_no_difference_exceeds_the_scale_of_its_metric() -> None:
+    labels = [f"finding {i}" for i in range(14)]
+
+    def score(*figure: float) -> ReleasedScore:
+        figures = tuple(ReleasedEstimate("point_hit", label, *figure, "60-119", "recipe") for label in labels)
+        return ReleasedScore(figures, tuple(labels), (), "", {})
+
+    # 0.9 + 1.5 sqrt(0.1^2 + 0.0^2) is 1.05 for 14 findings together
+    (row, *_) = compare_released(score(0.9, 0.6, 1.0), score(0.0, 0.0, 0.3), LOCALIZATION)["rows"]
+    assert (row["value"], row["high"], row["told_apart"]) == (0.9, 1.0, True)
 
 
 def test_swapping_the_systems_flips_every_sign() -> None:

@@ -81,7 +81,7 @@ def _compared(a: ReleasedScore, b: ReleasedScore, kind: str) -> Iterator[tuple[R
 def _difference(own: ReleasedEstimate, other: ReleasedEstimate, n_tests: int) -> dict[str, float | None]:
     """Return (value, low, high) of a difference; only the value unless both estimates have intervals.
 
-    The interval holds for `n_tests` differences together.
+    The interval holds for `n_tests` differences together, and ends where the scale of the metric does.
     """
     value = round(own.value - other.value, 6) + 0.0  # no -0.0
     if own.interval is None or other.interval is None:
@@ -91,8 +91,9 @@ def _difference(own: ReleasedEstimate, other: ReleasedEstimate, n_tests: int) ->
     wider = quantile(1 - ALPHA / 2 / n_tests) / quantile(1 - ALPHA / 2)
     below = wider * math.hypot(own.value - low, other_high - other.value)
     above = wider * math.hypot(high - own.value, other.value - other_low)
+    widest = METRICS[own.metric].high - METRICS[own.metric].low
     return {
         "value": value,
-        "low": math.floor((value - below) * 100 + SAME) / 100,
-        "high": math.ceil((value + above) * 100 - SAME) / 100,
+        "low": max(math.floor((value - below) * 100 + SAME) / 100, -widest),
+        "high": min(math.ceil((value + above) * 100 - SAME) / 100, widest),
     }
