@@ -68,6 +68,16 @@ def test_no_difference_exceeds_the_scale_of_its_metric() -> None:
     assert (row["value"], row["high"], row["told_apart"]) == (0.9, 1.0, True)
 
 
+@pytest.mark.parametrize("other", [1.0, 5.0])
+def test_constant_scores_have_no_interval_and_do_not_differ_significantly(other: float) -> None:
+    one, two = (
+        ReleasedScore((ReleasedEstimate("rubric_mean", "macro", *[value] * 3, "60-119", "recipe"),), (), (), "", {})
+        for value in (5.0, other)
+    )
+    (row,) = compare_released(one, two, "tasks")["rows"]
+    assert (row["value"], row["low"], row["high"], row["told_apart"]) == (5 - other, None, None, False)
+
+
 def test_swapping_the_systems_flips_every_sign() -> None:
     a, b = release(reader(0.85, 1), POLICY), release(reader(0.6, 2), POLICY)
     for one, other in zip(

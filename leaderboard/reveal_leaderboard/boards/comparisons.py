@@ -79,7 +79,7 @@ def _compared(a: ReleasedScore, b: ReleasedScore, kind: str) -> Iterator[tuple[R
 
 
 def _difference(own: ReleasedEstimate, other: ReleasedEstimate, n_tests: int) -> dict[str, float | None]:
-    """Return (value, low, high) of a difference; only the value unless both estimates have intervals.
+    """Return (value, low, high) of a difference; only the value without an interval or with one of width zero.
 
     The interval holds for `n_tests` differences together, and ends where the scale of the metric does.
     """
@@ -91,6 +91,8 @@ def _difference(own: ReleasedEstimate, other: ReleasedEstimate, n_tests: int) ->
     wider = quantile(1 - ALPHA / 2 / n_tests) / quantile(1 - ALPHA / 2)
     below = wider * math.hypot(own.value - low, other_high - other.value)
     above = wider * math.hypot(high - own.value, other.value - other_low)
+    if below + above < SAME:  # constant scores: certainty would be claimed from no variation
+        return {"value": value, "low": None, "high": None}
     widest = METRICS[own.metric].high - METRICS[own.metric].low
     return {
         "value": value,
