@@ -278,7 +278,7 @@ def _read(
         key = str(fields["reader"]), case, str(fields.get("finding", POOLED))
         if key in read:
             raise ArgumentError("table", f"must have each rating once, row {number} repeats one", key)
-        read[key] = _rating(fields["score"], f"table[{number}]"), patient
+        read[key] = _rating(fields["score"], f"table[{number}].{named['score']}"), patient
     return read
 
 

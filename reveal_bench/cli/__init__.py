@@ -130,7 +130,8 @@ def _options() -> dict[str, str]:
     command: Any = typer.main.get_command(asked_for(sys.argv[1:]))
     for word in sys.argv[1:]:
         command = getattr(command, "commands", {}).get(word, command)
-    return {option.name: option.opts[0] for option in command.params if option.opts[0].startswith("--")}
+    options = {option.name: option.opts[0] for option in command.params if option.opts[0].startswith("--")}
+    return options | ({"n_resamples": options["resamples"]} if "resamples" in options else {})
 
 
 app.command()(build.phantom)

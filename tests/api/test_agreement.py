@@ -155,8 +155,8 @@ TWO = [*rating_rows("A", "yes no"), *rating_rows("B", "no no")]
         ([{"reader": "A", "case": "c"}], {}, "`table` must have the columns reader, case, score, got no score"),
         ([*TWO, TWO[1]], {}, "`table` must have each rating once, row 5 repeats one, got ('A', 'c1', 'all')"),
         ([*TWO, TWO[1] | {"score": ""}], {}, "`table` must have a `score` in row 5, got none"),
-        ([*TWO, {"reader": "A", "case": "c2", "score": 0.5}], {}, "`table[5]` must be a category"),
-        ([*TWO, {"reader": "A ", "case": "c2", "score": "NA"}], {}, "`table[5]` must be a category"),
+        ([*TWO, {"reader": "A", "case": "c2", "score": 0.5}], {}, "`table[5].score` must be a category"),
+        ([*TWO, {"reader": "A ", "case": "c2", "score": "NA"}], {}, "`table[5].score` must be a category"),
         (
             [row | {"patient": row["reader"]} for row in TWO],
             {},

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from reveal_bench.cli import output
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.cli import _message, output
 from reveal_bench.cli.output import plain_progress, progress
 from reveal_bench.evaluation.compare import Comparison
 from reveal_bench.evaluation.margin import Margin, Verdict
 from reveal_bench.metrics.intervals import Estimate
 from reveal_bench.printed_tables import PrintedTable
+
+
+def test_an_error_names_the_option_of_the_replicates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["reveal-bench", "rank"])
+    error = ArgumentError("n_resamples", "must be at least 400", 40)
+    assert _message(error) == "--resamples must be at least 400, got 40"
 
 
 def test_a_log_gets_a_line_every_few_seconds(capsys: pytest.CaptureFixture[str]) -> None:
