@@ -298,8 +298,7 @@ def compare_resampled(
         tested = by_replicates(intervals, drawn, fewest, width)
     else:
         unknown = np.isnan(intervals.values) | lacks_positives(a)
-        if fewest is not None:  # the rarest findings decide a macro of AUROC or average precision
-            unknown[0] |= fewest[~np.isnan(values[0, 1:])].min(initial=LEAST_UNITS_IN_MACRO) < LEAST_UNITS_IN_MACRO
+        unknown[0] |= _has_rare_findings(fewest, values)
         relative = combine is not np.subtract
         n_behind = _n_behind(a, b) if fewest is None else fewest
         tested = find_differences(
@@ -331,6 +330,17 @@ def compare_resampled(
             one = replace(one, margin=margin, verdict=margin.judge(metric, bounds, one.p, beyond))
         comparisons.append(one)
     return comparisons
+
+
+def _has_rare_findings(fewest: IntArray | None, values: FloatArray) -> bool:
+    """Return True if too few patients support a finding of a macro that its rarest findings decide.
+
+    Parameters
+    ----------
+    fewest : (n_findings,), known only for such macros: AUROC, average precision and scores of detectors
+    values : (n_systems, 1 + n_findings), NaN for findings outside the macro
+    """
+    return fewest is not None and bool((fewest[~np.isnan(values[0, 1:])] < LEAST_UNITS_IN_MACRO).any())
 
 
 def _n_behind(a: Resampled, b: Resampled) -> IntArray:
@@ -426,6 +436,8 @@ def rank(
     p_values = None
     if interval == "jackknife" and (parts := figures_of[0].ratio_parts()) is not None:
         p_values = pairs_p(figures_of, draw_signs(len(parts[0]), resampling))
+        if p_values is not None and _has_rare_findings(figures_of[0].behind, values):
+            p_values = np.ones_like(p_values)  # as `compare` prints no p, no tier parts these systems
     if p_values is None:
         p_values = np.array([[two_sided(own - other) for other in macros] for own in macros])
     differs = significant_pairs(p_values)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from reveal_bench.evaluation.compare import compare
+from reveal_bench.evaluation.compare import compare, rank
 from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.findings.scoring import (
     StudyRows,
@@ -148,6 +148,15 @@ def test_a_ranking_of_few_patients_has_its_difference_and_nothing_else() -> None
         assert rare.estimate.value == rare.a - rare.b
         assert common.estimate.low < common.estimate.high
         assert [not np.isnan(x) for x in (rare.estimate.low, rare.estimate.high, rare.p)] == [is_known] * 3
+
+
+def test_a_macro_that_rare_findings_decide_parts_no_systems() -> None:
+    few = np.arange(N) == 7  # one study has the first label
+    best = replace(system(1), present=np.column_stack([few, PRESENT[:, 1:]]))
+    for name, n_tiers in (("auroc", 1), ("f1", 2)):
+        right = replace(best, predicted=best.present, probabilities=best.present.astype(float))
+        wrong = replace(best, predicted=~best.present, probabilities=1.0 - best.present)
+        assert max(one.tier for one in rank({"right": right, "wrong": wrong}, metric=name)) == n_tiers
 
 
 def test_a_difference_of_recall_rests_on_those_who_have_the_label() -> None:

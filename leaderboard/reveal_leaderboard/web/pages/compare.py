@@ -163,7 +163,7 @@ def _placed(entry: BoardEntry) -> str:
 
 
 def _verdict(rows: Sequence[Mapping[str, Any]], a: BoardEntry, b: BoardEntry, *, is_rated: bool) -> tuple[str, str]:
-    """Return sentences on the ranked macro: the result, its relation to the tiers, and the correction over all rows."""
+    """Return the result of the ranked macro, and a sentence on the tiers or the number of significant differences."""
     primary = primary_figure(a.score)
     key = None if primary is None else (primary.metric, primary.finding)
     macro = next((row for row in rows if (row["metric"], row["finding"]) == key), None)
