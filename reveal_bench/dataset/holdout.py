@@ -25,7 +25,7 @@ from reveal_bench.arrays import BoolArray
 from reveal_bench.dataset.balance import Column, Draws, best_draw
 from reveal_bench.dataset.row_pool import Spool
 from reveal_bench.kinds import KINDS
-from reveal_bench.kinds.folder import read_folder_info, split_shards
+from reveal_bench.kinds.folder import FolderInfo, read_folder_info, split_shards
 from reveal_bench.sources.source import BuildError, Problem
 
 RELEASED, HOLDOUT = "released", "holdout"
@@ -234,12 +234,11 @@ def private_keys(folder: Path | None, key: str) -> frozenset[str]:
     """
     import pyarrow.parquet as pq
 
-    try:
-        splits = {} if folder is None else read_folder_info(folder).splits
-    except ValueError:  # a new folder
+    info = None if folder is None else _replaced(folder)
+    if folder is None or info is None:
         return frozenset()
-    private = (split for split, entry in splits.items() if entry.get("references") == "private")
-    manifests = [Path(folder or "") / "manifest" / f"{split}.parquet" for split in private]
+    private = (split for split, entry in info.splits.items() if entry.get("references") == "private")
+    manifests = [folder / "manifest" / f"{split}.parquet" for split in private]
     tables = [pq.read_table(path) for path in manifests if path.exists()]
     return frozenset(value for table in tables if key in table.column_names for value in table[key].to_pylist())
 
@@ -248,12 +247,24 @@ def patients_overwritten(out: Path, holdout: Path | None) -> tuple[frozenset[str
     """Return the private and the released patients of folders that a holdout is about to replace."""
 
     def patients(folder: Path, split: str) -> frozenset[str]:
-        try:
-            return patients_of(folder, (split,))
-        except ValueError:  # a new folder, or one without that split
-            return frozenset()
+        info = _replaced(folder)
+        return patients_of(folder, (split,)) if info and _reference_shards(folder, {split}) else frozenset()
 
     return (frozenset(), frozenset()) if holdout is None else (patients(holdout, HOLDOUT), patients(out, RELEASED))
+
+
+def _replaced(folder: Path) -> FolderInfo | None:
+    """Return the description of a dataset folder that a build replaces; None if the folder is new or empty.
+
+    A folder whose description is missing or damaged is refused, for it no longer lists what is private.
+    """
+    if not folder.is_dir() or not any(folder.iterdir()):
+        return None
+    try:
+        return read_folder_info(folder)
+    except ValueError as error:
+        rule = "must replace a dataset folder that can be read: remove any other folder first"
+        raise ArgumentError("overwrite", rule, error) from None
 
 
 def check_overwritten(out: Path, holdout: Path | None) -> None:
@@ -261,10 +272,10 @@ def check_overwritten(out: Path, holdout: Path | None) -> None:
 
     It would if `out` is the private folder of a holdout, or a folder with a holdout that is built again without one.
     """
-    try:
-        splits = read_folder_info(out).splits
-    except ValueError:  # a new folder
+    info = _replaced(out)
+    if info is None:
         return
+    splits = info.splits
     references = {entry.get("references") for entry in splits.values()}
     if references == {"private"} and _reference_shards(out, splits):
         rule = "must not replace the private folder of a holdout by a public one: build elsewhere, or remove it"

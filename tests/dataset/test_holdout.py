@@ -111,6 +111,22 @@ def test_overwriting_publishes_no_holdout(folders, benchmark, record):
     assert files_of(public.parent) == before
 
 
+@pytest.mark.parametrize("damage", [None, "", "[]", '{"schema": 3}'])
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_damaged_folder_is_not_overwritten(folders, benchmark, record, side, damage):
+    """Without its description, neither folder lists what has to stay private."""
+    description = folders[side] / "manifest" / "benchmark.json"
+    description.unlink() if damage is None else description.write_text(damage)
+    records = {"test": [record(i, patient=f"p{i // 2}") for i in range(10)]}
+    before = files_of(folders[0].parent)
+    paths = {"out": folders[0], "holdout": folders[1]} if side else {"out": folders[0]}
+    with pytest.raises(
+        ValueError, match=r"`overwrite` must replace a dataset folder that can be read: .*benchmark.json"
+    ):
+        build_folder(records, benchmark=benchmark, pixels="withhold", overwrite=True, **paths)
+    assert before.items() <= files_of(folders[0].parent).items()
+
+
 def test_private_images_stay_private_in_another_holdout_or_split(folders, benchmark, record):
     """A smaller holdout elsewhere, or a source that moves a patient to a public split, would publish references."""
     public, private = folders
