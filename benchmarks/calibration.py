@@ -1,6 +1,6 @@
 """Simulate how often intervals, p values, verdicts and tiers err: the tables of docs/statistics.md.
 
-A cell is a world (`calibration_worlds.py`), a number of patients, a task and a metric:
+A cell is a world (`calibration_worlds.py` or `second_world.py`), a number of patients, a task and a metric:
 
 * ``score``: intervals of one system, as `reveal-bench score` prints them;
 * ``compare``: intervals and p of two systems' difference;
@@ -34,6 +34,7 @@ sys.path.insert(0, str(HERE))
 
 from calibration_rates import TASKS, Cell, measure  # noqa: E402 - the files beside this one
 from calibration_worlds import WORLDS, AnyWorld  # noqa: E402
+from second_world import SECOND_WORLDS  # noqa: E402
 
 RESULTS = HERE / "calibration.json"
 LABELS, PLACES = ("f1", "cohen_kappa", "recall", "precision"), ("point_hit", "mask_iou")
@@ -143,7 +144,7 @@ def main() -> None:
 
         write_page(json.loads(RESULTS.read_text(encoding="utf-8"))["cells"])
         return
-    worlds = {world.name: world for world in WORLDS}
+    worlds: dict[str, AnyWorld] = {world.name: world for world in (*WORLDS, *SECOND_WORLDS)}
     for name, sizes, task, metrics, n_systems in _asked(options):
         for n_patients in sizes:
             cells = [Cell(name, n_patients, task, metric, options.interval, n_systems) for metric in metrics]
