@@ -89,8 +89,8 @@ class SecondWorld:
     """One population of patients and the systems that read their radiographs.
 
     `noise` of systems, and optionally `factors` on it per finding; `gap` in severity between absent and subtle
-    findings; `readers`: noise of a reader; `stays`: mean and standard deviation of the log of an outpatient's further images;
-    `digits` of scores; `is_tuned`: as many calls as positive images, else :data:`_LEANING`; `place`: skill at
+    findings; `readers`: noise of a reader; `stays`: mean and standard deviation of the log of an outpatient's further
+    images; `digits` of scores; `is_tuned`: as many calls as positive images, else :data:`_LEANING`; `place`: skill at
     localization, a logit; `loss`: how much more noise system 0 has; `is_chance`: scores ignore the image; `dead`: the
     finding whose score is always 0.
     """
