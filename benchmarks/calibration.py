@@ -39,6 +39,7 @@ from second_world import SECOND_WORLDS  # noqa: E402
 RESULTS = HERE / "calibration.json"
 LABELS, PLACES = ("f1", "cohen_kappa", "recall", "precision"), ("point_hit", "mask_iou")
 RANKINGS = ("auroc", "average_precision")
+_SECOND = ("ordinary", "good", "excellent", "chance", "clusters", "uneven", "six", "rare")
 _REVEAL = ("poor", "good", "very-good", "excellent", "unequal", "ties", "clusters", "chance")
 
 Row = tuple[str, tuple[int, ...], str, tuple[str, ...], int]
@@ -62,6 +63,13 @@ PLAN: tuple[Row, ...] = (
     ("reveal-excellent", (100,), "tiers", ("f1", "cohen_kappa"), 20),
     ("reveal-worse", (100,), "tiers", ("f1", "cohen_kappa"), 5),
     ("spread", (30,), "tiers", ("mask_iou",), 10),
+    *((f"second-{name}", (50, 100, 200), "score", (*LABELS, *RANKINGS, *PLACES), 1) for name in _SECOND),
+    *((f"second-{name}", (50, 100, 200), "compare", (*LABELS, *RANKINGS, *PLACES), 2) for name in _SECOND),
+    ("second-worse", (50, 100, 200), "margin", (*LABELS, *RANKINGS, *PLACES), 2),
+    *(
+        (f"second-{name}", (100,), "tiers", ("f1", "cohen_kappa", "auroc", "point_hit", "mask_iou"), 10)
+        for name in ("good", "excellent")
+    ),
 )
 """World, numbers of patients, task, metrics and systems of what ``--plan`` simulates."""
 

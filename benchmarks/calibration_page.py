@@ -51,6 +51,7 @@ def write_page(cells: list[Cell]) -> None:
     parts = [
         _summary(cells),
         "![Coverage of the true value by 95% intervals](coverage.svg)",
+        _generators(cells),
         _macros(cells),
         _findings(cells),
         _differences(cells),
@@ -149,6 +150,36 @@ def _summary(cells: list[Cell]) -> str:
     return f"{about}\n\n{_table(heads, rows)}"
 
 
+def _generators(cells: list[Cell]) -> str:
+    """Return the new macros of a REVEAL half side by side: of the first and of the second generator."""
+    rates = (("score", "coverage", "printed", 1), ("compare", "p_05", "p_printed", 2), ("tiers", "parted", "-", 10))
+    rows = []
+    for skill in ("good", "excellent"):
+        for metric, title in TITLES.items():
+            row = []
+            for task, rate, printed, n_systems in rates:
+                for world in (f"reveal-{skill}", f"second-{skill}"):
+                    key = (task, world, 100, metric, n_systems)
+                    own = [c for c in cells if _key(c) == key]
+                    values = [one.rate for one in judged(own, "new", rate, printed) if _is_macro(one)]
+                    row.append(_number(values[0]) if values else "-")
+            if set(row) != {"-"}:
+                rows.append((skill, title, *row))
+    if not any(cell["world"].startswith("second-") for cell in cells):
+        return ""
+    titles = ("coverage", "p <= 0.05", "ten systems in different tiers")
+    heads = ("skill", "metric", *(f"{title}, {which}" for title in titles for which in ("first", "second")))
+    about = (
+        "Macros of 100 patients in both generators, first `reveal-` and second `second-`: coverage of the interval, "
+        "and how often equal systems have a small p or are in different tiers (new):"
+    )
+    return f"{about}\n\n{_table(heads, rows)}"
+
+
+def _key(cell: Cell) -> tuple[Any, ...]:
+    return tuple(cell[name] for name in ("task", "world", "n_patients", "metric", "n_systems"))
+
+
 def _macros(cells: list[Cell]) -> str:
     own = [cell for cell in cells if cell["task"] == "score"]
     metrics = [name for name in TITLES if any(cell["metric"] == name for cell in own)]
@@ -175,7 +206,7 @@ def _only(cells: list[Cell], metric: str, label: str, rate: str, figure: str = "
 def _findings(cells: list[Cell]) -> str:
     """Return coverage and proportion of trials with an interval by prevalence, in a REVEAL half."""
     tables = []
-    for world in ("reveal-good", "reveal-excellent"):
+    for world in ("reveal-good", "reveal-excellent", "second-good", "second-excellent"):
         own = [c for c in cells if (c["task"], c["world"], c["n_patients"]) == ("score", world, 100)]
         metrics = [name for name in TITLES if any(cell["metric"] == name for cell in own)]
         figures = [row["figure"] for cell in own[:1] for row in cell["rows"]]
