@@ -110,7 +110,7 @@ LOCALIZATION_METRICS = ("point_hit", "grid_hit", "mask_iou", "mask_iou_all")
 BOX_METRICS = ("point_hit", "grid_hit", "box_iou")
 """Sentence for datasets whose references are boxes, which are not compared with masks."""
 DETECTION_METRICS = ("ap_50", "cpm", "wafroc", "lesion_sensitivity", "false_alarms", "ap")
-LABEL_METRICS = ("f1", "precision", "recall", "cohen_kappa", "auroc", "average_precision")
+LABEL_METRICS = ("f1", "precision", "recall", "specificity", "npv", "cohen_kappa", "auroc", "average_precision")
 
 DICOM_OPTIONS = ("pictures", "workers")
 STUDY_OPTIONS = ("mapping", "id_key", "workers", "include_secondary")

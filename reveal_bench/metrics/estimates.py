@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +51,6 @@ from reveal_bench.metrics.jackknife import LEAST_UNITS, Evidence, evidence_of_gr
 from reveal_bench.metrics.labels import (
     LabelSums,
     Ranking,
-    Ratio,
     auroc,
     average_precision,
     exact_match_from_sums,
@@ -75,9 +74,11 @@ MAX_CATEGORIES = 100
 _OF_SUMS: dict[str, Callable[[LabelSums], FloatArray]] = {
     **{
         f"{ratio}_{average}" if average else ratio: partial(ratio_from_sums, ratio, average=average)
-        for ratio in get_args(Ratio)
+        for ratio in ("f1", "precision", "recall")
         for average in (None, "micro", "weighted", "samples")
     },
+    "specificity": partial(ratio_from_sums, "specificity"),
+    "npv": partial(ratio_from_sums, "npv"),
     "exact_match": exact_match_from_sums,
     "hamming_loss": partial(hamming_from_sums, average="micro"),
     "cohen_kappa": kappa_from_sums,
@@ -91,7 +92,7 @@ _OF_TABLES: dict[str, Callable[[FloatArray], FloatArray]] = {
     "percent_agreement": agreement_from_tables,
     "mean_absolute_difference": difference_from_tables,
 }
-PER_LABEL = ("f1", "precision", "recall", "cohen_kappa")
+PER_LABEL = ("f1", "precision", "recall", "specificity", "npv", "cohen_kappa")
 """Metrics of decisions that have a score per label."""
 _SHARES = ("f1", "precision", "recall", "f1_micro", "precision_micro", "recall_micro", "exact_match", "hamming_loss")
 """Metrics that are proportions: means of rows that are 0 or 1, or F1, which is 2 TP / (2 TP + FP + FN)."""
@@ -108,7 +109,9 @@ def estimate_labels(
     all_patients: Sequence[str] | None = None,
     resampling: Resampling = Resampling(),
 ) -> list[Estimate]:
-    """Return F1, precision and recall by every average, exact match, Hamming loss, kappa; with scores, ranking metrics.
+    """Return metrics of label sets and, with scores, ranking metrics.
+
+    F1, precision and recall have every average, the others those below.
 
     Parameters
     ----------
@@ -122,7 +125,7 @@ def estimate_labels(
 
     Returns
     -------
-    list of Estimate: for "f1", "precision", "recall", "cohen_kappa" (against the references), "auroc" and
+    list of Estimate: for the metrics of :data:`PER_LABEL` (kappa against the references), "auroc" and
     "average_precision" the macro, then one per label; for other averages, exact match and Hamming loss one Estimate,
     whose finding is :data:`POOLED`
 
@@ -193,7 +196,7 @@ def figures_of_labels(metric: str, sums: LabelSums, replicates: FloatArray) -> F
         np.where(undefined, 0, n),
         left_out,
         weights=studies_behind(metric, sums),
-        positive_units=units_behind("recall", sums),
+        positive_units=units_behind("specificity" if metric in ("specificity", "npv") else "recall", sums),
         parts=(parts[0], parts[1]),
         support=support,
         n_undefined=np.where(undefined, n, 0),
@@ -467,10 +470,12 @@ def units_behind(name: str, sums: LabelSums) -> IntArray:
 def studies_behind(name: str, sums: LabelSums) -> FloatArray:
     """Return the number of each unit's studies that support a metric, (n_units, n_labels).
 
-    These have the label for recall, are predicted for precision, and for other metrics, such as F1 and kappa, either.
+    These have the label for recall, lack it for specificity, are called positive for precision and negative for NPV.
+    For other metrics, such as F1 and kappa, they have the label or are called positive.
     """
-    tp, fp, fn = np.moveaxis(sums.confusion, -1, 0)
-    held: FloatArray = {"recall": tp + fn, "precision": tp + fp}.get(name.split("_")[0], tp + fp + fn)
+    tp, fp, fn, tn = np.moveaxis(sums.confusion, -1, 0)
+    by_metric = {"recall": tp + fn, "precision": tp + fp, "specificity": tn + fp, "npv": tn + fn}
+    held: FloatArray = by_metric.get(name.split("_")[0], tp + fp + fn)
     return held
 
 

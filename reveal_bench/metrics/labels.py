@@ -7,8 +7,9 @@ score means that the label is more likely present. Probabilities become predicti
 (:func:`apply_thresholds`). Undefined values are NaN and not part of an average; results without studies are NaN.
 
 ``average``: None, one value per label; "macro", unweighted mean over the labels that are defined; "micro", all
-decisions pooled; "weighted", mean over the defined labels weighted by their positive references (NaN without any);
-"samples", mean over the defined studies. Results have shape (n_labels,) for None, else () (a number).
+decisions pooled; "weighted", mean over the defined labels weighted by their positive references, for specificity and
+NPV by their negative references (NaN without any); "samples", mean over the defined studies. Results have shape
+(n_labels,) for None, else () (a number).
 
 Replicates: :func:`label_sums` adds up, per resampled unit (patient), the counts that these metrics need;
 ``sums.resample(counts)`` gives the sums of every replicate by one matrix product, and the ``*_from_sums`` functions
@@ -18,6 +19,7 @@ take either; :func:`ranking_replicates` weighs the studies by the counts. All la
 Metrics
 -------
 * :func:`multilabel_f1`, :func:`precision`, :func:`recall`    from true and false positives and false negatives
+* :func:`specificity`, :func:`npv`                           recall and precision of the absence of labels
 * :func:`exact_match`, :func:`hamming_loss`                  whole label sets; single decisions
 * :func:`kappa_from_sums`                                    Cohen's kappa of predictions against references
 * :func:`auroc`, :func:`average_precision`                   from scores, ties counted half and together, no thresholds
@@ -40,7 +42,7 @@ from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.metrics.agreement import Counts, check_codes, divide, kappa_from_tables, resample_tables
 
 Average = Literal["macro", "micro", "weighted", "samples"]
-Ratio = Literal["f1", "precision", "recall"]
+Ratio = Literal["f1", "precision", "recall", "specificity", "npv"]
 Ranking = Literal["auroc", "average_precision"]
 
 NAN = float("nan")
@@ -99,6 +101,35 @@ def recall(
     [0.5, 1.0]
     """
     return ratio_from_sums("recall", label_sums(predictions, references).total(), average, zero_division)
+
+
+def specificity(
+    predictions: ArrayLike, references: ArrayLike, *, average: Average | None = None, zero_division: float = NAN
+) -> FloatArray:
+    """Return TN / (TN + FP); undefined without a negative reference. Otherwise as :func:`multilabel_f1`.
+
+    Examples
+    --------
+    >>> specificity([[1, 0], [0, 1], [0, 0]], [[1, 0], [0, 1], [0, 1]]).tolist()
+    [1.0, 1.0]
+    >>> specificity([[1, 1], [0, 1], [0, 0]], [[1, 0], [0, 1], [0, 0]]).tolist()
+    [1.0, 0.5]
+    """
+    return ratio_from_sums("specificity", label_sums(predictions, references).total(), average, zero_division)
+
+
+def npv(
+    predictions: ArrayLike, references: ArrayLike, *, average: Average | None = None, zero_division: float = NAN
+) -> FloatArray:
+    """Return the negative predictive value, TN / (TN + FN); undefined without a negative prediction. Otherwise as
+    :func:`multilabel_f1`.
+
+    Examples
+    --------
+    >>> npv([[1, 0], [0, 0], [1, 1]], [[1, 0], [0, 1], [0, 1]]).tolist()
+    [1.0, 0.5]
+    """
+    return ratio_from_sums("npv", label_sums(predictions, references).total(), average, zero_division)
 
 
 def exact_match(predictions: ArrayLike, references: ArrayLike) -> float:
@@ -186,13 +217,13 @@ class LabelSums:
 
     Attributes
     ----------
-    confusion : float array (..., n_labels, 3)
-        True positives, false positives, false negatives.
+    confusion : float array (..., n_labels, 4)
+        True positives, false positives, false negatives, true negatives.
     studies : float array (..., 2)
         Number of studies, and of studies whose labels are all right.
-    ratios : float array (..., 3, 2)
-        For F1, precision and recall of single studies: their sum over the studies for which they are defined, and the
-        number of these studies.
+    ratios : float array (..., 5, 2)
+        For F1, precision, recall, specificity and NPV of single studies: their sum over the studies for which they are
+        defined, and the number of these studies.
     """
 
     confusion: FloatArray
@@ -232,7 +263,7 @@ def label_sums(
     a = _check_labels("predictions", predictions)
     b = _check_pair("predictions", a, references)
     unit, n = _check_units(units, n_units, len(a))
-    per_study = np.stack([a & b, a & ~b, ~a & b], axis=-1).astype(np.float64)
+    per_study = np.stack([a & b, a & ~b, ~a & b, ~(a | b)], axis=-1).astype(np.float64)
     numerators, denominators = _ratios(per_study.sum(axis=1))
     defined = denominators > 0
     values = np.divide(numerators, denominators, out=np.zeros_like(numerators), where=defined)
@@ -244,7 +275,9 @@ def label_sums(
 def ratio_from_sums(
     metric: Ratio, sums: LabelSums, average: Average | None = None, zero_division: float = NAN
 ) -> FloatArray:
-    """Return :func:`multilabel_f1` ("f1"), :func:`precision` or :func:`recall` of sums; (..., n_labels) or (...)."""
+    """Return :func:`multilabel_f1` ("f1"), :func:`precision`, :func:`recall`, :func:`specificity` or :func:`npv` of
+    sums; (..., n_labels) or (...).
+    """
     _check_option("metric", metric, get_args(Ratio))
     _check_option("average", average, (None, "macro", "micro", "weighted", "samples"))
     if not (np.isnan(zero_division) or zero_division in (0, 1)):
@@ -259,7 +292,9 @@ def ratio_from_sums(
     values = np.where(denominators > 0, divide(numerators, denominators), zero_division)
     if average in (None, "micro"):
         return values
-    return _mean(values, confusion[..., 0] + confusion[..., 2] if average == "weighted" else None)
+    tp, fp, fn, tn = np.moveaxis(confusion, -1, 0)
+    support = tn + fp if metric in ("specificity", "npv") else tp + fn
+    return _mean(values, support if average == "weighted" else None)
 
 
 def exact_match_from_sums(sums: LabelSums) -> FloatArray:
@@ -290,8 +325,7 @@ def kappa_from_sums(sums: LabelSums, *, average: Literal["macro", "micro"] | Non
 
 def tables_from_sums(sums: LabelSums) -> FloatArray:
     """Return the contingency tables of predictions (rows) and references, of sums (...): (..., n_labels, 2, 2)."""
-    tp, fp, fn = np.moveaxis(sums.confusion, -1, 0)
-    tn = sums.studies[..., 0, None] - tp - fp - fn
+    tp, fp, fn, tn = np.moveaxis(sums.confusion, -1, 0)
     return np.stack([tn, fn, fp, tp], axis=-1).reshape(*tp.shape, 2, 2)
 
 
@@ -303,7 +337,7 @@ def ratio_parts(metric: str, sums: LabelSums) -> FloatArray:
 
     Parameters
     ----------
-    metric : {"f1", "precision", "recall", "cohen_kappa"}
+    metric : {"f1", "precision", "recall", "specificity", "npv", "cohen_kappa"}
     sums : evidence per unit
 
     Examples
@@ -316,7 +350,7 @@ def ratio_parts(metric: str, sums: LabelSums) -> FloatArray:
     if metric != "cohen_kappa":
         which = get_args(Ratio).index(metric)
         return np.stack([part[..., which] for part in _ratios(sums.confusion)])
-    tp, fp, fn = np.moveaxis(sums.confusion, -1, 0)
+    tp, fp, fn, _ = np.moveaxis(sums.confusion, -1, 0)
     studies, called = sums.studies[:, :1], tp + fp
     n, positive = studies.sum(), (tp + fn).sum(axis=0)
     return np.stack([2 * (n * tp - positive * called), positive * studies + (n - 2 * positive) * called])
@@ -420,9 +454,10 @@ def ranking_replicates(
 
 
 def _ratios(confusion: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return numerators and denominators (..., 3) of F1, precision and recall, from (..., 3) TP, FP, FN."""
-    tp, fp, fn = np.moveaxis(confusion, -1, 0)
-    return np.stack([2 * tp, tp, tp], axis=-1), np.stack([2 * tp + fp + fn, tp + fp, tp + fn], axis=-1)
+    """Return numerators and denominators (..., 5) of the ratios in :data:`Ratio`, from (..., 4) TP, FP, FN, TN."""
+    tp, fp, fn, tn = np.moveaxis(confusion, -1, 0)
+    rows = [2 * tp + fp + fn, tp + fp, tp + fn, tn + fp, tn + fn]
+    return np.stack([2 * tp, tp, tp, tn, tn], axis=-1), np.stack(rows, axis=-1)
 
 
 def _rank(metric: Ranking, scores: FloatArray, positive: BoolArray, weights: FloatArray) -> FloatArray:

@@ -41,8 +41,8 @@ _OF_AREAS: dict[str, _Areas] = {
     "mask_iou": lambda above, inside, area, n: (inside, np.where(above > 0, above + area - inside, 0)),
     "mask_iou_all": lambda above, inside, area, n: (inside, above + area - inside),
     "dice": lambda above, inside, area, n: (2 * inside, above + area),
-    "sensitivity": lambda above, inside, area, n: (inside, np.full_like(above, area)),
-    "specificity": lambda above, inside, area, n: (n - area - above + inside, np.full_like(above, n - area)),
+    "pixel_sensitivity": lambda above, inside, area, n: (inside, np.full_like(above, area)),
+    "pixel_specificity": lambda above, inside, area, n: (n - area - above + inside, np.full_like(above, n - area)),
 }
 _OF_MASKS: dict[str, Callable[[PackedMasks, PackedMasks, Spacing], FloatArray]] = {
     # from the masks, with the mm between rows and between columns of their images, or (1, 1)

@@ -47,6 +47,8 @@ def drawn_studies(n_resamples: int, seed: int) -> list[list[int]]:
 
 
 OF_DECISIONS = {name: f"{name}_score" for name in ("f1", "precision", "recall", "cohen_kappa")}
+OF_DECISIONS |= {"specificity": "recall_score", "npv": "precision_score"}
+OF_NEGATIVES = {"specificity": {"pos_label": 0}, "npv": {"pos_label": 0}}
 OF_PROBABILITIES = {"auroc": "roc_auc_score", "average_precision": "average_precision_score"}
 """Metrics of this package -> names in scikit-learn."""
 
@@ -58,7 +60,8 @@ def with_sklearn(metric: str, rows: StudyRows, studies: list[int]) -> list[float
     for column in range(3):
         truth = rows.present[studies, column]
         if metric in OF_DECISIONS:
-            values.append(float(getattr(oracle, OF_DECISIONS[metric])(truth, rows.predicted[studies, column])))
+            score, options = getattr(oracle, OF_DECISIONS[metric]), OF_NEGATIVES.get(metric, {})
+            values.append(float(score(truth, rows.predicted[studies, column], **options)))
         else:
             assert rows.probabilities is not None
             values.append(float(getattr(oracle, OF_PROBABILITIES[metric])(truth, rows.probabilities[studies, column])))

@@ -56,7 +56,14 @@ def probabilities(rng: np.random.Generator, records: list[StudyRecord]) -> list[
 
 
 def test_every_label_equals_scikit_learn(rng: np.random.Generator) -> None:
-    from sklearn.metrics import average_precision_score, cohen_kappa_score, f1_score, roc_auc_score
+    from sklearn.metrics import (
+        average_precision_score,
+        cohen_kappa_score,
+        f1_score,
+        precision_score,
+        recall_score,
+        roc_auc_score,
+    )
 
     records = studies(rng, 120)
     rows = score_studies(probabilities(rng, records), records, labels=LABELS)
@@ -65,6 +72,8 @@ def test_every_label_equals_scikit_learn(rng: np.random.Generator) -> None:
     for i, label in enumerate(LABELS):
         present, predicted, score = rows.present[:, i], rows.predicted[:, i], rows.probabilities[:, i]
         assert got["f1", label] == pytest.approx(f1_score(present, predicted), rel=1e-12)
+        assert got["specificity", label] == pytest.approx(recall_score(present, predicted, pos_label=0), rel=1e-12)
+        assert got["npv", label] == pytest.approx(precision_score(present, predicted, pos_label=0), rel=1e-12)
         assert got["cohen_kappa", label] == pytest.approx(cohen_kappa_score(present, predicted), rel=1e-12)
         assert got["auroc", label] == pytest.approx(roc_auc_score(present, score), rel=1e-12)
         assert got["average_precision", label] == pytest.approx(average_precision_score(present, score), rel=1e-12)

@@ -425,7 +425,9 @@ def test_all_undefined(metric: Metric) -> None:
     )
     results = values(metric, UNDEFINED[kind])
     defined = {
-        "specificity": 1.0,  # all pixels are negative
+        "pixel_specificity": 1.0,  # all pixels are negative
+        "specificity": 1.0,  # all references and predictions are negative
+        "npv": 1.0,
         "exact_match": 1.0,
         "hamming_loss": 0.0,
         "gwet_ac1": 1.0,  # its chance is 0 for constant raters

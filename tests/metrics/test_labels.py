@@ -28,10 +28,12 @@ from reveal_bench.metrics.labels import (
     kappa_from_sums,
     label_sums,
     multilabel_f1,
+    npv,
     precision,
     ranking_replicates,
     ratio_from_sums,
     recall,
+    specificity,
 )
 
 NAN = float("nan")
@@ -43,6 +45,8 @@ RATIOS: dict[Ratio, tuple[Callable[..., Any], int]] = {
     "recall": (recall, 1),
 }
 """Function of this package, and the position of its value in scikit-learn's `precision_recall_fscore_support`."""
+OF_NEGATIVES: dict[Ratio, tuple[Callable[..., Any], int]] = {"specificity": (specificity, 1), "npv": (npv, 0)}
+"""The same with scikit-learn's `pos_label=0`: all labels inverted."""
 RANKINGS: dict[Ranking, tuple[Callable[..., Any], str]] = {
     "auroc": (auroc, "roc_auc_score"),
     "average_precision": (average_precision, "average_precision_score"),
@@ -143,6 +147,38 @@ def test_ratios_equal_scikit_learn(zero_division: float, rng: np.random.Generato
                     assert math.isnan(got)
                     continue  # no weight at all: scikit-learn takes the unweighted mean
                 np.testing.assert_allclose(got, theirs[place], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("zero_division", [NAN, 0, 1])
+def test_specificity_and_npv_equal_scikit_learn(zero_division: float, rng: np.random.Generator) -> None:
+    from sklearn import metrics as oracle
+    from sklearn.exceptions import UndefinedMetricWarning
+
+    for predictions, references in random_labels(rng, 25):
+        defined = {
+            metric: ~np.isnan(ours(predictions, references, zero_division=zero_division))
+            for metric, (ours, _) in OF_NEGATIVES.items()
+        }
+        for average in AVERAGES:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UndefinedMetricWarning)
+                theirs = oracle.precision_recall_fscore_support(
+                    ~references, ~predictions, average=average, zero_division=zero_division
+                )
+            for metric, (ours, place) in OF_NEGATIVES.items():
+                got = ours(predictions, references, average=average, zero_division=zero_division)
+                if average == "weighted" and not (~references)[:, defined[metric]].any():
+                    assert math.isnan(got)
+                    continue  # no weight at all: scikit-learn takes the unweighted mean
+                np.testing.assert_allclose(got, theirs[place], rtol=0, atol=1e-12)
+
+
+def test_specificity_and_npv_by_hand() -> None:
+    # Label 0: TN 2, FP 1, FN 1; label 1: always present, called once; label 2: never present, always called
+    predictions = [[1, 1, 1], [0, 0, 1], [0, 0, 1], [0, 0, 1]]
+    references = [[0, 1, 0], [0, 1, 0], [0, 1, 0], [1, 1, 0]]
+    np.testing.assert_array_equal(specificity(predictions, references), [2 / 3, NAN, 0])
+    np.testing.assert_array_equal(npv(predictions, references), [2 / 3, 0, NAN])
 
 
 def test_exact_match_hamming_and_kappa_equal_scikit_learn(rng: np.random.Generator) -> None:

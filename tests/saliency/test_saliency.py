@@ -183,8 +183,8 @@ def test_curves_of_a_map_are_the_metrics_of_its_masks(rng: np.random.Generator) 
             "mask_iou": mask_iou(*pairs),
             "mask_iou_all": mask_iou(*pairs, slice="all"),
             "dice": dice(*pairs),
-            "sensitivity": sensitivity(*pairs),
-            "specificity": specificity(*pairs),
+            "pixel_sensitivity": sensitivity(*pairs),
+            "pixel_specificity": specificity(*pairs),
             "boundary_iou": boundary_iou(*pairs),
             "surface_distance": surface_distance(*pairs, spacing=(0.5, 0.7)),
             "hausdorff_95": [

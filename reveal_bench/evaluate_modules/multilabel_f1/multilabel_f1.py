@@ -10,9 +10,10 @@ import reveal_bench.metrics.inputs
 import reveal_bench.metrics.intervals
 
 _DESCRIPTION = """
-F1, precision and recall (per label, macro, micro, weighted and samples), exact match and Hamming loss of the labels of
-studies, with 95 % intervals over patients. As in scikit-learn, but a label with no positive in either
-reference or prediction is undefined (NaN), not 0, and takes no part in a macro.
+F1, precision and recall (per label, macro, micro, weighted and samples), specificity and negative predictive value (per
+label and macro), exact match and Hamming loss of the labels of studies, with 95 % intervals over patients. As in
+scikit-learn, but a label with no positive in either reference or prediction is undefined (NaN), not 0, and takes no
+part in a macro.
 """
 
 _INPUTS = """
@@ -24,7 +25,8 @@ all_patients (optional): every patient of the split, when some have no study
 n_resamples (1000), seed (0)
 interval: "jackknife" (default; none below ten patients, of kappa below 12), "percentile" or "bca"
 Returns f1 (macro), f1_low, f1_high, f1_n (labels defined), the same for precision and recall; f1_micro, f1_weighted,
-    f1_samples and so on, exact_match, hamming_loss and cohen_kappa with _low, _high, _n; signatures; per_label.
+    f1_samples and so on, specificity and npv (macros), exact_match, hamming_loss and cohen_kappa with _low, _high, _n;
+    signatures; per_label.
 """
 
 _CITATION = """
@@ -34,7 +36,7 @@ _CITATION = """
 
 
 class MultilabelF1(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
-    """F1, precision, recall, exact match and Hamming loss of label sets."""
+    """F1, precision, recall, specificity, NPV, exact match and Hamming loss of label sets."""
 
     def _info(self) -> evaluate.MetricInfo:
         kinds = datasets.List(datasets.Value("string")), datasets.List(datasets.Value("int64"))

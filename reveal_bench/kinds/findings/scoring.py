@@ -336,6 +336,8 @@ _OF_SUMS: dict[str, Callable[[LabelSums], FloatArray]] = {
     "f1": partial(ratio_from_sums, "f1"),
     "precision": partial(ratio_from_sums, "precision"),
     "recall": partial(ratio_from_sums, "recall"),
+    "specificity": partial(ratio_from_sums, "specificity"),
+    "npv": partial(ratio_from_sums, "npv"),
     "cohen_kappa": kappa_from_sums,
 }
 _OF_PROBABILITIES: dict[str, Callable[..., FloatArray]] = {"auroc": auroc, "average_precision": average_precision}
@@ -347,7 +349,7 @@ def study_metrics(systems: Sequence[StudyRows]) -> list[str]:
     Examples
     --------
     >>> study_metrics([])
-    ['f1', 'precision', 'recall', 'cohen_kappa', 'auroc', 'average_precision']
+    ['f1', 'precision', 'recall', 'specificity', 'npv', 'cohen_kappa', 'auroc', 'average_precision']
     """
     has_probabilities = all(rows.probabilities is not None for rows in systems)
     return [*_OF_SUMS, *(_OF_PROBABILITIES if has_probabilities else ())]
