@@ -206,6 +206,7 @@ class ExposurePolicy:
     watch_bits, close_bits : bits disclosed to these groups, as a fraction of the bits in a finding's labels
     watch_used : fraction of the board's budget that is used
     near : fraction of equal answers at which predictions count as near-identical
+    accepted_overlaps : names of other boards whose public files may tell this board's references
     """
 
     colluding: _Budget = 5
@@ -213,6 +214,7 @@ class ExposurePolicy:
     close_bits: _Bits = 0.75
     watch_used: Annotated[_Number, Field(gt=0, le=1)] = 0.5
     near: Annotated[_Number, Field(gt=0.5, le=1)] = 0.95
+    accepted_overlaps: tuple[StrictStr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +236,7 @@ class ReadingPolicy:
 class AccountsPolicy:
     """The rule for new teams: they may submit at once ("open"), or once an administrator approves them ("asked")."""
 
-    new_teams: Literal["open", "asked"] = "open"
+    new_teams: Literal["open", "asked"] = "asked"
 
 
 @dataclass(frozen=True, slots=True)

@@ -298,7 +298,8 @@ def serve(
 ) -> Iterator[Server]:
     """The real server over `board`, with its data below `root`."""
     port, log, settings = free_port(), root / "server.log", root / "settings.toml"
-    settings.write_text("[quota]\ntotal = 1000\nper_day = 1000\nboard_total = 1000\n", encoding="utf-8")
+    text = "[quota]\ntotal = 1000\nper_day = 1000\nboard_total = 1000\n[exposure]\nclose_bits = 1000.0\n"
+    settings.write_text(text, encoding="utf-8")
     where = ("--data", root / "data", "--settings", settings, "--port", str(port))
     arguments = ("serve", "--benchmark", board.folder, *where, *options)
     with running(*arguments, log=log, start=start) as process:

@@ -238,7 +238,10 @@ def changed(value: Any, kind: sa.types.TypeEngine[Any]) -> Any:
     return '{"x": 1}' if isinstance(kind, sa.JSON) else f"{value or ''}x"
 
 
-EMPTY = {"answers", "buckets", "deliveries", "ratings", "results", "sessions", "webhooks", "workers"}
+EMPTY = {
+    "answers", "buckets", "deliveries", "held_out", "ratings", "results", "sessions", "shared_cases", "webhooks",
+    "workers",
+}  # fmt: skip
 """Tables of which this board has no row, so that this says nothing of them."""
 
 

@@ -27,8 +27,7 @@ from tests.leaderboard.test_page_handlers import asking, click
 def world(tmp_path: Path) -> Iterator[World]:
     """A board that wants to be asked, its admin, and Ada, whose team waits."""
     world: Any = World(tmp_path, mode="oidc")
-    (tmp_path / "asked.toml").write_text('[accounts]\nnew_teams = "asked"\n', encoding="utf-8")
-    world.store.settings = load_settings(tmp_path / "asked.toml")
+    world.store.settings = load_settings()
     world.boss, _ = world.member("Boss", "Maintainers", is_admin=True)
     world.ada = world.accounts.sign_in("https://id.example", "ada-7", "Ada")
     world.made = mine.MineHandlers(world.services).make_team(asking(world, world.ada), "Northern Lab", IMAGES)
@@ -73,8 +72,9 @@ def test_an_administrators_team_does_not_wait(world: Any) -> None:
     assert "awaiting approval" not in account
 
 
-def test_an_open_board_lets_new_teams_submit_at_once(world: Any) -> None:
-    world.store.settings = load_settings()
+def test_an_open_board_lets_new_teams_submit_at_once(world: Any, tmp_path: Path) -> None:
+    (tmp_path / "open.toml").write_text('[accounts]\nnew_teams = "open"\n', encoding="utf-8")
+    world.store.settings = load_settings(tmp_path / "open.toml")
     bo = world.accounts.sign_in("https://id.example", "bo", "Bo")
     text = mine.MineHandlers(world.services).make_team(asking(world, bo), "Southern Lab", IMAGES)[0]
     assert "approved" not in text

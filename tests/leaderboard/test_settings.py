@@ -83,10 +83,10 @@ def test_min_cell_alone_moves_the_bands(
 
 
 def test_operator_may_require_approval_of_new_teams(tmp_path: Path) -> None:
-    assert load_settings().accounts == AccountsPolicy(new_teams="open")
-    asked = load_settings(write(tmp_path, '[accounts]\nnew_teams = "asked"\n'))
-    assert asked.accounts.new_teams == "asked"
-    assert 'new_teams = "asked"' in asked.to_toml().splitlines()
+    assert load_settings().accounts == AccountsPolicy(new_teams="asked")
+    asked = load_settings(write(tmp_path, '[accounts]\nnew_teams = "open"\n'))
+    assert asked.accounts.new_teams == "open"
+    assert 'new_teams = "open"' in asked.to_toml().splitlines()
     assert load_settings(write(tmp_path, asked.to_toml())).accounts == asked.accounts
 
 

@@ -16,16 +16,17 @@ identified by its name and version.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from reveal_bench.benchmarks import BENCHMARKS, Benchmark
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info
+from reveal_leaderboard.boards.overlaps import Digests, Overlap, OverlapError, find_overlap, held_out_digests, told_by
 from reveal_leaderboard.settings import LEAST_CELL, BenchmarkSettings, Quota
-from reveal_leaderboard.store import boards
+from reveal_leaderboard.store import boards, cases
 from reveal_leaderboard.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,8 @@ class Catalogue:
         with store.write() as connection:
             for one in self._known.values():
                 boards.register_version(connection, one.name, one.version, one.split, one.facts())
+                if one.scored_by == "program":
+                    cases.register_cases(connection, *one.key, one.held_out)
         self.names = tuple(dict.fromkeys(name for name, _ in self._known))
 
     def check_policy(self) -> None:
@@ -64,6 +67,8 @@ class Catalogue:
             If the folder of the version that a board shows is missing.
         TooSmallError
             If its holdout is too small for any score.
+        OverlapError
+            If another board's public folder tells its references, and the settings do not accept that.
         """
         with self.store.read() as connection:
             visible = {(name, board.version) for name in self.names if (board := boards.board(connection, name))}
@@ -71,6 +76,7 @@ class Catalogue:
             raise UnknownBenchmarkError(f"the board of {name} shows {version}. Add its --benchmark folder")
         for one in self._known.values():
             settings = self.store.settings.of(one.name)
+            _check_overlaps(one, settings.exposure.accepted_overlaps)
             total, most = one.quota(settings).total, KINDS[one.kind].release.answers_on(one.n_items)
             rule = one.too_small_for(settings.release.min_cell)
             if rule and one.key in visible:
@@ -108,6 +114,17 @@ class Catalogue:
         return [one for (of, _), one in self._known.items() if of == name]
 
 
+def _check_overlaps(one: Published, accepted: Sequence[str]) -> None:
+    for overlap in one.overlaps:
+        if overlap.other not in accepted:
+            lines = f'[benchmarks.{one.name}.exposure]\naccepted_overlaps = ["{overlap.other}"]'
+            raise OverlapError(
+                f"{one.name} {one.version} must hold out references that no other board tells, but {overlap.sentence}. "
+                "Hold out other patients, serve one of the two boards, or accept it in the file of --settings, and the "
+                f"board says so:\n{lines}"
+            )
+
+
 BoardKey = tuple[str, str]
 """(benchmark, version)"""
 
@@ -126,12 +143,16 @@ class Published:
     info : contents of its ``benchmark.json``
     manifest : manifest of the scored split, parsed by the benchmark's kind
     kind : key of KINDS
+    held_out : digests of the images of the scored split
+    overlaps : references of the scored split that other boards' public folders tell
     """
 
     folder: Path
     info: FolderInfo
     manifest: Any
     kind: str
+    held_out: Digests = field(default_factory=dict)
+    overlaps: tuple[Overlap, ...] = ()
 
     @property
     def name(self) -> str:
@@ -241,11 +262,12 @@ def read_published(folder: Path, split: str) -> Published:
     check_split(info, folder, split)
     kind = _kind(folder, info)
     _check_no_references(folder, split)
-    return Published(folder, info, KINDS[kind].questions.read_manifest(folder, split), kind)
+    manifest = KINDS[kind].questions.read_manifest(folder, split)
+    return Published(folder, info, manifest, kind, held_out_digests(folder, split))
 
 
 def read_published_boards(folders: Iterable[tuple[Path, str]]) -> dict[BoardKey, Published]:
-    """Read several (folder, split) by :func:`read_published`.
+    """Read several (folder, split) by :func:`read_published`, with the overlaps between them.
 
     Raises
     ------
@@ -260,7 +282,15 @@ def read_published_boards(folders: Iterable[tuple[Path, str]]) -> dict[BoardKey,
             name, version = published.key
             raise ValueError(f"each version of a benchmark must be served once: {folder} and {other.folder} are both "
                              f"{name} {version}")  # fmt: skip
-    return boards
+    return {key: replace(one, overlaps=_overlaps(one, boards.values())) for key, one in boards.items()}
+
+
+def _overlaps(one: Published, boards: Iterable[Published]) -> tuple[Overlap, ...]:
+    """Return what boards of other benchmarks tell about a board; readers' scores have no labels to tell."""
+    others = [other for other in boards if other.name != one.name and one.scored_by == "program"]
+    asks = one.info.asks
+    overlaps = (find_overlap(one.held_out, asks, other.info, told_by(other.folder, other.info)) for other in others)
+    return tuple(overlap for overlap in overlaps if overlap is not None)
 
 
 def _kind(folder: Path, info: FolderInfo) -> str:

@@ -20,9 +20,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from reveal_bench.words import percent_text
 from reveal_leaderboard.release.release import ReleasedScore, primary_figure
 from reveal_leaderboard.store import events
 from reveal_leaderboard.store.boards import RefreshError, board_row, has_final, version_row
+from reveal_leaderboard.store.cases import shared_with
 from reveal_leaderboard.store.database import insert_if_absent, moment
 from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.scores import freeze, on_board
@@ -103,6 +105,15 @@ def progress(connection: sa.Connection, benchmark: str, version: str) -> Progres
     total, done = sum(n.values()), n.get("done", 0)
     left = n.get("queued", 0) + n.get("leased", 0)
     return Progress(total, done, total - done - left, left)
+
+
+def carried_words(connection: sa.Connection, benchmark: str, version: str) -> list[str]:
+    """Return a sentence for each version or board whose held-out cases `version` shares, so that budgets carry over."""
+    return [
+        f"{version} shares {percent_text(shared.share, 0)} of its cases with {shared.benchmark} {shared.version}: "
+        "submissions scored there count by that share"
+        for shared in shared_with(connection, benchmark, version)
+    ]
 
 
 def switch_version(connection: sa.Connection, benchmark: str, version: str, *, who: str) -> RankChanges:

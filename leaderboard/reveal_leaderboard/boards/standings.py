@@ -223,7 +223,8 @@ def standings(store: Store, published: Published, version: str | None = None) ->
         chance={metric: percent / 100 for metric, percent in document.get("chance", {}).items()},
     )
     board = replace(board, n_patients=_n_patients(board, document))
-    return replace(board, notes=tuple(_notes(board, document)))
+    overlaps = published.overlaps if version == published.version else ()
+    return replace(board, notes=(*_notes(board, document), *(f"Note that {one.sentence}." for one in overlaps)))
 
 
 def _rank_document(connection: sa.Connection, benchmark: str, version: str) -> tuple[Mapping[str, Any], float | None]:

@@ -20,6 +20,9 @@ this is a ceiling. If the share is below 1, these scores alone are not enough to
 team with a good model needs far less to gain something, and honest developers learn far less than the ceiling. So the
 meter tells a maintainer when to look, not what happened.
 
+Answers on other versions and boards that hold out some of the same cases are counted, too, by the share of this
+version's cases (:mod:`reveal_leaderboard.store.cases`), for findings of the same name.
+
 Collusion between teams is invisible. So the `colluding` groups with the most bits about a finding are taken as one, and
 the meter compares their bits with the labels' bits. On 300 studies, five teams whose model has an AUROC of 0.9 gain
 about 0.03 of macro F1 by the time the meter says "watch" (docs/operating.md, "What colluding teams can learn").
@@ -42,7 +45,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -56,11 +59,16 @@ from reveal_bench.words import count_text, percent_text
 from reveal_leaderboard.release.release import POLICY, ReleasedEstimate, ReleasedScore
 from reveal_leaderboard.release.rounding import Rounding, is_positional
 from reveal_leaderboard.settings import BenchmarkSettings, ReleasePolicy, Settings
+from reveal_leaderboard.store import boards
+from reveal_leaderboard.store.cases import shared_with
+from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.store.tables import fingerprints, members, scores, submissions, teams, users, versions
 
 Level = Literal["low", "watch", "close"]
 IN_MACROS = KINDS["detection"].release.metrics
 TELLING = (*HITS, *OVERLAPS, *RELEASED_PER_LABEL)
+USED_UP = "The held-out labels are used up until they are refreshed."
+MOST_WHY = 500
 CASE_BITS = 1.0
 HELD_BITS = 1.0
 
@@ -81,7 +89,7 @@ class Exposure:
     Attributes
     ----------
     n_scored : int, scored submissions, without those that repeat earlier predictions of their team; including withdrawn
-        and hidden ones, because their teams saw the scores
+        and hidden ones, because their teams saw the scores, and those on other versions and boards by their share
     board_total : int, number of submissions after which the benchmark closes
     by_team : (name, scored submissions), most first
     groups : tuple of Group, most first
@@ -123,13 +131,52 @@ _Learnt = tuple[float, float, float, str | None, Group | None]
 
 def exposure(connection: sa.Connection, benchmark: str, version: str, settings: Settings) -> Exposure:
     """Read the meter of `benchmark` at `version`."""
-    rows = _read(connection, benchmark, version)
-    facts = connection.execute(
-        sa.select(versions.c.facts).where(versions.c.benchmark == benchmark, versions.c.version == version)
-    ).scalar_one_or_none()
+    own = _account(connection, benchmark, version, 1.0, settings)
+    others = [
+        _account(connection, other.benchmark, other.version, other.share, settings)
+        for other in shared_with(connection, benchmark, version)
+    ]
+    accounts = [own, *(_without_rescored(other, own) for other in others)]
     figures = settings.of(benchmark)
-    group_of = _group_teams(rows, figures.exposure.near, _persons(connection))
-    return _measure(_without_repeats(rows), group_of, facts or {}, figures)
+    rows = [row for account in accounts for row in account.rows]
+    return _measure(accounts, _group_teams(rows, figures.exposure.near, _persons(connection)), figures)
+
+
+def pause_if_used_up(store: Store, benchmark: str, version: str, *, who: str) -> bool:
+    """Pause an open board whose meter says "close", with the meter's sentence as the reason; return True if it did."""
+    with store.write() as connection:
+        board = boards.board_row(connection, benchmark, lock=True)
+        if board.state != "open" or board.version != version:
+            return False
+        meter = exposure(connection, benchmark, version, store.settings)
+        if meter.level == "close":
+            boards.set_state(connection, benchmark, "paused", who=who, why=f"{USED_UP} {meter.sentence}"[:MOST_WHY])
+        return meter.level == "close"
+
+
+@dataclass(frozen=True, slots=True)
+class _Account:
+    """Answers on one version: its scored submissions, and the share of the measured version's cases that it has."""
+
+    rows: list[_ScoredRow]
+    n_cases: int | None
+    release: ReleasePolicy
+    share: float
+
+
+def _account(connection: sa.Connection, benchmark: str, version: str, share: float, settings: Settings) -> _Account:
+    query = sa.select(versions.c.facts).where(versions.c.benchmark == benchmark, versions.c.version == version)
+    facts = connection.execute(query).scalar_one_or_none() or {}
+    rows = _without_repeats(_read(connection, benchmark, version))
+    return _Account(rows, facts.get("n_studies", facts.get("n_images")), settings.of(benchmark).release, share)
+
+
+def _without_rescored(other: _Account, own: _Account) -> _Account:
+    """Return an account of the same cases without predictions that were scored on this version again."""
+    if other.share < 1:
+        return other
+    known = {(row.team, row.content) for row in own.rows if row.content is not None}
+    return replace(other, rows=[row for row in other.rows if (row.team, row.content) not in known])
 
 
 def answer_bits(
@@ -254,27 +301,25 @@ def _without_repeats(rows: Sequence[_ScoredRow]) -> list[_ScoredRow]:
 
 
 def _measure(
-    rows: Sequence[_ScoredRow],
-    group_of: Mapping[str, tuple[str, ...]],
-    facts: Mapping[str, Any],
-    figures: BenchmarkSettings,
+    accounts: Sequence[_Account], group_of: Mapping[str, tuple[str, ...]], figures: BenchmarkSettings
 ) -> Exposure:
-    n_cases = facts.get("n_studies", facts.get("n_images"))
+    rows = [row for account in accounts for row in account.rows]
+    n_scored = math.ceil(round(sum(account.share * len(account.rows) for account in accounts), 6))
     by_group: dict[tuple[str, ...], list[_ScoredRow]] = defaultdict(list)
     for row in rows:
         by_group[group_of[row.team]].append(row)
     n_held = {names: sum(row.is_held for row in own) for names, own in by_group.items()}
     groups = {names: Group(names, len(own) - n_held[names], n_held[names]) for names, own in by_group.items()}
     measured: dict[str, list[tuple[float, float, Group]]] = defaultdict(list)
-    for names, own in by_group.items():
-        for name, bits in _bits(own, n_cases, figures.release).items():
+    for names in by_group:
+        for name, bits in _bits_of_group(accounts, group_of, names).items():
             measured[name].append((*bits, groups[names]))
     learnt: list[_Learnt] = [_together(*entry, figures.exposure.colluding) for entry in measured.items()]
     share, out, held, finding, group = max(learnt, key=lambda entry: entry[0], default=(0.0, 0.0, 0.0, None, None))
-    level = _level(share, len(rows), figures)
+    level = _level(share, n_scored, figures)
     counted = Counter(row.team for row in rows)
     return Exposure(
-        n_scored=len(rows),
+        n_scored=n_scored,
         board_total=figures.quota.board_total,
         by_team=tuple(sorted(counted.items(), key=lambda entry: (-entry[1], entry[0]))),
         groups=tuple(sorted(groups.values(), key=lambda g: (-g.n_shown - g.n_held, g.teams))),
@@ -284,8 +329,25 @@ def _measure(
         bits_held=round(held, 1),
         share=share,
         level=level,
-        sentence=_sentence(len(rows), len(counted), figures.quota.board_total, finding, group, share, level),
+        sentence=_sentence(n_scored, len(counted), figures.quota.board_total, finding, group, share, level),
     )
+
+
+def _bits_of_group(
+    accounts: Sequence[_Account], group_of: Mapping[str, tuple[str, ...]], names: tuple[str, ...]
+) -> dict[str, tuple[float, float]]:
+    """Return the bits released to one group about each finding in all accounts, and the bits of its labels.
+
+    The labels are those of the first account that shows the finding, which is the measured version's if it does.
+    """
+    out: dict[str, float] = defaultdict(float)
+    held: dict[str, float] = {}
+    for account in accounts:
+        own = [row for row in account.rows if group_of[row.team] == names]
+        for finding, (bits, in_labels) in _bits(own, account.n_cases, account.release).items() if own else ():
+            out[finding] += account.share * bits
+            held.setdefault(finding, account.share * in_labels)
+    return {finding: (bits, held[finding]) for finding, bits in out.items()}
 
 
 def _together(finding: str, measured: Sequence[tuple[float, float, Group]], colluding: int) -> _Learnt:

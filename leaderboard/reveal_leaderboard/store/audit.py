@@ -17,8 +17,9 @@ made again.
 
 Not covered, because no chain includes them: sessions, jobs, workers, times of a token's last use or a row's last
 change, the column that says which of a model's submissions is shown (the choice is recorded in events), buckets of rate
-limits, webhooks and their deliveries, fingerprints, single ratings of a submission that is still being rated, and
-ranks, which are recomputed. Data that cannot be read are a problem of their area; the audit continues.
+limits, webhooks and their deliveries, fingerprints, the record of held-out cases, single ratings of a submission that
+is still being rated, and ranks, which are recomputed. Data that cannot be read are a problem of their area; the audit
+continues.
 """
 
 from __future__ import annotations

@@ -2,11 +2,13 @@
 
 Conventions
 -----------
-A budget belongs to a team and to one version of one benchmark. Sending a submission *reserves* one (+1), and a released
-score *charges* it (0: the reservation becomes final). An error, a refusal, a timely withdrawal, a repetition or a score
-of which nothing can be shown *refunds* it (-1), and an admin may *grant* more (-n). So the sum of a team's amounts,
-without grants, is the number of its submissions that are charged or in progress. Every row has a reason, and no row is
-ever changed.
+A budget belongs to a team and to one version of one benchmark. Scored submissions to another version, or to another
+board, that holds out some of the same cases count by the share of this version's cases that it holds out
+(:mod:`reveal_leaderboard.store.cases`), rounded up to whole submissions. Sending a submission *reserves* one (+1), and
+a released score *charges* it (0: the reservation becomes final). An error, a refusal, a timely withdrawal, a repetition
+or a score of which nothing can be shown *refunds* it (-1), and an admin may *grant* more (-n). So the sum of a team's
+amounts, without grants, is the number of its submissions that are charged or in progress. Every row has a reason, and
+no row is ever changed.
 
 Repetitions and scores of which nothing can be shown are not counted in the total, but they count for their day, because
 scoring them has a cost. They differ from other refunds in that their submission was scored; a scored submission is
@@ -18,6 +20,7 @@ so that two simultaneous submissions cannot both take the last place.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +29,7 @@ import sqlalchemy as sa
 from reveal_bench.kinds import KINDS
 from reveal_leaderboard.settings import Quota, QuotaPolicy
 from reveal_leaderboard.store import events
+from reveal_leaderboard.store.cases import shared_with
 from reveal_leaderboard.store.database import locked, moment
 from reveal_leaderboard.store.tables import ledger, submissions, teams, versions
 
@@ -40,6 +44,7 @@ class QuotaBalance:
     ----------
     total : allowed scored submissions, grants included
     charged, pending : submissions scored and in progress
+    carried : submissions that count here because other versions or boards hold out the same cases
     left : number of submissions that remain of `total`
     per_day, left_today : the day's limit, and the remainder of today
     next_at : when the next one is possible, seconds since 1970 UTC: now or the next midnight; None for never
@@ -50,6 +55,7 @@ class QuotaBalance:
     total: int
     charged: int
     pending: int
+    carried: int
     left: int
     per_day: int
     left_today: int
@@ -99,14 +105,27 @@ def balance(connection: sa.Connection, team_id: str, benchmark: str, version: st
     used = sum(total for total, _ in lines.values())
     charged = lines.get("charged", (0, 0))[1]
     of_all = _sum(connection, amount, _account(benchmark, version) & (kind != "granted"))
+    carried = carried_over(connection, benchmark, version, team_id)
     midnight = at - at % DAY
     today = _used_since(connection, ours, midnight)
     total = quota.total + granted
-    left, left_today = max(0, total - used), max(0, quota.per_day - today)
-    board_left = max(0, quota.board_total - of_all)
+    left, left_today = max(0, total - used - carried), max(0, quota.per_day - today)
+    board_left = max(0, quota.board_total - of_all - carried_over(connection, benchmark, version))
     next_at = None if not left or not board_left or not quota.per_day else at if left_today else midnight + DAY
-    why = _sentence(left, total, left_today, quota.per_day, board_left)
-    return QuotaBalance(total, charged, used - charged, left, quota.per_day, left_today, next_at, board_left, why)
+    why = _sentence(left, total, left_today, quota.per_day, board_left, carried)
+    per_day, pending = quota.per_day, used - charged
+    return QuotaBalance(total, charged, pending, carried, left, per_day, left_today, next_at, board_left, why)
+
+
+def carried_over(connection: sa.Connection, benchmark: str, version: str, team_id: str | None = None) -> int:
+    """Return how many submissions to other versions and boards count on a version, of one team or of all teams."""
+    weighted = 0.0
+    for other in shared_with(connection, benchmark, version):
+        spent = _account(other.benchmark, other.version) & (ledger.c.kind != "granted")
+        if team_id is not None:
+            spent &= ledger.c.team_id == team_id
+        weighted += other.share * _sum(connection, ledger.c.amount, spent)
+    return math.ceil(round(weighted, 6))
 
 
 def reserve(
@@ -236,9 +255,12 @@ def _used_since(connection: sa.Connection, ours: sa.ColumnElement[bool], start: 
     return _sum(connection, ledger.c.amount, ours & (ledger.c.at >= start) & _STANDS)
 
 
-def _sentence(left: int, total: int, left_today: int, per_day: int, board_left: int) -> str:
+def _sentence(left: int, total: int, left_today: int, per_day: int, board_left: int, carried: int) -> str:
     if not left:
-        return f"Your team has no scored submission left for this version of the benchmark ({total} of {total} used)."
+        used = f"{total} of {total} used"
+        if carried:
+            used += f", {carried} of them on the same cases in another version or on another board"
+        return f"Your team has no scored submission left for this version of the benchmark ({used})."
     if not board_left:
         return "All scored submissions to this version, which all teams share, are used."
     if not left_today:

@@ -151,6 +151,26 @@ versions = sa.Table(
     _moment("frozen_at", nullable=True),
 )
 
+held_out = sa.Table(
+    "held_out",
+    tables,
+    _word("benchmark", primary_key=True),
+    _word("version", primary_key=True),
+    _word("kind", 10, primary_key=True),
+    _word("digest", 32, primary_key=True, index=True),  # of a public id, or of a public picture
+    sa.CheckConstraint("kind IN ('study', 'image', 'picture')", name="kind"),
+)
+
+shared_cases = sa.Table(
+    "shared_cases",
+    tables,
+    _word("benchmark", primary_key=True),
+    _word("version", primary_key=True),
+    _word("other", primary_key=True),  # another benchmark, or the same one
+    _word("other_version", primary_key=True),
+    sa.Column("share", sa.Float(53), nullable=False),  # of this version's held-out cases
+)
+
 # Submissions, their jobs and their scores -----------------------------------------------------------------------------
 
 submissions = sa.Table(

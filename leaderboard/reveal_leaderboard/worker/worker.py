@@ -40,6 +40,7 @@ from reveal_leaderboard.custody import Custody, Lint, Parsed, ParseFailed, Score
 from reveal_leaderboard.custody.arrays import read_canonical, write_canonical
 from reveal_leaderboard.custody.confinement import is_inside, readable_places
 from reveal_leaderboard.release import receipts
+from reveal_leaderboard.release.exposure import pause_if_used_up
 from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.settings import Settings
 from reveal_leaderboard.store import boards
@@ -280,7 +281,10 @@ class Worker:
         outcome = replace(outcome, signs=tuple(signs))
         if report is not None and job.kind == "rescore":
             outcome = _with_coverage(outcome, report)
-        return self.queue.finish_score(job, who=self._who, outcome=outcome, sign=self._sign)
+        is_kept = self.queue.finish_score(job, who=self._who, outcome=outcome, sign=self._sign)
+        if is_kept and job.kind == "score":
+            pause_if_used_up(self.store, job.benchmark, job.version, who=self._who)
+        return is_kept
 
     def _score_ratings(self, job: Job, holdout: Holdout, submission: Submission, manifest: Manifest) -> bool:
         """Pass answers to tasks to readers or, once all are rated, score the submission by their ratings."""

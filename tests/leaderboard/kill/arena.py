@@ -101,7 +101,21 @@ class Arena:
         number = next(self.numbers)
         desk = Desk(self.data / "desks" / str(number))  # a confined server reads and writes below its data only
         desk.give(Orders(number, is_held=True))
-        options = ["--data", str(self.data), "--database", self.url, "--blobs", self.blobs.url, *map(str, words)]
+        settings = self.root / "settings.toml"
+        settings.write_text(
+            "[exposure]\nclose_bits = 1000.0\n", encoding="utf-8"
+        )  # or the board pauses after six teams
+        options = [
+            "--data",
+            str(self.data),
+            "--database",
+            self.url,
+            "--blobs",
+            self.blobs.url,
+            "--settings",
+            str(settings),
+        ]
+        options += map(str, words)
         scratch, log = self.root / "scratch", self.root / f"{command}.log"
         scratch.mkdir(exist_ok=True)
         environ = {**os.environ, "TMPDIR": str(scratch)}

@@ -43,7 +43,10 @@ from tests.leaderboard.test_probing_simulation import GuardedBoard, World
 
 pytestmark = pytest.mark.processes
 QUOTA = 3  # one more than the default for such a small holdout
-SETTINGS = f"[quota]\ntotal = {QUOTA}\nper_day = {QUOTA}\n[benchmarks.{IMAGES}.quota]\ntotal = 100\nper_day = 100\n"
+SETTINGS = (
+    f"[quota]\ntotal = {QUOTA}\nper_day = {QUOTA}\n[benchmarks.{IMAGES}.quota]\ntotal = 100\nper_day = 100\n"
+    "[exposure]\nclose_bits = 1000.0\n"  # five teams use everything here, which would pause a board
+)
 MOST_GAINED = 0.05
 FEWEST = 30
 VARYING = re.compile(

@@ -99,7 +99,7 @@ def about_view(
     confinement: Sequence[str],
     toml: str,
     *,
-    new_teams: str = "open",
+    new_teams: str = "asked",
 ) -> str:
     """Return the page below its heading."""
     facts = [_benchmark(item, settings[item.name], *states.get(item.name, ("open", ""))) for item in published]

@@ -1,0 +1,163 @@
+"""Cases that boards and versions have in common: refused, or counted in the budgets and by the exposure meter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from reveal_leaderboard.boards.catalogue import Catalogue, Published, read_published_boards
+from reveal_leaderboard.boards.overlaps import OverlapError
+from reveal_leaderboard.boards.standings import standings
+from reveal_leaderboard.release.exposure import exposure, pause_if_used_up
+from reveal_leaderboard.settings import QuotaPolicy, load_settings
+from reveal_leaderboard.store import boards, quota
+from reveal_leaderboard.store.cases import SharedCases, register_cases, shared_with
+from reveal_leaderboard.store.store import Store
+
+from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.dataset.build import build_folder
+from reveal_bench.findings import REVEAL_LABELS
+from reveal_bench.kinds.findings.records import StudyRecord
+from tests.leaderboard.conftest import BENCHMARK, Board
+from tests.leaderboard.databases import on_both
+from tests.leaderboard.worlds import World
+
+LABELS = "reveal-cxr"
+
+
+def labels_of(board: Board, folder: Path, *, is_held: bool, n: int = 0) -> Path:
+    """Build labels of the studies that `board` holds out, themselves held out or public; of the first `n` if not 0."""
+    studies = sorted({record.study_id: record.patient_id for record in board.records}.items())
+    records = [StudyRecord(study, patient, (REVEAL_LABELS[0],)) for study, patient in studies[: n or None]]
+    others = [StudyRecord(f"other{i}", f"somebody{i}", (REVEAL_LABELS[1],)) for i in range(5)]
+    splits = {"released": others, "holdout": records} if is_held else {"released": records, "holdout": others}
+    place = {"holdout": folder.with_name("private"), "holdout_split": "holdout"}
+    build_folder(splits, folder, BENCHMARKS[LABELS], pixels="withhold", synthetic=True, **place)
+    return folder
+
+
+def serve(database_url: str, published: Mapping[tuple[str, str], Published], settings: str, path: Path) -> Store:
+    path.write_text(settings, encoding="utf-8")
+    store = Store(database_url, load_settings(path))
+    Catalogue(store, published.values()).check_policy()
+    return store
+
+
+def test_a_manifest_of_present_findings_tells_labels(database_url: str, board: Board, tmp_path: Path) -> None:
+    """The manifest of CheXlocalize names the findings of each image, which are the labels of its study."""
+    labels = labels_of(board, tmp_path / "labels", is_held=True)
+    published = read_published_boards([(board.folder, "holdout"), (labels, "holdout")])
+    n = len({record.study_id for record in board.records})
+    rule = (
+        f"reveal-cxr 1.0.0 must hold out .*, but the manifest of chexlocalize 1.0.0 tells references of {n} of {n} held"
+    )
+    with pytest.raises(OverlapError, match=rule):
+        serve(database_url, published, "", tmp_path / "settings.toml")
+
+
+@pytest.mark.parametrize("n", [1, 0])
+def test_a_public_split_of_another_board_tells_references(
+    database_url: str, board: Board, tmp_path: Path, n: int
+) -> None:
+    labels = labels_of(board, tmp_path / "labels", is_held=False, n=n)
+    published = read_published_boards([(board.folder, "holdout"), (labels, "holdout")])
+    rule = (
+        "chexlocalize 1.0.0 must hold out .*, but the public split 'released' of reveal-cxr 1.0.0 tells references of"
+    )
+    with pytest.raises(OverlapError, match=rule):
+        serve(database_url, published, "", tmp_path / "settings.toml")
+
+
+def test_an_overlap_accepted_by_name_is_said_on_the_board(database_url: str, board: Board, tmp_path: Path) -> None:
+    labels = labels_of(board, tmp_path / "labels", is_held=False)
+    published = read_published_boards([(board.folder, "holdout"), (labels, "holdout")])
+    accepted = f'[benchmarks.{BENCHMARK}.exposure]\naccepted_overlaps = ["{LABELS}"]\n'
+    small = f"[benchmarks.{LABELS}.release]\nmin_cell = 2\nplace_cell = 2\n"
+    with pytest.raises(ValueError, match="min_cell"):  # the labels' board is too small to show anything
+        serve(database_url, published, accepted + small, tmp_path / "settings.toml")
+    store = Store(database_url)
+    Catalogue(store, published.values())
+    notes = standings(store, published[BENCHMARK, "1.0.0"]).notes
+    assert any(note.startswith("Note that the public split 'released' of reveal-cxr 1.0.0 tells") for note in notes)
+    assert not any("tells references" in note for note in standings(store, published[LABELS, "1.0.0"]).notes)
+
+
+def test_other_cases_overlap_with_nothing(board: Board, tmp_path: Path) -> None:
+    others = [StudyRecord(f"other{i}", f"somebody{i}", (REVEAL_LABELS[1],)) for i in range(6)]
+    build_folder(
+        {"test": others}, tmp_path / "labels", BENCHMARKS[LABELS], pixels="withhold", holdout=tmp_path / "private"
+    )
+    published = read_published_boards([(board.folder, "holdout"), (tmp_path / "labels", "holdout")])
+    assert [one.overlaps for one in published.values()] == [(), ()]
+
+
+def digests(*studies: str) -> dict[str, list[str]]:
+    return {"study": list(studies), "image": [f"{study}-image" for study in studies], "picture": []}
+
+
+@on_both
+def test_shares_both_ways(database_url: str) -> None:
+    """Version 2 keeps two of the three cases of version 1 and adds two; another board has one of the new ones."""
+    store = Store(database_url)
+    with store.write() as connection:
+        for name, version in (("a", "1"), ("a", "2"), ("b", "1")):
+            boards.register_version(connection, name, version, "holdout")
+        register_cases(connection, "a", "1", digests("x", "y", "z"))
+        register_cases(connection, "a", "2", digests("y", "z", "v", "w"))
+        register_cases(connection, "b", "1", digests("w"))
+        register_cases(connection, "b", "1", digests("x"))  # known already
+        assert shared_with(connection, "a", "1") == [SharedCases("a", "2", 2 / 3)]
+        assert shared_with(connection, "a", "2") == [SharedCases("a", "1", 0.5), SharedCases("b", "1", 0.25)]
+        assert shared_with(connection, "b", "1") == [SharedCases("a", "2", 1.0)]
+
+
+@on_both
+def test_budgets_carry_over_by_the_share_of_cases(database_url: str) -> None:
+    """Three used of three: on a version with half of these cases, two are used (1.5 rounded up), and one is left."""
+    world = World(database_url, quota=QuotaPolicy(total=3, per_day=3, board_total=5))
+    for n in range(3):
+        world.add(sha256=f"{n:064x}")
+    with world.store.write() as connection:
+        register_cases(connection, "bench", "1.0", digests("x", "y"))
+        for version, studies in (("2.0", "yz"), ("3.0", "xy"), ("4.0", "z")):
+            boards.register_version(connection, "bench", version, "holdout")
+            register_cases(connection, "bench", version, digests(*studies))
+        left = {}
+        for version in ("2.0", "3.0", "4.0"):
+            balance = quota.balance(connection, "team1", "bench", version, world.settings.quota)
+            left[version] = balance.carried, balance.left, balance.board_left
+        other = quota.balance(connection, "team2", "bench", "3.0", world.settings.quota)
+    assert left == {"2.0": (2, 1, 3), "3.0": (3, 0, 2), "4.0": (0, 3, 5)}
+    assert (other.carried, other.left, other.board_left) == (0, 3, 2)
+    assert balance.why.startswith("Scored submissions left for your team: 3 of 3")
+    with world.store.read() as connection:
+        used_up = quota.balance(connection, "team1", "bench", "3.0", world.settings.quota)
+    assert "(3 of 3 used, 3 of them on the same cases in another version or on another board)" in used_up.why
+
+
+def test_the_meter_counts_answers_on_the_same_cases(database_url: str) -> None:
+    world = World(database_url)
+    world.score(0.5, "one")
+    world.score(0.6, "two", sha256="b" * 64)
+    with world.store.write() as connection:
+        register_cases(connection, "bench", "1.0", digests("x", "y"))
+        boards.register_version(connection, "bench", "2.0", "holdout")
+        register_cases(connection, "bench", "2.0", digests("y", "z"))
+        before, after = (exposure(connection, "bench", version, world.settings) for version in ("1.0", "2.0"))
+    assert (before.n_scored, after.n_scored) == (2, 1)
+
+
+def test_a_board_whose_budget_is_used_up_is_paused_with_the_reason(database_url: str) -> None:
+    world = World(database_url, quota=QuotaPolicy(total=3, per_day=3, board_total=2))
+    world.score(0.5, "one")
+    assert not pause_if_used_up(world.store, "bench", "1.0", who="worker:w")
+    world.score(0.6, "two", sha256="b" * 64)
+    assert not pause_if_used_up(world.store, "bench", "2.0", who="worker:w")  # not the version on the board
+    assert pause_if_used_up(world.store, "bench", "1.0", who="worker:w")
+    assert not pause_if_used_up(world.store, "bench", "1.0", who="worker:w")  # it is paused already
+    with world.store.read() as connection:
+        board = boards.board(connection, "bench")
+    assert board is not None
+    assert board.state == "paused"
+    assert board.why.startswith("The held-out labels are used up until they are refreshed. 2 of 2 submissions are used")
