@@ -112,7 +112,7 @@ def refresh(
             n = refresh.start_refresh(connection, benchmark, to, who=_who())
             done = refresh.progress(connection, benchmark, to)
             queued = f"{n} submissions queued; of {done.total}, {done.done} are done and {done.left} left"
-            typer.echo("\n".join([queued, *refresh.carried_words(connection, benchmark, to)]))
+            typer.echo("\n".join([*refresh.carried_words(connection, benchmark, to), queued]))
             return
         changes = refresh.switch_version(connection, benchmark, to, who=_who())
     unranked = "" if changes.changes else "; no submission was ranked before or is now"

@@ -50,6 +50,10 @@ board_total = 500
 place_cell = 30
 ladder_step = 0.0
 ladder_per = "model"
+[exposure]
+close_bits = 1000.0
+[accounts]
+new_teams = "open"
 """
 
 
