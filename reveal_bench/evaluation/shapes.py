@@ -33,7 +33,8 @@ Models, each of one outcome, by :mod:`statsmodels`:
 and 0.001. Slopes that the cases do not determine are undefined.
 
 Confidence ("model assurance"): ordinary least squares and Spearman's correlation of an outcome with the score, per
-finding and pooled, p unadjusted; Spearman's interval is Fisher's with the number of cases, none for up to 3 cases.
+finding and pooled, p unadjusted; Spearman's interval is Fisher's with the variance of
+Bonett and Wright (2000), Psychometrika 65, ``(1 + rho**2 / 2) / (n - 3)``; none for up to 3 cases.
 Probabilities are unchanged (the published code), or scaled per finding to 0 to 1 (Methods).
 """
 
@@ -53,6 +54,7 @@ from reveal_bench.evaluation.confidence import POOLED
 from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord
 from reveal_bench.masks import decode_mask
 from reveal_bench.metrics.intervals import UNDEFINED, Estimate
+from reveal_bench.metrics.jackknife import Z
 
 FEATURES = ("polygons", "size", "elongation", "irrectangularity")
 """The four features of the paper, under their names in its code."""
@@ -392,7 +394,7 @@ def _assurance(outcome: str, finding: str, x: FloatArray, y: FloatArray) -> Assu
     rho, p = spearmanr(x, y)
     rho_low = rho_high = math.nan
     if n > 3 and abs(rho) < 1:
-        middle, half = math.atanh(rho), 1.96 / math.sqrt(n - 3)
+        middle, half = math.atanh(rho), Z * math.sqrt((1 + rho**2 / 2) / (n - 3))
         rho_low, rho_high = math.tanh(middle - half), math.tanh(middle + half)
     slope = Estimate(float(result.params[0]), float(low), float(high))
     correlation = Estimate(float(rho), rho_low, rho_high)

@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray, mean_of_defined
-from reveal_bench.metrics.jackknife import LEAST_UNITS, Evidence, jackknife_ends, t_quantile
+from reveal_bench.metrics.jackknife import FEW, LEAST_UNITS, Evidence, jackknife_ends, missing_reasons, t_quantile
 
 Interval = Literal["jackknife", "percentile", "shifted", "bca", "chexlocalize"]
 INTERVALS: tuple[Interval, ...] = get_args(Interval)
@@ -89,10 +89,6 @@ class Resampling:
         return f"{metric}|b:{self.n_resamples}|seed:{self.seed}|unit:{self.unit}{part}|v:{version}"
 
 
-FEW = "too few patients"
-"""Reason why an estimate has no interval, see docs/statistics.md."""
-
-
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A number with its 95% interval and its evidence, such as a score, a difference or a slope.
@@ -111,6 +107,8 @@ class Estimate:
         Replicates left out because they had no defined row (for a macro: no defined finding).
     signature : str
         Recipe of the number, such as ``point_hit|b:1000|seed:0|unit:patient|v:1``.
+    reason : str
+        Reason why both bounds are missing, if it is known; see :attr:`missing_interval`.
     """
 
     metric: str = field(default="", kw_only=True)
@@ -122,6 +120,7 @@ class Estimate:
     n_undefined: int = 0
     n_empty_replicates: int = 0
     signature: str = ""
+    reason: str = field(default="", kw_only=True)
 
     @property
     def has_interval(self) -> bool:
@@ -131,7 +130,8 @@ class Estimate:
     @property
     def missing_interval(self) -> str:
         """Reason why a defined value has no interval; empty if it has one, one bound of it, or no value."""
-        return FEW if math.isnan(self.low) and math.isnan(self.high) and not math.isnan(self.value) else ""
+        is_missing = math.isnan(self.low) and math.isnan(self.high) and not math.isnan(self.value)
+        return (self.reason or FEW) if is_missing else ""
 
     def times(self, factor: float) -> Estimate:
         """Return value and interval on another scale, such as percent."""
@@ -176,12 +176,15 @@ class Intervals:
         `values` are those on the data, or for "chexlocalize" the means of the replicates.
     n_empty : int array (n_columns,)
         Replicates without a value.
+    reasons : sequence of str
+        For each column, why both bounds are missing; empty if no reason is known.
     """
 
     values: FloatArray
     low: FloatArray
     high: FloatArray
     n_empty: IntArray
+    reasons: Sequence[str] = ()
 
     def estimates(
         self,
@@ -193,12 +196,13 @@ class Intervals:
         signature: str = "",
     ) -> list[Estimate]:
         """Return an estimate per column; `findings`, `n` and `n_undefined` have one entry per column."""
-        zeros, lows, highs = [0] * len(self.values), self.low.tolist(), self.high.tolist()
+        zeros, empty = [0] * len(self.values), [""] * len(self.values)
+        ends = zip(self.low.tolist(), self.high.tolist(), strict=True)
         counts = zip(n or zeros, n_undefined or zeros, self.n_empty.tolist(), strict=True)
-        rows = zip(findings or [""] * len(zeros), self.values.tolist(), lows, highs, counts, strict=True)
+        rows = zip(findings or empty, self.values.tolist(), ends, counts, self.reasons or empty, strict=True)
         return [
-            Estimate(value, low, high, *own_counts, signature, metric=metric, finding=finding)
-            for finding, value, low, high, own_counts in rows
+            Estimate(value, *own_ends, *own_counts, signature, metric=metric, finding=finding, reason=reason)
+            for finding, value, own_ends, own_counts, reason in rows
         ]
 
 
@@ -259,8 +263,9 @@ def find_intervals(
     if interval == "jackknife":
         if evidence is None:
             raise ArgumentError("evidence", "must be given for interval 'jackknife'", "None")
-        low, high = jackknife_ends(values, evidence)
-    elif interval == "bca":
+        ends = jackknife_ends(values, evidence)
+        return Intervals(values, ends[0], ends[1], n_empty, missing_reasons(values, ends, evidence))
+    if interval == "bca":
         if left_out is None:
             raise ArgumentError("left_out", "must be given for interval 'bca'", "None")
         low, high = np.array([_bca(*column) for column in zip(values, replicates.T, left_out.T, strict=True)]).T

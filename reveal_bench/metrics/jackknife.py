@@ -15,30 +15,38 @@ and the degrees of freedom of the squared standard error (Satterthwaite), ``2 V*
   or with constant rows, whose standard error is 0. The effective sample size of the last is the number of supporting
   patients, but for an F1 of 0 or the lowest kappa only the proportion :data:`OF_NO_OVERLAP` of it: F1 is 2 / (k + 1) if
   one of k patients is called by both.
-* A macro's variance is the variance of a mean of its findings, with their covariances. The variance of a finding with
-  few patients is unreliable, so per patient it is averaged with the pooled variance of all findings, which counts for
-  :data:`POOLED_FREEDOM` degrees of freedom; a finding at an end of the scale, such as an F1 of 0, gets the pooled
-  variance. Degrees of freedom of the macro follow by Satterthwaite's formula. Its bias is the mean of the
-  findings' biases. The macro of one finding has the interval of that finding.
+* A macro of scores that do not go below 0 has the Wilson interval of its effective sample size, with t instead of the
+  normal quantile. The jackknife estimates the variance of a finding with few patients badly: it is 0 for a rare
+  finding without errors. So a finding's variance is ``c g(m) / n``. n is the number of its supporting patients, and g
+  is ``m (1 - m)``, or for F1 the variance of 2 TP / (2 TP + FP + FN) if TP is binomial among n patients. m is the
+  finding's score, drawn towards the macro as by :data:`PRIOR_UNITS` further patients. c is the design effect, the
+  ratio of the jackknife's variance to ``g(value) / n``, averaged with that of all findings, which counts for
+  :data:`POOLED_FREEDOM` degrees of freedom. Covariances of findings are the jackknife's. Degrees of freedom of the
+  macro follow by Satterthwaite's formula. F1 of few patients is too low on average, by the concavity of
+  2 TP / (2 TP + FP + FN) in TP; the centre of the interval is higher by this bias, computed at m.
+* A macro of a score whose scale goes below 0, such as kappa or AC1, or has no bounds, is ``value - bias +- t se`` on
+  its own scale. There g is constant, and the bias is the mean of the findings' biases by the jackknife.
 * Every other score has ``value - bias +- t se`` on the arcsine scale of its bounds, with the t quantile of its degrees
-  of freedom; on its own scale if it has no bounds, as a difference has none here. A macro of a score whose scale goes
-  down to -1, such as kappa or AC1, has the same on its own scale.
+  of freedom; on its own scale if it has no bounds, as a difference has none here.
+* The macro of one finding has the interval of that finding.
 
 No interval is printed (both bounds are NaN)
 
 * for a constant score on a scale without two bounds, such as the difference of two systems that agree: identical
   results on some patients do not show how rarely the systems differ;
-* if fewer than :data:`LEAST_UNITS` patients support a score, or every finding of a macro;
-* if fewer than :data:`LEAST_UNITS_OF_KAPPA` patients support a finding's kappa, or :data:`LEAST_UNITS_OF_MEAN` its IoU
-  or another mean of rows that are not 0 or 1;
+* if fewer patients support a finding than its score needs: :data:`LEAST_UNITS_OF_SHARE` for a mean of rows that are
+  0 or 1, such as a hit rate or recall, :data:`LEAST_UNITS_OF_F1`, :data:`LEAST_UNITS_OF_KAPPA`,
+  :data:`LEAST_UNITS_OF_MEAN` for IoU or another mean of rows, and :data:`LEAST_UNITS` for others;
+* if no finding of a macro has :data:`LEAST_UNITS` supporting patients;
 * if a score derived from macros, such as their relative decrease, depends on a finding with fewer than
-  :data:`LEAST_UNITS_IN_MACRO`.
+  :data:`LEAST_UNITS_IN_MACRO`;
+* if the interval would cover more than :data:`WIDEST` of its scale.
 
 `benchmarks/calibration.py` measures the coverage of these rules; docs/statistics.md has its table.
 
 Sources: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 11; Wilson (1927), J. Am. Stat. Assoc.
-22; effective sample sizes as in Rao and Scott (1992), Biometrics 48; degrees of freedom as in Bell and McCaffrey
-(2002), Survey Methodology 28; the t quantile by Abramowitz and Stegun (1964), 26.7.5.
+22; effective sample sizes as in Rao and Scott (1992), Biometrics 48; Wilson intervals of stratified proportions as in
+Yan and Su (2010), Stat. Biopharm. Res. 2; degrees of freedom as in Bell and McCaffrey (2002), Survey Methodology 28.
 """
 
 from __future__ import annotations
@@ -51,17 +59,23 @@ import numpy as np
 
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray, mean_of_defined
 
+FEW = "too few patients"
+"""Reason why there is no interval, if the number of patients that it needs is not known."""
+
 LEAST_UNITS = 10
 """Number of supporting patients below which a score has no interval."""
-LEAST_UNITS_OF_KAPPA, LEAST_UNITS_OF_MEAN = 12, 15
-"""The same limit for a finding's kappa, or another score whose scale goes below 0; and for IoU, or another mean of rows
-that are not 0 or 1."""
+LEAST_UNITS_OF_SHARE, LEAST_UNITS_OF_F1, LEAST_UNITS_OF_KAPPA, LEAST_UNITS_OF_MEAN = 5, 8, 12, 15
+"""The same limit for a finding's mean of rows that are 0 or 1; its F1; its kappa, or another score whose scale goes
+below 0; and its IoU, or another mean of rows that are not 0 or 1."""
 LEAST_UNITS_IN_MACRO = 5
 """The same limit for every finding of a score that is derived from macros."""
-POOLED_FREEDOM, POOLED_FREEDOM_OF_RATIOS = 5.0, 2.0
-"""Degrees of freedom of the pooled variance when it is averaged with a finding's own variance in a macro: for means
-over rows (hit rates, IoU, scores), and for ratios such as F1 and kappa, whose variances differ more between
-findings."""
+PRIOR_UNITS = 1.5
+"""Number of further patients with the macro's score that count for a finding's variance in a macro."""
+POOLED_FREEDOM = 2.0
+"""Degrees of freedom of the findings' common design effect when it is averaged with a finding's own in a macro."""
+WIDEST = 0.75
+"""Proportion of its scale that an interval covers at most. Three patients, of whom one or two are hits, would have one
+that covers 0.74."""
 OF_NO_OVERLAP = 0.75
 """Proportion of patients that counts for the interval of an F1 of 0, or of the lowest kappa. It would be 1 for F1 as a
 proportion of k patients, and 0.5 for TP / (TP + FP + FN) on the scale of F1; simulations fit values from 0.65 to
@@ -70,7 +84,9 @@ proportion of k patients, and 0.5 for TP / (TP + FP + FN) on the scale of F1; si
 Z = NormalDist().inv_cdf(0.975)
 """Distance of a 95 % interval's bounds from the centre of a normal distribution, in standard errors."""
 _NO_SPREAD = 1e-12  # shares of a scale that differ by less differ by rounding alone
-_LEAST_FREEDOM = 3.0  # the expansion of the t quantile is good from here on
+_INSIDE = 1e-6  # a share at an end of its scale counts as this far inside, where variances are in proportion to it
+_LEAST_PART = 0.25  # of a macro's variance that negative covariances leave: what they take beyond it is noise
+_LOG_T = -0.0394592, 0.1168138, -0.0245318, -0.2607371, 0.1601912, 0.7064658, 1.2104212, 0.6729257
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +108,7 @@ class Evidence:
     lowest : float array (n_columns,), lowest possible value of each column, if that is above the scale's lower bound:
         for kappa, see :func:`~reveal_bench.metrics.agreement.lowest_kappa`
     averaged : columns whose mean the first one is, as a macro; None if it is not a mean of others
+    least : int array (n_columns,), smallest number of units for an interval, if that is what `enough` is about
     of_means : True if scores are means over rows, such as hit rates and IoU, and not other ratios
     of_overlap : True if scores are F1 or kappa of presence: one hit among k units raises them by about 2 / k
     """
@@ -105,6 +122,7 @@ class Evidence:
     averaged: IntArray | None = None
     of_means: bool = False
     of_overlap: bool = False
+    least: IntArray | None = None
 
     def over(self, averaged: IntArray) -> Evidence:
         """Return the evidence with the mean of the `averaged` groups, counted from 0, as the first column."""
@@ -148,24 +166,29 @@ def evidence_of_groups(
     """
     averaged = np.flatnonzero(n_units) if averaged is None else averaged
     behind = n_units[averaged]
-    of_macro, least = (behind.max(initial=0), LEAST_UNITS) if is_mean else (
+    of_macro, least_of_macro = (behind.max(initial=0), LEAST_UNITS) if is_mean else (
         behind.min() if len(behind) else 0, LEAST_UNITS_IN_MACRO
     )  # fmt: skip
     of_group = LEAST_UNITS
     if np.isfinite(bounds).all():  # a difference is held to the least of all, as its p is
         of_group = LEAST_UNITS_OF_KAPPA if bounds[0] < 0 else LEAST_UNITS_OF_MEAN if of_means else LEAST_UNITS
-    enough = n_units >= np.where(is_share, LEAST_UNITS, of_group)
-    is_enough = enough[averaged[0]] if is_mean and len(averaged) == 1 else of_macro >= least  # of one, it is that one
+    of_share = LEAST_UNITS_OF_F1 if of_overlap else LEAST_UNITS_OF_SHARE
+    least = np.broadcast_to(np.where(is_share, of_share, of_group), n_units.shape)
+    if is_mean and len(averaged) == 1:  # a macro of one finding is that finding
+        least_of_macro = int(least[averaged[0]])
+    least = np.concatenate([[least_of_macro], least])
+    behind = np.concatenate([[of_macro], n_units])
     return Evidence(
         left_out,
-        np.concatenate([[of_macro], n_units]),
-        np.concatenate([[is_enough], enough]),
+        behind,
+        behind >= least,
         np.concatenate([[False], np.broadcast_to(is_share, n_units.shape)]),
         bounds,
         None if lowest is None else np.concatenate([bounds[:1], lowest]),
         averaged + 1 if is_mean else None,
         of_means,
         of_overlap,
+        least,
     )
 
 
@@ -181,22 +204,17 @@ def standard_errors(left_out: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def t_quantile(freedom: FloatArray) -> FloatArray:
-    """Return the 97.5th percentile of Student's t for real degrees of freedom; values below 3 count as 3.
+    """Return the 97.5th percentile of Student's t for real degrees of freedom; values below 1 count as 1.
+
+    The logarithm of the percentile is a polynomial in the inverse degrees of freedom, fitted to SciPy's values; the
+    relative error is below 2e-6.
 
     Examples
     --------
-    >>> t_quantile(np.array([5.0, 30.0, np.inf])).round(3).tolist()
-    [2.57, 2.042, 1.96]
+    >>> t_quantile(np.array([1.0, 5.0, 30.0, np.inf])).round(3).tolist()
+    [12.706, 2.571, 2.042, 1.96]
     """
-    z, inverse = Z, 1 / np.maximum(freedom, _LEAST_FREEDOM)
-    terms = (
-        z,
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    quantile: FloatArray = sum((term * inverse**i for i, term in enumerate(terms)), np.zeros_like(inverse))
+    quantile: FloatArray = np.exp(np.polyval(_LOG_T, 1 / np.maximum(freedom, 1.0)))
     return quantile
 
 
@@ -206,22 +224,8 @@ def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
     low, high = evidence.bounds
     if np.isfinite([low, high]).all():
         lowest = np.full(values.shape, low) if evidence.lowest is None else evidence.lowest
-        width = high - lowest
-        shares, errors, bias = (values - lowest) / width, errors / width, bias / width
-        is_still = (errors < _NO_SPREAD) | (shares < _NO_SPREAD) | (shares > 1 - _NO_SPREAD)
-        still = evidence.n_units * np.where(evidence.of_overlap & (shares < 0.5), OF_NO_OVERLAP, 1)
-        effective = np.where(is_still, still, _divide(shares * (1 - shares), errors**2))
-        is_single = np.full(values.shape, True)
-        is_single[0] = evidence.averaged is None
-        is_share = evidence.is_share | is_still | (is_single & (evidence.lowest is not None))
-        quantiles = np.where(is_share, Z, t_quantile(freedom))
-        has_wilson = is_share | (is_single & evidence.of_means)
-        shifted = _on_arcsine(shares, bias, errors, quantiles)
-        if low < 0:
-            plain = np.clip([shares - bias - quantiles * errors, shares - bias + quantiles * errors], 0, 1)
-            shifted = np.where(is_single, shifted, plain)
-        effective = np.where(evidence.enough, effective, inf)  # no patient, no effective size
-        ends = lowest + width * np.where(has_wilson, _wilson(shares, effective, quantiles), shifted)
+        ends = _ends_of_scale(values, evidence, lowest, (bias, errors, freedom))
+        ends = np.where(ends[1] - ends[0] <= WIDEST * (high - lowest), ends, np.nan)
         if evidence.averaged is not None and len(evidence.averaged) == 1:
             ends[:, 0] = ends[:, evidence.averaged[0]]
     else:
@@ -229,6 +233,58 @@ def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
         ends = np.clip([values - bias - reach, values - bias + reach], low, high)  # a scale may end on one side
         ends = np.where(reach > 0, ends, np.nan)
     return np.where(evidence.enough & ~np.isnan(values), ends, np.nan)
+
+
+def missing_reasons(values: FloatArray, ends: FloatArray, evidence: Evidence) -> list[str]:
+    """Return why :func:`jackknife_ends` has no interval for a column; empty for the others, and without a value."""
+    reasons = []
+    for column in range(len(values)):
+        reason = ""
+        if np.isnan(ends[:, column]).all() and not np.isnan(values[column]):
+            if not evidence.enough[column]:
+                reason = _few(evidence, column)
+            elif np.isfinite(evidence.bounds).all():
+                reason = f"wider than {WIDEST:.0%} of its scale"
+            else:
+                reason = "constant"
+        reasons.append(reason)
+    return reasons
+
+
+def _few(evidence: Evidence, column: int) -> str:
+    if evidence.least is None:
+        return FEW
+    is_macro = column == 0 and evidence.averaged is not None and len(evidence.averaged) != 1
+    least = evidence.least[column]
+    return f"no finding with {least} supporting patients" if is_macro else f"fewer than {least} supporting patients"
+
+
+def _ends_of_scale(
+    values: FloatArray, evidence: Evidence, lowest: FloatArray, spreads: tuple[FloatArray, FloatArray, FloatArray]
+) -> FloatArray:
+    """Return the bounds on a scale with two ends, from the bias, standard error and degrees of freedom of columns."""
+    low, high = evidence.bounds
+    width = high - lowest
+    shares, bias, errors, t = (values - lowest) / width, spreads[0] / width, spreads[1] / width, t_quantile(spreads[2])
+    is_still = (errors < _NO_SPREAD) | (shares < _NO_SPREAD) | (shares > 1 - _NO_SPREAD)
+    still = evidence.n_units * np.where(evidence.of_overlap & (shares < 0.5), OF_NO_OVERLAP, 1)
+    effective = np.where(is_still, still, _divide(shares * (1 - shares), errors**2))
+    is_single = np.full(values.shape, True)
+    is_single[0] = evidence.averaged is None
+    is_share = evidence.is_share | is_still | (is_single & (evidence.lowest is not None))
+    quantiles = np.where(is_share, Z, t)
+    has_wilson = is_share | (is_single & evidence.of_means)
+    other = _on_arcsine(shares, bias, errors, quantiles)
+    if low < 0:
+        plain = np.clip([shares - bias - quantiles * errors, shares - bias + quantiles * errors], 0, 1)
+        other = np.where(is_single, other, plain)
+    effective = np.where(evidence.enough, effective, inf)  # no patient, no effective size
+    ends: FloatArray = np.where(has_wilson, _wilson(shares, effective, quantiles), other)
+    if not is_single[0] and low >= 0 and errors[0] > 0:
+        centre = np.clip(shares[:1] - bias[:1], 0, 1)
+        inside = np.clip(centre, _INSIDE, 1 - _INSIDE)
+        ends[:, :1] = _wilson(centre, inside * (1 - inside) / errors[:1] ** 2, t[:1])
+    return lowest + width * ends
 
 
 def spread(values: FloatArray, evidence: Evidence) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -245,24 +301,53 @@ def spread(values: FloatArray, evidence: Evidence) -> tuple[FloatArray, FloatArr
 
 def _of_mean(values: FloatArray, evidence: Evidence, averaged: IntArray) -> tuple[float, float, float]:
     """Return standard error, its degrees of freedom, and bias of the mean of some columns, as described for macros."""
-    n, k = len(evidence.left_out), len(averaged)
-    pooled_freedom = POOLED_FREEDOM if evidence.of_means else POOLED_FREEDOM_OF_RATIOS
-    behind = evidence.n_units[averaged]
-    own = np.maximum(behind - 1, 0)
+    low, high = evidence.bounds
+    has_shares = low >= 0 and high < inf
+    width = high - low if has_shares else 1.0
+    n, k, behind = len(evidence.left_out), len(averaged), np.maximum(evidence.n_units[averaged], 1)
     left_out = evidence.left_out[:, averaged]
-    left_out = np.where(np.isnan(left_out) | (own == 0), values[averaged], left_out)  # its only patient: no deviation
+    left_out = np.where(
+        np.isnan(left_out) | (behind == 1), values[averaged], left_out
+    )  # its only patient: no deviation
     centre = left_out.mean(axis=0)
-    deviations = left_out - centre
+    deviations = (left_out - centre) / width
     covariance = (n - 1) / n * deviations.T @ deviations
     variances = np.diag(covariance)
-    per_patient = variances * behind
-    pooled = (own * per_patient).sum() / max(own.sum(), 1)
-    own = np.where(np.isin(values[averaged], evidence.bounds), 0, own)
-    steadied = (own * per_patient + pooled_freedom * pooled) / (own + pooled_freedom) / np.maximum(behind, 1)
-    variance = max(steadied.sum() + covariance.sum() - variances.sum(), 0.0) / k**2
-    spread = (steadied**2 / (own + pooled_freedom)).sum()
+    own = np.where(np.isin(values[averaged], evidence.bounds), 0, behind - 1)
+    bias = (n - 1) * (centre - values[averaged]).sum() / k
+    of_value = of_likely = np.ones(k)
+    if has_shares:
+        shares = (values[averaged] - low) / width
+        likely = (behind * shares + PRIOR_UNITS * shares.mean()) / (behind + PRIOR_UNITS)
+        shares, likely = (np.clip(x, _INSIDE, 1 - _INSIDE) for x in (shares, likely))
+        of_value, of_likely = shares * (1 - shares), likely * (1 - likely)
+        if evidence.of_overlap:
+            of_value, of_likely = _f1_moments(shares, inf)[0], _f1_moments(likely, behind)[0]
+    effects = variances * (behind - has_shares) / of_value  # the jackknife's variance of k of n is k (n - k) / (n - 1)
+    pooled = (own * effects).sum() / max(own.sum(), 1)
+    pooled = pooled if pooled > _NO_SPREAD or not has_shares else 1.0
+    effects = (own * effects + POOLED_FREEDOM * pooled) / (own + POOLED_FREEDOM)
+    steadied = effects * of_likely / behind
+    total = max(steadied.sum() + covariance.sum() - variances.sum(), _LEAST_PART * steadied.sum())
+    spread = (steadied**2 / (own + POOLED_FREEDOM)).sum()
     freedom = min(steadied.sum() ** 2 / spread, n - 1) if spread > 0 else inf
-    return float(np.sqrt(variance)), float(freedom), float((n - 1) * (centre - values[averaged]).sum() / k)
+    if has_shares and evidence.of_overlap:
+        bias = width * (effects * _f1_moments(likely, behind)[1]).sum() / k
+    elif has_shares and (evidence.of_means or evidence.is_share[averaged].all()):
+        bias = 0.0
+    return float(width * np.sqrt(total) / k), float(freedom), float(bias)
+
+
+def _f1_moments(f1: FloatArray, n: IntArray | float) -> tuple[FloatArray, FloatArray]:
+    """Return n times the variance, and the bias, of 2 TP / (2 TP + FP + FN) with TP binomial among n = TP + FP + FN.
+
+    Both are exact for n = 1, where F1 is 0 or 1, and for large n, where the delta method has them; for 2 to 10 the
+    error is at most a quarter.
+    """
+    rest = 2 - f1  # the probability of TP is f1 / rest
+    variance = f1 * (1 - f1) * rest**2 / 2 * (1 + (4 / rest**4 - 1) / n)
+    bias = -f1 * (1 - f1) * rest / (2 * n) * (1 + (2 / rest**2 - 1) / n)
+    return variance, bias
 
 
 def _wilson(shares: FloatArray, sizes: FloatArray, quantiles: FloatArray) -> FloatArray:

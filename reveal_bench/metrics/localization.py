@@ -228,7 +228,8 @@ def box_iou(predictions: npt.ArrayLike, references: npt.ArrayLike) -> FloatArray
 
     Returns
     -------
-    float array (n_cases,) in [0, 1]; 0 for an absent prediction; NaN if the reference is absent
+    float array (n_cases,) in [0, 1]; 0 for an absent prediction; NaN if the reference is absent, or if neither box has
+    an area
 
     Raises
     ------
@@ -246,8 +247,8 @@ def box_iou(predictions: npt.ArrayLike, references: npt.ArrayLike) -> FloatArray
     high = np.minimum(a[:, :2] + a[:, 2:], b[:, :2] + b[:, 2:])
     common = np.clip(high - low, 0, None).prod(axis=1)
     union = a[:, 2:].prod(axis=1) + b[:, 2:].prod(axis=1) - common
-    with np.errstate(invalid="ignore", divide="ignore"):
-        iou: FloatArray = np.where(union > 0, common / union, 0.0)
+    with np.errstate(invalid="ignore"):
+        iou: FloatArray = common / union  # 0 / 0 is NaN: neither has an area
     iou[np.isnan(a[:, 0])] = 0.0
     iou[np.isnan(b[:, 0])] = np.nan
     return iou

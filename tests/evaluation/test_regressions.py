@@ -130,7 +130,7 @@ def test_assurance_has_spearman_with_the_interval_of_its_own_cases() -> None:
     assert list(results) == ["Lung Lesion", "Edema", "all"]
     edema = results["Edema"]
     assert edema.rho.value == pytest.approx(29 / 35)
-    half = 1.96 / math.sqrt(3)
+    half = 1.959964 * math.sqrt((1 + (29 / 35) ** 2 / 2) / 3)  # Bonett and Wright
     assert (edema.rho.low, edema.rho.high) == pytest.approx(
         tuple(math.tanh(math.atanh(29 / 35) + s * half) for s in (-1, 1))
     )

@@ -150,9 +150,9 @@ def test_degenerate_inputs() -> None:
     assert (single_patient[0].low, single_patient[0].high) == (0.5, 0.5)
     few = estimate_cases("point_hit", 1, np.array([1.0, 0.0, 1.0]), resampling=Resampling(3, interval="percentile"))
     assert few[0].low <= few[0].high
-    nine = estimate_cases("point_hit", 1, np.array([1.0, 0.0, 1.0] * 3))  # fewer than ten patients: no interval
-    assert math.isnan(nine[0].low)
-    assert math.isnan(nine[1].high)
+    four = estimate_cases("point_hit", 1, np.array([1.0, 0.0, 1.0, 1.0]))  # fewer than five patients: no interval
+    assert math.isnan(four[0].low)
+    assert math.isnan(four[1].high)
 
 
 def test_a_finding_without_defined_rows_stays_out_of_the_macro() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy.optimize import brentq
-from scipy.stats import norm, t
+from scipy.stats import binom, norm, t
 
 from reveal_bench.metrics.bootstrap import estimate_cases
 from reveal_bench.metrics.estimates import estimate_agreement, estimate_labels
@@ -19,6 +19,7 @@ from reveal_bench.metrics.jackknife import (
     LEAST_UNITS,
     LEAST_UNITS_OF_KAPPA,
     LEAST_UNITS_OF_MEAN,
+    LEAST_UNITS_OF_SHARE,
     Evidence,
     jackknife_ends,
     t_quantile,
@@ -83,11 +84,62 @@ def spread_on_arcsine(value: float, error: float, bias: float, freedom: float, l
     return [low + (high - low) * math.sin(min(max(x, 0), math.pi / 2)) ** 2 for x in (centre - reach, centre + reach)]
 
 
-def macro_on_arcsine(
-    statistics: Sequence[Statistic], behind: Sequence[int], *, pooled_freedom: float = 5.0
+def macro_of_shares(
+    statistics: Sequence[Statistic],
+    behind: Sequence[int],
+    variance: Callable[[float, float], float] = lambda p, n: p * (1 - p) / n,
+    bias: Callable[[float, float], float] = lambda p, n: 0.0,
 ) -> list[float]:
-    """A macro's interval on the scale of a share."""
-    return spread_on_arcsine(*spread_of_macro(statistics, behind, 0.0, pooled_freedom=pooled_freedom), 0.0, 1.0)
+    """Find where the score statistic of a macro equals the t quantile; variances as described for macros.
+
+    `variance` and `bias` are those of the score among n patients if its true value is p.
+    """
+    k, macro = len(statistics), sum(deleted(statistic)[0] for statistic in statistics) / len(statistics)
+    values = [deleted(statistic)[0] for statistic in statistics]
+    likely = [(n * v + 1.5 * macro) / (n + 1.5) for v, n in zip(values, behind, strict=True)]
+    own = [0 if v in (0, 1) else n - 1 for v, n in zip(values, behind, strict=True)]
+    ratios = [  # the jackknife's variance of k of n independent patients is k (n - k) / n**2 / (n - 1)
+        0.0 if f == 0 else deleted(s)[1] ** 2 / (variance(v, 1e12) * 1e12 / n) * (n - 1) / n
+        for s, v, n, f in zip(statistics, values, behind, own, strict=True)
+    ]
+    common = sum(f * r for f, r in zip(own, ratios, strict=True)) / sum(own)
+    effects = [(f * r + 2 * common) / (f + 2) for f, r in zip(own, ratios, strict=True)]
+    parts = [e * variance(m, n) for e, m, n in zip(effects, likely, behind, strict=True)]
+    freedom = sum(parts) ** 2 / sum(v**2 / (f + 2) for v, f in zip(parts, own, strict=True))
+    error = math.sqrt(sum(parts) + covariances_of(statistics)) / k
+    centre = macro - sum(e * bias(m, n) for e, m, n in zip(effects, likely, behind, strict=True)) / k
+    return wilson(centre, centre * (1 - centre) / error**2, t.ppf(0.975, min(freedom, N_PATIENTS - 1)))
+
+
+def covariances_of(statistics: Sequence[Statistic]) -> float:
+    values = [[s(np.flatnonzero(patient != PATIENTS)) for patient in range(N_PATIENTS)] for s in statistics]
+    return sum(
+        (N_PATIENTS - 1) / N_PATIENTS * sum((x - np.mean(a)) * (y - np.mean(b)) for x, y in zip(a, b, strict=True))
+        for i, a in enumerate(values)
+        for j, b in enumerate(values)
+        if i != j
+    )
+
+
+def f1_of(share: float) -> float:
+    """F1 if a proportion of TP + FP + FN patients are TP."""
+    return 2 * share / (1 + share)
+
+
+def variance_of_f1(f1: float, n: float) -> float:
+    """Between the exact variance of one patient, whose F1 is 0 or 1, and the delta method's, linear in 1 / n."""
+    share, step = f1 / (2 - f1), 1e-6
+    slope = (f1_of(share + step) - f1_of(share - step)) / (2 * step)
+    of_many, of_one = share * (1 - share) * slope**2, share * (1 - share)
+    return (of_many + (of_one - of_many) / n) / n
+
+
+def bias_of_f1(f1: float, n: float) -> float:
+    """The same for the bias: of one patient, the proportion less F1; of many, half the curvature times the variance."""
+    share, step = f1 / (2 - f1), 1e-4
+    curvature = (f1_of(share + step) - 2 * f1_of(share) + f1_of(share - step)) / step**2
+    of_many = curvature * share * (1 - share) / 2
+    return (of_many + (share - f1 - of_many) / n) / n
 
 
 def spread_of_macro(
@@ -96,21 +148,14 @@ def spread_of_macro(
     """Repeat `deleted` sum by sum: each finding's variance is steadied by some degrees of freedom of the pooled one."""
     k = len(statistics)
     spreads = [deleted(statistic) for statistic in statistics]
-    values = [[s(np.flatnonzero(patient != PATIENTS)) for patient in range(N_PATIENTS)] for s in statistics]
     variances = [error**2 for _, error, _, _ in spreads]
     pooled = sum((m - 1) * m * v for m, v in zip(behind, variances, strict=True)) / sum(m - 1 for m in behind)
-    # What is at an end of the scale says nothing of its spread
     own = [0 if spread[0] in (low, 1.0) else m - 1 for spread, m in zip(spreads, behind, strict=True)]
     steadied = [
         (f * m * v + pooled_freedom * pooled) / (f + pooled_freedom) / m
         for f, m, v in zip(own, behind, variances, strict=True)
     ]
-    covariances = sum(
-        (N_PATIENTS - 1) / N_PATIENTS * sum((x - np.mean(a)) * (y - np.mean(b)) for x, y in zip(a, b, strict=True))
-        for i, a in enumerate(values)
-        for j, b in enumerate(values)
-        if i != j
-    )
+    covariances = covariances_of(statistics)
     freedom = sum(steadied) ** 2 / sum(v**2 / (f + pooled_freedom) for v, f in zip(steadied, own, strict=True))
     value, bias = (sum(spread[i] for spread in spreads) / k for i in (0, 2))
     error = math.sqrt(sum(steadied) + covariances) / k
@@ -142,18 +187,18 @@ def test_hit_rates_have_the_score_interval_of_their_effective_size(rng: np.rando
     for i in (0, 1):
         expected = wilson_of(mean_of(hits, i), of_t=False)
         assert interval(got, "point_hit", f"f{i}") == pytest.approx(expected, abs=1e-9)
-    expected = macro_on_arcsine([mean_of(hits, i) for i in (0, 1)], [behind_of(i) for i in (0, 1)])
+    expected = macro_of_shares([mean_of(hits, i) for i in (0, 1)], [behind_of(i) for i in (0, 1)])
     assert interval(got, "point_hit", "macro") == pytest.approx(expected, abs=2e-4)
     assert "|i:jackknife|" in got[0].signature
 
 
-def test_iou_has_a_score_interval_with_t_and_its_macro_one_on_the_arcsine_scale(rng: np.random.Generator) -> None:
+def test_iou_has_a_score_interval_with_t(rng: np.random.Generator) -> None:
     values = rng.random(len(PATIENTS)) ** 3
     findings = [f"f{i % 2}" for i in range(len(PATIENTS))]
     got = estimate_cases("mask_iou", 1, values, findings=findings, patients=NAMES)
     for i in (0, 1):
         assert interval(got, "mask_iou", f"f{i}") == pytest.approx(wilson_of(mean_of(values, i), of_t=True), abs=5e-4)
-    expected = macro_on_arcsine([mean_of(values, i) for i in (0, 1)], [behind_of(i) for i in (0, 1)])
+    expected = macro_of_shares([mean_of(values, i) for i in (0, 1)], [behind_of(i) for i in (0, 1)])
     assert interval(got, "mask_iou", "macro") == pytest.approx(expected, abs=2e-4)
 
 
@@ -179,7 +224,7 @@ def test_f1_and_kappa_equal_deletion_of_each_patient(metric: str, rng: np.random
         assert interval(got, metric, name) == pytest.approx(single, abs=2e-4)
     behind = [len(set(PATIENTS[present[:, i] | predicted[:, i]].tolist())) for i in (0, 1)]
     statistics = [statistic(0), statistic(1)]
-    expected = macro_on_arcsine(statistics, behind, pooled_freedom=2.0)
+    expected = macro_of_shares(statistics, behind, variance_of_f1, bias_of_f1)
     if is_kappa:  # on its own scale
         value, error, bias, freedom = spread_of_macro(statistics, behind, -1.0, pooled_freedom=2.0)
         expected = [value - bias + side * t.ppf(0.975, freedom) * error for side in (-1, 1)]
@@ -233,30 +278,47 @@ def test_agreement_has_no_interval_where_a_rare_category_decides_or_nobody_diffe
     assert np.isnan(interval(same, "mean_absolute_difference", "all")).all()
 
 
-def test_a_finding_at_an_end_of_the_scale_lends_the_macro_the_pooled_spread(rng: np.random.Generator) -> None:
+def test_a_finding_at_an_end_of_the_scale_has_the_variance_of_a_score_nearer_to_the_macro(
+    rng: np.random.Generator,
+) -> None:
     values = np.where(np.arange(len(PATIENTS)) % 2, 1.0, rng.random(len(PATIENTS)))
     findings = [f"f{i % 2}" for i in range(len(PATIENTS))]
     got = estimate_cases("mask_iou", 1, values, findings=findings, patients=NAMES)
     statistics = [mean_of(values, 0), lambda kept: 1.0]
-    expected = macro_on_arcsine(statistics, [behind_of(i) for i in (0, 1)])
+    expected = macro_of_shares(statistics, [behind_of(i) for i in (0, 1)])
     assert interval(got, "mask_iou", "macro") == pytest.approx(expected, abs=2e-4)
 
 
 def test_a_macro_has_an_interval_though_a_finding_is_of_one_patient() -> None:
-    """Its spread comes from the other finding: one patient has ten times the variance of a mean of ten."""
+    """The design effect comes from the other finding: variances are those of ten patients and of one."""
     values = np.array([0.0, 1.0] * 5 + [0.5])
     findings = ["often"] * 10 + ["once"]
     got = estimate_cases("mask_iou", 1, values, findings=findings)
-    macro, often, once = got
+    macro, _, once = got
     assert math.isnan(once.low)
-    variance = 10 / 9 * 0.25 / 10  # of the often one's mean: sum of squares / (n (n - 1))
-    per_patient = 10 * variance
-    steadied = [(9 * per_patient + 5 * per_patient) / 14 / 10, per_patient]
-    freedom = min(sum(steadied) ** 2 / (steadied[0] ** 2 / 14 + steadied[1] ** 2 / 5), 10)
-    error = math.sqrt(sum(steadied)) / 2
-    expected = spread_on_arcsine(0.5, error, 0.0, freedom, 0.0, 1.0)
-    assert [macro.low, macro.high] == pytest.approx(expected, abs=0.02)
-    assert often.high - often.low < macro.high - macro.low
+    # Both scores and the macro are 1/2. 10/9 of 0.25 / 10 of the often one's mean is 9 / 10 of 0.25 / 9: ratio 1
+    parts = [0.25 / 10, 0.25]
+    freedom = min(sum(parts) ** 2 / (parts[0] ** 2 / 11 + parts[1] ** 2 / 2), 10)
+    expected = wilson(0.5, 0.25 / (sum(parts) / 4), t.ppf(0.975, freedom))
+    assert [once.reason, macro.reason] == ["fewer than 15 supporting patients", "wider than 75% of its scale"]
+    assert expected[1] - expected[0] > 0.75
+
+
+def test_perfect_findings_have_the_macro_interval_of_their_patients() -> None:
+    """All of 12 and all of 4 patients are hits: the macro's variance is p (1 - p) (1/12 + 1/4) / 4, of 12 patients."""
+    got = estimate_cases("point_hit", 1, np.ones(16), findings=["often"] * 12 + ["rare"] * 4)
+    # No finding has degrees of freedom of its own: (1/12 + 1/4)**2 / ((1/12**2 + 1/4**2) / 2) = 3.2
+    assert interval(got, "point_hit", "macro") == pytest.approx(wilson(1.0, 12, t.ppf(0.975, 3.2)), abs=1e-5)
+
+
+@pytest.mark.parametrize("f1", [0.5, 0.78, 0.9, 0.97])
+def test_moments_of_f1_are_near_those_of_a_binomial_count(f1: float) -> None:
+    for n in (1, 2, 3, 5, 10, 1000):
+        counts = np.arange(n + 1)
+        p, scores = binom.pmf(counts, n, f1 / (2 - f1)), 2 * counts / (n + counts)
+        variance = p @ scores**2 - (p @ scores) ** 2
+        assert variance_of_f1(f1, n) == pytest.approx(variance, rel=1e-6 if n == 1 else 0.3)
+        assert bias_of_f1(f1, n) == pytest.approx(p @ scores - f1, rel=1e-6 if n == 1 else 0.15)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
@@ -267,7 +329,7 @@ def test_constant_scores_use_the_number_of_patients(share: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "least"), [(0.0, LEAST_UNITS), (0.1, LEAST_UNITS_OF_MEAN)], ids=["shares", "other means"]
+    ("low", "least"), [(0.0, LEAST_UNITS_OF_SHARE), (0.1, LEAST_UNITS_OF_MEAN)], ids=["shares", "other means"]
 )
 @pytest.mark.parametrize("is_one_short", [True, False])
 def test_too_few_patients_have_no_interval(low: float, least: int, is_one_short: bool) -> None:
@@ -304,17 +366,19 @@ def test_score_without_patients_has_no_interval_and_no_warning() -> None:
 
 
 def test_no_interval_leaves_a_scale_that_ends_on_one_side() -> None:
-    # nine differences of 0 and one of 1: mean and standard error 0.1, t of the least 3 degrees 3.182: -0.218 to 0.418
+    # nine differences of 0 and one of 1: mean and standard error 0.1. Squared deviations from the mean of the rest:
+    # 0.81 and nine of 0.01, sum 0.9; of fourth powers 0.657. 2 * 0.9**2 / (0.657 - 0.9**2 / 10) = 2.8125 degrees
     rows = np.array([0.0] * 9 + [1.0])
     yes, no = np.array([True]), np.array([False])
     evidence = Evidence((rows.sum() - rows)[:, None] / 9, np.array([10]), yes, no, (0.0, np.inf))
-    assert jackknife_ends(np.array([0.1]), evidence).ravel() == pytest.approx([0, 0.4182], abs=1e-3)
+    assert jackknife_ends(np.array([0.1]), evidence).ravel() == pytest.approx(
+        [0, 0.1 + 0.1 * t.ppf(0.975, 2.8125)], abs=1e-6
+    )
 
 
 def test_the_quantile_of_t_is_that_of_scipy() -> None:
-    freedom = np.array([3.0, 4.5, 10.0, 200.0, np.inf])
-    np.testing.assert_allclose(t_quantile(freedom), t.ppf(0.975, freedom), rtol=5e-3)
-    np.testing.assert_allclose(t_quantile(freedom)[1:], t.ppf(0.975, freedom[1:]), rtol=1e-3)
+    freedom = np.array([1.0, 1.3, 2.0, 3.0, 4.5, 10.0, 200.0, np.inf])
+    np.testing.assert_allclose(t_quantile(freedom), t.ppf(0.975, freedom), rtol=2e-6)
 
 
 def test_areas_have_no_interval_where_few_have_the_label_or_few_have_it_not() -> None:

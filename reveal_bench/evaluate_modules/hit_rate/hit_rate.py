@@ -26,7 +26,7 @@ references: per case a COCO run-length mask {"size": [height, width], "counts": 
 findings, patients (optional): a name per case; without findings all cases are one finding "all"
 all_patients (optional): every patient of the split, when some have no case
 grid: cells per side for cells (default 8); n_resamples (1000), seed (0)
-interval: "jackknife" (default; none below ten patients), "percentile" or "bca"
+interval: "jackknife" (default; none below five patients), "percentile" or "bca"
 Returns hit_rate, low, high (macro over findings), n, n_undefined, signature, per_finding.
 """
 

@@ -23,7 +23,7 @@ labels (optional): the vocabulary, in order; by default the names that occur, so
 patients (optional): a name per study; every study is its own patient by default
 all_patients (optional): every patient of the split, when some have no study
 n_resamples (1000), seed (0)
-interval: "jackknife" (default; none below ten patients, of kappa below 12), "percentile" or "bca"
+interval: "jackknife" (default; none below five patients, F1 eight, kappa 12), "percentile" or "bca"
 Returns f1 (macro), f1_low, f1_high, f1_n (labels defined), the same for precision and recall; f1_micro, f1_weighted,
     f1_samples and so on, specificity and npv (macros), exact_match, hamming_loss and cohen_kappa with _low, _high, _n;
     signatures; per_label.
