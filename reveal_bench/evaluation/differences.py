@@ -138,7 +138,7 @@ def find_differences(
     """
     tests = [
         _test(paired, column, distribution, values, relative=relative)
-        for column, distribution in enumerate(flip_distributions(paired.contributions, signs))
+        for column, distribution in enumerate(flip_distributions(paired.contributions, signs, paired.swaps))
     ]
     enough = np.concatenate([[_has_enough(n_behind[~np.isnan(values[0][1:])], relative)], n_behind >= LEAST_UNITS])
     kept = [None if missing else test for test, missing in zip(tests, unknown | ~enough, strict=True)]
@@ -155,7 +155,7 @@ def find_differences(
             tails[i] = test.tails(margin)
     findings = [i for i in range(1, len(kept)) if kept[i] is not None]
     if len(findings) > 1:
-        together = largest_of_flips(paired.contributions[:, findings], signs)
+        together = largest_of_flips(paired.contributions, signs, findings, paired.swaps)
         for i in findings:
             test = kept[i]
             assert test is not None

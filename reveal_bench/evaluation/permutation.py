@@ -1,4 +1,4 @@
-"""Sign-flip tests over patients: p and interval of a paired difference from one distribution.
+"""Tests that swap two systems' answers: p and interval of a paired difference from one distribution.
 
 Conventions
 -----------
@@ -7,13 +7,15 @@ N, denominators D and scores F = sum N / sum D of systems A and B, patient u con
 
     d_u = (N_Au - N_Bu - (F_A + F_B) / 2 * (D_Au - D_Bu)) / ((sum D_A + sum D_B) / 2)
 
-The contributions add up to F_A - F_B exactly, are 0 for a patient on whom the systems agree, and change their signs if
-the systems swap their answers to this patient. A macro's contributions are the means over its findings. If neither
-system is better, d could equally have the other sign.
+The contributions add up to F_A - F_B exactly and are 0 for a patient on whom the systems agree. A macro's contributions
+are the means over its findings. If neither system is better, every patient's answers could equally have been swapped
+between the systems. A flip is a choice of patients whose answers are swapped.
 
-* t is ``|sum d| / sqrt(sum d**2)``, and t* the same after every flip of signs. p is the proportion of flips with
-  t* > t, ties counting half (mid-p), and is linear between the values that t* takes. Below 2**12 flips all are used,
-  otherwise one sample of them, shared by all metrics and findings.
+* t is ``|F_A - F_B| / sqrt(sum d**2)``, and t* the same after every flip, with both scores computed anew and the d of
+  the data. Of AUROC and average precision, whose scores cannot be computed anew in time, the d change signs instead,
+  which is the same for means. p is the proportion of flips with t* > t, ties counting half (mid-p), and is linear
+  between the values that t* takes. Below 2**12 flips all are used, otherwise one sample of them, shared by all metrics
+  and findings.
 * The critical value q is the t whose p is 0.05. The bound nearer to 0 of a difference with t > q is chosen by the same
   flips, so the interval excludes 0 exactly if p <= 0.05. Every other bound is q standard errors away, which come from
   each system's own linearization and are not smaller than those of the flips. In a macro, each finding's variance is
@@ -32,13 +34,13 @@ of AUROC as in DeLong, DeLong and Clarke-Pearson (1988), Biometrics 44.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 import numpy.typing as npt
 
-from reveal_bench.arrays import BoolArray, FloatArray, IntArray
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray, mean_of_defined
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.resampled import Resampled
 
@@ -58,12 +60,56 @@ _TIE = 1e-5  # t* that differ by less are equal: they are computed in single pre
 
 
 @dataclass(frozen=True, slots=True)
+class Swaps:
+    """Scores of two systems after swapping their answers to some units.
+
+    Attributes
+    ----------
+    halves : float arrays (n_units, n_groups), half of A's numerators minus B's, and of the denominators
+    sums : float arrays (n_groups,), half of the sum of all numerators of both, and of all denominators; NaN for groups
+        that are undefined
+    """
+
+    halves: tuple[Signs, Signs]
+    sums: tuple[FloatArray, FloatArray]
+
+    @classmethod
+    def of(
+        cls, a: tuple[FloatArray, FloatArray], b: tuple[FloatArray, FloatArray], undefined: BoolArray
+    ) -> Swaps | None:
+        """Return the swaps of the parts of two systems; None if all denominators are equal, as those of means are."""
+        if np.array_equal(a[1], b[1]):
+            return None
+        of_both, rows = (np.where(undefined, np.nan, (x + y).sum(axis=0) / 2) for x, y in zip(a, b, strict=True))
+        half_of, half_rows = (((x - y) / 2).astype(np.float32) for x, y in zip(a, b, strict=True))
+        return cls((half_of, half_rows), (of_both, rows))
+
+    def changed(self) -> BoolArray:
+        """Return True for units and groups whose answers differ, (n_units, n_groups)."""
+        changed: BoolArray = (self.halves[0] != 0) | (self.halves[1] != 0)
+        return changed
+
+    def of_units(self, units: BoolArray) -> Swaps:
+        """Return the swaps of some units, which include all that differ."""
+        return replace(self, halves=(self.halves[0][units], self.halves[1][units]))
+
+    def differences(self, signs: npt.NDArray[np.floating]) -> FloatArray:
+        """Return A minus B after every flip, (n_flips, n_groups); NaN if a score is undefined then."""
+        moved, moved_rows = ((signs @ half.astype(signs.dtype)).astype(np.float64) for half in self.halves)
+        of_both, rows = self.sums
+        with np.errstate(divide="ignore", invalid="ignore"):
+            differences: FloatArray = (of_both + moved) / (rows + moved_rows) - (of_both - moved) / (rows - moved_rows)
+        return np.where(np.isfinite(differences), differences, np.nan)
+
+
+@dataclass(frozen=True, slots=True)
 class Paired:
     """Contributions of units to the differences of two systems; the first column is the macro.
 
     Attributes
     ----------
     contributions : float array (n_units, 1 + n_groups), which add up to the differences; NaN if undefined
+    swaps : the differences after every flip; None if the contributions change signs
     influences : float arrays (n_units, 1 + n_groups) of A and of B: what each unit contributes to the system's own
         deviation from its true score
     steadied : float array (1 + n_groups,), factor by which the variance of the macro is too small because its findings
@@ -72,6 +118,7 @@ class Paired:
     """
 
     contributions: FloatArray
+    swaps: Swaps | None
     influences: tuple[FloatArray, FloatArray]
     steadied: FloatArray
     support: IntArray
@@ -101,7 +148,8 @@ def pair_up(a: Resampled, b: Resampled) -> Paired | None:
     steadied = np.ones(len(support))
     steadied[0] = _steadied(own_a - own_b, n_behind)
     with_macro = [_macro_first(columns) for columns in (contributions, own_a, own_b)]
-    return Paired(with_macro[0], (with_macro[1], with_macro[2]), steadied, support)
+    swaps = Swaps.of(parts_a, parts_b, undefined)
+    return Paired(with_macro[0], swaps, (with_macro[1], with_macro[2]), steadied, support)
 
 
 def _contributions(
@@ -146,7 +194,7 @@ class FlipDistribution:
     @classmethod
     def of(cls, flipped: FloatArray, *, is_exact: bool = False) -> FlipDistribution:
         """Return the distribution of t* in every flip; those of a sample count the data as one more."""
-        ordered = np.sort(flipped)
+        ordered = np.sort(flipped[~np.isnan(flipped)])
         last = np.append(np.flatnonzero(np.diff(ordered) > _TIE), len(ordered) - 1)
         n_up_to = last + 1
         n_tied = np.diff(n_up_to, prepend=0)
@@ -170,12 +218,15 @@ class FlipDistribution:
         return float(np.interp(-alpha, -p_values, values)) - _SAME
 
 
-def flip_distributions(contributions: FloatArray, signs: Signs) -> list[FlipDistribution | None]:
+def flip_distributions(
+    contributions: FloatArray, signs: Signs, swaps: Swaps | None = None
+) -> list[FlipDistribution | None]:
     """Return the distribution of t* of each difference; None if it is undefined or too few units differ.
 
     Parameters
     ----------
-    contributions : float array (n_units, n_differences)
+    contributions : float array (n_units, n_differences); with `swaps`, the macro's first
+    swaps : of the groups; None if the contributions change signs
 
     Examples
     --------
@@ -185,27 +236,46 @@ def flip_distributions(contributions: FloatArray, signs: Signs) -> list[FlipDist
     >>> distribution.p(np.sqrt([8.0])) * 256
     array([1.])
     """
-    sizes = [n_differing(column) for column in contributions.T]
-    sampled = [i for i, size in enumerate(sizes) if size >= _EXACT_BELOW]
-    drawn = dict(zip(sampled, _flipped(contributions[:, sampled], signs).T, strict=True))
+    differ = [_units_that_differ(contributions, column, swaps) for column in range(contributions.shape[1])]
+    has_few = [n_differing(column) < LEAST_DIFFERING for column in contributions.T]
+    is_sampled = [not few and units.sum() >= _EXACT_BELOW for few, units in zip(has_few, differ, strict=True)]
+    sampled = _flipped(contributions, signs, swaps).T if any(is_sampled) else contributions.T
     return [
-        None if size < LEAST_DIFFERING else FlipDistribution.of(drawn[i]) if i in drawn else _of_all_flips(column)
-        for i, (size, column) in enumerate(zip(sizes, contributions.T, strict=True))
+        None if few else FlipDistribution.of(own) if drawn else _of_all_flips(contributions, column, units, swaps)
+        for column, (few, drawn, own, units) in enumerate(zip(has_few, is_sampled, sampled, differ, strict=True))
     ]
 
 
-def _of_all_flips(contributions: FloatArray) -> FlipDistribution:
+def _units_that_differ(contributions: FloatArray, column: int, swaps: Swaps | None) -> BoolArray:
+    """Return True for units whose flips change a difference, (n_units,)."""
+    if swaps is None:
+        return _differ(contributions[:, column])
+    changed = swaps.changed()[:, ~np.isnan(swaps.sums[1])]
+    units: BoolArray = changed.any(axis=1) if column == 0 else swaps.changed()[:, column - 1]
+    return units
+
+
+def _of_all_flips(
+    contributions: FloatArray, column: int, units: BoolArray, swaps: Swaps | None
+) -> FlipDistribution:
     """Return the distribution of t* over every flip of the units that differ, which must be few."""
-    kept = contributions[_differ(contributions)]
-    flips = np.array(list(product((1.0, -1.0), repeat=len(kept))))
-    return FlipDistribution.of(_flipped(kept[:, None], flips)[:, 0], is_exact=True)
+    flips = np.array(list(product((1.0, -1.0), repeat=int(units.sum()))))
+    if swaps is None:
+        return FlipDistribution.of(_flipped(contributions[units, column : column + 1], flips)[:, 0], is_exact=True)
+    flipped = _flipped(contributions, flips, swaps.of_units(units))[:, column]
+    return FlipDistribution.of(flipped, is_exact=True)
 
 
-def _flipped(contributions: FloatArray, signs: npt.NDArray[np.floating]) -> FloatArray:
+def _flipped(contributions: FloatArray, signs: npt.NDArray[np.floating], swaps: Swaps | None = None) -> FloatArray:
     """Return t* of each difference after every flip, (n_flips, n_differences)."""
-    unit = contributions / np.sqrt((contributions**2).sum(axis=0))
-    flipped: FloatArray = np.abs(signs @ unit.astype(signs.dtype)).astype(np.float64)
-    return flipped
+    scale = np.sqrt((contributions**2).sum(axis=0))
+    scale = np.where(scale > 0, scale, np.nan)
+    if swaps is None:
+        flipped: FloatArray = np.abs(signs @ (contributions / scale).astype(signs.dtype)).astype(np.float64)
+        return flipped
+    groups = swaps.differences(signs)
+    differences = np.column_stack([mean_of_defined(groups), groups])[:, : len(scale)]
+    return np.abs(differences) / scale
 
 
 def _differ(contributions: FloatArray) -> BoolArray:
@@ -225,9 +295,13 @@ def t_of(contributions: FloatArray) -> float:
     return abs(float(contributions.sum())) / scale if scale > 0 else 0.0
 
 
-def largest_of_flips(contributions: FloatArray, signs: Signs) -> FlipDistribution:
-    """Return the distribution of the largest t* of any column of `contributions` (n_units, n_columns)."""
-    return FlipDistribution.of(_flipped(contributions, signs).max(axis=1))
+def largest_of_flips(
+    contributions: FloatArray, signs: Signs, findings: Sequence[int], swaps: Swaps | None
+) -> FlipDistribution:
+    """Return the distribution of the largest t* of any of `findings`, columns of `contributions`."""
+    if swaps is None:
+        return FlipDistribution.of(_flipped(contributions[:, findings], signs).max(axis=1))
+    return FlipDistribution.of(np.fmax.reduce(_flipped(contributions, signs, swaps)[:, findings], axis=1))
 
 
 def pairs_p(systems: Sequence[Resampled], signs: Signs) -> FloatArray | None:
@@ -247,7 +321,12 @@ def pairs_p(systems: Sequence[Resampled], signs: Signs) -> FloatArray | None:
         macros = np.stack(
             [_macro_first(_contributions(parts[i], other, undefined))[:, 0] for other in parts[:i]], axis=1
         )
-        for j, distribution in enumerate(flip_distributions(macros, signs)):
+        swaps = [Swaps.of(parts[i], other, undefined) for other in parts[:i]]
+        if any(swaps):
+            distributions = [flip_distributions(macros[:, [j]], signs, own)[0] for j, own in enumerate(swaps)]
+        else:
+            distributions = flip_distributions(macros, signs)
+        for j, distribution in enumerate(distributions):
             if distribution is not None:
                 p_values[i, j] = p_values[j, i] = distribution.p(np.array([t_of(macros[:, j])]))[0]
     return p_values
