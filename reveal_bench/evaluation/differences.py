@@ -33,6 +33,7 @@ from reveal_bench.evaluation.permutation import (
     n_differing,
     t_of,
 )
+from reveal_bench.evaluation.tilting import Distances, Student, distances_of, student_of
 from reveal_bench.metrics.intervals import Intervals, drop_sparse_intervals, with_width
 from reveal_bench.metrics.jackknife import LEAST_UNITS, LEAST_UNITS_IN_MACRO
 
@@ -48,14 +49,17 @@ class FlipTest:
     ----------
     value : difference, or decrease
     t, n : statistic of the difference on the data, and number of its units
-    error : standard error of bounds that the flips do not decide
+    below, above : statistics of bounds that the flips do not decide
+    student : distribution of these statistics
     distribution : of t*
     """
 
     value: float
     t: float
     n: int
-    error: float
+    below: Distances
+    above: Distances
+    student: Student
     distribution: FlipDistribution
 
     @property
@@ -63,31 +67,39 @@ class FlipTest:
         """Two-sided p for a true difference of 0."""
         return float(self.distribution.p(np.array([self.t]))[0])
 
-    def errors(self, q: float) -> tuple[float, float]:
-        """Return the standard errors below and above the value, given the critical t."""
-        if self.t <= q:
-            return self.error, self.error
-        near = abs(self.value) / max(_student(self.t, self.n), 1e-9)
-        return (near, self.error) if self.value > 0 else (self.error, near)
-
     def ends(self, q: float) -> tuple[float, float]:
-        """Return the bounds of the interval, given the critical t; NaN without a length."""
-        reach = _student(q, self.n)
-        below, above = (reach * error for error in self.errors(q))
-        if not math.isfinite(reach) or below + above <= _NO_LENGTH:
-            return math.nan, math.nan
-        return self.value - below, self.value + above
+        """Return the bounds of the interval, given the critical t of the flips; NaN without a length.
+
+        They exclude 0 exactly if t is above q. The other bounds move with q.
+        """
+        critical = self.student.critical * q / self.distribution.critical()
+        low, high = self.value - self.below.reach(critical), self.value + self.above.reach(critical)
+        if self.t <= q:
+            low, high = min(low, 0.0), max(high, 0.0)
+        elif self.value > 0:
+            low = self.value - self._near(q)
+        else:
+            high = self.value + self._near(q)
+        return (low, high) if high - low > _NO_LENGTH else (math.nan, math.nan)
+
+    def _near(self, q: float) -> float:
+        """Return the distance of the bound nearer to 0, of a difference that the flips find significant."""
+        return abs(self.value) * _student(q, self.n) / max(_student(self.t, self.n), 1e-9)
 
     def tails(self, margin: float) -> tuple[float, float]:
         """Return one-sided p that the true value is at most ``-margin``, and at least `margin`."""
-        below, above = self.errors(self.distribution.critical())
-        return self._beyond(self.value + margin, below), self._beyond(margin - self.value, above)
+        q = self.distribution.critical()
+        is_near = self.t > q and self.value > 0, self.t > q and self.value < 0
+        below = self._tail(self.value + margin, self.below, self.above, is_near[0])
+        return below, self._tail(margin - self.value, self.above, self.below, is_near[1])
 
-    def _beyond(self, distance: float, error: float) -> float:
-        student = abs(distance) / error if error > 0 else math.inf
-        t = math.sqrt(self.n) if math.isinf(student) else student / math.sqrt(1 + student**2 / self.n)
-        half = float(self.distribution.p(np.array([t]))[0]) / 2
-        return half if distance > 0 else 1 - half
+    def _tail(self, distance: float, to_margin: Distances, away: Distances, is_near: bool) -> float:
+        if distance <= 0:
+            return 1 - self.student.upper_tail(away.statistic(-distance))
+        if is_near:
+            near = self._near(self.distribution.critical())
+            return self.student.upper_tail(self.student.critical * distance / near if near > 0 else math.inf)
+        return self.student.upper_tail(to_margin.statistic(distance))
 
 
 def _student(t: float, n: int) -> float:
@@ -195,7 +207,8 @@ def _test(
     rest = max(1 - t**2 / n, 0.0)
     of_flips = math.sqrt((contributions**2).sum() * rest) / (abs(b) if relative else 1.0)
     error = max(of_flips, math.sqrt((own**2).sum() * paired.steadied[column]))
-    return FlipTest(value, t, n, error, distribution)
+    below, above = (distances_of(own, error, side) for side in (-1, 1))
+    return FlipTest(value, t, n, below, above, student_of(own), distribution)
 
 
 def two_sided(replicates: FloatArray) -> float:

@@ -255,9 +255,7 @@ def _units_that_differ(contributions: FloatArray, column: int, swaps: Swaps | No
     return units
 
 
-def _of_all_flips(
-    contributions: FloatArray, column: int, units: BoolArray, swaps: Swaps | None
-) -> FlipDistribution:
+def _of_all_flips(contributions: FloatArray, column: int, units: BoolArray, swaps: Swaps | None) -> FlipDistribution:
     """Return the distribution of t* over every flip of the units that differ, which must be few."""
     flips = np.array(list(product((1.0, -1.0), repeat=int(units.sum()))))
     if swaps is None:

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 from scipy.stats import binomtest
-from sklearn.metrics import average_precision_score, cohen_kappa_score, f1_score, roc_auc_score
+from sklearn.metrics import average_precision_score, cohen_kappa_score, f1_score, precision_score, roc_auc_score
 
 from reveal_bench.evaluation.compare import compare
 from reveal_bench.evaluation.permutation import (
@@ -142,6 +142,33 @@ def test_contributions_add_up_and_are_those_of_patients_who_differ(rng: np.rando
         expected = figures[0][metric].values - figures[1][metric].values
         assert paired.contributions.sum(axis=0) == pytest.approx([expected.mean(), *expected], abs=1e-12)
         assert np.array_equal(np.abs(paired.contributions[:, 1:]) > 1e-12, a != b)
+
+
+def test_p_of_ratios_counts_swapped_answers_with_scores_computed_anew() -> None:
+    """Every swap of the six patients on whom the systems differ, by scikit-learn."""
+    rng = np.random.default_rng(6)
+    n, n_differ = 24, 6
+    present = rng.random((n, 2)) < 0.5
+    shared = present ^ (rng.random((n, 2)) < 0.2)
+    a, b = shared.copy(), shared.copy()
+    b[:n_differ] ^= rng.random((n_differ, 2)) < (0.9, 0.5)
+    b[:n_differ, 0] |= a[:n_differ, 0] == b[:n_differ, 0]
+    differ = (a != b).any(axis=1)
+    assert LEAST_DIFFERING <= differ.sum() <= n_differ
+    studies = tuple(StudyRecord(f"s{i:02}", f"p{i:02}", ()) for i in range(n))
+    systems = [StudyRows(("x", "y"), studies, own, present, None, np.ones(n, bool)) for own in (a, b)]
+    for metric, score in (("f1", f1_score), ("cohen_kappa", cohen_kappa_score), ("precision", precision_score)):
+        differences = []
+        for flips in product((False, True), repeat=int(differ.sum())):
+            is_swapped = np.zeros(n, bool)
+            is_swapped[differ] = flips
+            one, other = (np.where(is_swapped[:, None], y, x) for x, y in ((a, b), (b, a)))
+            differences.append(np.mean([score(present[:, k], one[:, k]) - score(present[:, k], other[:, k])
+                                        for k in range(2)]))  # fmt: skip
+        size, observed = np.abs(differences), abs(differences[0])
+        expected = np.mean(np.where(np.abs(size - observed) < 1e-9, 0.5, size > observed))
+        macro, *_ = compare(*systems, Resampling(100), metrics=[metric])
+        assert macro.p == pytest.approx(expected, abs=1e-9), metric
 
 
 def test_p_intervals_and_adjusted_ones_agree_for_200_pairs() -> None:
