@@ -250,9 +250,11 @@ def _units_that_differ(contributions: FloatArray, column: int, swaps: Swaps | No
     """Return True for units whose flips change a difference, (n_units,)."""
     if swaps is None:
         return _differ(contributions[:, column])
-    changed = swaps.changed()[:, ~np.isnan(swaps.sums[1])]
-    units: BoolArray = changed.any(axis=1) if column == 0 else swaps.changed()[:, column - 1]
-    return units
+    changed = swaps.changed()
+    if column == 0:
+        of_any: BoolArray = np.any(changed[:, ~np.isnan(swaps.sums[1])], axis=1)
+        return of_any
+    return np.asarray(changed[:, column - 1])
 
 
 def _of_all_flips(contributions: FloatArray, column: int, units: BoolArray, swaps: Swaps | None) -> FlipDistribution:
