@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,8 +27,8 @@ from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.intervals import Estimate, Interval, Resampling, as_record
-from reveal_bench.metrics.scales import ends_text, groups_text, intervals_text, scale_text, value_text
-from reveal_bench.words import count_text, p_text, part_text
+from reveal_bench.metrics.scales import ends_text, estimate_text, groups_text, intervals_text, scale_text, value_text
+from reveal_bench.words import count_text, interval_text, number_text, p_text, part_text, with_interval
 
 if TYPE_CHECKING:
     from reveal_bench.kinds.localization.scoring import CaseRows
@@ -120,11 +121,11 @@ def _record(estimate: Estimate) -> dict[str, Any]:
 
 @dataclass(frozen=True, repr=False)
 class Subgroups(TableResult):
-    """Groups of patients on one metric, each against all other patients.
+    """Groups of patients, each against all other patients: the macro of every metric, then its findings.
 
     Attributes
     ----------
-    groups : every group with its evidence
+    groups : every group with its evidence, by metric, column, finding and group
     n_patients : number of patients of the split, including those without a case that counts
     """
 
@@ -137,30 +138,53 @@ class Subgroups(TableResult):
         return [as_record(group) for group in self.groups]
 
     @property
+    def has_odds_ratios(self) -> bool:
+        """True if a group has an odds ratio."""
+        return any(not math.isnan(group.odds_ratio.value) for group in self.groups)
+
+    @property
     def caption(self) -> str:
-        """Metric, groups and method of intervals."""
+        """Metrics, columns and corrections for several groups."""
         first = self.groups[0]
-        n_out = self.n_patients - sum(group.n for group in self.groups)
+        metrics = dict.fromkeys(METRICS[group.metric].title for group in self.groups)
+        columns = dict.fromkeys(group.by for group in self.groups)
+        counted = [g.n for g in self.groups if (g.by, g.metric, g.finding) == (first.by, first.metric, first.finding)]
+        n_out = self.n_patients - sum(counted)
         out = f"; {n_out} of {self.n_patients} patients are in no row: none of their cases counts" if n_out else ""
+        odds = "; odds ratio of a right answer, patients as clusters, not corrected" if self.has_odds_ratios else ""
         return (
-            f"{METRICS[first.metric].title}, macro, by {first.by}: 95 % intervals by the jackknife over patients; "
-            f"difference from all other patients, p corrected for all groups{out}"
+            f"{', '.join(metrics)} by {' and by '.join(columns)}, with 95 % intervals; difference from all other "
+            "patients, its interval and p corrected for all groups, those of findings for all groups and findings"
+            f"{odds}{out}"
         )
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """Return each group in percent."""
-        return [
-            {
-                "group": g.group,
+        """Return each group with a case in percent, below a row with its finding."""
+        rows: list[dict[str, str]] = []
+        heading = ""
+        for g in (one for one in self.groups if one.n or one.finding == MACRO):
+            row = {
+                "group": f"  {g.group}",
                 "patients": str(g.n),
-                "value": value_text(g.metric, g.estimate.value),
-                "95 % interval": ends_text(g.metric, g.estimate.low, g.estimate.high),
-                "difference": value_text(g.metric, g.difference.value),
-                "its interval": ends_text(g.metric, g.difference.low, g.difference.high),
+                "value": estimate_text(g.metric, g.estimate.value, g.estimate.low, g.estimate.high),
+                "difference": estimate_text(g.metric, g.difference.value, g.difference.low, g.difference.high),
                 "p": p_text(g.p),
             }
-            for g in self.groups
-        ]
+            if self.has_odds_ratios:
+                ratio = g.odds_ratio
+                row["odds ratio"] = with_interval(number_text(ratio.value, 2), interval_text(ratio.low, ratio.high, 2))
+            title = self._title(g)
+            if title != heading:
+                rows.append({name: title if name == "group" else "" for name in row})
+                heading = title
+            rows.append(row)
+        return rows
+
+    def _title(self, group: Subgroup) -> str:
+        """Return the finding, with the metric and the column if there are several."""
+        metric = [METRICS[group.metric].title] * (len({g.metric for g in self.groups}) > 1)
+        column = [f"by {group.by}"] * (len({g.by for g in self.groups}) > 1)
+        return ", ".join([*metric, group.finding, *column])
 
 
 @dataclass(frozen=True, repr=False)

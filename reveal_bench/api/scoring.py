@@ -16,10 +16,11 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation import compare as comparison
 from reveal_bench.evaluation.compare import Comparison, RankedSystem, as_records
 from reveal_bench.evaluation.margin import Margin
+from reveal_bench.evaluation.patient_groups import group_patients
 from reveal_bench.evaluation.reader_reference import score_against_readers
 from reveal_bench.evaluation.relative_decrease import decreases_csv, published_csv, published_decreases
 from reveal_bench.evaluation.score import ScoredFile, resolve_options, score_report
-from reveal_bench.evaluation.subgroups import groups_of_column, score_subgroups
+from reveal_bench.evaluation.subgroups import score_subgroups
 from reveal_bench.kinds.kind import Readings
 from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.metrics import METRICS
@@ -199,7 +200,7 @@ def score(
     unit: str = "patient",
     interval: str | None = None,
     strata: bool | None = None,
-    by: str | None = None,
+    by: str | Sequence[str] | None = None,
     bands: Sequence[float] | None = None,
     readers: bool = False,
     published: bool = False,
@@ -221,13 +222,14 @@ def score(
     unit : unit to resample: "patient", or the kind's own, "image", "study" or "task"
     interval : "jackknife" (the default), "percentile" or "bca", and for localization "chexlocalize"
     strata : also score the parts of the split that the kind defines; the default depends on the kind
-    by : column of the dataset folder, such as "sex"; also score its groups of patients, see `Scores.subgroups`
-    bands : rising limits that divide the numbers of that column: ``[40, 65]`` makes three groups
+    by : column of the dataset folder, such as "sex"; also score its groups of patients, see `Scores.subgroups`. A list
+        scores the groups of several columns; "sex,age" crosses two columns
+    bands : rising limits that divide the column of numbers: ``[40, 65]`` makes three groups
     readers : also score against single readers and their agreement, if the dataset folder has them; see
         `Scores.readers`
     published : also return published rows of the same data and metrics; see `Scores.published`
     metric : name or title of the metric for groups and readers, by default the leaderboard's, and for published rows,
-        by default all that apply
+        by default all that apply; for groups also several, separated by commas
 
     Raises
     ------
@@ -258,7 +260,7 @@ def score_with(
     *,
     split: str | None = None,
     ratings: Any = None,
-    by: str | None = None,
+    by: str | Sequence[str] | None = None,
     bands: Sequence[float] | None = None,
     readers: bool = False,
     published: bool = False,
@@ -279,17 +281,22 @@ def score_with(
     scored = score_inputs(predictions, opened, options, argument="predictions", name=name, ratings=ratings)
     if by is None and not readers and not published:
         return Scores(scored)
-    selected = None if metric is None else metric_named(metric, [scored])
-    primary = selected or opened.kind.release.primary
+    selected = [] if metric is None else metrics_named(metric, [scored])
+    if len(selected) > 1 and (readers or published):
+        rule = "must be a single one with `readers` or `published`"
+        raise ArgumentError("metric", rule, repr(metric), ("readers", "published"))
+    primary = selected or [opened.kind.release.primary]
     subgroups = None
     if by is not None:
-        group_of = groups_of_column(opened.folder, opened.kind.config, opened.split, by, bands)
-        subgroups = Subgroups(score_subgroups(scored.rows, by, group_of, primary), len(group_of))
+        columns = [by] if isinstance(by, str) else list(by)
+        group_of = group_patients(opened.folder, opened.kind.config, opened.split, columns, bands)
+        scored_groups = score_subgroups(scored.rows, group_of, primary, scored.resampling)
+        subgroups = Subgroups(scored_groups, len(next(iter(group_of.values()))))
     return Scores(
         scored,
         subgroups,
-        _against_readers(scored, opened, primary) if readers else None,
-        beside_published(scored, opened.info, name, selected) if published else None,
+        _against_readers(scored, opened, primary[0]) if readers else None,
+        beside_published(scored, opened.info, name, selected[0] if selected else None) if published else None,
     )
 
 
@@ -569,3 +576,9 @@ def metric_named(name: str, scored: Iterable[ScoredFile]) -> str:
         known = ", ".join(dict.fromkeys(metric for one in scored for metric in one.rows.metrics()))
         raise ArgumentError("metric", f"must be one that applies: {known}", repr(name))
     return metric_key
+
+
+def metrics_named(names: str, scored: Iterable[ScoredFile]) -> list[str]:
+    """Return the metrics with these names or titles, which are separated by commas; see :func:`metric_named`."""
+    scored = list(scored)
+    return list(dict.fromkeys(metric_named(name.strip(), scored) for name in names.split(",")))

@@ -325,6 +325,8 @@ def print_shown(result: TableResult, *, wide: bool | None = None) -> None:
     _print_table(PrintedTable(names, [[row[name] for name in names] for row in rows], result.caption), wide=bool(wide))
     if left_out := list(rows[0])[len(names) :]:
         typer.echo(f"--wide also shows {', '.join(left_out)}")
+    if any(record.get("flag") for record in result.records):
+        typer.echo(_NO_INTERVAL)
 
 
 def print_run(summary: RunSummary) -> None:

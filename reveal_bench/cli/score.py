@@ -150,7 +150,10 @@ def score(
     strata: Annotated[
         bool | None, typer.Option("--strata/--no-strata", help="Also score parts of the split, such as views.")
     ] = None,
-    by: Annotated[str | None, typer.Option(help="Also score groups of patients by this column, such as sex.")] = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(help="Also score groups of patients by a column, such as sex; sex,age crosses two. Repeatable."),
+    ] = None,
     bands: Annotated[
         str | None, typer.Option(help="Limits that divide the numbers of --by into groups: 40,65.")
     ] = None,
@@ -162,7 +165,10 @@ def score(
     ] = False,
     metric: Annotated[
         str | None,
-        typer.Option(help="Metric of --by and --readers, the leaderboard's by default, and of --published, else all."),
+        typer.Option(
+            help="Metric of --by and --readers, the leaderboard's by default, and of --published, else all. "
+            "For --by also several: auroc,recall."
+        ),
     ] = None,
     ratings: Ratings = None,
     form: Format = None,
@@ -254,7 +260,7 @@ def score(
     for part in (result.subgroups, result.readers, result.published):
         if part is not None:
             typer.echo()
-            terminal.print_shown(part, wide=wide if part is result.published else None)
+            terminal.print_shown(part, wide=None if part is result.readers else wide)
 
 
 def _print_answered(file: Path, answered: AnsweredOnly | None, *, wide: bool) -> None:

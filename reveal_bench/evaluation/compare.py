@@ -374,6 +374,16 @@ def side_by_side(systems: Sequence[Resampled]) -> tuple[FloatArray, FloatArray]:
     return sides[0], sides[1]
 
 
+def own_interval(rows: Rows, figures: Resampled, interval: Interval) -> Interval:
+    """Return the kind of interval that `score` has for these figures if `interval` is asked for.
+
+    Scores without the jackknife have intervals from replicates.
+    """
+    if interval not in ("jackknife", "bca") or figures.left_out() is not None:
+        return interval
+    return "shifted" if "shifted" in KINDS[rows.kind].scoring.intervals else "percentile"
+
+
 def rank(
     systems: Mapping[str, Rows],
     *,
@@ -441,16 +451,15 @@ def rank(
     if p_values is None:
         p_values = np.array([[two_sided(own - other) for other in macros] for own in macros])
     differs = significant_pairs(p_values)
-    if any(system.left_out() is None for system in figures_of) or interval != "jackknife":
-        has_shifted = "shifted" in KINDS[first.kind].scoring.intervals  # as `score` has by default
-        interval = "shifted" if has_shifted and interval != "percentile" else "percentile"
+    printed = own_interval(first, figures_of[0], interval)
     averaged, bounds = np.flatnonzero(~np.isnan(values[0, 1:])), bounds_of(metric)
-    intervals = [intervals_of(one, interval, averaged=averaged, bounds=bounds) for one in figures_of]
+    asked = printed if printed == "shifted" else interval
+    intervals = [intervals_of(one, asked, averaged=averaged, bounds=bounds) for one in figures_of]
     rank_low, rank_high = rank_bounds(is_better, differs)
     names = list(systems)
     order = sorted(range(len(names)), key=lambda i: (on_data[i], names[i]))
     tiers = {i: tier for tier, members in enumerate(find_tiers(order, differs), start=1) for i in members}
-    recipe = resampling.by(interval).signature(metric, METRICS[metric].version)
+    recipe = resampling.by(printed).signature(metric, METRICS[metric].version)
     ranked = []
     for i in order:
         ranks = int(on_data[i]), int(rank_low[i]), int(rank_high[i]), tiers[i]

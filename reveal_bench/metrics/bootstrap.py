@@ -34,6 +34,7 @@ from reveal_bench.metrics.intervals import (
     Resampling,
     drop_sparse_intervals,
     find_intervals,
+    with_width,
 )
 from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups
 from reveal_bench.metrics.resampled import Resampled
@@ -423,9 +424,12 @@ def intervals_of(
 
     Parameters
     ----------
-    interval : see :func:`~reveal_bench.metrics.intervals.find_intervals`
+    interval : see :func:`~reveal_bench.metrics.intervals.find_intervals`; scores that cannot be computed without each
+        unit have percentiles instead of "jackknife" and "bca", unless too few units support them, or replicates agree
     bounds : ends of the scale, which no interval exceeds
     """
+    is_replaced = interval in ("jackknife", "bca") and figures.left_out() is None
+    interval = "percentile" if is_replaced else interval
     if averaged is not None:
         averaged = averaged[~np.isnan(figures.values[averaged])]
     evidence = figures.evidence(averaged) if interval == "jackknife" else None
@@ -439,8 +443,9 @@ def intervals_of(
         evidence=evidence,
         behind=None if behind is None else np.append(np.inf, behind),
     )
-    if interval == "shifted" and behind is not None:
+    if (interval == "shifted" or is_replaced) and behind is not None:
         intervals = drop_sparse_intervals(intervals, behind)
+    intervals = with_width(intervals) if is_replaced else intervals
     return replace(intervals, low=np.clip(intervals.low, *bounds), high=np.clip(intervals.high, *bounds))
 
 

@@ -74,7 +74,7 @@ def ends(estimate: Estimate) -> tuple[float, float, float]:
 
 
 KINDS: list[tuple[Callable[[int], Any], str]] = [
-    *((findings, metric) for metric in ("f1", "precision", "recall", "specificity", "npv", "cohen_kappa")),
+    *((findings, metric) for metric in ("f1", "precision", "recall", "specificity", "npv", "cohen_kappa", "auroc")),
     *((localization, metric) for metric in ("point_hit", "mask_iou")),
     (tasks, "rubric_mean"),
     *((detection, metric) for metric in ("lesion_sensitivity", "ap_50")),
@@ -91,9 +91,12 @@ def test_a_systems_interval_does_not_depend_on_the_command(make: Callable[[int],
         systems = {str(seed): make(seed) for seed in range(1, n_systems + 1)}
         ranked = {one.name: one.estimate for one in rank(systems, metric=metric, resampling=DRAWS)}
         assert ends(ranked["1"]) == ends(wanted), n_systems
-    if make is not detection:
-        (everyone,) = score_subgroups(rows, "arm", dict.fromkeys(PATIENTS, "all"), metric)
-        assert ends(everyone.estimate) == ends(wanted)
+    everyone, *of_findings = score_subgroups(rows, {"arm": dict.fromkeys(PATIENTS, "all")}, [metric], DRAWS)
+    assert ends(everyone.estimate) == ends(wanted)
+    own = {e.finding: ends(e) for e in rows.estimates(draws) if e.metric == metric}
+    assert [ends(one.estimate) for one in of_findings] == [
+        pytest.approx(own[one.finding], rel=0, abs=0, nan_ok=True) for one in of_findings
+    ]
 
 
 def test_ranked_macros_are_over_shared_findings_and_depend_on_these_alone() -> None:
