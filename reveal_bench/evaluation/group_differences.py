@@ -17,9 +17,10 @@ contributions of patients, as for scores of detectors, there is no test.
 p and interval hold for all groups together: those of macros for all macros, those of findings for all groups and
 findings. Patients are randomly assigned to groups of the same sizes, and p is the proportion of permutations in which
 the largest Welch statistic is at least the difference's own. The statistic that 5 % of the permutations reach is the
-half-length of the interval in standard errors, so the interval excludes 0 exactly if p is at most 0.05. The permuted
-values are the contributions to the score of the whole split. The statistic uses each group's own variance, because
-groups may vary unequally. Sign flips do not suit unpaired groups.
+half-length of the interval in standard errors, so the interval excludes 0 exactly if p is at most 0.05. In a
+permutation, scores of findings are computed anew from N and D, and macros from the contributions to the macro of the
+whole split. The statistic uses each group's own variance, because groups may vary unequally. Sign flips do not suit
+unpaired groups.
 
 Sources: Welch (1947), Biometrika 34; permutation of studentized statistics as in Janssen (1997), Stat. Probab. Lett.
 36; maxima as in Westfall and Young, Resampling-Based Multiple Testing (1993).
@@ -75,11 +76,13 @@ class _Contributions:
     decisive : float array (1 + n_findings,), proportion of these patients whose contributions are large: for AUROC
         those with the finding or without it, for a macro those who count for one finding. The variance has about as
         many degrees of freedom
+    ratios : numerators and denominators of the findings, (n_patients, n_findings) each
     """
 
     values: FloatArray
     support: BoolArray
     decisive: FloatArray
+    ratios: tuple[FloatArray, FloatArray]
 
     @property
     def variances(self) -> FloatArray:
@@ -170,7 +173,10 @@ def _contributions(side: Resampled, averaged: BoolArray) -> _Contributions | Non
     decisive = np.ones(len(n)) if side.behind is None else side.behind / np.maximum(n, 1)
     of_macros = (decisive * n)[averaged].mean() / max(int(in_macro.sum()), 1) if averaged.any() else 1.0
     return _Contributions(
-        np.column_stack([of_macro, values * n]), np.column_stack([in_macro, has_part]), np.append(of_macros, decisive)
+        np.column_stack([of_macro, values * n]),
+        np.column_stack([in_macro, has_part]),
+        np.append(of_macros, decisive),
+        (numerators, denominators),
     )
 
 
@@ -207,16 +213,29 @@ def _permuted_maxima(
 
 
 def _permuted_statistics(own: _Contributions, inside: BoolArray) -> FloatArray:
-    """Return absolute Welch statistics of groups `inside` (n_permutations, n_patients); 0 if a side has no patient."""
-    columns = np.concatenate([own.support, own.values, own.values**2], axis=1)
-    sums = inside.astype(np.float64) @ columns
-    means, squared_errors = [], []
-    for side in (sums, columns.sum(axis=0) - sums):
-        n, total, squares = np.split(side, 3, axis=1)
+    """Return absolute Welch statistics of groups `inside` (n_permutations, n_patients); 0 if a side has no patient.
+
+    A finding's score is computed anew, as the ratio of sums; the macro's deviation is the mean of its contributions.
+    """
+    numerators, denominators = own.ratios
+    macro = own.values[:, :1]
+    columns = [own.support, macro, numerators, denominators, macro**2, numerators**2, denominators**2]
+    stacked = np.concatenate([*columns, numerators * denominators], axis=1)
+    ends = np.cumsum([part.shape[1] for part in columns])
+    sums = inside.astype(np.float64) @ stacked
+    whole = numerators.sum(axis=0) / np.where(denominators.any(axis=0), denominators.sum(axis=0), np.nan)
+    values, squared_errors = [], []
+    for side in (sums, stacked.sum(axis=0) - sums):
+        n, of_macro, top, bottom, macro_squares, top_squares, bottom_squares, products = np.split(side, ends, axis=1)
         size = np.maximum(n, 1)
-        means.append(total / size)
-        spread = np.maximum(squares - total**2 / np.maximum(own.decisive * size, 1), 0) + own.variances
-        squared_errors.append(np.where(n > 0, spread / size**2, np.nan))
+        ratio = np.divide(top, bottom, out=np.full(top.shape, np.nan), where=bottom > 0)
+        scale = np.divide(size[:, 1:], bottom, out=np.full(top.shape, np.nan), where=bottom > 0)
+        residuals = (top_squares - 2 * ratio * products + ratio**2 * bottom_squares) * scale**2
+        deviations = np.concatenate([of_macro / size[:, :1], ratio - whole], axis=1)
+        squares = np.concatenate([macro_squares - of_macro**2 / size[:, :1], residuals], axis=1)
+        lost = deviations**2 * size * (1 / np.maximum(own.decisive, 1 / size) - 1)
+        values.append(deviations)
+        squared_errors.append(np.where(n > 0, (np.maximum(squares - lost, 0) + own.variances) / size**2, np.nan))
     with np.errstate(invalid="ignore", divide="ignore"):
-        statistics = np.abs(means[0] - means[1]) / np.sqrt(squared_errors[0] + squared_errors[1])
+        statistics = np.abs(values[0] - values[1]) / np.sqrt(squared_errors[0] + squared_errors[1])
     return np.asarray(np.nan_to_num(statistics))
