@@ -40,7 +40,7 @@ N_FILMS, N_QUESTIONS, N_TRIALS, N_RESAMPLES = 200, 100, 500, 50
 ANSWERS = 20
 """Answers of the model that draws, of each question: a trial takes one of them."""
 GROUPS = {"all findings": CHEXLOCALIZE_FINDINGS, "local findings": LOCAL}
-MODELS = ("looks at 70 %", "looks at 30 %", "usual place", "draws")
+MODELS = ("looks at 70%", "looks at 30%", "usual place", "draws")
 
 Array = npt.NDArray[Any]
 

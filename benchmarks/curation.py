@@ -57,7 +57,7 @@ def compare(folder: CurationFolder, truth: dict[str, list[str]]) -> None:
         within += is_within
         interval = f"{kappa['low']:.3f} to {kappa['high']:.3f}"
         print(f"  {name:<22} {kappa['value']:.3f} ({interval})  exact {value:.3f}{'' if is_within else '  outside'}")
-    print(f"  {within} of {len(rows)} exact values are within their 95 % intervals")
+    print(f"  {within} of {len(rows)} exact values are within their 95% intervals")
 
 
 def main() -> None:

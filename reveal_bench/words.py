@@ -71,10 +71,10 @@ def percent_text(fraction: float | None, decimals: int = 1) -> str:
     Examples
     --------
     >>> percent_text(0.78125), percent_text(0.5, 0), percent_text(float("nan"))
-    ('78.1 %', '50 %', '-')
+    ('78.1%', '50%', '-')
     """
     number = percent_number(fraction, decimals)
-    return number if number == UNDEFINED else f"{number} %"
+    return number if number == UNDEFINED else f"{number}%"
 
 
 def share_text(n: int, total: int) -> str:
@@ -83,9 +83,9 @@ def share_text(n: int, total: int) -> str:
     Examples
     --------
     >>> share_text(187, 668), share_text(0, 0)
-    ('28.0 %', '')
+    ('28.0%', '')
     """
-    return f"{number_text(100 * n / total, 1)} %" if total else ""
+    return f"{number_text(100 * n / total, 1)}%" if total else ""
 
 
 def interval_text(low: float | None, high: float | None, decimals: int = 3, *, signed: bool = False) -> str:
@@ -148,13 +148,13 @@ def part_text(part: int | None, total: int) -> str:
 
 
 def typeset(text: str) -> str:
-    """Return a text for a page, with minus signs, no line break before a percent sign, and a dash if undefined.
+    """Return a text for a page, with minus signs, and a dash if undefined.
 
     Examples
     --------
-    >>> typeset("-5.0 to 4.2 %, well-known"), typeset("-")
-    ('−5.0 to 4.2\\xa0%, well-known', '–')
+    >>> typeset("-5.0 to 4.2%, well-known"), typeset("-")
+    ('−5.0 to 4.2%, well-known', '–')
     """
     if text == UNDEFINED:
         return "–"
-    return _MINUS.sub("−", text).replace(" %", f"{NBSP}%")
+    return _MINUS.sub("−", text)

@@ -61,7 +61,7 @@ class Confidence(TablesResult):
         return (
             f"{self.scored.report.file} on {self.scored.place}: "
             f"calibration of the probability of {confidences.event}: Brier score, mean probability minus the rate "
-            "(excess, in percent), and slope and intercept of the logistic recalibration with 95 % intervals by the "
+            "(excess, in percent), and slope and intercept of the logistic recalibration with 95% intervals by the "
             f"jackknife over patients, and ECE with {bins}{unsaid}{self._no_slopes}"
         )
 
@@ -86,7 +86,7 @@ class Confidence(TablesResult):
                 "finding": one.finding,
                 "events": "" if one.finding == MACRO else f"{one.n_events} of {one.n}",
                 "Brier": number_text(one.brier.value),
-                "95 % interval": interval_text(one.brier.low, one.brier.high),
+                "95% interval": interval_text(one.brier.low, one.brier.high),
                 "excess": percent_number(one.excess.value, signed=True),
                 "its interval": percent_interval(one.excess.low, one.excess.high),
                 "ECE": percent_number(one.error),
@@ -212,7 +212,7 @@ class DetectorCurves(TablesResult):
 
     @cached_property
     def records(self) -> Sequence[Mapping[str, Any]]:
-        """Sensitivity with its 95 % interval, by finding and rate."""
+        """Sensitivity with its 95% interval, by finding and rate."""
         return list(map(_sensitivity_record, self.curves.bands))
 
     def printed_rows(self) -> list[dict[str, str]]:
@@ -316,7 +316,7 @@ class PixelStatistics(TableResult):
     def caption(self) -> str:
         """Predictions, split and method."""
         asks_all = self.scored.options.asks == "all"
-        how = "in percent with 95 % intervals by the jackknife over patients"
+        how = "in percent with 95% intervals by the jackknife over patients"
         pooled = f"pixels pooled over the images with a finding, {how}"
         asked = "" if asks_all else "; false positives are counted where a finding is asked"
         return f"{self.scored.report.file} on {self.scored.place}: {pooled}{asked}"
@@ -389,7 +389,7 @@ class MapScores(TableResult):
     ----------
     title : the maps and the split, in words
     rows : the scores of every map
-    estimates : macros, then findings, with 95 % intervals by the jackknife over patients
+    estimates : macros, then findings, with 95% intervals by the jackknife over patients
     """
 
     title: str
@@ -413,7 +413,7 @@ class MapScores(TableResult):
                 "metric": METRICS[one.metric].title,
                 "finding": one.finding,
                 "value": value_text(one.metric, one.value),
-                "95 % interval": ends_text(one.metric, one.low, one.high),
+                "95% interval": ends_text(one.metric, one.low, one.high),
                 "n": groups_text(one.metric, one.n) if one.finding == MACRO else str(one.n),
             }
             for one in sorted(self.estimates, key=lambda one: one.finding != MACRO)  # stable
@@ -462,6 +462,6 @@ def score_maps(
     unit = "mm" if in_mm else "pixels"
     title = (
         f"{name_of(maps, 'maps')} on {place}: maps without a threshold, hits within {tolerance:g} {unit}, "
-        f"95 % intervals by the jackknife over patients{missing}"
+        f"95% intervals by the jackknife over patients{missing}"
     )
     return MapScores(title, rows, estimates)

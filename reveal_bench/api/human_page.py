@@ -55,7 +55,7 @@ _TUNED = (
     ("gates", "gate", "gates", "Probability below which a mask is empty (%)", "As in Extended Data Fig. 4"),
 )
 """Curves beside predictions: ending of their file, option, noun in sentences, title of the axis, and source."""
-_BOTH = "Hit rate, IoU of true positives, and IoU of all images, each with its 95 % interval."
+_BOTH = "Hit rate, IoU of true positives, and IoU of all images, each with its 95% interval."
 
 
 def human_report(
@@ -196,7 +196,7 @@ def _pixel_chapter(compared: Comparisons, bench: Bench) -> Section:
         _printed(key, f"Pixels of {name}", pixels(one, bench))
         for key, (name, one) in zip(("pixels_model", "pixels_human"), _systems(compared).items(), strict=True)
     ]
-    words = "Pixels pooled over the images with a finding; a missing mask is empty. Percent, with 95 % intervals."
+    words = "Pixels pooled over the images with a finding; a missing mask is empty. Percent, with 95% intervals."
     return section("pixels", "Pixels", "As Extended Data Fig. 2", words, *tables)
 
 
@@ -318,7 +318,7 @@ def saliency_report(
     own = {name: score(one, bench, missing=missing, n_resamples=1).estimates for name, one in others}
     compared = work.compared(file)
     methods = {first: compared.scored_a.estimates} | own | {compared.b: compared.scored_b.estimates}
-    words = f"Masks at Otsu's level and the largest pixels of {first} beside {compared.b}, with 95 % intervals."
+    words = f"Masks at Otsu's level and the largest pixels of {first} beside {compared.b}, with 95% intervals."
     chapters = _comparison_chapters(compared, _OF_MAPS, words, [_methods(methods, bench)])
     chapters += _film_chapters(compared, bench)
     pixel_chapter = _pixel_chapter(compared, bench)
@@ -375,7 +375,7 @@ def _methods(estimates: Mapping[str, Sequence[Estimate]], bench: Bench) -> PageT
                      "value_high": one.high, "n": one.n}
                     for name, one in own.items()
                 ]  # fmt: skip
-    caption = "Means per finding, and over the findings; the file has their 95 % intervals"
+    caption = "Means per finding, and over the findings; the file has their 95% intervals"
     return printed_table("methods", "Localization by method", caption, rows, RoundedTable(caption, figures).to_csv())
 
 

@@ -99,7 +99,7 @@ class Agreement(TableResult):
             names = dict.fromkeys(name for pair in self.pairs for name in (pair.reader_a, pair.reader_b))
             readers = f"every two of {len(names):,} readers"
         subject = f"{METRICS[self.metric].title} of {readers}, {self.n_cases:,} cases of "
-        subject += f"{self.n_patients:,} patients: 95 % intervals by the jackknife over patients"
+        subject += f"{self.n_patients:,} patients: 95% intervals by the jackknife over patients"
         has_gap = any(row.estimate.missing_interval for row in self._rows)
         return subject + ("; none if too few patients support a score" if has_gap else "")
 
@@ -121,7 +121,7 @@ class Agreement(TableResult):
             | {
                 "n": f"{row.n:,}",
                 "value": number_text(row.estimate.value),
-                "95 % interval": interval_text(row.estimate.low, row.estimate.high),
+                "95% interval": interval_text(row.estimate.low, row.estimate.high),
             }
             for row in self._rows
         ]

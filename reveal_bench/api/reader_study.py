@@ -58,7 +58,7 @@ class ReaderStudyResult(TableResult):
             f"{_MERITS.get(self.merit, self.merit.capitalize())} of {count_text(len(analysis.readers), 'reader')}"
             f"{'' if self.system is None else f' and {self.system}'} on "
             f"{count_text(self.n_cases, 'case')} of {count_text(self.n_patients, 'patient')}{self._each()}, {samples}: "
-            "95 % intervals "
+            "95% intervals "
             "after Obuchowski and Rockette"
         )
         if len(analysis.modalities) > 2 and not math.isnan(analysis.f):
@@ -121,7 +121,7 @@ class ReaderStudyResult(TableResult):
             cells = {
                 "modality": name,
                 "value": number_text(row["value"]),
-                "95 % interval": interval_text(row["low"], row["high"]),
+                "95% interval": interval_text(row["low"], row["high"]),
                 "SE": f"{row['error']:.4f}",
                 "df": freedom,
                 "p": "" if p is None else p_text(p),

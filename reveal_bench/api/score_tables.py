@@ -102,7 +102,7 @@ class Scores(TableResult):
                 "metric": METRICS[e.metric].title,
                 "finding": e.finding,
                 "value": value_text(e.metric, e.value),
-                "95 % interval": ends_text(e.metric, e.low, e.high),
+                "95% interval": ends_text(e.metric, e.low, e.high),
                 "n": groups_text(e.metric, e.n) if e.finding == MACRO else part_text(positives.get(e.finding), e.n),
             }
             for e in ordered
@@ -153,7 +153,7 @@ class Subgroups(TableResult):
         out = f"; {n_out} of {self.n_patients} patients are in no row: none of their cases counts" if n_out else ""
         odds = "; odds ratio of a right answer, patients as clusters, not corrected" if self.has_odds_ratios else ""
         return (
-            f"{', '.join(metrics)} by {' and by '.join(columns)}, with 95 % intervals; difference from all other "
+            f"{', '.join(metrics)} by {' and by '.join(columns)}, with 95% intervals; difference from all other "
             "patients, its interval and p corrected for all groups, those of findings for all groups and findings"
             f"{odds}{out}"
         )
@@ -208,7 +208,7 @@ class AgainstReaders(TableResult):
         """Metric, references and method of intervals."""
         title = METRICS[self.references[0].metric].title
         return (
-            f"{title}, macro, against single readers: 95 % intervals over patients; next to it each reader on "
+            f"{title}, macro, against single readers: 95% intervals over patients; next to it each reader on "
             f"the same cases, and the difference system minus reader"
         )
 
@@ -219,7 +219,7 @@ class AgainstReaders(TableResult):
                 "reference": one.reference,
                 "n": str(one.n),
                 "value": value_text(one.metric, one.estimate.value),
-                "95 % interval": ends_text(one.metric, one.estimate.low, one.estimate.high),
+                "95% interval": ends_text(one.metric, one.estimate.low, one.estimate.high),
                 "reader": "" if one.reader is None else value_text(one.metric, one.reader_value),
                 "difference": "" if one.reader is None else value_text(one.metric, one.difference.value),
                 "its interval": ends_text(one.metric, one.difference.low, one.difference.high),
@@ -317,7 +317,7 @@ def summarize(
     unit: str = "patient",
     interval: Interval = "jackknife",
 ) -> list[Estimate]:
-    """Return the mean per finding and the macro of every metric, with 95 % intervals from common replicates.
+    """Return the mean per finding and the macro of every metric, with 95% intervals from common replicates.
 
     Parameters
     ----------

@@ -94,10 +94,10 @@ class Comparisons(TableResult):
         if self.compat is not None:
             what = f"decrease from B as the code of {self.compat} computes it"
             draw = f"{self.resampling.n_resamples} resamples of images, seed {self.resampling.seed}"
-            return f"A {self.a}, B {self.b} on {self.scored_a.place}: {what} with 95 % interval, {draw}"
+            return f"A {self.a}, B {self.b} on {self.scored_a.place}: {what} with 95% interval, {draw}"
         kinds = _interval_kinds(self.comparisons, jackknife="sign flips")
         return (
-            f"A {self.a}, B {self.b} on {self.scored_a.place}: {what} with 95 % interval ({kinds}) and two-sided p, "
+            f"A {self.a}, B {self.b} on {self.scored_a.place}: {what} with 95% interval ({kinds}) and two-sided p, "
             f"those of findings adjusted for all findings of a metric, {self.resampling.n_resamples} "
             f"resamples of {plural(self.resampling.unit)}, seed {self.resampling.seed}"
         )
@@ -111,7 +111,7 @@ class Comparisons(TableResult):
                 "A": value_text(c.metric, c.a),
                 "B": value_text(c.metric, c.b),
                 "decrease" if self.relative else "A - B": value_text(c.metric, c.estimate.value),
-                "95 % interval": ends_text(c.metric, c.adjusted.low, c.adjusted.high),
+                "95% interval": ends_text(c.metric, c.adjusted.low, c.adjusted.high),
                 "p": p_text(c.p_adjusted),
             }
             | ({"p of margin": p_text(c.verdict.p), "verdict": c.verdict.word} if c.verdict else {})
@@ -158,7 +158,7 @@ class Ranking(TableResult):
         n, place = len(self.ranked), next(iter(self.scored.values())).place
         return (
             f"{count_text(n, 'system')} on {place}: macro over "
-            f"{groups_text(self.metric, self.ranked[0].n)}, 95 % intervals ({_interval_kinds(self.ranked)}), "
+            f"{groups_text(self.metric, self.ranked[0].n)}, 95% intervals ({_interval_kinds(self.ranked)}), "
             f"{self.resampling.n_resamples} resamples of {plural(self.resampling.unit)}, "
             f"seed {self.resampling.seed}"
         )
@@ -169,10 +169,10 @@ class Ranking(TableResult):
             {
                 "system": one.name,
                 "rank": str(one.rank),
-                "95 % ranks": f"{one.rank_low} to {one.rank_high}",
+                "95% ranks": f"{one.rank_low} to {one.rank_high}",
                 "tier": str(one.tier),
                 METRICS[one.metric].title: value_text(one.metric, one.estimate.value),
-                "95 % interval": ends_text(one.metric, one.estimate.low, one.estimate.high),
+                "95% interval": ends_text(one.metric, one.estimate.low, one.estimate.high),
             }
             for one in self.ranked
         ]
@@ -207,7 +207,7 @@ def score(
     metric: str | None = None,
     name: str | None = None,
 ) -> Scores:
-    """Score predictions: every metric per finding and as a macro, with 95 % intervals.
+    """Score predictions: every metric per finding and as a macro, with 95% intervals.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ def phantom(
     ] = "chexlocalize",
     images: Annotated[int, typer.Option(min=1, help="Images (studies, tasks) to make.")] = 200,
     val_images: Annotated[
-        int | None, typer.Option(help="Images of CheXlocalize's val split; 35 % of --images by default.")
+        int | None, typer.Option(help="Images of CheXlocalize's val split; 35% of --images by default.")
     ] = None,
     seed: Seed = 0,
     long_side: Annotated[int, typer.Option(help="Longer side of a picture in pixels; 2828 as in the original.")] = 2828,

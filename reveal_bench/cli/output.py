@@ -184,7 +184,7 @@ def print_released(document: dict[str, Any]) -> None:
     # Findings in the benchmark's order, after the averages: some may have a score only in a later metric
     places = {finding: i for i, finding in enumerate(document["score"]["shown"])}
     counts = {finding: counts[finding] for finding in sorted(counts, key=lambda finding: places.get(finding, -1))}
-    caption = f"submission {document['id']}: released figures, percent with 95 % intervals"
+    caption = f"submission {document['id']}: released figures, percent with 95% intervals"
     _print_grid(cells, counts, caption)
     typer.echo(fill(document["score"]["note"], _width(), break_long_words=False, break_on_hyphens=False))
 
@@ -269,7 +269,7 @@ def _of_comparisons(
     from reveal_bench.words import p_text
 
     judged = ["verdict"] * any(c.verdict for c in comparisons)
-    names = [name for name in ("n", "A", "B", what, "95 % interval", "p", *judged) if name not in left_out]
+    names = [name for name in ("n", "A", "B", what, "95% interval", "p", *judged) if name not in left_out]
     rows: list[tuple[str, ...]] = []
     is_strong = []
     metric = None
@@ -285,7 +285,7 @@ def _of_comparisons(
             "A": value_text(c.metric, c.a),
             "B": value_text(c.metric, c.b),
             what: value_text(c.metric, c.estimate.value),
-            "95 % interval": ends_text(c.metric, c.adjusted.low, c.adjusted.high),
+            "95% interval": ends_text(c.metric, c.adjusted.low, c.adjusted.high),
             "p": p_text(c.p_adjusted),
             "verdict": c.verdict.word if c.verdict else "",
         }
@@ -448,7 +448,7 @@ def plain_progress(
     >>> seconds = iter([0, 4, 12, 13])
     >>> update = plain_progress("building", clock=lambda: next(seconds))
     >>> update("train", 100, 1_000)
-    >>> update("train", 300, 1_000)  # goes to standard error: building train: 300 of 1,000 (30 %) after 12 s
+    >>> update("train", 300, 1_000)  # goes to standard error: building train: 300 of 1,000 (30%) after 12 s
     >>> update("train", 310, 1_000)
     """
     start = last = clock()
@@ -459,7 +459,7 @@ def plain_progress(
         if now - last < every:
             return
         last = now
-        share = f" of {total:,} ({100 * done // total} %)" if total else ""
+        share = f" of {total:,} ({100 * done // total}%)" if total else ""
         failures = "".join(f", {text}" for text in (f"{failed:,} failed" if failed else "", note) if text)
         name = what if what == verb else f"{verb} {what}"
         typer.echo(f"{name}: {done:,}{share}{failures} after {now - start:.0f} s", err=True)

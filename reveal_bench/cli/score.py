@@ -189,7 +189,7 @@ def score(
     tables: Annotated[Path | None, typer.Option(help="Folder for the tables of --compat.")] = None,
     human: Annotated[bool, typer.Option("--human", help="Use the table names of the human benchmark.")] = False,
 ) -> None:
-    """Score a prediction file locally: every metric per finding and as a macro, with 95 % intervals."""
+    """Score a prediction file locally: every metric per finding and as a macro, with 95% intervals."""
     from reveal_bench.api.scoring import score_with
     from reveal_bench.kinds.options import ScoringOptions
     from reveal_bench.metrics.scales import intervals_text, scale_text

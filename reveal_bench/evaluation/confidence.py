@@ -1,6 +1,6 @@
 """Value of a system's confidences: calibration, leaving uncertain cases to a reader, decisions by threshold.
 
-Definitions are in :mod:`reveal_bench.metrics.calibration`. Means have 95 % intervals by the jackknife over
+Definitions are in :mod:`reveal_bench.metrics.calibration`. Means have 95% intervals by the jackknife over
 patients (:mod:`reveal_bench.metrics.jackknife`), if at least :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS`
 patients have the event and as many have a case without it. The expected calibration error and the area under the curve
 of risk have none, because no interval covers them: the first is biased upwards. Intervals of risks and net benefits

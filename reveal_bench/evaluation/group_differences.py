@@ -16,7 +16,7 @@ contributions of patients, as for scores of detectors, there is no test.
 
 p and interval hold for all groups together: those of macros for all macros, those of findings for all groups and
 findings. Patients are randomly assigned to groups of the same sizes, and p is the proportion of permutations in which
-the largest Welch statistic is at least the difference's own. The statistic that 5 % of the permutations reach is the
+the largest Welch statistic is at least the difference's own. The statistic that 5% of the permutations reach is the
 half-length of the interval in standard errors, so the interval excludes 0 exactly if p is at most 0.05. In a
 permutation, scores of findings are computed anew from N and D, and macros from the contributions to the macro of the
 whole split. The statistic uses each group's own variance, because groups may vary unequally. Sign flips do not suit

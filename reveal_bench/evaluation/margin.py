@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-A is non-inferior to B if the whole 95 % interval of their difference is above minus the margin (below the margin if
+A is non-inferior to B if the whole 95% interval of their difference is above minus the margin (below the margin if
 lower is better), and inferior if all of it is beyond that bound. They are equivalent if the interval is between minus
 the margin and the margin, and not equivalent if all of it is beyond either bound.
 
@@ -79,7 +79,7 @@ class Margin:
 
         Parameters
         ----------
-        ends : bounds of its 95 % interval
+        ends : bounds of its 95% interval
         p : two-sided p for no difference
         tails : one-sided p that the difference is at most minus the margin, and that it is at least the margin
         """
@@ -111,7 +111,7 @@ class Margin:
             else f"inconclusive: A may be worse than B by {width}{unit} or more",
         }
         side = "the larger one-sided" if self.equivalence else "one-sided"
-        return f"{sentences[word]}: the 95 % interval of A - B is {low} to {high} ({side} p {p_text(p)})"
+        return f"{sentences[word]}: the 95% interval of A - B is {low} to {high} ({side} p {p_text(p)})"
 
     def fields(self, verdict: Verdict) -> dict[str, Any]:
         """Return margin and verdict as the JSON fields that follow a difference's own."""

@@ -4,7 +4,7 @@ Pixels: precision, recall, specificity, negative predictive value
 -----------------------------------------------------------------
 The images are those with at least one finding drawn, as the published ground-truth file lists them. On each of them
 every finding counts: a missing mask, predicted or drawn, is empty. Pooled scores are ratios of pixels added up over the
-images, with 95 % intervals by the jackknife over patients; means are over the images for which the ratio is defined.
+images, with 95% intervals by the jackknife over patients; means are over the images for which the ratio is defined.
 Both have a macro over the findings.
 
 If a benchmark asks only for present findings, prediction files contain no masks of absent ones: false positives are

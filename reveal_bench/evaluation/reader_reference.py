@@ -11,7 +11,7 @@ References are derived from the single readers' annotations in the dataset folde
   system's score less the reader's, with interval and p as in :mod:`reveal_bench.evaluation.compare`.
 
 If there are two readers, more than half means both. Scores are macros of one metric, over the findings that each
-reference has, with 95 % intervals by the jackknife over patients, or percentile intervals for areas under curves.
+reference has, with 95% intervals by the jackknife over patients, or percentile intervals for areas under curves.
 
 A table for :mod:`reveal_bench.reader_studies` has a row per reader, study and label: 1 if the reader called it present,
 and the truth, which is the reference of the dataset folder. The system is among the readers under its own name, with

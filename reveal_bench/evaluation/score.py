@@ -69,7 +69,7 @@ class AnsweredOnly:
 
     @property
     def in_words(self) -> str:
-        """The coverage in words, such as "coverage 90.0 %, 12 questions declined"."""
+        """The coverage in words, such as "coverage 90.0%, 12 questions declined"."""
         return f"coverage {percent_text(self.coverage)}, {count_text(self.n_abstained, 'question')} declined"
 
 

@@ -22,7 +22,7 @@ divided by its standard deviation ("zscore": the paper's main text); a constant 
 
 Models, each of one outcome, by :mod:`statsmodels`:
 
-* ``published``: ordinary least squares on one feature at a time, 95 % t interval
+* ``published``: ordinary least squares on one feature at a time, 95% t interval
 * ``simple``: the same slope, standard errors clustered by patient (t with patients less 1 degrees of freedom)
 * ``fixed effects``: as simple, with a separate intercept for every finding, so that slopes are within findings
 * ``multiple``: as simple, all features at once; with their variance inflation

@@ -142,7 +142,7 @@ class Recorded:
     def uncertainty(self) -> str | None:
         """The method of the intervals."""
         methods = dict.fromkeys(figure.method for figure in self.result.figures if figure.method is not None)
-        return f"95 % intervals: {'; '.join(methods)}" if methods else None
+        return f"95% intervals: {'; '.join(methods)}" if methods else None
 
     @property
     def performance(self) -> str:

@@ -46,7 +46,7 @@ _COUNT = re.compile(r"[0-9]{1,9}")
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number of a result, with its 95 % interval.
+    """One number of a result, with its 95% interval.
 
     Attributes
     ----------

@@ -72,7 +72,7 @@ def _source(result: Result) -> str:
 
 def _notes(result: Result, figure: Figure) -> str:
     ends = result.interval(figure)
-    interval = None if ends is None else f"95 % interval {' to '.join(ends)}"
+    interval = None if ends is None else f"95% interval {' to '.join(ends)}"
     signed = None if result.receipt is None else f"receipt {result.receipt.hash}"
     parts = (
         figure.what,

@@ -51,7 +51,7 @@ def markdown_table(result: Result, metric: str | None = None) -> str:
         notes.append(f"Signature {_code(figure.signature)}")
     if result.receipt is not None:
         notes.append(f"Receipt (SHA-256) `{result.receipt.hash}`")
-    head = ("Model", f"{escape_markdown(figure.what)} (95 % CI)<sup>a</sup>", "n")
+    head = ("Model", f"{escape_markdown(figure.what)} (95% CI)<sup>a</sup>", "n")
     return f"{PrintedTable(head, [cells]).to_markdown(escape=str)}\n\n<sup>a</sup> {'. '.join(notes)}.\n"
 
 

@@ -238,7 +238,7 @@ _ROWS = (
     _localization("dice", "Dice", "both masks empty", "Dice 1945", "2 area(A and B) / (area(A) + area(B))",
                   "dense masks", "mask_agreement.dice", symmetric=True),
     _localization("boundary_iou", "Boundary IoU", "both masks empty", "Cheng et al. 2021",
-                  "IoU of the parts within 2 % of the image's diagonal along each mask's own boundary", "a plain loop",
+                  "IoU of the parts within 2% of the image's diagonal along each mask's own boundary", "a plain loop",
                   "mask_agreement.boundary_iou", symmetric=True),
     _localization("surface_distance", "Normalised surface distance", "both masks empty", "Nikolov et al. 2018",
                   "share of both boundaries within a tolerance (2 pixels) of the other", "MONAI",

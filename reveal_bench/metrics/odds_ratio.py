@@ -3,7 +3,7 @@
 Conventions
 -----------
 Cases are answered rightly or not. With a right and b wrong answers in the first group, and c and d in the second, the
-odds ratio is ``a d / (b c)``. Its 95 % interval is symmetric on the logarithmic scale (Woolf), where the variance of a
+odds ratio is ``a d / (b c)``. Its 95% interval is symmetric on the logarithmic scale (Woolf), where the variance of a
 group with proportion p of n cases is ``sum (right_u - p asked_u)**2 / (n p (1 - p))**2`` over its patients. If every
 patient has one case, that is Woolf's ``1 / a + 1 / b``; if patients have several, they are clusters, and the sum is
 multiplied by m / (m - 1) for m patients.

@@ -83,14 +83,14 @@ def intervals_text(how: Resampling) -> str:
     Examples
     --------
     >>> intervals_text(Resampling())
-    '95 % intervals by the jackknife over patients'
+    '95% intervals by the jackknife over patients'
     >>> intervals_text(Resampling(unit="study", interval="bca"))
-    '95 % intervals (bca), 1000 resamples of studies, seed 0'
+    '95% intervals (bca), 1000 resamples of studies, seed 0'
     """
     units = plural(how.unit)
     if how.interval == "jackknife":
-        return f"95 % intervals by the jackknife over {units}"
-    return f"95 % intervals ({how.interval}), {how.n_resamples} resamples of {units}, seed {how.seed}"
+        return f"95% intervals by the jackknife over {units}"
+    return f"95% intervals ({how.interval}), {how.n_resamples} resamples of {units}, seed {how.seed}"
 
 
 def groups_text(metric: str, n: int | str) -> str:

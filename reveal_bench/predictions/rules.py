@@ -94,5 +94,5 @@ RULES: dict[str, str] = {
     "normalised-boxes": "some box of a file extends beyond the first pixel",
     "resized-coordinates": "coordinates are not all within 1024 pixels of much larger images (warning)",
     "exchanged-axes": "points outside the image are not inside with x and y exchanged (warning)",
-    "same-answer": "at most 90 % of at least 20 predictions of a finding are one cell or point (warning)",
+    "same-answer": "at most 90% of at least 20 predictions of a finding are one cell or point (warning)",
 }

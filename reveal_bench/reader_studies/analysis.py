@@ -75,7 +75,7 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The mean figure of modality `a` minus modality `b`, with its 95 % interval and two-sided p."""
+    """The mean figure of modality `a` minus modality `b`, with its 95% interval and two-sided p."""
 
     a: str
     b: str
@@ -266,7 +266,7 @@ def _difference(a: str, b: str, value: float, error: float, freedom: float) -> D
 
 
 def _reach(error: float, freedom: float) -> float:
-    """Return half the width of a 95 % interval by Student's t; NaN if the error is 0, which allows no inference."""
+    """Return half the width of a 95% interval by Student's t; NaN if the error is 0, which allows no inference."""
     stats = scipy_stats()
     if error**2 < _ROUNDING:
         return math.nan

@@ -12,7 +12,7 @@ reader stays the same. With r planned readers and ``shared = cov_2 - cov_3``, or
   difference over that standard error (with a margin, the true difference plus the margin).
 
 Power is the probability that the two-sided test at 0.05 finds a difference of the modalities, in either direction; with
-a margin, that the 95 % interval is above minus the margin. The study compares two modalities and is fully crossed. A
+a margin, that the 95% interval is above minus the margin. The study compares two modalities and is fully crossed. A
 negative interaction counts as 0.
 
 Source: Hillis, Obuchowski and Berbaum (2011), Academic Radiology 18.

@@ -66,7 +66,7 @@ MIN_SHARE = 0.05
 """Minimum proportion of a plausible cell that must be in a plausible structure.
 
 The paper requires overlap, without a number. Contours are not exact: in the image of 256 pixels with 8 x 8 cells that
-the model sees, a contour 1.6 pixels off along one side of a cell adds 5 % of the cell.
+the model sees, a contour 1.6 pixels off along one side of a cell adds 5% of the cell.
 """
 
 

@@ -60,7 +60,7 @@ def figures_of_decreases(comparisons: Sequence[Comparison], model: str, referenc
             Illustration(
                 f"decrease_{metric}",
                 f"{title}: decrease from {reference} to {model}",
-                f"Relative decrease of {model} from {reference} with 95 % intervals; below 0, {model} is better.",
+                f"Relative decrease of {model} from {reference} with 95% intervals; below 0, {model} is better.",
                 f"Per finding, the relative decrease of {METRICS[metric].in_words} from {reference} to {model}.",
                 partial(forest, rows, axis=axis, scale=100, kinds=kinds, rule=(0.0, "no difference")),
             )
@@ -95,7 +95,7 @@ def figures_of_both(
             Illustration(
                 f"both_{metric}",
                 f"{title} of {' and '.join(kinds)}",
-                "Scores of each system with 95 % intervals; findings in the order of their relative decrease.",
+                "Scores of each system with 95% intervals; findings in the order of their relative decrease.",
                 f"Per finding, the {METRICS[metric].in_words} of {' and '.join(kinds)}.",
                 partial(forest, rows, axis=f"{title} (%)", scale=100, kinds=kinds, ends=(0.0, 100.0)),
             )
@@ -143,7 +143,7 @@ def figure_beside_auroc(estimates: Sequence[Estimate], system: str) -> Illustrat
     return Illustration(
         "auroc",
         "Recognizing a finding and locating it",
-        f"AUROC of the scores of {system}, hit rate and IoU of its maps, with 95 % intervals; the findings that it "
+        f"AUROC of the scores of {system}, hit rate and IoU of its maps, with 95% intervals; the findings that it "
         "recognizes best come first, with the number of images that have them.",
         "Per finding, AUROC, hit rate and IoU.",
         partial(forest, rows, axis="AUROC, hit rate and IoU (%)", scale=100, kinds=kinds, ends=(0.0, 100.0)),
@@ -277,7 +277,7 @@ def films_of(
                 )
         film = render_image(pictures.get(one.image_id), record.width, record.height, drawings)
         names = list(systems)
-        caption = f"IoU {100 * one.model:.0f} % of {names[0]}, {100 * one.human:.0f} % of {names[1]}"
+        caption = f"IoU {100 * one.model:.0f}% of {names[0]}, {100 * one.human:.0f}% of {names[1]}"
         spoken = f"Radiograph with {one.finding} as drawn by the reference, {names[0]} and {names[1]}"
         examples.append(Example([one.finding], [ExampleImage(film, caption, spoken, legend_of(drawings))]))
     return Custom("examples", {"rows": examples, "has_layer": bool(examples)})

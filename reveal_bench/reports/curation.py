@@ -83,7 +83,7 @@ PUBLIC_NAME = "public.html"
 
 LEAST_FOR_BANDS = 50
 """Minimum studies of a holdout that is described in bands."""
-BANDS = ((0.1, "under 10 %"), (0.25, "10 to 25 %"), (0.5, "25 to 50 %"), (0.75, "50 to 75 %"))
+BANDS = ((0.1, "under 10%"), (0.25, "10 to 25%"), (0.5, "25 to 50%"), (0.75, "50 to 75%"))
 ACQUISITION = (
     "manufacturer", "model", "detector_type", "view_position", "kvp", "exposure_mas", "distance_source_to_detector",
     "distance_source_to_patient", "pixel_spacing",
@@ -252,7 +252,7 @@ def band(n: int, of: int) -> str:
     """Return a coarse band for the proportion of the holdout that has a value."""
     if of < LEAST_FOR_BANDS:
         return "not shown"
-    return next((words for end, words in BANDS if n / of < end), "75 % or more")
+    return next((words for end, words in BANDS if n / of < end), "75% or more")
 
 
 def _flow(curated: Curated) -> Section:

@@ -57,7 +57,7 @@ def kappa_sentence(agreement: Mapping[str, Any]) -> Text:
     words += f"{landis_koch(pooled['value'])} agreement"
     if pooled["low"] is not None and landis_koch(pooled["low"]) != landis_koch(pooled["value"]):
         words += f"; the lower bound of the interval is {landis_koch(pooled['low'])}"
-    words += ". Intervals contain 95 % of bootstrap replicates over studies"
+    words += ". Intervals contain 95% of bootstrap replicates over studies"
     return Text(words + "; “no spread”: all replicates had the same value, which says nothing about its uncertainty.")
 
 
@@ -81,7 +81,7 @@ def kappa_table(agreement: Mapping[str, Any]) -> PageTable:
         one = agreement["answers"][key]
         word = "" if one["value"] is None else landis_koch(one["value"])
         rows.append((words, interval(one), word, f"{one['n']:,}", f"{one['n_undefined']:,}"))
-    heads = ("Compared", "Cohen’s kappa [95 % interval]", "Word", "Votes", "Without majority")
+    heads = ("Compared", "Cohen’s kappa [95% interval]", "Word", "Votes", "Without majority")
     return PageTable(heads, rows, caption="A reader’s vote and the majority’s")
 
 
@@ -90,10 +90,10 @@ def share_table(agreement: Mapping[str, Any]) -> PageTable:
     rows = []
     for one in reversed(agreement["shares"]):
         n_studies = "undefined" if one["value"] is None else f"{round(one['value'] * one['n']):,}"
-        rows.append((f"{one['finding']} “agree all”", n_studies, f"{interval(one, 1, scale=100)} %"))
+        rows.append((f"{one['finding']} “agree all”", n_studies, f"{interval(one, 1, scale=100)}%"))
     n = max((one["n"] for one in agreement["shares"]), default=0)
     return PageTable(
-        ("Readers", "Studies", "Share [95 % interval]"),
+        ("Readers", "Studies", "Share [95% interval]"),
         rows,
         caption=f"Agreement with the suggested labels, {n:,} studies",
     )
@@ -114,8 +114,8 @@ def forest_of_labels(
     return Illustration(
         name,
         f"Agreement on each label, {n:,} lists of readers",
-        "Lines: 95 % intervals.",
-        f"{' and '.join(kinds)} per label with 95 % intervals. {listed}.",
+        "Lines: 95% intervals.",
+        f"{' and '.join(kinds)} per label with 95% intervals. {listed}.",
         lambda width: forest(rows, width, axis=f"{' or '.join(kinds)} (no unit)", kinds=kinds, ends=_scale(rows)),
     )
 
@@ -155,8 +155,8 @@ def _readers(readers: Sequence[Mapping[str, Any]]) -> list[Part]:
     drawing = Illustration(
         "agreement_readers",
         f"Each reader and the majority of the others, {len(ordered):,} readers, {total:,} readings",
-        "Lines: 95 % intervals.",
-        "Kappa per reader with 95 % intervals. "
+        "Lines: 95% intervals.",
+        "Kappa per reader with 95% intervals. "
         + "; ".join(f"{reader}: {number(own[0][1].value)}" for reader, own in marks)
         + ".",
         lambda width: forest(marks, width, axis="Cohen’s kappa (no unit)", ends=_scale(marks)),

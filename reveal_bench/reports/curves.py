@@ -69,7 +69,7 @@ def confidence_figures(judged: CalibrationResult) -> list[Illustration]:
             Illustration(
                 "net_benefit",
                 "Net benefit",
-                "Net benefit of acting from a probability on, with 95 % intervals; dashed: acting always; 0: never.",
+                "Net benefit of acting from a probability on, with 95% intervals; dashed: acting always; 0: never.",
                 "Per finding, the net benefit of the system and of acting always, over the threshold.",
                 lambda width: _benefit(judged, width),
             )
@@ -154,7 +154,7 @@ def detection_figures(systems: Mapping[str, Curves]) -> list[Illustration]:
         Illustration(
             "froc",
             "FROC",
-            "Share of lesions found against false alarms of the finding per image, over all thresholds; bands are 95 % "
+            "Share of lesions found against false alarms of the finding per image, over all thresholds; bands are 95% "
             "intervals, at 1/8 to 8. Dashed: no threshold gives more false alarms.",
             "Per finding, the share of lesions found over false alarms per image.",
             lambda width: _froc(systems, width),
@@ -174,7 +174,7 @@ def detection_figures(systems: Mapping[str, Curves]) -> list[Illustration]:
                 "sizes",
                 "Sensitivity by size of lesions",
                 "Share of lesions found at the threshold fixed beforehand, by the share of the image that their box "
-                "covers, with 95 % intervals where there are five or more, hollow else; numbers are lesions.",
+                "covers, with 95% intervals where there are five or more, hollow else; numbers are lesions.",
                 "Per finding, the share of lesions found, by size.",
                 lambda width: _sizes(systems, width),
             )
@@ -311,7 +311,7 @@ def _sizes(systems: Mapping[str, Curves], width: float) -> Figure:
 
 
 def _short(size: str) -> str:
-    """Return a size such as "< 2 %", "2–10 %" and "≥ 10 %"."""
+    """Return a size such as "< 2%", "2–10%" and "≥ 10%"."""
     least = "≥ " if size.endswith(" or more") else ""
     return least + size.removesuffix(" or more").removesuffix(" of the image").replace("below ", "< ").replace(
         " to ", "–"
@@ -327,7 +327,7 @@ _COLUMNS = ("finding", "threshold", "metric", "value", "low", "high", "n_cases",
 
 @dataclass(frozen=True)
 class TuningCurve:
-    """A metric of a finding at each threshold (both in [0, 1]), with 95 % intervals; `best` is the chosen threshold."""
+    """A metric of a finding at each threshold (both in [0, 1]), with 95% intervals; `best` is the chosen threshold."""
 
     metric: str
     thresholds: Sequence[float]
@@ -370,7 +370,7 @@ def read_curves(path: Path) -> dict[str, TuningCurve]:
 
 
 def figure_of_curves(curves: Mapping[str, TuningCurve], name: str, words: str, axis: str) -> Illustration:
-    """Return the figure of a metric over tested values, with its 95 % interval; a cross marks the selected one.
+    """Return the figure of a metric over tested values, with its 95% interval; a cross marks the selected one.
 
     Parameters
     ----------
@@ -388,7 +388,7 @@ def figure_of_curves(curves: Mapping[str, TuningCurve], name: str, words: str, a
     return Illustration(
         name,
         words.capitalize(),
-        f"{metric.title} with 95 % intervals on the tuning split of {words}; a cross marks the selected one.",
+        f"{metric.title} with 95% intervals on the tuning split of {words}; a cross marks the selected one.",
         f"Per finding, the {metric.in_words} over tested {words}, with the best marked.",
         partial(_draw_curves, curves, axis, metric),
     )

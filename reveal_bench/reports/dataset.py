@@ -2,7 +2,7 @@
 
 The page shows the folder's contents, so the folder's terms apply to it; :func:`write_report` warns if these restrict
 the images, and never writes into the folder. Counts come from :mod:`reveal_bench.kinds.split_counts`, tables from the
-card (:mod:`reveal_bench.dataset.card_tables`); proportions have 95 % Wilson score intervals (Wilson 1927, J Am Stat
+card (:mod:`reveal_bench.dataset.card_tables`); proportions have 95% Wilson score intervals (Wilson 1927, J Am Stat
 Assoc 22:209).
 """
 
@@ -65,19 +65,19 @@ class Proportion:
 
     @property
     def short(self) -> str:
-        """Text such as ``187 · 28.0 %``."""
+        """Text such as ``187 · 28.0%``."""
         return f"{self.n:,}" + (f" · {typeset(share_text(self.n, self.of))}" if self.of else "")
 
     @property
     def text(self) -> str:
-        """Text such as ``187 of 668, 28.0 % (24.7 to 31.5)``."""
+        """Text such as ``187 of 668, 28.0% (24.7 to 31.5)``."""
         if not self.of:
             return "0 of 0"
         return f"{self.n:,} of {self.of:,}, {share_text(self.n, self.of)} ({interval_of(*self.interval)})"
 
 
 def wilson_interval(n: int, of: int) -> tuple[float, float]:
-    """Return the 95 % Wilson score interval of n / of; (NaN, NaN) if `of` is 0.
+    """Return the 95% Wilson score interval of n / of; (NaN, NaN) if `of` is 0.
 
     Raises
     ------
@@ -310,7 +310,7 @@ def draw_shares(shares: Sequence[Proportion], split: str, n: int, unit: str) -> 
     return Illustration(
         f"shares-{split}",
         f"Split {split}, {n:,} {_noun(unit, n)}",
-        "Lines: 95 % intervals.",
+        "Lines: 95% intervals.",
         alt,
         lambda width: bars(rows, width, axis=f"proportion of {unit} (%)"),
     )

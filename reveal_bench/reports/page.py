@@ -194,7 +194,7 @@ def notices(*, synthetic: bool, warnings: Sequence[str] = ()) -> list[Note]:
 
 def printed_table(name: str, title: str, caption: str, rows: Sequence[Mapping[str, str]], unrounded: str) -> PageTable:
     """Return a table of rows as the terminal prints them; `unrounded` is its file."""
-    head = [column.strip() or "95 % interval" for column in rows[0]] if rows else []
+    head = [column.strip() or "95% interval" for column in rows[0]] if rows else []
     cells = [tuple(_cell(column, text) for column, text in row.items()) for row in rows]
     return PageTable(head, cells, f"{caption}.", title, csv=Csv(name, unrounded))
 

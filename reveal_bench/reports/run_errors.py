@@ -401,7 +401,7 @@ def errors_table(shares: Mapping[str, Sequence[Sequence[ErrorShare]]]) -> PageTa
     head = ("Run", *(CATEGORY_PAINTS[c][0].capitalize() for c in used))
     plain_head = ("run", "epoch", "finding", "category", "share", "sd", "low", "high", "n", "n_misses", "n_reviewed")
     caption = (
-        "Mean share of each category over pathologies, in percent of the questions on frontal images, with 95 % "
+        "Mean share of each category over pathologies, in percent of the questions on frontal images, with 95% "
         "percentile interval over resampled patients. A share is undefined for a pathology without a reviewed miss."
     )
     return PageTable(head, rows, caption, "Error categories", csv=Csv.of("error-categories", plain_head, plain))

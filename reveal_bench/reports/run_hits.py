@@ -255,8 +255,8 @@ def means_table(scores: HitRates, reference: int) -> PageTable:
                       gain.value, *bounds, macro.signature))  # fmt: skip
     label = scores.runs[reference].label
     caption = (
-        f"Mean hit rate over {len(scores.findings)} pathologies, in percent, with 95 % interval and bootstrap standard "
-        f"deviation; difference from {label} in percentage points with its paired 95 % interval."
+        f"Mean hit rate over {len(scores.findings)} pathologies, in percent, with 95% interval and bootstrap standard "
+        f"deviation; difference from {label} in percentage points with its paired 95% interval."
     )
     head = ("Run", "Prompt", "Grid", "Answers", "Mean hit rate (%)", "SD", "Difference")
     plain_head = ("run", "style", "grid", "protocol", "mean_hit_rate", "sd", "low", "high", "difference",
@@ -279,7 +279,7 @@ def rates_table(scores: HitRates, order: Sequence[str]) -> PageTable:
         n_cases = sum(counts.values()) if name == MACRO else counts[name]
         best |= {(row, column) for column in leading(values, n_cases)}
     caption = (
-        "Hit rate in percent by run and pathology, with 95 % interval; bold, the highest of the runs, from ten "
+        "Hit rate in percent by run and pathology, with 95% interval; bold, the highest of the runs, from ten "
         "questions on. Each question is one image with one pathology."
     )
     plain_head = ("run", "model", "style", "grid", "protocol", "metric", "finding", "value", "sd", "low", "high", "n",

@@ -272,7 +272,7 @@ class HitReport(RunReport):
         return (
             f"{count_text(len(scores.runs), 'run')} located {len(scores.findings)} pathologies in "
             f"{split.title} {split.info.version}, split {split.name}: {n_questions:,} questions with a reference on "
-            f"{len(split.records):,} images of {n_patients:,} patients. Mean hit rate over pathologies, with 95 % "
+            f"{len(split.records):,} images of {n_patients:,} patients. Mean hit rate over pathologies, with 95% "
             f"interval: {means}. Chance is {percent(chance)} on the {grid} × {grid} grid. In parentheses: "
             f"{intervals_text(scores.resampling)}."
         )

@@ -11,12 +11,12 @@ mask count in the cell of their point, as they are scored; several points divide
 (none, or outside the central square) are in no cell, so the cells of a run may add up to less than 1. Arrays are
 (n rows, n columns), row 0 at the top.
 
-Panels of heat maps share one scale from 0 to 100 %, drawn by square root: a cell of 4 % remains visible beside one of
-100 %. The image behind is made light, so that dark means frequent on paper also.
+Panels of heat maps share one scale from 0 to 100%, drawn by square root: a cell of 4% remains visible beside one of
+100%. The image behind is made light, so that dark means frequent on paper also.
 
 Two tables show what the grid does to hit rates. Paper 000, section 3.3: if the reference does not cover half of any
-cell, every cell that it touches counts as a hit; this rule decided 4.4 % of the paper's images. Section 3.5: MedGemma
-at a temperature of 0 gave 96.7 % of its answers in two cells, which hardly depend on the image.
+cell, every cell that it touches counts as a hit; this rule decided 4.4% of the paper's images. Section 3.5: MedGemma
+at a temperature of 0 gave 96.7% of its answers in two cells, which hardly depend on the image.
 """
 
 from __future__ import annotations
@@ -377,7 +377,7 @@ def _draw_panel(axes: Axes, shares: FloatArray | None, picture: FloatArray | Non
         axes.text(0.5, 0.5, "no image", ha="center", va="center", fontsize=8, color=SOFT, transform=axes.transAxes)
         return
     axes.imshow(overlay(shares, picture), extent=(0, 1, 0, 1), interpolation="nearest", aspect="auto")
-    axes.set_xlabel(f"max {100 * float(shares.max()):.0f} %", fontsize=8, labelpad=1.5, color=SOFT)
+    axes.set_xlabel(f"max {100 * float(shares.max()):.0f}%", fontsize=8, labelpad=1.5, color=SOFT)
 
 
 def _draw_bar(axes: Axes) -> None:
@@ -386,7 +386,7 @@ def _draw_bar(axes: Axes) -> None:
     column = _mixed(steps**2, np.ones(256))[:, None]
     axes.imshow(column, origin="lower", extent=(0, 1, 0, 1), aspect="auto", interpolation="nearest")
     ticks = (0, 4, 16, 36, 64, 100)
-    axes.set_yticks([(tick / 100) ** 0.5 for tick in ticks], [f"{tick} %" for tick in ticks])
+    axes.set_yticks([(tick / 100) ** 0.5 for tick in ticks], [f"{tick}%" for tick in ticks])
     axes.yaxis.tick_right()
     axes.set_xticks([])
     axes.tick_params(length=2, width=0.5, labelsize=8, pad=1.5)
@@ -420,7 +420,7 @@ def fallback_table(counts: Mapping[str, tuple[int, int]], grid: int) -> PageTabl
     rows = [(name, f"{of:,}", f"{n:,}", percent(n / of) if of else NOTHING) for name, n, of in lines]
     caption = (
         f"Questions whose reference covers less than half of every cell of the {grid} × {grid} grid, so that any cell "
-        "that it touches is a hit. Paper 000 reports 4.4 % of its images."
+        "that it touches is a hit. Paper 000 reports 4.4% of its images."
     )
     plain = Csv.of(
         "fallback-rule", ("finding", "questions", "by_fallback", "grid"), [(*line, grid) for line in _plain(lines)]
@@ -457,7 +457,7 @@ def top_cells_table(counts: Mapping[str, Counter[str]]) -> PageTable:
         plain += [(label, k, " ".join(names[:k]), share, cells.total()) for k, share in zip(TOP, shares, strict=True)]
     head = ("Run", "Answers", "Different cells", "Most common first", *(f"In {count_text(k, 'cell')}" for k in TOP))
     caption = (
-        "Share of a run's answers, over all findings and epochs, in its most common cells. Paper 000 found 96.7 % of "
+        "Share of a run's answers, over all findings and epochs, in its most common cells. Paper 000 found 96.7% of "
         "MedGemma’s answers at a temperature of 0 in two cells."
     )
     file = Csv.of("commonest-cells", ("run", "k", "cells", "share", "answers"), plain)

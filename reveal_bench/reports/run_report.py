@@ -429,7 +429,7 @@ def controls_table(controlled: Sequence[Controlled]) -> PageTable:
     metrics = sorted({METRICS[one.difference.metric].title for one in controlled if one.difference is not None})
     scored = f"{' and '.join(metrics)}, mean over findings, in percent; " if metrics else ""
     caption = (
-        f"{scored}difference, control minus original in points, with paired 95 % interval; same, of answers to both."
+        f"{scored}difference, control minus original in points, with paired 95% interval; same, of answers to both."
     )
     head = ("Run", "Control", "Answered", "Original", "Control", "Difference", "Same", "Conclusion")
     return PageTable(head, rows, caption, "The same questions under controls", csv=Csv.of("controls", heads, plain))

@@ -160,7 +160,7 @@ class ScoreReport(RunReport):
         rows = [
             (run.label, *(self._score(metric, i, MACRO) for metric in self.metrics)) for i, run in enumerate(self.runs)
         ]
-        caption = f"Mean over the defined ones of {len(self.groups)} findings, with 95 % interval."
+        caption = f"Mean over the defined ones of {len(self.groups)} findings, with 95% interval."
         return PageTable(("Run", *map(metric_name, self.metrics)), rows, caption, "Mean scores")
 
     def _score(self, metric: str, place: int, group: str) -> str:
@@ -180,7 +180,7 @@ class ScoreReport(RunReport):
             best |= {(row, column) for column in leading(values, n_cases, lowest=is_lower)}
         scale = "" if METRICS[metric].high > 1 else ", in percent"
         which = "lowest" if is_lower else "highest"
-        caption = f"By finding and run{scale}, with 95 % interval; bold, the {which} of the runs, from ten cases on."
+        caption = f"By finding and run{scale}, with 95% interval; bold, the {which} of the runs, from ten cases on."
         head = ("Finding", *(run.label for run in self.runs))
         return PageTable(head, rows, caption, metric_name(metric), frozenset(best))
 
@@ -225,7 +225,7 @@ class ScoreReport(RunReport):
             for one, difference in ((one, one.estimate) for one in comparisons)
         ]  # fmt: skip
         caption = (
-            f"Mean over findings, run minus {reference}, in percentage points, with paired 95 % interval and two-sided "
+            f"Mean over findings, run minus {reference}, in percentage points, with paired 95% interval and two-sided "
             "p value, not corrected for several comparisons."
         )
         heads = ("run", "reference", "metric", "finding", "difference", "low", "high", "p", "signature")
@@ -248,7 +248,7 @@ class ScoreReport(RunReport):
         return (
             f"{count_text(len(self.runs), 'run')} answered for {len(self.groups)} findings in "
             f"{split.title} {split.info.version}, split {split.name}: {len(split.records):,} "
-            f"{split.kind.counted.removeprefix('n_')}. Mean {metric_name(self._main)}, with 95 % interval: {means}."
+            f"{split.kind.counted.removeprefix('n_')}. Mean {metric_name(self._main)}, with 95% interval: {means}."
         )
 
     def methods(self) -> list[Part]:

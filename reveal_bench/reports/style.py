@@ -313,11 +313,11 @@ def percent(fraction: float | None, digits: int = 1) -> str:
 
 
 def share(n: int, of: int) -> str:
-    """Return a count and its share, such as 23 (23 %)."""
+    """Return a count and its share, such as 23 (23%)."""
     if not of:
         return f"{n:,}"
     text = percent(n / of, 0)
-    return f"{n:,} (<{NBSP}1{NBSP}%)" if n and text.startswith("0") else f"{n:,} ({text})"
+    return f"{n:,} (<{NBSP}1%)" if n and text.startswith("0") else f"{n:,} ({text})"
 
 
 def interval_of(low: float, high: float) -> str:

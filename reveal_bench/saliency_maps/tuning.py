@@ -66,7 +66,7 @@ class Tuned:
     grid : thresholds that were tried
     thresholds : finding -> best threshold; findings without a value at any threshold are absent
     curves : finding -> mean of the metric at each threshold, NaN where it is undefined
-    intervals : finding -> lower and upper bound of each mean's 95 % interval (n_thresholds, 2), by the jackknife over
+    intervals : finding -> lower and upper bound of each mean's 95% interval (n_thresholds, 2), by the jackknife over
         patients; NaN if few patients have the finding
     n_cases : finding -> maps with a reference
     metric : the tuned metric
@@ -91,7 +91,7 @@ class Tuned:
     def to_csv(self) -> str:
         """Return a row per finding and threshold.
 
-        Metric, its mean and 95 % interval, number of cases, and 1 if it is the best.
+        Metric, its mean and 95% interval, number of cases, and 1 if it is the best.
         """
         text = io.StringIO()
         rows = csv.writer(text, lineterminator="\n")
@@ -202,7 +202,7 @@ def check_grid(grid: Sequence[float]) -> tuple[float, ...]:
 def mean_curves(
     metric: str, cases: Mapping[str, Sequence[Case]], records: Sequence[LocalizationRecord]
 ) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-    """Return (means, intervals) of each finding on the grid: means of defined values, and 95 % jackknife intervals.
+    """Return (means, intervals) of each finding on the grid: means of defined values, and 95% jackknife intervals.
 
     Parameters
     ----------

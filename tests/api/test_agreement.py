@@ -44,7 +44,7 @@ def test_two_readers_by_hand() -> None:
     assert math.isnan(second.estimate.low)
     assert math.isnan(third.estimate.low)
     assert result.caption.endswith("over patients; none if too few patients support a score")
-    assert result.printed_rows()[1] == {"reader": "A", "and": "C", "n": "11", "value": "0.000", "95 % interval": ""}
+    assert result.printed_rows()[1] == {"reader": "A", "and": "C", "n": "11", "value": "0.000", "95% interval": ""}
 
 
 @pytest.mark.parametrize(("metric", "weights"), [("cohen_kappa", None), ("cohen_kappa_quadratic", "quadratic")])
@@ -113,7 +113,7 @@ def test_all_readers_together_of_a_printed_example(tmp_path: Path) -> None:
         (row,) = result.together
         assert not result.pairs
         assert (row.n_readers, row.n, round(row.estimate.value, 3)) == (4, 11, value)
-    assert result.printed_rows() == [{"readers": "4", "n": "11", "value": "0.849", "95 % interval": ""}]
+    assert result.printed_rows() == [{"readers": "4", "n": "11", "value": "0.849", "95% interval": ""}]
     assert "interval of 4 readers together, 12 cases of 12 patients: " in result.caption
     assert rb.agreement(rows, metric="icc_2_1").together[0].n == 8  # those that all four rated
     file = tmp_path / "ratings.csv"

@@ -168,7 +168,7 @@ def test_functions_and_commands_return_the_same(places: tuple[Path, Path], tmp_p
     assert [{k: v for k, v in one.items() if k != "file"} for one in systems_printed] == ranking.records
     assert call("score", path, *words[:-1], "--format", "csv").stdout == scored.to_csv()
     assert call("compare", path, other, *words[:-1], "--format", "markdown").stdout.splitlines()[0] == (
-        "| metric | finding | A | B | A {-} B | 95 % interval | p |".replace("{-}", "-")
+        "| metric | finding | A | B | A {-} B | 95% interval | p |".replace("{-}", "-")
     )
     judged = rb.compare(path, other, folder, margin=0.2, equivalence=True, **options)
     printed = call("compare", path, other, *words, "--margin", 0.2, "--equivalence").stdout
@@ -177,7 +177,7 @@ def test_functions_and_commands_return_the_same(places: tuple[Path, Path], tmp_p
     for wrong, rule in (
         ({"margin": 0.1, "relative": True}, "must not be given with a relative decrease"),
         ({"equivalence": True}, "must be given with a `margin`"),
-        ({"margin": "5 %"}, "must be a number above 0"),
+        ({"margin": "5%"}, "must be a number above 0"),
     ):
         with pytest.raises(ArgumentError, match=rule):
             rb.compare(path, other, folder, **wrong)

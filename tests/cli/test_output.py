@@ -26,7 +26,7 @@ def test_a_log_gets_a_line_every_few_seconds(capsys: pytest.CaptureFixture[str])
         update("train", done, 1_000)
     update("building", 7, None, 2)
     captured = capsys.readouterr()
-    assert captured.err == "building train: 300 of 1,000 (30 %) after 12 s\nbuilding: 7, 2 failed after 30 s\n"
+    assert captured.err == "building train: 300 of 1,000 (30%) after 12 s\nbuilding: 7, 2 failed after 30 s\n"
     assert not captured.out
 
 
@@ -59,7 +59,7 @@ def test_narrow_terminal_shows_whole_differences(
         monkeypatch.setattr(output, "_width", lambda *, wide=False, own=width: 10_000 if wide else own)
         output.print_comparisons(comparisons, "caption", what="A - B")
         lines_by_width[width] = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert " ".join(lines_by_width[80][1]) == "finding A - B 95 % interval p verdict"
+    assert " ".join(lines_by_width[80][1]) == "finding A - B 95% interval p verdict"
     assert " ".join(lines_by_width[80][-1]) == "Enlarged Cardiomediastinum 25.0 -50.0 to 100.0 0.500 not equivalent"
     assert " ".join(lines_by_width[200][-1]).startswith("Enlarged Cardiomediastinum 60 50.0 25.0 25.0 -50.0 to 100.0")
 

@@ -212,7 +212,7 @@ def test_the_card_counts_what_was_built(tmp_path, benchmark, record):
     build_folder({"test": [record(0), record(1)]}, tmp_path / "out", benchmark, pixels="withhold", synthetic=True)
     card = (tmp_path / "out" / "README.md").read_text()
     assert "| `test` | 2 | 2 | 2 | 2 | public |" in card
-    assert "| Edema | 2 | 100.0 % | 2 | 2 | 0 | 2 |" in card
+    assert "| Edema | 2 | 100.0% | 2 | 2 | 0 | 2 |" in card
     assert "# Synthetic stand-in for CheXlocalize" in card
     assert "{{" not in card
     assert str(tmp_path) not in card

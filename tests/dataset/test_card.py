@@ -161,7 +161,7 @@ def test_a_localization_card_counts_what_was_built(tmp_path):
     # 6 patients of one image: 3 public, 3 private
     assert "| `released` | 3 | 3 | 3 | 3 | public |" in text
     assert "| `holdout` | 3 |  |  |  | private |" in text
-    assert "| Edema | 3 | 100.0 % | 3 | 3 | 0 | 3 |" in text
+    assert "| Edema | 3 | 100.0% | 3 | 3 | 0 | 3 |" in text
     assert "3 images are a private holdout" in text
     assert "without any reference, as the config `holdout_inputs`" in text
     assert "Version 1.0.0, 3 images" in " ".join(text.split())
@@ -171,8 +171,8 @@ def test_a_findings_card_counts_what_was_built(tmp_path):
     text = (findings_folder(tmp_path) / "README.md").read_text()
     # six studies; odd ones have two images; 0 and 3 have Edema and Mass, the others Edema
     assert "| `test` | 9 | 6 | 6 | 18 | public |" in text
-    assert "| Edema | 6 | 100.0 % |" in text
-    assert "| Mass | 2 | 33.3 % |" in text
+    assert "| Edema | 6 | 100.0% |" in text
+    assert "| Mass | 2 | 33.3% |" in text
     assert "Labels per study: 1 in 4, 2 in 2. Images per study: 1 in 3, 2 in 3." in text
     assert "| `test` | 0 | 6 | 0 |" in text  # agreement
     assert "| sex | F | 6 |" in text

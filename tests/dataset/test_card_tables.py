@@ -78,7 +78,7 @@ def test_the_findings_table_says_what_was_drawn(benchmark, has_mask, head):
         rows[0]["annotations"][0]["rle"] = None
     text = card_tables.findings_table({"test": tally_of(rows)}, benchmark.findings)
     assert f"| {head} |" in text
-    assert "| Edema | 1 | 100.0 % | 1 | 1 | 0 | 1 |" in text
+    assert "| Edema | 1 | 100.0% | 1 | 1 | 0 | 1 |" in text
 
 
 def test_a_findings_tally(tmp_path):

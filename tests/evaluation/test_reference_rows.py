@@ -175,7 +175,7 @@ def test_mean_over_nine_findings_gives_the_printed_mean(name: str, printed: str)
 
 @pytest.mark.parametrize("name", sorted(name for name in ROWS if "grid_hit" in ROWS[name]["figures"]))
 def test_cell_hits_are_whole_numbers_of_images(name: str) -> None:
-    # A typing error in a figure of a small finding would show here: 35.7 % of 14 images is 5, nothing else is near.
+    # A typing error in a figure of a small finding would show here: 35.7% of 14 images is 5, nothing else is near.
     for finding, value in only_metric(name).items():
         hits = round(value * IMAGES[finding])
         assert (Decimal(hits) / IMAGES[finding]).quantize(Decimal("0.001"), rounding=ROUND_HALF_UP) == value

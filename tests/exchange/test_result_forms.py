@@ -81,7 +81,7 @@ def test_eval_results_of_a_receipt_say_what_was_released() -> None:
     (entry,) = yaml.safe_load(eval_results(of_receipt(signed), dataset="lab/data"))
     assert (entry["value"], entry["date"]) == (0.47, "2026-11-22T05:00:00Z")
     assert entry["notes"] == (
-        "Hit rate, macro average; Hit rate as a fraction from 0 to 1; 95 % interval 0.42 to 0.52; n 5 findings; "
+        "Hit rate, macro average; Hit rate as a fraction from 0 to 1; 95% interval 0.42 to 0.52; n 5 findings; "
         f"CheXlocalize 1.0.0, split holdout, public part; {SIGNATURE}; receipt {signed['hash']}"
     )
 
@@ -130,7 +130,7 @@ def test_markdown_row() -> None:
     signed = receipt(figure(value="0.5", low="0.40", high="0.65"))
     lines = markdown_table(of_receipt(signed)).splitlines()
     assert lines[:3] == [
-        "| Model | Hit rate, macro average (95 % CI)<sup>a</sup> | n |",
+        "| Model | Hit rate, macro average (95% CI)<sup>a</sup> | n |",
         "| --- | --- | --- |",
         "| Model A | 0.50 (0.40 to 0.65) | 5 findings |",
     ]

@@ -52,7 +52,7 @@ def test_declined_studies_count_as_negative_or_are_left_out(studies, tmp_path: P
     abstained = result.to_document()["abstained"]
     assert (abstained["n"], abstained["coverage"]) == (2, pytest.approx(4 / 6))
     assert result.to_document()["n_missing"] == 0
-    assert "coverage 66.7 %, 2 questions declined" in repr(result)
+    assert "coverage 66.7%, 2 questions declined" in repr(result)
     # A mapping in Python, and a file without abstentions
     mapped: dict[str, Any] = {f"study-{i}": {"abstain": True} if i < 2 else ["Edema"] for i in range(5)}
     mapped["study-5"] = {"abstain": False, **dict.fromkeys(LABELS, 0.5)}
@@ -68,7 +68,7 @@ def test_command_prints_both_tables(studies, tmp_path: Path) -> None:
     folder, files = studies
     path = with_declined(files / "right.jsonl", tmp_path / "some.jsonl", "study_id", "study-0")
     printed = call("score", path, folder, "--split", "test", "--resamples", 20).stdout
-    assert "answered questions alone: coverage 83.3 %, 1 question declined" in printed
+    assert "answered questions alone: coverage 83.3%, 1 question declined" in printed
     assert "5 predictions, 1 declined, 0 errors" in call("lint", path, folder, "--split", "test").stdout
 
 

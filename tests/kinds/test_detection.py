@@ -136,20 +136,20 @@ def test_two_systems_are_scored_compared_and_ranked(root: Path, files: tuple[Pat
     assert 0.6 < figures["ap_50", "macro"] <= 1
     assert 0.8 < figures["lesion_sensitivity", "macro"] <= 1
     table = call("score", files[0], folder, *words).stdout
-    assert "false alarms of each finding per image, all else in percent, with 95 % intervals (shifted)" in table
+    assert "false alarms of each finding per image, all else in percent, with 95% intervals (shifted)" in table
     assert re.search("finding +n +AP 50 +CPM", table)
     strata = json.loads(call("score", files[0], folder, *words, "--strata", "--json").stdout)["strata"]
     assert any(name.startswith("size: ") for name in strata)
     text = call("score", files[0], folder, *words, "--by", "view").stdout
-    assert "AP 50 by view, with 95 % intervals" in text
+    assert "AP 50 by view, with 95% intervals" in text
     compared = json.loads(call("compare", *files, folder, *words, "--json").stdout)["comparisons"]
     (macro,) = [one for one in compared if (one["metric"], one["finding"]) == ("cpm", "macro")]
     assert macro["value"] > 0.2
     assert macro["p"] < 0.05
-    assert "95 % interval (percentile) and two-sided p" in call("compare", *files, folder, *words).stdout
+    assert "95% interval (percentile) and two-sided p" in call("compare", *files, folder, *words).stdout
     ranking = rb.rank({"sharp": files[0], "fair": files[1]}, folder, split="released", n_resamples=100)
     assert [one["name"] for one in json.loads(ranking.to_json())] == ["sharp", "fair"]
-    assert "95 % intervals (shifted), 100 resamples" in ranking.caption
+    assert "95% intervals (shifted), 100 resamples" in ranking.caption
     (ap,) = [e for e in document["estimates"] if (e["metric"], e["finding"]) == ("ap_50", "macro")]
     assert (ranking.ranked[0].estimate.low, ranking.ranked[0].estimate.high) == pytest.approx((ap["low"], ap["high"]))
     confident = call("confidence", files[0], folder, "--split", "released").stdout
@@ -157,7 +157,7 @@ def test_two_systems_are_scored_compared_and_ranked(root: Path, files: tuple[Pat
 
 
 def test_columns_of_100_are_kept_and_wide_cuts_nothing(root: Path, tmp_path: Path) -> None:
-    """For a perfect detector AP 50, CPM and most other metrics are 100 %."""
+    """For a perfect detector AP 50, CPM and most other metrics are 100%."""
     folder = root / "public"
     perfect = [{"image_id": record.image_id, "category_id": finding, "bbox": box, "score": 0.9}
                for record in KIND.data.read_records(folder, "released") for finding in record.label_status
@@ -410,7 +410,7 @@ def test_figures_name_systems_thresholds_and_measures(root: Path, files: tuple[P
 
 
 def test_froc_is_interpolated_and_draws_a_system_without_hits() -> None:
-    """Two thresholds with a straight line between them: 40 % of the way to 0.8 at 0.4 false alarms per image."""
+    """Two thresholds with a straight line between them: 40% of the way to 0.8 at 0.4 false alarms per image."""
     ends = np.array([0.0, 1.0]), np.array([0.0, 0.8])
     nothing = np.zeros(0), np.zeros(0)
     bands = [Band("Mass", rate, Estimate(0.8 * min(rate, 1), 0, 1)) for rate in (0.125, 0.25, 0.5, 1, 2, 4, 8)]

@@ -99,7 +99,7 @@ def test_groups_of_patients_are_scored_for_every_kind(world, studies, tasks, tmp
             assert groups[0]["value"] == figure(document["estimates"], metric)["value"]
         assert {group["by"] for group in groups} == {column}
         text = call(*words).stdout
-        assert f"by {column}, with 95 % intervals; difference from all other" in text
+        assert f"by {column}, with 95% intervals; difference from all other" in text
         assert all(group["group"] in text for group in groups)
         assert call(*words, "--format", "csv").stdout.startswith("by,group,metric,finding,n,value,low,high,difference,")
     wrong = call(*words, "--bands", "old", expect=1).stderr

@@ -284,7 +284,7 @@ def test_images_can_be_the_unit(rng: np.random.Generator) -> None:
 
 
 def test_size_strata_use_the_proportion_of_the_image() -> None:
-    sides = {"a": 1, "b": 3, "c": 5, "d": 8, "e": 16}  # of 256 pixels: .4, 3.5, 9.8, 25, 100 %
+    sides = {"a": 1, "b": 3, "c": 5, "d": 8, "e": 16}  # of 256 pixels: .4, 3.5, 9.8, 25, 100%
     records = [record(name, {"Edema": square(0, 0, side)}) for name, side in sides.items()]
     empty = record("f", {"Cardiomegaly": square(0, 0, 4)})
     predictions = [Prediction("f", "Edema", mask=encode_mask(square(0, 0, 2)))]
@@ -295,12 +295,12 @@ def test_size_strata_use_the_proportion_of_the_image() -> None:
     }
     assert sizes == {
         "view: PA": ["a", "b", "c", "d", "e", "f"],
-        "size: below 2 % of the image": ["a"],
-        "size: 2 to 10 % of the image": ["b", "c"],
-        "size: 10 % of the image or more": ["d", "e"],
+        "size: below 2% of the image": ["a"],
+        "size: 2 to 10% of the image": ["b", "c"],
+        "size: 10% of the image or more": ["d", "e"],
     }
-    large = rows.take(rows.strata()["size: 10 % of the image or more"])
-    assert large.strata()["size: 10 % of the image or more"].all()
+    large = rows.take(rows.strata()["size: 10% of the image or more"])
+    assert large.strata()["size: 10% of the image or more"].all()
 
 
 def test_auroc_of_image_scores_equals_scikit_learn(rng: np.random.Generator) -> None:

@@ -89,7 +89,7 @@ def test_chance_stands_in_the_head_the_first_sentence_and_on_every_bar() -> None
     assert "mean over findings chance 12 ↑ higher is better" in text_of(markup)
     assert markup.count('<u style="left:12%"></u>') == len(BOARD.entries)
     first = text_of(board_opening(board))
-    assert first.count("204 held-out images of 150 patients") == first.count("Chance: 12 %.") == 1
+    assert first.count("204 held-out images of 150 patients") == first.count("Chance: 12%.") == 1
     assert "<u " not in render(BOARD)
 
 

@@ -185,7 +185,7 @@ def test_the_most_exposed_finding_and_group(rows: Rows) -> None:
     assert meter.share == pytest.approx(edema)  # not rounded: page and sentence round it alike
     assert meter.by_team == (("Team A", 3), ("Team B", 1))
     assert meter.level == "low"
-    assert "Team A could know 10 % of the information in the labels of Edema" in meter.sentence
+    assert "Team A could know 10% of the information in the labels of Edema" in meter.sentence
     assert meter.groups[0].n_shown == 3
 
 

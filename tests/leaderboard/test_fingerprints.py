@@ -158,7 +158,7 @@ def test_two_models_of_their_own_are_not_near(make: object) -> None:
 def test_a_few_changed_studies_are_near(make: object) -> None:
     assert callable(make)
     predictions = make(0)
-    changed = [*make(1)[:4], *predictions[4:]]  # 1 % of the studies
+    changed = [*make(1)[:4], *predictions[4:]]  # 1% of the studies
     assert marked(predictions).content != marked(changed).content
     assert is_near(marked(predictions), marked(changed))
 

@@ -123,14 +123,14 @@ def test_a_forest_has_a_row_of_text_per_mark() -> None:
     markup = plots.forest(marks, metric="f1", title="Macro")
     assert markup.count("<li ") == 2
     assert "78<small>73 to 82</small>" in markup
-    assert 'x1="73.0%" x2="82.0%"' in markup  # the interval on a scale from 0 to 100 %
+    assert 'x1="73.0%" x2="82.0%"' in markup  # the interval on a scale from 0 to 100%
     assert 'svg x="90.0%"' in markup
     assert markup.count("<circle") == 1  # shape tells a submission from readers, not colour alone
     assert markup.count("<rect") == 1
     kappa = plots.forest([PlotRow("Net", -0.1, (-0.2, 0.05))], metric="cohen_kappa", title="Kappa")
     assert "−10<small>−20 to 5</small>" in kappa
-    assert 'x1="40.0%" x2="52.5%"' in kappa  # of a scale from -100 to 100 %
-    assert texts_in(kappa, "text") == ["−100", "−50", "0", "50", "100 %"]
+    assert 'x1="40.0%" x2="52.5%"' in kappa  # of a scale from -100 to 100%
+    assert texts_in(kappa, "text") == ["−100", "−50", "0", "50", "100%"]
 
 
 def test_a_heat_map_has_a_figure_and_its_interval_in_every_cell() -> None:
@@ -141,7 +141,7 @@ def test_a_heat_map_has_a_figure_and_its_interval_in_every_cell() -> None:
     ]
     markup = plots.heat_map(rows, ["Edema", "Mass", "Nothing"], title="By finding")
     assert texts_in(markup, "td") == ["78", "10", "13", "–"]  # chance has no mass
-    assert re.findall(r'title="([^"]*)"', markup)[:2] == ["Net, Edema: 78 %, 73 to 82 %", "Net, Mass: 10 %"]
+    assert re.findall(r'title="([^"]*)"', markup)[:2] == ["Net, Edema: 78%, 73 to 82%", "Net, Mass: 10%"]
     assert "Nothing" not in markup
 
 
@@ -150,8 +150,8 @@ def test_the_best_over_time_is_a_line_of_steps() -> None:
         Day("2026-01-11", "Second", 0.4), Day("2026-01-01", "First", 0.5), Day("2026-01-21", "Third", 0.7),
     ]  # fmt: skip
     markup = plots.best_over_time(days, better="higher", title="Best")
-    assert 'aria-label="Best: 2026-01-01 First 50 %; 2026-01-21 Third 70 %"' in markup  # the second was not a record
-    # 580 wide from 40; 100 % is at 10 and 0 % at 180
+    assert 'aria-label="Best: 2026-01-01 First 50%; 2026-01-21 Third 70%"' in markup  # the second was not a record
+    # 580 wide from 40; 100% is at 10 and 0% at 180
     assert 'd="M40.0 95.0H330.0V95.0H620.0V61.0"' in markup
     assert markup.count("<circle") == 2
     lower = plots.best_over_time(days, better="lower", title="Best")

@@ -471,7 +471,7 @@ def test_the_table_is_seen_before_the_page_has_drawn_its_own(world: Any) -> None
     assert re.search(r"(?s):host \{.*@media \(prefers-color-scheme:dark\)\{:host\{", early)
     of_entry = client.get(f"/entry?id={world.mine.id}").text
     early = of_entry[of_entry.index('<template shadowrootmode="closed">') : of_entry.index("</template>")]
-    assert "70 %" in texts_in(early, "b")
+    assert "70%" in texts_in(early, "b")
     for path in ("/?metric=f1", "/entry?id=0", "/submit", "/?benchmark=nope"):
         assert "shadowrootmode" not in client.get(path).text
 

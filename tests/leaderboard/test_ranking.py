@@ -155,7 +155,7 @@ def macro_of_studies(rows: StudyRows, weight: dict[int, int], patients: list[str
 
 
 def test_equal_skill_rarely_differs_significantly() -> None:
-    # 5 % of such boards may have a significant pair; more than 6 of 40 at that rate has a chance below 0.4 %.
+    # 5% of such boards may have a significant pair; more than 6 of 40 at that rate has a chance below 0.4%.
     n_wrong = 0
     for seed in range(40):
         systems = {str(i): pointer(0.6, 1000 + 10 * seed + i) for i in range(5)}

@@ -82,14 +82,14 @@ def test_every_picture_bears_its_recipe_and_is_kept_by_its_tag(client: TestClien
 
 def test_a_badge_says_value_interval_benchmark_and_version(client: TestClient, scored: Submission) -> None:
     badge = ElementTree.fromstring(client.get(f"/badge/{scored.id}.svg").content)
-    assert badge.findtext(f"{SVG}title") == f"{IMAGES} 1.0.0: 70\u00a0% (65 to 75) · rank 1"
+    assert badge.findtext(f"{SVG}title") == f"{IMAGES} 1.0.0: 70% (65 to 75) · rank 1"
     assert badge.get("role") == "img"
 
 
 def test_a_card_has_the_size_that_sites_ask_for() -> None:
     assert Image.open(BytesIO(card(RESULT).to_png())).size == (1200, 630)
     texts = [shape.text for shape in card(RESULT).shapes if hasattr(shape, "text")]
-    assert {"70\u00a0%", "95 % interval 65 to 75", "Rank 2–5 of 8 · tier B", "Chance"} <= set(texts)
+    assert {"70%", "95% interval 65 to 75", "Rank 2–5 of 8 · tier B", "Chance"} <= set(texts)
 
 
 def test_a_figure_shows_released_findings_alone_and_their_values_when_pointed_at() -> None:

@@ -154,6 +154,6 @@ def test_what_the_peers_said_of_a_few_cases() -> None:
 
 
 def test_the_smallest_example_where_boundaries_are_weighed_otherwise() -> None:
-    """Two of the three boundary pixels; 95 % of the way from 0 to 1. DeepMind's surface-distance: 0.815 and 1."""
+    """Two of the three boundary pixels; 95% of the way from 0 to 1. DeepMind's surface-distance: 0.815 and 1."""
     case = {"a": [[1, 0, 0]], "b": [[1, 1, 0]], "tolerance": 0, "spacing": [1, 1]}
     assert distances(case) == pytest.approx([2 / 3, 0.95])

@@ -154,7 +154,7 @@ def test_a_prompt_asks_in_the_convention_that_is_read(form: str, coordinates: st
     reply = read_reply(answer, asked, settings)
     several = reply.boxes or reply.detections
     got = several[0].box if several else (reply.point or reply.box)
-    assert got == pytest.approx(place[: len(names)], abs=0.5)  # half a thousandth of 256, or half a unit of 0.1 %
+    assert got == pytest.approx(place[: len(names)], abs=0.5)  # half a thousandth of 256, or half a unit of 0.1%
 
 
 # Calibration ----------------------------------------------------------------------------------------------------------

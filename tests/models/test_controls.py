@@ -338,9 +338,9 @@ def test_a_hundred_questions_tell_who_looks(phantom: Phantom) -> None:
     spec.loader.exec_module(simulation)
     power = simulation.power(simulation.world_of(phantom), len(LOCAL), n_trials=12)
     falls = [control.falls for control in CONTROLS.values()]
-    assert (power["looks at 70 %"][falls] >= 8 / 12).all()
+    assert (power["looks at 70%"][falls] >= 8 / 12).all()
     assert (power["usual place"][falls] == 0).all()
-    assert (power["looks at 70 %"][[name in ("occluded-elsewhere", "paraphrase") for name in CONTROLS]] == 0).all()
+    assert (power["looks at 70%"][[name in ("occluded-elsewhere", "paraphrase") for name in CONTROLS]] == 0).all()
 
 
 def test_the_report_says_who_looks(report: Path) -> None:

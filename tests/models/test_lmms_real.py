@@ -119,7 +119,7 @@ def evaluate(export: Path, home: Path, url: str, out: Path, *options: str, backe
 
 @pytest.fixture(scope="module")
 def done(films: Path, truth: Truth, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Done]:
-    """A few-shot run that errs in 30 % of the questions; the first of them have the faults above."""
+    """A few-shot run that errs in 30% of the questions; the first of them have the faults above."""
     root = tmp_path_factory.mktemp("lmms-real")
     (root / "home").mkdir()
     lmms.export_tasks(films, "test", root / "export", SETTINGS)

@@ -57,7 +57,7 @@ class Done:
 
 @pytest.fixture(scope="module")
 def done(films: Path, truth: Truth, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Done]:
-    """Errs in 30 % of the questions; the first of them have the faults above."""
+    """Errs in 30% of the questions; the first of them have the faults above."""
     root = tmp_path_factory.mktemp("run")
     names = [question for question, _, _ in truth.questions]
     faults = dict(zip(names, FAULTS, strict=False))
@@ -130,7 +130,7 @@ def test_the_score_is_what_the_model_meant_over_all_questions(done: Done, films:
         asked = [question for question in done.statuses if question.endswith(f"|{finding}")]
         assert estimate.n == len(asked)
         assert estimate.value * estimate.n == pytest.approx(len(meant.intersection(asked)))
-    # 70 % of the answers are meant to be right, and everything else is wrong
+    # 70% of the answers are meant to be right, and everything else is wrong
     stated = [0.7 * done.run.summary.by_finding[finding].get("answered", 0) / e.n for finding, e in hit_rates.items()]
     assert macro.low <= sum(stated) / len(stated) <= macro.high
     n_answered = done.run.summary.by_status["answered"]

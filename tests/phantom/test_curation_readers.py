@@ -92,7 +92,7 @@ def test_by_hand_adds_labels_and_changes_nothing_else():
 
 
 def test_agreement_at_the_model_s_own_mixture():
-    """By hand: P(at least 2 of 3) = a^3 + 3 a^2 (1 - a), 0.832352 at 0.74 and 0.123904 at 0.22; with 38 % right 0.3931.
+    """By hand: P(at least 2 of 3) = a^3 + 3 a^2 (1 - a), 0.832352 at 0.74 and 0.123904 at 0.22; with 38% right 0.3931.
     The table of 100 such studies, in hundredths: 3 a^3 + 6 a^2 b and so on; its kappa is 0.63, as the model says."""
     pairs = [((AO,), (AO,))] * 38 + [((AO,), ())] * 62
     expected = expected_agreement(pairs)

@@ -216,7 +216,7 @@ def hit_rate(records, predictions):
 def test_quality_goes_from_chance_to_near_a_reader(world):
     records, manifest = world
     rates = [hit_rate(records, model_predictions(records, manifest, quality=q, kind="point")) for q in (0, 0.5, 1)]
-    # a blind guess hits 1 in 64; an informed answer always; 2 % of those are wrong anyway: 0.9 * 0.98 = 0.882
+    # a blind guess hits 1 in 64; an informed answer always; 2% of those are wrong anyway: 0.9 * 0.98 = 0.882
     assert rates[0] < 0.05
     assert abs(rates[1] - 0.441) < 0.08
     assert abs(rates[2] - 0.882) < 0.06

@@ -101,9 +101,9 @@ def test_a_benchmark_is_enriched_and_long_tailed(made):
 
 
 def test_images_and_patients_are_as_in_the_paper(made):
-    """Tables 1 and S2: 109 images of 100 studies, 10 of them lateral; 89 % inpatients, 23 % aged 80+, half women.
+    """Tables 1 and S2: 109 images of 100 studies, 10 of them lateral; 89% inpatients, 23% aged 80+, half women.
 
-    Four standard deviations of 4,000 draws: 0.018 at a share of 9 %, 0.032 at one half.
+    Four standard deviations of 4,000 draws: 0.018 at a share of 9%, 0.032 at one half.
     """
     images = [image for study in made for image in study.images]
     assert abs(len(images) / 4000 - 1.09) < 0.018

@@ -56,7 +56,7 @@ def test_ordinary_coordinates_have_no_pattern(lint, large_manifest):
 
 @pytest.mark.parametrize(("n_same", "warns"), [(40, True), (37, True), (36, False)])
 def test_same_cell_for_more_than_nine_in_ten_warns(lint, large_manifest, n_same, warns):
-    # 36 of 40 are 90 %, which is not more than 90 %
+    # 36 of 40 are 90%, which is not more than 90%
     cells = ["D4"] * n_same + ["A1", "B2", "C3", "E5"][: 40 - n_same]
     lines = [{"image_id": f"p{i:02}", "finding": "Edema", "cell": cell} for i, cell in enumerate(cells)]
     report = lint(lines, against=large_manifest)

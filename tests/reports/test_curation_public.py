@@ -127,7 +127,7 @@ def test_small_numbers_of_the_released_half_are_not_shown(page: str) -> None:
 def test_holdout_comes_in_bands(large: Curated, page: str) -> None:
     output = re.sub(r"<[^>]*>", " ", page).replace("\u00a0", " ")
     assert re.search(r"Male\s+89 \(44", output)
-    assert "50 to 75 %" in page  # 83 of 160 women
+    assert "50 to 75%" in page  # 83 of 160 women
     few = replace(
         large, placed=[one for one in large.placed or () if one.half == "released" or one.study_id < "study-0249"]
     )
@@ -283,8 +283,8 @@ def test_merged_numbers(counts: Mapping[int, int], groups: list[tuple[str, int]]
 
 @pytest.mark.parametrize(
     ("n", "of", "words"),
-    [(0, 100, "under 10 %"), (9, 100, "under 10 %"), (10, 100, "10 to 25 %"), (49, 100, "25 to 50 %"),
-     (74, 100, "50 to 75 %"), (100, 100, "75 % or more"), (10, 49, "not shown")],
+    [(0, 100, "under 10%"), (9, 100, "under 10%"), (10, 100, "10 to 25%"), (49, 100, "25 to 50%"),
+     (74, 100, "50 to 75%"), (100, 100, "75% or more"), (10, 49, "not shown")],
 )  # fmt: skip
 def test_bands(n: int, of: int, words: str) -> None:
     assert band(n, of) == words

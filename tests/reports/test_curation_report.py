@@ -337,7 +337,7 @@ def test_infinite_difference_is_found_where_the_file_has_none() -> None:
 
 def test_numbers_as_printed() -> None:
     assert [number(-0.0004), number(-0.25, 2), number(None)] == ["0.000", "−0.25", "undefined"]
-    assert [share(1, 200), share(0, 200), share(3, 0)] == ["1 (<\u00a01\u00a0%)", "0 (0\u00a0%)", "3"]
+    assert [share(1, 200), share(0, 200), share(3, 0)] == ["1 (<\u00a01%)", "0 (0%)", "3"]
 
 
 # Rubric --------------------------------------------------------------------------------------------------------------

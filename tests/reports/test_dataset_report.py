@@ -75,9 +75,9 @@ def test_numbers_of_a_findings_folder(tmp_path):
     output = re.sub("<[^>]*>", "", text)
     assert "6 studies" in output
     assert "9 images" in output
-    # Mass in studies 0 and 3 of 6; Wilson's interval of 2 of 6 is 9.7 to 70.0 %
-    assert "Mass 2 of 6, 33.3 % (9.7 to 70.0)" in text
-    assert "33.3 %" in HtmlPage(text).cells
+    # Mass in studies 0 and 3 of 6; Wilson's interval of 2 of 6 is 9.7 to 70.0%
+    assert "Mass 2 of 6, 33.3% (9.7 to 70.0)" in text
+    assert "33.3%" in HtmlPage(text).cells
     # Edema with Mass: both of the 2, and 2 of the 6
     assert 'title="2 of 2 with Mass also have Edema"' in text
     assert 'title="2 of 6 with Edema also have Mass"' in text
@@ -200,10 +200,10 @@ def test_a_lesion_of_one_pixel_stays_visible():
 @pytest.mark.parametrize("width", [WIDE, NARROW])
 def test_shares_are_drawn_and_said(width):
     drawn = draw_shares([Proportion("A & B", 1, 4), Proportion("C", 0, 0)], "x", 4, "images")
-    assert drawn.alt == "Proportion of images of split x. A & B 1 of 4, 25.0 % (4.6 to 69.9); C 0 of 0"
+    assert drawn.alt == "Proportion of images of split x. A & B 1 of 4, 25.0% (4.6 to 69.9); C 0 of 0"
     axes = drawn.draw(width).axes[0]
     assert [bar.get_width() for container in axes.containers for bar in container] == [25]  # no bar for zero images
-    assert [text.get_text() for text in axes.texts] == ["1 · 25.0\u00a0%", "0"]
+    assert [text.get_text() for text in axes.texts] == ["1 · 25.0%", "0"]
     assert axes.get_xlabel() == "proportion of images (%)"
 
 
@@ -244,7 +244,7 @@ def test_a_finding_that_was_not_labelled_counts_as_not_present(tmp_path):
     folder = localization_folder(tmp_path, n=4)
     edit(folder, "localization/test", lambda row: row["label_status"].update(Cardiomegaly=None))
     text = render_report(folder)
-    assert "Cardiomegaly 0 of 4, 0.0 % (0.0 to 49.0)" in text
+    assert "Cardiomegaly 0 of 4, 0.0% (0.0 to 49.0)" in text
     assert "A finding that was not labelled, or is uncertain, counts as absent here." in text
 
 
@@ -252,7 +252,7 @@ def test_of_a_long_vocabulary_only_what_occurs_is_drawn(tmp_path):
     wide = replace(FINDINGS, findings=(*LABELS, *(f"Rare {i}" for i in range(30))))
     build_folder({"test": [study(tmp_path / "p", 0)]}, tmp_path / "folder", wide)
     text = render_report(tmp_path / "folder")
-    assert 'Proportion of studies of split test. Edema 1 of 1, 100.0 % (20.7 to 100.0)"' in text
+    assert 'Proportion of studies of split test. Edema 1 of 1, 100.0% (20.7 to 100.0)"' in text
     assert "Never present, and omitted: Mass, Nodule, Rare 0," in text
 
 

@@ -40,7 +40,7 @@ def says(image_id="a", finding=EDEMA, **answer):
     return LocalizationPrediction(image_id, finding, **answer)
 
 
-# Edema fills C3 and 40 % of D3 (x 20 to 34, y 20 to 30). The lungs are two blocks; the heart covers E4 and E5 of them.
+# Edema fills C3 and 40% of D3 (x 20 to 34, y 20 to 30). The lungs are two blocks; the heart covers E4 and E5 of them.
 RECORD = record_of((20, 20, 14, 10))
 LUNGS = Regions(
     (80, 80),
@@ -98,7 +98,7 @@ def test_a_reader_outweighs_the_anatomy_but_not_an_overlap():
 
 
 def test_a_small_reference_is_hit_by_any_touch():
-    record = record_of((19, 20, 4, 4))  # 4 % of B3, 12 % of C3: no cell reaches half
+    record = record_of((19, 20, 4, 4))  # 4% of B3, 12% of C3: no cell reaches half
     result = [categorize([says(cell=cell)], [record], grid=8)[0] for cell in ("B3", "C3", "D3")]
     assert [case.category for case in result] == ["full_hit", "full_hit", "miss_unreviewed"]
     assert [case.coverage for case in result] == [0.04, 0.12, 0.0]

@@ -45,11 +45,11 @@ def test_a_run_that_repeats_two_cells_is_warned_of() -> None:
     counts = {"same": Counter(D4=60, C4=35, A1=5), "other": Counter(D4=50, C4=40, A1=10), "none": Counter[str]()}
     (warning,) = repeated(counts)
     assert warning.replace("\u00a0", " ") == (
-        "same gives 95.0 % of its answers in D4 or C4: they hardly depend on the image"
+        "same gives 95.0% of its answers in D4 or C4: they hardly depend on the image"
     )
     rows = top_cells_table(counts).rows
     assert [str(cell).replace("\u00a0", " ") for cell in rows[0]] == [
-        "same", "100", "3", "D4, C4, A1", "60.0 %", "95.0 %", "100.0 %",
+        "same", "100", "3", "D4, C4, A1", "60.0%", "95.0%", "100.0%",
     ]  # fmt: skip
     assert rows[2][1:] == ("0", "0", "–", "undefined", "undefined", "undefined")
 

@@ -178,7 +178,7 @@ def test_page_says_what_it_is_made_of(report: Path, world: World) -> None:
     recipe = "b:50|seed:2|unit:patient|i:jackknife|v:1"
     for part in ("synthetic stand-in for CheXlocalize", "chexlocalize 1.0.0, split released", "Not for clinical use",
                  f"grid_hit|{recipe}", f"point_hit|{recipe}",
-                 "plain background", "95 % intervals by the jackknife over patients",
+                 "plain background", "95% intervals by the jackknife over patients",
                  "resampled with replacement 50 times"):  # fmt: skip
         assert part in text
     assert str(world.folder) not in text

@@ -479,7 +479,7 @@ def test_maps_are_judged_without_a_threshold(world: Any, folder_of_maps: Path, t
         if row["metric"] == "tolerant_hit":
             assert row["value"] == pytest.approx(visible["point_hit", row["finding"]])
     text = call("score-maps", folder_of_maps, world.folder, "--tolerance", 30).stdout
-    assert "hits within 30 pixels, 95 % intervals by the jackknife over patients" in text
+    assert "hits within 30 pixels, 95% intervals by the jackknife over patients" in text
     some = tmp_path / "some"
     some.mkdir()
     first = sorted(folder_of_maps.iterdir())[0]

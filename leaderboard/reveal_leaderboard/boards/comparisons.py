@@ -28,7 +28,7 @@ from reveal_leaderboard.release.release import ReleasedEstimate, ReleasedScore
 SAME = 1e-9
 """Numbers that differ by less are equal."""
 NOTE = (
-    "Differences of the released figures, A − B. The 95 % intervals are computed from the two intervals shown, as if "
+    "Differences of the released figures, A − B. The 95% intervals are computed from the two intervals shown, as if "
     "the two were scored on different patients; they are mostly wider than those of paired differences. A difference "
     "is significant if its interval excludes 0. Intervals of findings hold for all findings of a metric together."
 )
@@ -49,7 +49,7 @@ def compare_released(
     -------
     dict of plain JSON values
         ``rows`` has, per metric, the macro and then the findings: the released figures ``a`` and ``b``, their
-        difference ``value``, the bounds of its 95 % interval (None without one) and ``told_apart``: True if the
+        difference ``value``, the bounds of its 95% interval (None without one) and ``told_apart``: True if the
         interval excludes 0. Intervals of findings hold for all findings of a metric together (Bonferroni).
     """
     compared = list(_compared(a, b, kind))

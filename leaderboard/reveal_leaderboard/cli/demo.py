@@ -205,7 +205,7 @@ class Demo:
 
     def score_at_home(self) -> None:
         """Score every file on the released half, as the file's author would."""
-        self.echo("4  scoring at home on the released half: macro hit rate with its 95 % interval")
+        self.echo("4  scoring at home on the released half: macro hit rate with its 95% interval")
         for entrant in ENTRANTS:
             scored = score_file(self.predictions / entrant.stem / "released.jsonl", self.public, "released")
             (macro,) = [e for e in scored.estimates if (e.metric, e.finding) == ("point_hit", MACRO)]
@@ -330,7 +330,7 @@ def show_board(url: str, benchmark: str, echo: Echo) -> None:
     for row in board["entries"]:
         figure = next((f for f in row["figures"] if (f["metric"], f["finding"]) == (metric, MACRO)), None)
         text = "not shown" if figure is None else (
-            f"{100 * figure['value']:3.0f} %  ({100 * figure['low']:.0f} to {100 * figure['high']:.0f})"
+            f"{100 * figure['value']:3.0f}%  ({100 * figure['low']:.0f} to {100 * figure['high']:.0f})"
         )  # fmt: skip
         echo(f"     {row['place']:>5}  {row['tier'] or '-'}  {row['model']:<18} {text}")
 
@@ -519,7 +519,7 @@ def score_studies_at_home(root: Path, echo: Echo) -> None:
 
 def _home_line(name: str, macro: Estimate) -> str:
     ends = "too few for an interval" if isnan(macro.low) else f"{100 * macro.low:.1f} to {100 * macro.high:.1f}"
-    return f"     {name:<16} {100 * macro.value:5.1f} %  ({ends})"
+    return f"     {name:<16} {100 * macro.value:5.1f}%  ({ends})"
 
 
 def study_uploads(root: Path) -> list[DemoUpload]:

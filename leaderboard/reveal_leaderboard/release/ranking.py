@@ -7,7 +7,7 @@ patients. The findings and the primary metric are the ones that :mod:`reveal_lea
 Outputs are letters and whole ranks.
 
 Two systems *differ significantly* by a test of all pairs at once. Tiers and rank intervals follow from these pairs
-(:mod:`reveal_bench.evaluation.tiers`); the intervals cover all systems' ranks at once with 95 % confidence. The
+(:mod:`reveal_bench.evaluation.tiers`); the intervals cover all systems' ranks at once with 95% confidence. The
 percentiles of bootstrapped ranks would be narrower and are not used: among near-equal systems they miss the true rank
 too often. The members of a tier share a rank and the union of their intervals, so that no order inside a tier is
 claimed.
@@ -18,7 +18,7 @@ of a macro than that; the simulated teams of docs/operating.md receive as much. 
 would reveal in how many cases two systems differ and, with both scores known, how many of the cases that both name have
 the finding: one more answer for every pair, 45 for a team with ten entries. So ranks follow from the scores of each
 system alone. Once a board is closed, and answers are useless, its ranks are computed *paired*: a difference is then
-significant if it exceeds its bootstrap spread by more than the largest such excess of any pair does in 95 % of the
+significant if it exceeds its bootstrap spread by more than the largest such excess of any pair does in 95% of the
 replicates. Ratings by readers are not held-out labels; they are always paired. Paired systems that differ in fewer than
 :data:`FEWEST_DIFFERING` cases do not differ significantly.
 
@@ -89,7 +89,7 @@ def significantly_different(
 
 
 def _paired_spreads(macros: FloatArray, i: IntArray, j: IntArray, differences: FloatArray) -> tuple[FloatArray, float]:
-    """Return (spreads, limit): the bootstrap spread of the difference of each pair (i, j), and the 95 % quantile of the
+    """Return (spreads, limit): the bootstrap spread of the difference of each pair (i, j), and the 95% quantile of the
     largest excess, in spreads, of any pair in a replicate.
     """
     spreads, largest = np.empty(len(i)), np.zeros(macros.shape[1])

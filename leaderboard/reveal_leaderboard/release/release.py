@@ -55,7 +55,7 @@ Fraction = Annotated[float, Field(allow_inf_nan=False, examples=[0.47])]
 
 @dataclass(frozen=True, slots=True)
 class ReleasedEstimate:
-    """A released number: value and 95 % interval as fractions, and the band of cases behind it."""
+    """A released number: value and 95% interval as fractions, and the band of cases behind it."""
 
     metric: Annotated[Short, Field(examples=["point_hit"])]
     finding: Annotated[Short, Field(examples=["macro"])]

@@ -135,7 +135,7 @@ def guard(
 
 
 POLL_SECONDS = 0.05
-"""Seconds between Gradio's looks for events while it is idle; its default of a millisecond takes 8 % of a core."""
+"""Seconds between Gradio's looks for events while it is idle; its default of a millisecond takes 8% of a core."""
 MAX_UPLOAD_BYTES = 200 * 1000 * 1000
 SYSTEM_FONTS = ["system-ui", "-apple-system", "Segoe UI", "sans-serif"]
 MONO_FONTS = ["ui-monospace", "monospace"]

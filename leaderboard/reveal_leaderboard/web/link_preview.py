@@ -84,7 +84,7 @@ EARLY_LAYOUT = (
 )
 DARK = re.compile(r"\.dark (\{[^}]*\})")
 DESCRIPTION = (
-    "Models that read chest radiographs, ranked with 95 % intervals on cases that only the scoring worker sees."
+    "Models that read chest radiographs, ranked with 95% intervals on cases that only the scoring worker sees."
 )
 
 

@@ -1,6 +1,6 @@
 """Images of a result: badge, card and figure, each a :class:`reveal_leaderboard.web.vector_image.VectorImage`.
 
-Scales run from 0 to 100 %, for coefficients from -1 to 1, for ratings from 1 to 5. The colours match the light
+Scales run from 0 to 100%, for coefficients from -1 to 1, for ratings from 1 to 5. The colours match the light
 pages, since the background on which an image will be shown is unknown.
 """
 
@@ -65,7 +65,7 @@ def card(result: SharedResult) -> VectorImage:
     if figure is not None:
         after = MARGIN + width_of(result.value, 96, is_bold=True) + 36
         if result.interval:
-            image.shapes.append(Words(after, 352, f"95 % interval {result.interval}", 30, SOFT))
+            image.shapes.append(Words(after, 352, f"95% interval {result.interval}", 30, SOFT))
         image.shapes.append(Words(after, 310, f"Macro {result.metric}", 30, INK))
         image.shapes += _card_scale(figure, result.comparators, wide)
     if result.ranked:
@@ -117,7 +117,7 @@ class _Axis:
 
     def say(self, tick: float) -> str:
         """Return the label of a tick."""
-        return f"{100 * tick:.0f} %" if self.unit else f"{tick:g}".replace("-", "−")
+        return f"{100 * tick:.0f}%" if self.unit else f"{tick:g}".replace("-", "−")
 
 
 def _axis(figure: ReleasedEstimate) -> _Axis:

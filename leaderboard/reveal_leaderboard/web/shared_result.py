@@ -86,20 +86,20 @@ class SharedResult:
 
     @property
     def value(self) -> str:
-        """Macro in words, such as "78 %"."""
+        """Macro in words, such as "78%"."""
         if self.figure is None:
             return "no score shown"
         text = in_words(self.figure).value
-        return f"{text}\u00a0%" if is_percent(self.figure) and "%" not in text else text
+        return f"{text}%" if is_percent(self.figure) and "%" not in text else text
 
     @property
     def interval(self) -> str:
-        """95 % interval in words, such as "72 to 84"; empty without one."""
+        """95% interval in words, such as "72 to 84"; empty without one."""
         return "" if self.figure is None else in_words(self.figure).interval
 
     @property
     def measured(self) -> str:
-        """Value and interval, such as "78 % (72 to 84)"."""
+        """Value and interval, such as "78% (72 to 84)"."""
         return with_interval(self.value, self.interval)
 
     @property

@@ -14,7 +14,7 @@ import reveal_bench.metrics.intervals
 import reveal_bench.metrics.localization
 
 _DESCRIPTION = """
-Share of cases whose predicted point, or grid cell, is a hit on the reference mask, with a 95 % interval over patients.
+Share of cases whose predicted point, or grid cell, is a hit on the reference mask, with a 95% interval over patients.
 Points: the pointing game of CheXlocalize (Saporta et al. 2022). Cells: the grid hit rate of
 arXiv 2509.18015, section 3.3.
 """

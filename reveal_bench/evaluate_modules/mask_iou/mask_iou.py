@@ -13,7 +13,7 @@ import reveal_bench.metrics.intervals
 import reveal_bench.metrics.localization
 
 _DESCRIPTION = """
-Mean intersection over union of predicted and reference masks, with a 95 % interval over patients. The default
+Mean intersection over union of predicted and reference masks, with a 95% interval over patients. The default
 slice is the true-positive slice of CheXlocalize (Saporta et al. 2022): undefined where either mask is empty.
 """
 

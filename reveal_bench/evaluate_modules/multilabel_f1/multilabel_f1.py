@@ -11,7 +11,7 @@ import reveal_bench.metrics.intervals
 
 _DESCRIPTION = """
 F1, precision and recall (per label, macro, micro, weighted and samples), specificity and negative predictive value (per
-label and macro), exact match and Hamming loss of the labels of studies, with 95 % intervals over patients. As in
+label and macro), exact match and Hamming loss of the labels of studies, with 95% intervals over patients. As in
 scikit-learn, but a label with no positive in either reference or prediction is undefined (NaN), not 0, and takes no
 part in a macro.
 """

@@ -13,7 +13,7 @@ import reveal_bench.metrics.reliability_estimates
 _DESCRIPTION = """
 Agreement of two raters, or of a model with a consensus: Cohen's kappa (unweighted, linear, quadratic), Gwet's AC1,
 percent agreement, the mean absolute difference, Fleiss' kappa, Krippendorff's alpha and intraclass correlations, with
-95 % intervals over patients.
+95% intervals over patients.
 """
 
 _INPUTS = """

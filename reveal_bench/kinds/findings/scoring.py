@@ -293,7 +293,7 @@ def summarize_studies(
     labels: Sequence[str] | None = None,
     stratum: str | None = None,
 ) -> list[Estimate]:
-    """Return label metrics with 95 % intervals; all metrics, labels and strata use the same replicates.
+    """Return label metrics with 95% intervals; all metrics, labels and strata use the same replicates.
 
     Parameters
     ----------

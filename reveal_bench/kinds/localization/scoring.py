@@ -130,9 +130,9 @@ def _reference(record: LocalizationRecord, finding: str) -> Reference:
 
 
 SIZES = (
-    ("below 2 % of the image", math.ulp(0.0), 0.02),
-    ("2 to 10 % of the image", 0.02, 0.1),
-    ("10 % of the image or more", 0.1, math.inf),
+    ("below 2% of the image", math.ulp(0.0), 0.02),
+    ("2 to 10% of the image", 0.02, 0.1),
+    ("10% of the image or more", 0.1, math.inf),
 )
 """Strata of references by the proportion of the image that they cover: name, lower bound, upper bound (exclusive).
 
@@ -520,7 +520,7 @@ def summarize(
     metrics: Sequence[str] | None = None,
     findings: Sequence[str] | None = None,
 ) -> list[Estimate]:
-    """Return the mean per finding and the macro of every metric; all 95 % intervals come from the same replicates.
+    """Return the mean per finding and the macro of every metric; all 95% intervals come from the same replicates.
 
     Parameters
     ----------

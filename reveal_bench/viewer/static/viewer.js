@@ -159,7 +159,7 @@ export class Viewer {
     if (this.showsMarks) this.overlays.forEach((mark) => this.paintMark(context, mark, left, top));
     const { center, width } = film.window, percent = Math.round(scale * 100);
     const tone = film.table ? "look of the file" : `W ${Math.round(width)} L ${Math.round(center)}`;
-    this.caption.textContent = `${this.title} · ${tone}${film.inverted ? " · inverted" : ""} · ${percent} %`;
+    this.caption.textContent = `${this.title} · ${tone}${film.inverted ? " · inverted" : ""} · ${percent}%`;
     Object.assign(canvas.dataset, { scale, x, y, center, width, inverted: film.inverted });
   }
 

@@ -62,7 +62,7 @@ HIDDEN: dict[str, tuple[bytes, str]] = {
     "raw bytes in hexadecimal": (bytes(range(200, 232)).hex().encode(), "salt"),
     "a figure": (json.dumps({"f1": FIGURE}).encode(), "exact figure"),
     "a figure at nine digits": (b"F1 0.464912281", "exact figure"),
-    "a figure in per cent": (b"46.4912281 %", "exact figure"),
+    "a figure in per cent": (b"46.4912281%", "exact figure"),
     "a double": (b"\0\1" + struct.pack("<d", FIGURE), "exact figure"),
     "a double in an array": (npz(), "exact figure"),
     "a double in Parquet": (parquet(f1=[0.5, FIGURE]), "exact figure"),

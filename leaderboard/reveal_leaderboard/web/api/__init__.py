@@ -54,7 +54,7 @@ FRAMEWORKS_OWN = ("HTTPValidationError", "ValidationError")
 SUMMARY = """\
 Send prediction files to benchmarks for chest radiographs, follow their scoring, and read the boards.
 
-Scores are fractions as released: rounded, with 95 % intervals, without findings that have few cases. Times are UTC.
+Scores are fractions as released: rounded, with 95% intervals, without findings that have few cases. Times are UTC.
 Errors are problem documents (RFC 9457); the address in `type` explains each. Create tokens on the page My submissions
 and send them as `Authorization: Bearer TOKEN`. Writes may be repeated: give uploads an `Idempotency-Key`. After 429 and
 503, wait as many seconds as `Retry-After` says."""

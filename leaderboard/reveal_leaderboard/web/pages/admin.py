@@ -488,5 +488,5 @@ def teams_view(teams: Sequence[Team]) -> str:
 
 def exposure_view(benchmark: str, meter: Exposure) -> str:
     """Return an upper bound of what the shown scores reveal of a holdout version, with submissions by team."""
-    known = f"{percent(meter.share)} %" if math.isfinite(meter.share) else "more than all"
+    known = f"{percent(meter.share)}%" if math.isfinite(meter.share) else "more than all"
     return draw(PAGE, "exposure", benchmark, LEVELS[meter.level], meter, known)

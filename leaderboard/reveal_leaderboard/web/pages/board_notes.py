@@ -23,7 +23,7 @@ PAGE = "board.html"
 MAX_ROWS = 40
 RANK_SENTENCE = (
     "Entries with the same letter do not differ significantly on this many patients, so they share a rank and a range, "
-    "which contains the true rank with 95 % confidence for all entries at once. The order within a tier has no "
+    "which contains the true rank with 95% confidence for all entries at once. The order within a tier has no "
     "meaning. While a board is open, its tiers come from rounded scores, as if they were of different patients, "
     "since paired tests would reveal answers; so they separate fewer entries than `reveal-bench rank`."
 )
@@ -142,7 +142,7 @@ def _forest(entries: Sequence[BoardEntry], rows: Sequence[ReferenceRow], metric:
         return ""
     marks += [mark for row in rows if (mark := _reference_mark(row, metric.name, MACRO))]
     note = (
-        "Filled dot: submission, with its 95 % interval. Hollow square: human readers; hollow diamond: other published "
+        "Filled dot: submission, with its 95% interval. Hollow square: human readers; hollow diamond: other published "
         f"rows, without interval.{cut}"
     )
     return plots.forest(marks, metric=metric.name, title=f"Macro {metric.in_words}, %", note=note)
@@ -162,7 +162,7 @@ def _heat_map(
     ]
     if not any(row.cells for row in table if row.kind == "submission"):
         return ""
-    note = f"Point at a score for its 95 % interval; the entry's page has it as well.{cut}"
+    note = f"Point at a score for its 95% interval; the entry's page has it as well.{cut}"
     return plots.heat_map(table, board.findings, title=f"{metric.title} by finding, %", note=note)
 
 

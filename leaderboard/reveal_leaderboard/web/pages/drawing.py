@@ -127,7 +127,7 @@ def in_words(figure: ReleasedEstimate) -> FigureText:
     line = positions(figure.metric, *numbers)
     if figure.metric == RATING:
         return _figure_text(numbers, rating, line)
-    return _figure_text(numbers, percent, line, unit=" %" if figure.metric == CORRECT else "")
+    return _figure_text(numbers, percent, line, unit="%" if figure.metric == CORRECT else "")
 
 
 def _figure_text(

@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-Scales run from 0 to 100 %, for kappa from -100. A submission is a filled dot, a reference row a hollow diamond, a
+Scales run from 0 to 100%, for kappa from -100. A submission is a filled dot, a reference row a hollow diamond, a
 human reader a hollow square: the shape carries the meaning, the colour repeats it. Names and scores next to the symbols
 are real text, so screen readers read a plot as a list of rows; only the symbols are hidden from them.
 """
@@ -46,9 +46,9 @@ class PlotRow:
     def spoken(self) -> str:
         """Value and interval as text."""
         if self.interval is None or not self.has_interval:
-            return f"{percent(self.value)} %"
+            return f"{percent(self.value)}%"
         low, high = self.interval
-        return f"{percent(self.value)} %, {percent(low)} to {percent(high)} %"
+        return f"{percent(self.value)}%, {percent(low)} to {percent(high)}%"
 
 
 def forest(marks: Sequence[PlotRow], *, metric: str, title: str, note: str = "") -> str:

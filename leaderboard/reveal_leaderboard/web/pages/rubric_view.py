@@ -32,7 +32,7 @@ TITLES = {
 """Criteria and categories, as shown to people."""
 COLUMNS = ((RATING, MACRO), *((RATING, name) for name in REPORTED), (CORRECT, CONTENT), (AGREEMENT, MACRO))
 LEGEND = (
-    "Mean of the readers’ scores from 1 (poor) to 5 (excellent); in figures: value, then the 95 % interval "
+    "Mean of the readers’ scores from 1 (poor) to 5 (excellent); in figures: value, then the 95% interval "
     "from resampled patients. The line runs from 1 to 5.",
     "Overall: the mean of process, execution, synthesis and language. A task without an answer scores 1 on these.",
     "Content: the minimum of process, execution and synthesis. Completely correct: answers whose content is 5.",

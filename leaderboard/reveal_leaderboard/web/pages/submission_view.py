@@ -43,7 +43,7 @@ def score_view(score: ReleasedScore, titles: Mapping[str, str], *, human: Refere
         ]
         rows.append(("Macro" if finding == MACRO else finding, _count(score, finding, metrics, titles), cells))
     source = f" Human readers: {authors(human.citation)}, {human.place}." if human and humans else ""
-    first = "Value, then its 95\u00a0% interval from resampled patients. Numbers of cases are given as ranges."
+    first = "Value, then its 95% interval from resampled patients. Numbers of cases are given as ranges."
     how = rounding(score.policy, score.figures[0].metric)
     note = " ".join([first, how, *_on_average_only(score, titles, metrics), score.note]) + source
     columns = [(titles[name], name in humans) for name in metrics]
@@ -96,7 +96,7 @@ def finding_plot(score: ReleasedScore, metric: str, title: str, *, human: Refere
         values = {} if human is None else human.figures.get(metric, {})
         if finding in values:
             marks.append(PlotRow("human readers", values[finding], kind="human"))
-    note = "Filled dot: this entry, with its 95 % interval."
+    note = "Filled dot: this entry, with its 95% interval."
     note += " Hollow square: human readers, published." if any(mark.kind == "human" for mark in marks) else ""
     return forest(marks, metric=metric, title=f"{title} by finding, %", note=note)
 
