@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+import sqlalchemy as sa
 from reveal_leaderboard.boards.refresh import Progress, RankChange, RankChanges, progress, start_refresh, switch_version
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.boards import BoardClosedError, RefreshError
@@ -12,6 +14,7 @@ from reveal_leaderboard.store.events import history
 from reveal_leaderboard.store.store import NotAllowedError, Submission
 from reveal_leaderboard.store.tables import scores
 
+from tests.leaderboard.conftest import wait_until
 from tests.leaderboard.databases import on_both
 from tests.leaderboard.worlds import BENCHMARK, World, outcome, world
 
@@ -285,3 +288,24 @@ def test_a_switch_that_breaks_off_leaves_the_old_board(world: World) -> None:
         row = boards.board(connection, BENCHMARK)
         assert row.version == "1.0"
         assert len(connection.execute(scores.select()).all()) == 6
+
+
+@pytest.mark.parametrize("database_kind", ["postgresql"], indirect=True)
+def test_a_second_switch_waits_for_the_first_and_is_refused(world: World) -> None:
+    """SQLite has only one writer at a time; on PostgreSQL the second must wait for the lock of the board's row."""
+    register(world)
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+
+    def is_waiting() -> bool:
+        with world.store.engine.connect() as connection:
+            return connection.execute(sa.text(waiting)).scalar_one() == 1
+
+    with ThreadPoolExecutor(1) as pool, world.store.engine.connect() as first:
+        switch_version(first, BENCHMARK, "2.0", who=ADMIN)
+        second = pool.submit(switch, world)
+        wait_until(lambda: is_waiting() or second.done())
+        first.commit()
+        with pytest.raises(RefreshError, match="is or was on the board already"):
+            second.result(20)
+    with world.store.read() as connection:
+        assert [event.to_status for event in history(connection, f"board:{BENCHMARK}")].count("switched") == 1
