@@ -3,7 +3,7 @@
     python docs/example_model.py DATASET OUT [SPLIT]
 
 From the masks of the released split (or the first other than SPLIT that has some) it learns where each finding is. The
-picture is squeezed to 16 x 16 cells; a cell is described by its place, its grey value, those around it and that of its
+picture is reduced to 16 x 16 cells; a cell is described by its place, its grey value, the values around it and of its
 mirror image, and boosted trees say how much of it the finding covers. The map of these shares is the answer. Needs
 scikit-learn (``pip install 'reveal-bench[evaluate]'``). It is an example of the interface, not a rival of any network.
 """
