@@ -91,9 +91,9 @@ def check_tag(wheel: Path, tag: str) -> None:
     platforms = {each.platform for each in parse_wheel_filename(wheel.name)[3]}
     demand(f"{wheel.name}: platforms", platforms, set(tag.split(".")))
     if "manylinux" in tag:  # it cannot read a wheel for musl on a machine with glibc
-        shown = run(sys.executable, "-m", "auditwheel", "show", str(wheel))
-        found = [tag for tag in platforms if f'platform tag: "{tag}"' in " ".join(shown.split())]
-        demand(f"{wheel.name}: tags by auditwheel", len(found), 1)
+        output = run(sys.executable, "-m", "auditwheel", "show", str(wheel))
+        tags = [tag for tag in platforms if f'platform tag: "{tag}"' in " ".join(output.split())]
+        demand(f"{wheel.name}: tags by auditwheel", len(tags), 1)
     elif "macosx" in tag:
         architecture = tag.removeprefix("macosx_11_0_")
         demand(f"{wheel.name}: known to installers", tag in mac_platforms((11, 0), architecture), True)

@@ -24,7 +24,7 @@ from reveal_bench.arguments import Problem
 from reveal_bench.files import parse_json, where_not_utf8
 
 MOST_EXACT = 10**15
-"""From this size on, a number in a sheet may have lost digits."""
+"""Smallest number that a sheet may have stored with fewer digits than it had."""
 
 _SEPARATORS = ",;|"
 _REMEDY = ": save the table as CSV UTF-8"
@@ -276,7 +276,7 @@ def _sheet_rows(path: Path, sheet: str | None, notes: TableNotes, opened: ExitSt
         import openpyxl
     except ImportError:
         raise ImportError("xlsx tables need openpyxl: pip install 'reveal-bench[tables]'") from None
-    with _damage_refused():
+    with _workbook_errors():
         with zipfile.ZipFile(path) as archive:
             size = sum(info.file_size for info in archive.infolist())  # zipfile never unpacks more than it says here
         if size > notes.limits.document_bytes:
@@ -293,13 +293,13 @@ def _sheet_rows(path: Path, sheet: str | None, notes: TableNotes, opened: ExitSt
 
 def _sheet_cells(book: Any, sheet: str | None, notes: TableNotes) -> Numbered:
     width = 0
-    with _damage_refused():
+    with _workbook_errors():
         table = book[sheet or book.sheetnames[0]]
         table.reset_dimensions()  # its head may claim 16,384 columns, and every row would be filled up to them
         for number, cells in enumerate(table.iter_rows(values_only=True), start=1):
             for cell in cells:
                 if isinstance(cell, int | float) and abs(cell) >= MOST_EXACT:
-                    rule = "must be text where it has more than 15 digits: a sheet's number loses some"
+                    rule = "must be text if it has more than 15 digits, because a number in a sheet loses some"
                     notes.note("cell", rule, f"{cell:.0f}", number)
             width = max(width, len(cells))
             bare = [cell.strip() if isinstance(cell, str) else cell for cell in cells]
@@ -307,7 +307,7 @@ def _sheet_cells(book: Any, sheet: str | None, notes: TableNotes) -> Numbered:
 
 
 @contextmanager
-def _damage_refused() -> Iterator[None]:
+def _workbook_errors() -> Iterator[None]:
     """Raise OSError for any exception of openpyxl, zipfile and the XML parser in a damaged workbook."""
     try:
         yield
@@ -328,7 +328,7 @@ def _parquet_rows(path: Path, notes: TableNotes, opened: ExitStack, only: Collec
             _check_footer(footer, notes)
             leaves = (footer.schema.column(i) for i in range(len(footer.schema)))
             texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
-        # repeated texts are held once, so that what they expand to is known before they do
+        # repeated texts are held once, so that their expanded size is known before they are expanded
         file = opened.enter_context(pq.ParquetFile(path, read_dictionary=texts, **small))
         names = [name for name in file.schema_arrow.names if only is None or name in only]
         yield 0, [name.strip() for name in names]

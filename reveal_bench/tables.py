@@ -5,15 +5,15 @@ Rules
 * Text is UTF-8, with or without a byte order mark. Another encoding is refused with its line and the remedy.
 * Cells are separated by tabs if the header has a tab, otherwise by commas, semicolons or bars, whichever is most
   frequent there. A first line ``sep=;``, as Excel writes it, names the separator.
-* The first row that is not blank names the columns. Names are stripped, and found whatever their case. A table with a
+* The first row that is not blank names the columns. Names are stripped, and their case does not matter. A table with a
   repeated name is refused.
 * Blank rows are skipped. A row with too few or too many cells is a problem; blank cells at its end are allowed.
 * Cells are stripped. A decimal comma is a problem wherever commas do not separate cells. Tables of free text are read
   `verbatim` instead: their cells keep their spaces and commas.
-* Identifiers never pass through a number: ``row["id"]`` is text, with the digits that the file has.
-* A row's number is that of the line in which it begins, of the row of a sheet, or of the entry of a JSON list.
+* Identifiers are never converted to numbers: ``row["id"]`` is text, with the digits that the file has.
+* A row's number is the number of the line in which it begins, of its row in a sheet, or of its entry in a JSON list.
 
-Whatever a file claims, :class:`TableLimits` limit the memory and the time that reading it takes.
+:class:`TableLimits` limit the memory and the time of reading, whatever sizes a file claims.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".json", ".jsonl", ".parquet")
-DECIMAL_POINT = "must have a decimal point where it has a decimal comma"
+DECIMAL_POINT = "must have a decimal point, not a decimal comma"
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
 
 
@@ -69,7 +69,7 @@ class _Header:
 
 
 class TableRow(Mapping[str, str]):
-    """One row: column -> text. `number` is that of its line, row or entry; `file` is the table's name for messages."""
+    """One row: column -> text. `number` counts its line, row or entry; `file` is the table's name for messages."""
 
     __slots__ = ("_header", "_values", "number")
 
@@ -298,7 +298,7 @@ class TableReader(TableNotes):
         if twice:
             rule = "must have different names"
             if "" in twice:
-                rule = "must all have names, different ones, in the first row"
+                rule = "must all have names in the first row, each different"
             names = ", ".join(name or "a blank" for name in twice[:10])
             raise self.error("columns", rule, f"{names} more than once", number)
         self.columns = tuple(columns)
@@ -319,7 +319,7 @@ class TableReader(TableNotes):
             values = list(map(str.strip, cells)) if is_stripped else cells
             if len(values) != n_columns:
                 if len(values) < n_columns or any(plain_text(value) for value in values[n_columns:]):
-                    self.note("row", f"must have {n_columns} cells, as the head has", len(values), number)
+                    self.note("row", f"must have {n_columns} cells, as the header has", len(values), number)
                     continue
                 values = values[:n_columns]
             if is_stripped and self.separator != "," and self._has_decimal_comma(values, number):

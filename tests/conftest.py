@@ -61,7 +61,9 @@ hypothesis_settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
-    """Import the test modules of a whole run, each process from another place in their order.
+    """Import the test modules of a whole run; each process starts at another module. Compiling them takes most of the
+    time in a fresh checkout, so each process compiles a part of them and reads the rest. A module that cannot be
+    imported is left to the collection, which reports it.
 
     Compiling them takes most of the time in a fresh checkout: so each process compiles a part, and reads the rest. A
     module that cannot be imported is left to the collection, which reports it.
@@ -86,7 +88,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class _Lanes(LoadFileScheduling):  # type: ignore[misc]  # it has no types
-    """Each file is of one process; so are all that ask models, whose library takes seconds to import."""
+    """Return the process that a file's tests run in; all files that ask models share one, because their library takes
+    seconds to import.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         scope: str = super()._split_scope(nodeid)
@@ -95,12 +99,12 @@ class _Lanes(LoadFileScheduling):  # type: ignore[misc]  # it has no types
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Lanes:
-    """Asked where tests run in several processes."""
+    """Schedule tests by file; called only if tests run in several processes."""
     return _Lanes(config, log)
 
 
 def pytest_collection_finish() -> None:
-    """Freeze all present objects for the run: the collector skips them, and rarely searches the rest."""
+    """Freeze all present objects for the run, so that the garbage collector skips them and seldom runs."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000)
@@ -140,7 +144,8 @@ LONGEST_CHILD = 300
 
 
 def in_child(work: Callable[[], object]) -> int:
-    """Do `work` in a copy of this process, which has the imports behind it: its exit code, or minus its signal.
+    """Run `work` in a forked copy of this process, which needs no imports; return its exit code, or minus its signal. A
+    copy that hangs, for instance because a thread of the parent held a lock, prints its position and ends.
 
     A copy that is stuck, for instance because a thread of the parent held a lock, prints its position and ends.
     """
@@ -211,7 +216,9 @@ def annotate(finding: str, mask: npt.NDArray[np.bool_]) -> Annotation:
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
-    """A folder that all processes of a run share: the first that asks lets `make` write it. No test changes it."""
+    """Return a folder that all processes of a run share; the first process that asks has it written by `make`. No test
+    changes it.
+    """
     lane = factory.getbasetemp()
     shared = lane.parent if "PYTEST_XDIST_WORKER" in os.environ else lane
     folder = shared / f"shared-{name}"

@@ -1,4 +1,4 @@
-"""Sources of this repository as syntax trees, for the tests that read code; and whether examples fit that code."""
+"""Sources of this repository as syntax trees, for tests that read code; and a check of examples against that code."""
 
 from __future__ import annotations
 

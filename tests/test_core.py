@@ -1,4 +1,4 @@
-"""The core works alone: build, validate, lint, score, compare and rank, with every room above it deleted."""
+"""The core works alone: build, validate, lint, score, compare and rank, with every other room deleted."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package without the rooms above the core."""
+    """A copy of the package with only the core's rooms."""
     copy = tmp_path_factory.mktemp("core") / "reveal_bench"
     shutil.copytree(ROOT / "reveal_bench", copy, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "dataset_cards", copy / "dataset_cards")  # as a wheel has them

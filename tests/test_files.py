@@ -1,4 +1,4 @@
-"""Files that are whole or not there: what reaches the disk, and in which order."""
+"""Files that are complete or absent: what reaches the disk, and in which order."""
 
 from __future__ import annotations
 

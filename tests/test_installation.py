@@ -1,4 +1,4 @@
-"""The build hook's choices, and the file of exact versions with hashes that installations are held to."""
+"""The build hook's choices, and the file of exact versions with hashes that installations use."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_constraints_cover_what_is_declared_and_what_is_installed() -> None:
 
 @pytest.fixture
 def hook(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The build hook, without the environment of whoever runs the tests."""
+    """The build hook, without the environment of the user who runs the tests."""
     for name in ("CC", "REVEAL_PLATFORM", "REVEAL_KERNELS"):
         monkeypatch.delenv(name, raising=False)
     spec = importlib.util.spec_from_file_location("hatch_build", ROOT / ".ci" / "hatch_build.py")

@@ -1,4 +1,4 @@
-"""The notebooks of docs/ run, and show what their files say that they show."""
+"""The notebooks of docs/ run, and produce the outputs stored in their files."""
 
 from __future__ import annotations
 

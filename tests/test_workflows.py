@@ -1,4 +1,4 @@
-"""The workflows of the host: what zizmor, which `make lint` runs over them, does not know."""
+"""The workflows of the host: rules that zizmor, which `make lint` runs on them, does not check."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
-"""reveal-leaderboard: a leaderboard whose web process cannot open the holdout it ranks on."""
+"""reveal-leaderboard: a leaderboard whose web process cannot open the holdouts."""
 
 __version__ = "0.1.0"

@@ -434,7 +434,7 @@ def _explain(error: ErrorDetails) -> str:
             return f"`{key}` is missing"
         case "extra_forbidden" | "unexpected_keyword_argument":
             near = nearest_names(key, (*_KEYS, *_File.model_fields), most=1)
-            return f"`{key}` is no setting" + (f" (nearest: `{near[0]}`)" if near else "")
+            return f"`{key}` is not a setting" + (f" (nearest: `{near[0]}`)" if near else "")
         case "dataclass_type" | "dict_type" | "model_type":
             rule = "be a table"
         case _:

@@ -159,7 +159,7 @@ def confidence(
 
     Parameters
     ----------
-    predictions, bench, split, allow_missing, name : as of :func:`lint`
+    predictions, bench, split, allow_missing, name : as in :func:`lint`
     thresholds : probability from which a label counts as predicted (findings): one number, or one per label
     n_bins : bins of the probabilities, at most 100
     binning : "width" for bins of equal width, or "count" for bins with numbers of cases as equal as possible
@@ -272,9 +272,9 @@ def curves(
 
     Parameters
     ----------
-    predictions, bench, split, name : as of :func:`lint`
+    predictions, bench, split, name : as in :func:`lint`
     thresholds : score from which a detection counts, for the sensitivity by size: one number, or one per finding
-    n_resamples, seed, unit : as of :func:`score`
+    n_resamples, seed, unit : as in :func:`score`
     beside : name -> predictions of other systems, which only the figures show; the tables are of `predictions`
 
     Raises
@@ -361,7 +361,7 @@ def pixels(
 
     Parameters
     ----------
-    predictions, bench, split, allow_missing, name : as of :func:`lint`; a mask that is missing is empty
+    predictions, bench, split, allow_missing, name : as in :func:`lint`; a mask that is missing is empty
 
     Raises
     ------
@@ -435,7 +435,7 @@ def score_maps(
 
     Parameters
     ----------
-    maps, names, progress : as of :func:`saliency`
+    maps, names, progress : as in :func:`saliency`
     bench, split : a split with references
     tolerance : tolerance of the pointing game in pixels, or in mm with `in_mm`
     n_processes : processes that read maps

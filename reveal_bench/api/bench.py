@@ -188,7 +188,7 @@ def load(source: AnyBench, split: str | None = None, *, revision: str | None = N
 def as_bench(bench: AnyBench, split: str | None = None, *, runs: Iterable[Any] = ()) -> Bench:
     """Return an argument `bench` as a benchmark; raises as :func:`load`.
 
-    If `bench` is a folder and `split` is None, the split is that of the run folders among the predictions `runs`, if
+    If `bench` is a folder and `split` is None, the run folders among the predictions `runs` determine the split, if
     there are any.
     """
     from reveal_bench.predictions.files import split_of_runs
@@ -283,9 +283,7 @@ def _split_of(one: datasets.Dataset | datasets.IterableDataset) -> str:
     if is_whole and name in known and hasattr(one, "num_rows"):
         is_whole = one.num_rows == known[name].num_examples
     if not is_whole:
-        raise _refused(
-            one, "must be a whole split as `load_dataset` returned it; a part of one has no references of its own"
-        )
+        raise _refused(one, "must be a whole split as `load_dataset` returned it; a part of a split cannot be scored")
     return name
 
 

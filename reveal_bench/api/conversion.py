@@ -88,7 +88,7 @@ def convert(
         ``study, label, probability``) or a column per finding; COCO results; or an array (n, n_labels) of probabilities
         with `labels` and `ids`. A path (CSV, TSV, XLSX, Parquet, JSON, JSONL), a DataFrame or a list of mappings. For
         another form, the file or folder
-    bench, split : as of :func:`reveal_bench.score`
+    bench, split : as in :func:`reveal_bench.score`
     form : "table", or one of :data:`reveal_bench.exchange.FORMS`, which ignore all options below except `reader`
     reader : the reader to read, if a file has several; in a table, by its column "reader"
     instances : COCO dataset file, or its content, that names the images and categories of COCO results by number

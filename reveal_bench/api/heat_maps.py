@@ -109,7 +109,7 @@ def tune_saliency(
 
     Parameters
     ----------
-    maps, bench, names, progress : as of :func:`saliency`
+    maps, bench, names, progress : as in :func:`saliency`
     split : a split with references, other than the predicted one
     grid : thresholds to try
     metric : one of :data:`reveal_bench.saliency_maps.tuning.TUNING_METRICS`; the threshold with its best mean is chosen
@@ -140,7 +140,7 @@ def tune_gates(
 
     Parameters
     ----------
-    maps, bench, fill, names, progress : as of :func:`saliency`; maps must include images with and without a finding,
+    maps, bench, fill, names, progress : as in :func:`saliency`; maps must include images with and without a finding,
         and have probabilities
     split : a split with references, other than the predicted one
     rule : "ours" or "published", see :mod:`reveal_bench.saliency_maps.cutoffs`

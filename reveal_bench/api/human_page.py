@@ -75,7 +75,7 @@ def human_report(
     model, human : prediction files; the second as ``reveal-bench baseline human`` writes it
     out : folder, created if missing; files of an earlier report are replaced
     label : name of the model; by default that of its file
-    missing : as of :func:`score`
+    missing : as in :func:`score`
     draw : n_resamples, seed
     """
     check_target(bench.folder, out)
@@ -293,8 +293,8 @@ def saliency_report(
         replaced
     human : prediction file of benchmark readers; by default the readers of the dataset
     tune_split : split with references, and maps in the same folder, for tuning; None tunes neither thresholds nor gates
-    missing : as of :func:`score`
-    n_processes, progress : as of :func:`saliency`
+    missing : as in :func:`score`
+    n_processes, progress : as in :func:`saliency`
     draw : n_resamples, seed
 
     Raises

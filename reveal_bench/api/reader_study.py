@@ -51,7 +51,7 @@ class ReaderStudyResult(TableResult):
 
     @property
     def caption(self) -> str:
-        """Cases, readers, which of both are random samples, and the test of all modalities."""
+        """Cases, readers, which of the two are random samples, and the test of all modalities."""
         analysis = self.analysis
         samples = f"readers {analysis.readers_are}, cases {analysis.cases_are}"
         text = (
@@ -270,7 +270,7 @@ def plan_readers(
     n_readers : one number or several
     n_cases : numbers of cases to give the power for; by default the fewest cases that are enough are computed
     power : power to reach, 0.8 by default; must not be given with `n_cases`
-    merit, columns, system : as of :func:`readers`, for a table of readings
+    merit, columns, system : as in :func:`readers`, for a table of readings
     readers_are, cases_are : "random" to draw conclusions about others like them, "fixed" about only these
 
     Raises
@@ -385,7 +385,7 @@ def readings(
 
     Parameters
     ----------
-    predictions, bench, split, allow_missing : as of :func:`~reveal_bench.api.inputs.lint`
+    predictions, bench, split, allow_missing : as in :func:`~reveal_bench.api.inputs.lint`
     finding : label whose readings are returned; by default all labels, with every pair of study and label as a case
     thresholds : probability from which a label counts as predicted: one number, or one per label
     name : name of the system; by default that of its file

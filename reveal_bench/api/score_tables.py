@@ -109,7 +109,7 @@ class Scores(TableResult):
         ]
 
     def to_document(self) -> dict[str, Any]:
-        """Return the stable JSON document of ``reveal-bench score --json``; with all other requested results."""
+        """Return the stable JSON document of ``reveal-bench score --json``, including other requested results."""
         parts = {"subgroups": self.subgroups, "readers": self.readers, "published": self.published}
         return self.scored.to_document() | {name: part.plain for name, part in parts.items() if part is not None}
 
@@ -324,7 +324,7 @@ def summarize(
     rows : result of :func:`~reveal_bench.kinds.localization.scoring.score_localization`
     metrics : names of metrics to report; by default those that apply
     findings : findings to report, and the only ones in the macro
-    n_resamples, seed, unit, interval : as of :func:`score`; unit "patient" or "image"
+    n_resamples, seed, unit, interval : as in :func:`score`; unit "patient" or "image"
 
     Returns
     -------

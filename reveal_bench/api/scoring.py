@@ -211,7 +211,7 @@ def score(
 
     Parameters
     ----------
-    predictions, bench, split, grid, allow_missing, name : as of :func:`~reveal_bench.api.inputs.lint`
+    predictions, bench, split, grid, allow_missing, name : as in :func:`~reveal_bench.api.inputs.lint`
     thresholds : probability from which a label counts as predicted (findings): one number, or one per label
     ratings : readers' ratings of the answers (tasks): a table or a list
     missing : allow questions without an answer, which count as a "miss", or for localization "empty": an empty mask,
@@ -405,13 +405,13 @@ def compare(
         which are not scored again, so that each may have its own thresholds
     metric : name or title of one metric; by default all that apply to both and have a better direction
     relative : True for the relative decrease from b, ``(b - a) / b``, instead of differences
-    bench, split, grid, ratings, allow_missing, n_resamples, seed, unit : as of :func:`score`
+    bench, split, grid, ratings, allow_missing, n_resamples, seed, unit : as in :func:`score`
     interval : "jackknife", with intervals and p of differences from flips of patients' signs, or "percentile", with
         both from replicates
     margin : the largest loss that does not matter, such as 0.05 for five percentage points: tests if A is non-inferior
         to B
     equivalence : test equivalence: a gain above the margin also matters
-    missing : as of :func:`score`, for both
+    missing : as in :func:`score`, for both
     compat : "chexlocalize" or "chexlocalize-full" for relative decreases as in the published code, over images; see
         :mod:`reveal_bench.evaluation.relative_decrease`
 
@@ -511,10 +511,10 @@ def rank(
 
     Parameters
     ----------
-    systems : name -> predictions or scores, as of :func:`compare`; or a folder that contains prediction files, folders
+    systems : name -> predictions or scores, as in :func:`compare`; or a folder that contains prediction files, folders
         with one prediction file each, or run folders
     metric : name or title of the metric to rank by; by default the leaderboard's
-    bench, split, grid, ratings, allow_missing, n_resamples, seed, unit : as of :func:`score`
+    bench, split, grid, ratings, allow_missing, n_resamples, seed, unit : as in :func:`score`
     interval : "jackknife", with p from flips of patients' signs, or "percentile", with p from the replicates
 
     Raises

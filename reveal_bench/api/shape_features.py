@@ -140,10 +140,10 @@ def shapes(
 
     Parameters
     ----------
-    bench, split : as of :func:`lint`, for localization with masks
+    bench, split : as in :func:`lint`, for localization with masks
     model : predictions in any form that :func:`lint` accepts; without them only shapes are measured
     human : predictions of the benchmark readers, for the gap between them and the model
-    missing : as of :func:`score`, for both
+    missing : as in :func:`score`, for both
     scale : scaling of the features: "minmax" as in the published code, "zscore" as in the text of the paper, or "raw"
     score_scale : scaling of the scores: "raw", or "minmax" per finding
 

@@ -219,8 +219,10 @@ def _show_score(document: dict[str, Any], server: Server) -> None:
 
 
 def _last_word(document: dict[str, Any]) -> str:
-    said = [event["why"] for event in document["events"] if event["to_status"] == document["status"] and event["why"]]
-    return said[-1] if said else "no reason was given"
+    reasons = [
+        event["why"] for event in document["events"] if event["to_status"] == document["status"] and event["why"]
+    ]
+    return reasons[-1] if reasons else "no reason was given"
 
 
 @contextmanager

@@ -88,12 +88,12 @@ def _model_options(text: str | None) -> dict[str, Any]:
 
     known = [field.name for field in fields(ModelSettings) if field.name != "model"]
     try:
-        found = json.loads(text or "{}")
+        options = json.loads(text or "{}")
     except ValueError as error:
         raise ValueError(f"`--model-options` must be JSON: {error}") from None
-    if not isinstance(found, dict) or not found.keys() <= set(known):
+    if not isinstance(options, dict) or not options.keys() <= set(known):
         raise ValueError(f"`--model-options` must be an object with {', '.join(known)}, got {text}")
-    return found
+    return options
 
 
 app = typer.Typer(
@@ -539,8 +539,8 @@ def draft_ratings(
     from reveal_bench.reports.runs import load_runs, open_split
 
     check_outside_datasets(out, "--out")
-    given = [labelled(one) for one in runs]
-    opened = open_split(folder, given, split)
+    labelled_runs = [labelled(one) for one in runs]
+    opened = open_split(folder, labelled_runs, split)
     if opened.kind.scoring.scored_by != "readers":
         rule = "must contain a benchmark whose answers readers rate"
         raise ValueError(f"`--folder` {rule}, got one of {opened.kind.name}")
@@ -555,7 +555,7 @@ def draft_ratings(
         if client is None:
             raise ValueError("`draft-ratings` needs `--model` and `--endpoint`")
         grader = drafting.Grader(client)
-    answers = {run.label: run.predictions[0] for run in load_runs(given, opened)}
+    answers = {run.label: run.predictions[0] for run in load_runs(labelled_runs, opened)}
     with terminal.progress("drafting") as progress:
         report_progress = counted(progress, "drafting")
         drafts = drafting.draft_ratings(opened.records, answers, readers, grader, progress=report_progress)
@@ -585,6 +585,6 @@ def _film_grader(
         raise ValueError("`draft-ratings` needs `--model`")
     given, known = _model_options(options), ("temperature", "max_tokens", "seed")
     if other := [name for name in given if name not in known]:
-        raise ValueError(f"`--model-options` must be of {', '.join(known)} with `--films`, got {other[0]}")
+        raise ValueError(f"`--model-options` must be among {', '.join(known)} with `--films`, got {other[0]}")
     choice = ModelChoice(model, endpoint, max_connections=connections, **given)
     return FilmGrader(folder, split, choice, out)

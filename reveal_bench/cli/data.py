@@ -133,7 +133,7 @@ def publish(
     ] = None,
     holdout_repo: Annotated[str | None, typer.Option(help="Publish --holdout too, to this private repository.")] = None,
     retire_holdout: Annotated[
-        bool, typer.Option("--retire-holdout", help="An earlier holdout may be released: this version retires it.")
+        bool, typer.Option("--retire-holdout", help="Allow this version to release an earlier holdout.")
     ] = False,
     message: Annotated[str | None, typer.Option(help="Commit message.")] = None,
     token_file: Annotated[

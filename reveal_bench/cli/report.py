@@ -38,8 +38,8 @@ def misses(
     from reveal_bench.reports.runs import load_runs, open_split
 
     check_outside_datasets(out, "--out")
-    given = [labelled(one) for one in runs]
-    opened = open_split(folder, given, split)
+    labelled_runs = [labelled(one) for one in runs]
+    opened = open_split(folder, labelled_runs, split)
     if not opened.kind.questions.uses_grid:
         rule = "must contain a localization benchmark"
         raise ValueError(f"`--folder` {rule}, got one of {opened.kind.name}")
@@ -47,7 +47,7 @@ def misses(
     grid = opened.info.grid
     cases = {
         f"{run.label} {epoch}": categorize(predictions, opened.records, grid=grid, anatomy=regions)
-        for run in load_runs(given, opened)
+        for run in load_runs(labelled_runs, opened)
         for epoch, predictions in enumerate(run.predictions, start=1)
         if run.grid == grid
     }

@@ -161,7 +161,7 @@ def _check_folders(folder: CurationFolder, before: CurationFolder, additions: Cu
     """Check that the refresh writes into none of the folders that it reads."""
     for role, other in (("`before`", before), ("`additions`", additions)):
         if other is not None and other.root.resolve() == folder.root.resolve():
-            raise CurationError(f"a refresh must start in a curation folder of its own, got that of {role}")
+            raise CurationError(f"a refresh must start in a curation folder of its own, got the folder of {role}")
     if additions is not None and additions.root.resolve() == before.root.resolve():
         raise CurationError("`additions` must be another curation than `before`, got the same folder")
     done = [step for step in STEPS if step not in STEPS_OF_A_REFRESH and folder.record(step) is not None]

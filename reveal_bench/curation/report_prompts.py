@@ -425,7 +425,7 @@ def _name(text: str, place: str) -> str:
 
 
 def line_of(text: str, place: str, most: int) -> str:
-    """Return a text in one line that no spreadsheet takes for a formula; raises UnreadableAnswerError."""
+    """Return a text in one line that spreadsheets do not read as a formula; raises UnreadableAnswerError."""
     line = plain(text)
     if not (line.isprintable() and 0 < len(line) <= most and (line[0].isalnum() or line[0] in "\"'(")):
         rule = f"must be a text of 1 to {most} printable characters that begins with a letter or a number"

@@ -73,7 +73,7 @@ def split(
     version : version of the benchmark, such as 1.0.0
     key : the column of `facts` with the study ids
     study_key : meaning of the study ids, from `reveal_bench.sources.mapping.KEY_FACTS`
-    redo : repeat the step even if it was done with other inputs or settings; the draws of both runs are counted
+    redo : repeat the step even if it was done with other inputs or settings; draws of the two runs are counted together
     progress : called with (draws done, all draws)
 
     Raises
@@ -301,7 +301,7 @@ def write_benchmark(
     known = dict(demographics or {})
     unknown = [name for name in known if name not in VOCABULARIES]
     if unknown:
-        raise ArgumentError("demographics", f"must be of {', '.join(VOCABULARIES)}", repr(unknown[0]))
+        raise ArgumentError("demographics", f"must be among {', '.join(VOCABULARIES)}", repr(unknown[0]))
     names = [name for name in VOCABULARIES if name in known]
     out.mkdir(parents=True, exist_ok=True)
     path = out / LABELS_NAME

@@ -82,7 +82,7 @@ def import_votes(
     named = {**COLUMNS, **(columns or {})}
     unknown = sorted(named.keys() - COLUMNS.keys())
     if unknown:
-        raise ArgumentError("columns", f"must be of {', '.join(COLUMNS)}", repr(unknown[0]))
+        raise ArgumentError("columns", f"must be among {', '.join(COLUMNS)}", repr(unknown[0]))
     rows = _read(table, named, required=[*NEEDED, *(columns or {})])
 
     def work(scratch: Path) -> dict[str, Any]:

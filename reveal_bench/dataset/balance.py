@@ -68,7 +68,7 @@ class Column:
 
 
 class Differences:
-    """The standardized differences that a split is judged by.
+    """The standardized differences by which a split is judged.
 
     A column of texts has a difference for every category. A column of numbers has one for the mean and one for missing
     values, but none for single numbers, which differ by chance.

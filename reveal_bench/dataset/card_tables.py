@@ -59,7 +59,7 @@ COLUMNS = {
     "radlex": "RadLex code",
     "snomed": "SNOMED CT code",
     "loinc": "LOINC part code",
-    "phrase": "words of the report that the box is of",
+    "phrase": "words of the report that the box marks",
     "bbox_xywh": "box, [x, y, width, height] in pixels of the radiograph",
     "boxes_xywh": "boxes, each [x, y, width, height] in pixels of the radiograph; none where nothing was drawn",
     "extra_boxes_xywh": "boxes that a second reader drew for the sentence, in the same form",
@@ -78,7 +78,7 @@ config `ratings` is the model that answered, as CONFIGS says."""
 CONFIGS = {
     "masks": "ground-truth masks as pictures, to look at: one row per image and finding; scores use the run lengths",
     "preview": "small pictures with the reference drawn on them, to look at: never a model's input; first rows only",
-    "holdout_inputs": "the holdout as a model sees it: the columns of the main config, every reference empty",
+    "holdout_inputs": "the holdout's inputs for a model: the columns of the main config, with empty references",
     "labels": "the labels with definitions and codes",
     "ratings": "readers' scores of models' answers, one row per task, model and reader",
     "rubric": "what the scores mean",
@@ -88,7 +88,7 @@ CONFIGS = {
     "sentences": "sentences of the reports with everything the source says of them, boxes in pixels",
     "mrale": "modified RALE score per study",
     "readers": "what single readers said of a study, or which images they read",
-    "manifest": "what is asked of each split; public for every split",
+    "manifest": "the questions of each split; public for every split",
 }
 """Config -> its purpose, except for the main configs of the kinds."""
 

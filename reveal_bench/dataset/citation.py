@@ -1,7 +1,7 @@
 """Citation of a dataset folder: ``CITATION.cff`` (Citation File Format 1.2.0), and ``.zenodo.json`` for Zenodo.
 
 Everything is taken from the card's template: its section "Citation" has the works to cite, its YAML block the licence.
-The authors are those of the first entry, which is the source's own work; synthetic data are cited with the authors of
+The authors come from the first entry, which is the source's own work; synthetic data are cited with the authors of
 the program. "and others" at the end of a list of authors is kept. Without citations in the template, no file is
 written. Data without an open licence are marked as restricted on Zenodo, by the terms of their source.
 """
@@ -90,7 +90,7 @@ def _document(benchmark: Benchmark, version: str, synthetic: bool) -> dict[str, 
         return None
     document = {
         "cff-version": "1.2.0",
-        "message": "Please cite the works that this dataset was made of.",
+        "message": "Please cite the works from which this dataset was made.",
         "type": "dataset",
         "title": ("Synthetic stand-in for " if synthetic else "") + benchmark.title,
         "version": version,

@@ -51,7 +51,7 @@ def divide_patients(
     patient_ids : ids, repeated or not
     fraction : share of the patients, in (0, 1); the number is rounded half up and both halves get at least one
     private_before, released_before : patients of an earlier version, who stay on their side; the number of private
-        patients is then that of the fraction or of the patients who must be private, whichever is larger
+        patients is then the fraction, or the patients who must be private if these are more
 
     Raises
     ------
@@ -89,7 +89,7 @@ class Division:
 
     Attributes
     ----------
-    fraction, seed, private_before, released_before : as of :func:`divide_patients`
+    fraction, seed, private_before, released_before : as in :func:`divide_patients`
     best_of : number of draws, of which the best balanced is used; the first draw uses the seed unchanged
     is_predivided : True if the records are already divided, as the splits "released" and "holdout"
     retire : True if formerly private patients may be released
@@ -113,7 +113,7 @@ class Division:
         Raises
         ------
         BuildError
-            With every patient of divided records who is on both sides, or on the wrong side given the earlier version
+            With every patient of divided records who is in both halves, or in the wrong half given the earlier version
             and the folders that are replaced.
         ValueError
             If no patient was in the earlier version, so that its halves cannot be continued.
@@ -256,7 +256,7 @@ def patients_overwritten(out: Path, holdout: Path | None) -> tuple[frozenset[str
 def _replaced(folder: Path) -> FolderInfo | None:
     """Return the description of a dataset folder that a build replaces; None if the folder is new or empty.
 
-    A folder whose description is missing or damaged is refused, for it no longer lists what is private.
+    A folder whose description is missing or damaged is refused, because it no longer lists its private patients.
     """
     if not folder.is_dir() or not any(folder.iterdir()):
         return None
@@ -317,4 +317,4 @@ def check_apart(out: Path, holdout: Path) -> None:
     """Raise ValueError if one of the public and the private folder is, or contains, the other (links resolved)."""
     public, private = out.resolve(), holdout.resolve()
     if public == private or public in private.parents or private in public.parents:
-        raise ArgumentError("holdout", f"must be neither inside `out` ({out}) nor around it", holdout, ("out",))
+        raise ArgumentError("holdout", f"must be outside `out` ({out}) and must not contain it", holdout, ("out",))

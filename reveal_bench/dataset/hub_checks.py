@@ -96,7 +96,7 @@ def _other_holdout_problems(public: DatasetFolder, private: DatasetFolder) -> It
     """Yield a problem if `private` is the holdout of another folder: then no leak could be found."""
     name, info = private.path.name, private.info
     if info.benchmark != public.info.benchmark:
-        rule = f"must be that of the folder, {public.info.benchmark}"
+        rule = f"must be the folder's benchmark, {public.info.benchmark}"
         yield Problem(f"{name}/{FOLDER_INFO}", None, "benchmark", rule, info.benchmark)
     for split in info.splits:
         manifest = f"manifest/{split}.parquet"
@@ -299,7 +299,7 @@ def _stray_problems(folder: Path, repo_id: str) -> Iterator[Problem]:
                 yield Problem(CHECKSUMS, relative, "files", "must be plain data files that it lists", got)
         directories[:] = [name for name in directories if not name.startswith(".")]
     if len(listed) >= MAX_FILES:
-        rule = f"must be fewer than {MAX_FILES:,}, which is what one commit takes: write larger shards"
+        rule = f"must be fewer than {MAX_FILES:,}, because a commit may not have more: write larger shards"
         yield Problem(CHECKSUMS, None, "files", rule, f"{len(listed):,}")
 
 

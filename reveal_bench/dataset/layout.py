@@ -133,7 +133,7 @@ class SplitWriter:
     manifest: list[Row] = field(default_factory=list)
 
     def add(self, row: Row, asked: Sequence[str]) -> None:
-        """Add a row, with the findings that are asked for it."""
+        """Add a row, with the findings asked of it."""
         self.shards.add(row)
         self.tally.add(row, asked)
         self.manifest.append(self.kind.questions.manifest_row(row, asked))

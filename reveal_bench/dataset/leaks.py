@@ -95,7 +95,7 @@ DETAIL_VERTICES, DETAIL_RUNS, DETAIL_DIGITS, DETAIL_TEXT = 8, 16, 9, 120
 significant digits of a box's four numbers together, and characters of a text. A box at the image's corner never has
 enough detail."""
 WORDS, SAME_ROW_TEXT, FILE_TEXT = 3, 12, 40
-"""Smallest texts that count.
+"""Texts shorter than these are not searched for.
 
 In words for any place, in characters for a row of the same key, and in characters for a text file.
 """

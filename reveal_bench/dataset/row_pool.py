@@ -308,7 +308,7 @@ class Spool:
             self.write(n_parts, batch)
 
     def rows(self) -> Iterator[tuple[Row, list[str]]]:
-        """Yield every row with the findings that are asked for it, in the order of the records."""
+        """Yield every row with the findings asked of it, in the order of the records."""
         for index in sorted(self.folder.glob("*.json")):
             asked = json.loads(index.read_text(encoding="utf-8"))["asked"]
             rows = read_rows(index.with_suffix(".parquet"), at_once=ROWS_AT_ONCE)

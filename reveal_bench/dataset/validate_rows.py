@@ -337,7 +337,7 @@ class DrawnMasks:
         expected = self.digests.pop((table.split, row["image_id"], row["label"]), None)
         name = f"mask[{findings[row['label']]}]"
         if expected is None:
-            rule = "must be a ground-truth mask of the main config, once"
+            rule = "must be a ground-truth mask of the main config, and occur once"
             yield Problem(table.name, row["image_id"], name, rule, "another or a second picture")
             return
         seen = row["mask"] if isinstance(row["mask"], MaskFacts) else inspect_mask(row["mask"])

@@ -119,7 +119,7 @@ def published_tables(scored: ScoredFile, form: str, resampling: Resampling | Non
     if form not in COMPAT:
         raise ArgumentError("compat", f"must be one of {', '.join(COMPAT)}", repr(form))
     if "chexlocalize" not in KINDS[scored.rows.kind].scoring.intervals:
-        raise ArgumentError("compat", "must be of a benchmark of localization", f"one of {scored.rows.kind}")
+        raise ArgumentError("compat", "must be used with a localization benchmark", f"one of {scored.rows.kind}")
     if form == "chexlocalize-full" and scored.options.asks != "all":
         rule = "needs a dataset that asks every finding of every image: build it with `asks` set to all"
         raise ArgumentError("compat", rule, f"one that asks {scored.options.asks!r}", ("asks",))
@@ -127,7 +127,7 @@ def published_tables(scored: ScoredFile, form: str, resampling: Resampling | Non
     metrics = [metric for metric in COMPAT[form] if metric in rows.metrics()]
     if not metrics:
         raise ArgumentError(
-            "compat", f"must be of predictions with {' or '.join(COMPAT[form])}", ", ".join(rows.metrics())
+            "compat", f"must be used with predictions that have {' or '.join(COMPAT[form])}", ", ".join(rows.metrics())
         )
     missing = set(scored.report.missing_pairs)
     unanswered = np.array([pair in missing for pair in zip(rows.image_ids, rows.case_findings, strict=True)], bool)

@@ -62,7 +62,7 @@ class FindingCalibration:
     excess : mean probability minus the rate of the event
     error : expected calibration error
     slope : calibration slope; the macro is the mean over the findings that have one
-    intercept : calibration-in-the-large, on the scale of logits; the macro as that of the slope
+    intercept : calibration-in-the-large, on the scale of logits; the macro is formed as for the slope
     undefined : reason why slope, or slope and intercept, are undefined; empty if both are defined
     """
 

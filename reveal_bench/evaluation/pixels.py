@@ -205,7 +205,7 @@ def boundary_means(
         if (drawn := record.reference(finding)) is not None and drawn.rle is not None and drawn.area_px
     ]
     if not cases:
-        raise ArgumentError("bench", "must have masks as references, for boundaries to be compared", "none")
+        raise ArgumentError("bench", "must have masks as references, because boundaries are compared", "none")
     in_mm = all(record.spacing_mm is not None for record, _, _ in cases)
     values = np.full((len(BOUNDARY_METRICS), len(cases)), np.nan)
     for i, (record, finding, reference) in enumerate(cases):

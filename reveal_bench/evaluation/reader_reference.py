@@ -130,7 +130,7 @@ def score_against_readers(
         If there are no readings, or the metric does not apply.
     """
     if kind.readers is None or not readings:
-        raise ArgumentError("readers", "must be of a dataset folder that keeps what single readers said")
+        raise ArgumentError("readers", "must be used with a dataset folder that contains single readers' annotations")
     by_key = {kind.data.key_of(record): record for record in records}
     setting = _Setting(kind, kind.readers, predictions, by_key, manifest, options, metric)
     names = sorted(readings)

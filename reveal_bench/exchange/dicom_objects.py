@@ -175,7 +175,7 @@ def read_object(path: Path, modality: str) -> Dataset | None:
         raise ArgumentError("file", f"must have at most {Limits().file_bytes} bytes", path)
     with understood(path):
         if read_file_meta_info(path).get("TransferSyntaxUID") == DeflatedExplicitVRLittleEndian:
-            raise ArgumentError("file", "must not be deflated as a whole, which may expand without end", path)
+            raise ArgumentError("file", "must not be deflated as a whole, because it could expand without limit", path)
         dataset = pydicom.dcmread(path)
         return dataset if dataset.get("Modality") == modality else None
 

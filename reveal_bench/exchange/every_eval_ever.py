@@ -160,7 +160,7 @@ def _developer(model: str, developer: str | None) -> str | None:
     """
     maker, slash, _ = model.partition("/")
     if slash and developer not in (None, maker):
-        raise ArgumentError("developer", f"must be that in the name of the model, {maker!r}", repr(developer))
+        raise ArgumentError("developer", f"must be the developer in the model's name, {maker!r}", repr(developer))
     return maker if slash else developer
 
 
@@ -329,7 +329,7 @@ def _check_public(result: Result, folder: Path) -> None:
     info = read_folder_info(folder)
     if (info.benchmark, info.version) != (result.benchmark, result.version):
         raise ArgumentError(
-            "folder", f"must be of {result.benchmark} {result.version}", f"{info.benchmark} {info.version}"
+            "folder", f"must contain {result.benchmark} {result.version}", f"{info.benchmark} {info.version}"
         )
     if info.splits.get(result.split, {}).get("references") != "public":
         raise ArgumentError("folder", f"must hold the split {result.split} with public references", folder)

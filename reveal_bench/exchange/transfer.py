@@ -51,7 +51,7 @@ def to_form(
     ----------
     out : new or empty folder
     predictions : prediction file; by default the references are written
-    reader : reader whose drawings or labels are written; by default those of all readers
+    reader : reader whose drawings or labels are written; by default of all readers
     with_pictures : whether to write the pictures in the dataset folder as well
 
     Raises

@@ -6,7 +6,7 @@ A case is a row of a dataset folder's main config. The questions about it are it
 category of a task. Marks are in pixels (x, y) of the full-size image number `film` of the case. Outcomes come from
 scored rows; nothing is scored for the display.
 
-*Drawings* are what readers and models drew on images and said of studies, independent of any file format; exchange
+*Drawings* are the marks and labels of readers and models, independent of any file format; exchange
 formats carry them. Their coordinates are pixels of the full-size image, x to the right and y down; a box is [x, y,
 width, height]. `reader` names who made a drawing: :data:`PREDICTION`, or a kind of reader such as "ground_truth", with
 the reader's own id after a colon if a kind has several readers ("individual:R2").

@@ -19,7 +19,7 @@ def hub_task(benchmark: str, split: str, metric: str) -> str:
 
 
 def hub_metrics(benchmark: Benchmark, *, released_only: bool = False) -> tuple[str, ...]:
-    """Return the metrics that become tasks: the benchmark's metrics for which higher is better, as the Hub ranks.
+    """Return the metrics that become tasks: the metrics for which higher is better, because the Hub ranks that way.
 
     Parameters
     ----------

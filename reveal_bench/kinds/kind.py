@@ -93,7 +93,7 @@ class Kind(Generic[RecordT, PredictionT, ManifestT, RowsT, ReadingT]):
                 rule = f"be {' or '.join(map(repr, known))}" if known else "be left out"
                 raise ArgumentError(name, f"must {rule} for a benchmark of {self.name}", repr(value))
         if options.grid is not None and not 1 <= options.grid <= MAX_CELLS:
-            raise ArgumentError("grid", f"must lie in [1, {MAX_CELLS}]", options.grid)
+            raise ArgumentError("grid", f"must be in [1, {MAX_CELLS}]", options.grid)
         return replace(
             options,
             **asdict(replace(options, interval=interval).resampling),

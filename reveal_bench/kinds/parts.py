@@ -433,11 +433,11 @@ class Release(Protocol[PredictionT_contra, ManifestT_contra, RowsT_contra]):
     def marks(
         self, predictions: Sequence[PredictionT_contra], manifest: ManifestT_contra, thresholds: Thresholds
     ) -> Marks:
-        """Return the marks by which two prediction files are found to be the same, or nearly so."""
+        """Return the marks that show whether two prediction files are the same or nearly the same."""
 
     @abstractmethod
     def signs(self, predictions: Sequence[PredictionT_contra], manifest: ManifestT_contra) -> list[str]:
-        """Return sentences for moderators on signs that a file probes the scorer instead of answering for a model.
+        """Return sentences for moderators on signs that a file was made to probe the scorer and not by a model.
 
         Signs only deter: they guarantee no limit, and never refuse a submission.
         """
@@ -468,7 +468,7 @@ class Display(Protocol[RecordT_contra, PredictionT_contra, RowsT_contra]):
         "A case without a prediction counts as negative for every finding. Probabilities become decisions at 0.5."
     )
     compared_in_words: ClassVar[str] = (
-        "; those of AUROC and average precision are percentiles over {n} resamples. Differences are paired by "
+        "; intervals of AUROC and average precision are percentiles over {n} resamples. Differences are paired by "
         "patient; their intervals and p come from flips of patients' signs."
     )
 

@@ -278,7 +278,7 @@ def average_precisions(
 
 @dataclass(frozen=True, slots=True)
 class ResizedMap:
-    """A map resized to its image, without storing it at that size; its rows are interpolated between those of `wide`.
+    """A map resized to its image, without storing it at that size; its rows are interpolated between rows of `wide`.
 
     `wide` is (n, width). The rows are ``wide[upper] * (1 - shares) + wide[lower] * shares``, (height, width) in single
     precision.

@@ -159,7 +159,7 @@ def mask_areas(ends: Ends, offsets: IntArray, areas: IntArray) -> None:
 
 
 def intersections(ends_a: Ends, offsets_a: IntArray, ends_b: Ends, offsets_b: IntArray, common: IntArray) -> None:
-    """Cut at the run ends of both masks, and sum the lengths of the pieces that are inside both masks."""
+    """Cut both masks at all run ends, and sum the lengths of the pieces that are inside both masks."""
     for i in range(len(common)):
         a, b = ends_a[offsets_a[i] : offsets_a[i + 1]], ends_b[offsets_b[i] : offsets_b[i + 1]]
         edges = np.sort(np.concatenate([a, b]))

@@ -214,7 +214,7 @@ _ROWS = (
                   "1 if any predicted point lies in the reference mask, else 0", "dense masks",
                   "localization.point_hit"),
     _localization("grid_hit", "Grid hit rate", "no cell has any coverage", "paper 000, section 3.3",
-                  "1 if the mask covers >= 1/2 of a predicted cell (if it covers 1/2 of no cell: any of one), else 0",
+                  "1 if the mask covers >= 1/2 of a predicted cell (any part, if it covers 1/2 of no cell), else 0",
                   "dense masks, exact fractions", "localization.grid_hit"),
     _localization("grid_chance", "Chance grid hit", "no cell has any coverage", "paper 000, section 4.1",
                   "(cells that would be hits) / n^2", "dense masks, exact fractions", "localization.grid_chance",

@@ -181,8 +181,8 @@ def replicates_of(
 
     Examples
     --------
-    >>> found = replicates_of(lambda counts: {"n": counts.sum(axis=1)}, 3, Resampling(2))
-    >>> found["n"].tolist()
+    >>> replicates = replicates_of(lambda counts: {"n": counts.sum(axis=1)}, 3, Resampling(2))
+    >>> replicates["n"].tolist()
     [3.0, 3.0]
     """
     parts = [statistics(counts) for counts in blocks_of_counts(n_units, resampling)]

@@ -11,8 +11,8 @@ Conventions
   on the bins and is above 0 even for correct probabilities, the more so the fewer the cases.
 * Recalibration: the logistic regression of the event on logit(probability), by maximum likelihood. Its slope is 1 for
   correct probabilities, below 1 if they are too extreme, and above 1 if they are not extreme enough. The intercept is
-  that of a regression whose slope is fixed at 1 (calibration-in-the-large): 0 for correct probabilities, below 0 if
-  they are too high.
+  the intercept of a regression whose slope is fixed at 1 (calibration-in-the-large): 0 for correct probabilities, below
+  0 if they are too high.
 * Risk and coverage: if only the most confident cases are answered, coverage is their proportion and risk the proportion
   of wrong answers among them. The area under that curve (AURC) is the mean of the risks with 1, 2, ... n answers.
 * Net benefit of acting from a probability t on: (TP - FP t / (1 - t)) / n; at most the rate of the event.

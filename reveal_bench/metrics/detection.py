@@ -18,7 +18,7 @@ Scores
 * AFROC and wAFROC: how often a lesion is scored above the highest false alarm of an image without the finding; an
   unmarked lesion or image is below all marks, ties count half. In wAFROC each image with the finding has equal weight
   (Chakraborty 2017, chapters 13 and 14). Undefined without a lesion or without an image free of lesions.
-* LROC: as wAFROC, but for the highest mark of each image, if it hits (Swensson 1996).
+* LROC: as wAFROC, with only the highest mark of each image, if it hits (Swensson 1996).
 * at a threshold fixed beforehand: the proportion of lesions found, and false alarms per image.
 * panoptic quality of masks at a threshold, and its factors: recognition, TP / (TP + FP / 2 + FN / 2), and segmentation,
   the mean IoU of the matches, which are by an IoU above a half (Kirillov et al. 2019).

@@ -236,7 +236,7 @@ def reader_agreement(
 
 def _column(scores: FloatArray, criterion: str) -> FloatArray:
     if criterion not in REPORTED:
-        raise ArgumentError("criteria", f"must be of {', '.join(REPORTED)}", repr(criterion))
+        raise ArgumentError("criteria", f"must be among {', '.join(REPORTED)}", repr(criterion))
     if criterion == CONTENT:
         return content_score(*(scores[:, CRITERIA.index(part)] for part in CONTENT_CRITERIA))
     return scores[:, CRITERIA.index(criterion)]

@@ -174,7 +174,7 @@ def _key(name: str, *, corners: bool) -> str:
 
 
 def _distances(texts: Sequence[str], settings: AskSettings, drawings: Drawings) -> list[float]:
-    """Return how far the middle of each correct answer is from that of its rectangle, as fractions of the long side."""
+    """Return the distances of correct answers from the centres of their rectangles, in fractions of the long side."""
     distances = []
     for text, question in zip(texts, drawings.questions, strict=True):
         place, truth = _place(text, question, settings), drawings.box(question.images[0].image_id)

@@ -420,7 +420,7 @@ class PlaceReader:
         self._checker = EntryChecker(manifest, grid, "jsonl", Limits(), self._log)
 
     def __call__(self, question: Question, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """Return those of the fields point, cell, box, rle and score that `answer` determines."""
+        """Return the fields that `answer` determines, among point, cell, box, rle and score."""
         _check_names(answer, (*_PLACES, "score"), at_least_one_of=_PLACES)
         for other in ("point", "mask") if self._threshold is not None else ("point",):
             if "heat_map" in answer and other in answer:

@@ -149,7 +149,7 @@ class _Viewed:
 
 
 def _patients(folder: Path, split: str, held: set[str]) -> Mapping[str, _Viewed]:
-    """Return image id -> available image of a split, with the study (or task) in place of an unknown patient."""
+    """Return image id -> available image of a split, with the study (or task) instead of an unknown patient."""
     views = {}
     for config in CONFIGS:
         for shard in split_shards(folder, config, split):

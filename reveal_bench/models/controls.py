@@ -41,7 +41,7 @@ class Control:
 
 CONTROLS: Mapping[str, Control] = {
     "no-image": Control("the question without any picture", falls=True),
-    "blank": Control("an even grey in place of the film", falls=True),
+    "blank": Control("an even grey instead of the film", falls=True),
     "other-patient": Control("the film of another patient, of the same view where there is one", falls=True),
     "occluded-finding": Control("the film with an even grey over the finding", falls=True, of_places=True),
     "without-finding": Control("the same film without the finding, which a phantom has", falls=True, of_places=True),

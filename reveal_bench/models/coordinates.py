@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from reveal_bench.arguments import ArgumentError
 
 AUTO = "auto"
-"""In place of a convention's name: the model's own convention, which is not known yet."""
+"""Name that stands for the model's own convention, which is not known yet."""
 SMALLEST, LARGEST = 16, 20_000
 """Smallest and largest long side, in pixels, at which a model may see an image."""
 

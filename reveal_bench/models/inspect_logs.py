@@ -33,7 +33,7 @@ SENT = ("temperature", "top_p", "max_tokens", "seed", "reasoning_effort", "reaso
 """Fields of inspect's configuration that are sent to a model."""
 READ_AT_ONCE = 100
 """Samples per read of a log; its table of contents is read each time."""
-NOT_SENT = "the temperature is that of the configuration; the log does not hold what was sent"
+NOT_SENT = "the temperature is from the configuration, because the log does not contain the one that was sent"
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def import_logs(paths: Sequence[Path]) -> tuple[RunInfo, list[QuestionOutcome]]:
         differing = [name for name, value in log.key.items() if value != first.key[name]]
         if differing:
             pairs = "; ".join(f"{name} {first.key[name]} and {log.key[name]}" for name in differing)
-            raise ValueError(f"all logs must be of one run: {first.path.name} and {log.path.name} differ in {pairs}")
+            raise ValueError(f"all logs must be from one run: {first.path.name} and {log.path.name} differ in {pairs}")
     exchanges = _exchanges(logs)
     planned: dict[Any, None] = {}
     for log in logs:

@@ -138,7 +138,7 @@ class Asking:
 
     @classmethod
     def of_drawings(cls, settings: AskSettings) -> Asking:
-        """Return the drawings that show which coordinates a model uses, asked as `settings` say."""
+        """Return the questions about drawings that show which coordinates a model uses, with the other `settings`."""
         drawings = Drawings(settings.form)
         own = replace(
             settings, coordinates=AUTO, corners=False, control=None, style="zero-shot", shots=0, shots_split=None

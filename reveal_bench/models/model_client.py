@@ -368,7 +368,7 @@ class ModelClient:
                     self._store.write(key, outcome)
                     self._count(outcome)
         if isinstance(outcome, Completion):
-            self._used[key] = replace(outcome, text="", refusal=None)  # only counted from now on
+            self._used[key] = replace(outcome, text="", refusal=None)  # kept only for its counts
         return outcome
 
     async def _send(self, body: Mapping[str, Any], client: AsyncOpenAI) -> Completion | RequestFailure:

@@ -107,14 +107,14 @@ BEFORE_DEVICES = DRAWING_ORDER[:3]
 SHAPES_THE_BODY = ("Cardiomegaly", "Aneurysm", "Lymphadenopathy")
 
 CHUNK = 200
-"""Number of studies in a task of a process."""
+"""Number of studies that a process computes at once."""
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class PoolStudy:
-    """All values of the tables for a study; `facts` has those of facts.csv by column."""
+    """All values of the tables for a study; `facts` has the values of facts.csv by column."""
 
     study: RevealStudy
     sides: dict[str, str]
@@ -261,9 +261,9 @@ def _text(value: Any) -> str:
 
 Ties = Literal["left_out", "absent"]
 Lists = Literal["by_hand", "comments", "changes"]
-"""Whose lists of labels are known, besides those of readers who agree to all or whose comment names a label: of readers
-who wrote a list down (everyone with a comment); of readers whose comment approves ("Labels are fine", or with doubt,
-"Equivocal", if they agree mostly), as in :mod:`reveal_bench.curation.comments`; or of no others."""
+"""Readers whose lists of labels are known, besides readers who agree to all or whose comment names a label: readers who
+wrote a list down (everyone with a comment); readers whose comment approves ("Labels are fine", or with doubt,
+"Equivocal", if they agree mostly), as in :mod:`reveal_bench.curation.comments`; or no other readers."""
 
 EQUIVOCAL = 1 / 3
 """Proportion of comments that only express doubt among those that name no label: one wording of three."""

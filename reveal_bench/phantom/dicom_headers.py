@@ -169,7 +169,7 @@ DEIDENTIFIED_CHANCE = 0.95
 
 
 def draw_header(study: RevealStudy, image: RevealImage, rng: np.random.Generator, *, plant: bool = True) -> Attributes:
-    """Return the attributes of an image, except those of its pixels; with `plant`, also identifiers that must not leak.
+    """Return the attributes of an image, except of its pixels; with `plant`, also identifiers that must not leak.
 
     Examples
     --------

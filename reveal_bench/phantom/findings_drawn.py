@@ -6,7 +6,7 @@ Opacity covers the opacities that are labels of their own, and Enlarged Cardiome
 
 Support devices are tubes, lines and pacemakers. By the instructions for the readers of CheXlocalize (paper 002,
 Methods), implanted or invasive devices are outlined, but not ECG leads and stickers: some images have those without a
-contour, and also a side marker.
+contour, and a side marker.
 """
 
 from __future__ import annotations

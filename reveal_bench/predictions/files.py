@@ -47,12 +47,10 @@ def prediction_file(path: Path) -> Path:
         return path
     matches = sorted(filter(_is_prediction_file, path.iterdir()))
     if not matches and (path / _RUN).exists():
-        raise ValueError(
-            f"{path} must hold predictions, got a run without any: the same `reveal-bench run` goes on with it"
-        )
+        raise ValueError(f"{path} must hold predictions, got a run without any: repeat its `reveal-bench run` command")
     if (path / FOLDER_INFO).exists():
         raise ValueError(
-            f"{path} must be a prediction file or a run folder, got a dataset folder: predictions come first"
+            f"{path} must be a prediction file or a run folder, got a dataset folder: name the predictions before it"
         )
     if len(matches) != 1:
         got = ", ".join(one.name for one in matches[:_MOST_NAMED]) or "none"

@@ -24,10 +24,10 @@ def name_hint(name: str, known: Sequence[str]) -> str:
     Examples
     --------
     >>> name_hint("Unnamed: 0", ["x", "y"]), name_hint("X", ["x", "y"])
-    ('an index that was written? leave it out: df.to_csv(..., index=False)', 'did you mean x?')
+    ('the index of a DataFrame? leave it out: df.to_csv(..., index=False)', 'did you mean x?')
     """
     if not name or name.startswith("Unnamed: "):
-        return "an index that was written? leave it out: df.to_csv(..., index=False)"
+        return "the index of a DataFrame? leave it out: df.to_csv(..., index=False)"
     near = nearest_names(name[:_SEARCHED_CHARACTERS], known)
     return f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
 

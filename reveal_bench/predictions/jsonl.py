@@ -7,9 +7,9 @@ canonical form, so that one set of checks serves all formats. It notes entries t
 
 orjson refuses NaN, Infinity, bad UTF-8 and raw control characters, but silently keeps the last of duplicate keys. A
 dropped key is found by counting quotation marks: every string of the text has two, plus one for each ``\"`` in it; the
-value written back has the same number unless a key (and what hung on it) was dropped. Only ``\u0022`` could even out
-the count, so text that holds it is read the slow way, by the standard library, as is text that orjson refuses: to name
-the problem, and to continue if the field can be named (NaN).
+value written back has the same number unless a key and its value were dropped. Only ``\u0022`` could hide the
+difference, so text that contains it is read by the slower standard library. So is text that orjson refuses: the
+standard library names the problem, and accepts NaN, so that the checks can name its field.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from reveal_bench.files import parse_json as strict_json
 from reveal_bench.predictions.limits import Limits
 from reveal_bench.predictions.report import ProblemLog
 
-_LONG = 1 << 16  # bytes from which on compiled loops, and bringing numpy for them, pay
+_LONG = 1 << 16  # bytes above which compiled loops are worth loading numpy for
 
 MAX_NESTING = 250
 """Deepest nesting of lists and objects; orjson can write at most 254 levels."""

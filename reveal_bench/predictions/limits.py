@@ -41,7 +41,7 @@ class Limits:
     columns : columns of a table
     id_characters, finding_characters, counts_characters : length of these texts
     mask_runs : runs of one mask
-    points, contours, vertices : parts of one prediction; vertices are those of all its contours
+    points, contours, vertices : parts of one prediction; vertices of all its contours together
     polygon_work : vertices times rows spanned, over the contours of all predictions, which is the cost of filling them
     problems : number of problems after which reading stops
     """

@@ -39,11 +39,11 @@ _CONVERTED = {
     "column-type",
 }
 _CONVERTED_TABLES = {"unknown-field", "unknown-finding", "unknown-image", "unknown-study"}
-"""Rules that a table of another program breaks, or a prediction file with a small mistake."""
+"""Rules that another program's table breaks, but also a prediction file with a small mistake."""
 _CONVERT = (
     "another program's table or COCO results? `reveal-bench convert FOLDER --from table --file FILE --out NEW.jsonl` "
-    "reads many, and says what it read as what; numbers of COCO need `--instances INSTANCES.json`, shares of the image "
-    "`--normalised`, corners `--boxes xyxy`"
+    "reads many, and reports how it read each column; numbers of COCO need `--instances INSTANCES.json`, shares of "
+    "the image `--normalised`, corners `--boxes xyxy`"
 )
 _NOTHING: Final = object()
 
@@ -181,9 +181,9 @@ class LintReport:
 
         Examples
         --------
-        >>> problem = LintProblem("error", "p.jsonl", 3, "cell", "cell", '"Z9"', "must lie in the grid, got Z9")
+        >>> problem = LintProblem("error", "p.jsonl", 3, "cell", "cell", '"Z9"', "must be in the grid, got Z9")
         >>> print(LintReport("p.jsonl", "jsonl", 3, (problem, problem), (), (), {}).render())
-        p.jsonl:3: error: cell: must lie in the grid, got Z9  (2 such errors)
+        p.jsonl:3: error: cell: must be in the grid, got Z9  (2 such errors)
         p.jsonl (jsonl): 3 predictions, 2 errors, 0 warnings: refused
         """
         ordered = sorted(self.problems, key=lambda problem: problem.severity == "warning")  # stable

@@ -274,7 +274,7 @@ def _reach(error: float, freedom: float) -> float:
 
 
 def _upper_tail(f: float, numerator: int, denominator: float) -> float:
-    """Return the p of an F.
+    """Return the p value of an F statistic.
 
     With infinite degrees of freedom of the denominator, F is chi square over its degrees of freedom.
     """

@@ -148,7 +148,7 @@ def power_of(pilot: Pilot, target: Target, *, n_readers: int, n_cases: int) -> P
 def fewest_cases(pilot: Pilot, target: Target, *, n_readers: int, power: float = 0.8) -> Planned:
     """Return the study with these readers and the fewest cases that reach the power, up to MOST_CASES.
 
-    If no number of cases reaches it, `n_cases` is None and the power is that of MOST_CASES.
+    If no number of cases reaches it, `n_cases` is None and the power is the power with MOST_CASES.
     """
     if not 0 < power < 1:
         raise ArgumentError("power", "must be between 0 and 1, such as 0.8", power)

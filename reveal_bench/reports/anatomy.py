@@ -10,8 +10,8 @@ including fluid or a collapsed lung: contours that leave this out turn other err
 
 In paper 000 (section 3.4) a radiologist decides whether a cell is plausible. Its Figure 5 shows anatomy errors: a
 consolidation located over the heart and mediastinum, and a pneumothorax at the shoulder. So the lungs
-here exclude what heart and mediastinum cover on a frontal image, if the file has those. :data:`PLAUSIBLE` is
-this project's.
+here exclude the area that heart and mediastinum cover on a frontal image, if the file has those.
+:data:`PLAUSIBLE` is this project's own choice.
 """
 
 from __future__ import annotations

@@ -219,7 +219,7 @@ _MOST_BEHIND, _MOST_AHEAD = 3, 2
 
 @dataclass(frozen=True)
 class ExampleCase:
-    """An image and a finding, with the IoU of the model and that of the readers."""
+    """An image and a finding, with the IoUs of the model and of the readers."""
 
     image_id: str
     finding: str

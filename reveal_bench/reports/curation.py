@@ -196,7 +196,7 @@ def _digest(files: Mapping[str, str]) -> str:
 def public_page(curated: Curated) -> str:
     """Return the page as HTML."""
     notice = Note(
-        "This page shows nothing of the holdout that a model could be tuned on.",
+        "This page shows nothing of the holdout on which a model could be tuned.",
         f"No figure here contains its labels; numbers of studies of a half below {SMALL} are hidden.",
     )
     version = f", version {curated.version}" if curated.version else ""

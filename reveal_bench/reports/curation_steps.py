@@ -411,7 +411,7 @@ def draw_refresh(curated: Curated) -> Section | None:
     rows = [
         ("Labels corrected", *(len(by_half[half]) for half in HALVES)),
         ("Studies added", *(counts["added"][half] for half in HALVES)),
-        ("Holdout of before, released now", counts["retired"], -counts["retired"] if counts["retired"] else 0),
+        ("Earlier holdout, now released", counts["retired"], -counts["retired"] if counts["retired"] else 0),
         ("Studies now", *(counts["studies"][half] for half in HALVES)),
     ]
     left_out = (

@@ -132,7 +132,7 @@ def _draw_benefit(of_finding: dict[str, list[NetBenefit]], axes: Axes, name: str
     axes.plot(places, [100 * row.system.value for row in rows], color=colour, linewidth=1.4)
     axes.plot(places, [100 * row.act_always for row in rows], color=SOFT, linewidth=0.8, linestyle=DASHED)
     axes.axhline(0, color=INK, linewidth=0.6)
-    # Acting always falls without limit: the scale covers possible gains
+    # the curve of acting always falls without limit, so the scale covers only possible gains
     best = max(max(row.system.value for row in rows), rows[0].act_always, 0.01)
     axes.set_ylim(-40 * best, 115 * best)
 

@@ -13,7 +13,7 @@ OUT/for_readers --readers readers.csv``:
 All files contain references: for a holdout they are as secret as the holdout itself, and only the owner can open the
 folder.
 
-A reader judges a cell: if several models predicted the same one, it is read once. If a model has more than
+A reader judges a cell: if several models predicted the same cell, it is judged once. If a model has more than
 `max_per_finding` misses of a finding, readers get a random sample: the first ones in
 :func:`~reveal_bench.reports.run_errors.reading_order`.
 """

@@ -36,7 +36,7 @@ HASH_DIGITS = 32
 
 @dataclass(frozen=True, slots=True)
 class RehearsalCount:
-    """The amount that would be sent.
+    """Counts of what would be sent.
 
     Attributes
     ----------

@@ -202,8 +202,8 @@ def _sections(rated: Rated) -> Iterator[Section]:
         "answers",
         "Answers",
         "As section 4.1 of paper 001",
-        "How many tasks were answered and rated. A task without an answer is in no figure below, as in the paper; "
-        "reveal-bench score counts it with the lowest scores.",
+        "Numbers of tasks answered and rated. Figures and tables leave out tasks without an answer, as in the paper; "
+        "reveal-bench score gives them the lowest scores.",
         _answers_table(rated),
     )
     source = "As Tables 1 and 2 and Fig. 3 of paper 001"
@@ -426,7 +426,7 @@ def _content_words(rated: Rated) -> str:
     order = ", ".join(f"{model} {number(rated.content_by_reader(model), 2)}" for model in rated.models)
     return (
         "A score is the mean of an answer's readers. Content is the least of process, execution and synthesis after "
-        f"that mean. Were the least score of each reader taken first and averaged then, mean content would be: {order}."
+        f"that mean. If each reader's least score were taken first and then averaged, mean content would be: {order}."
     )
 
 
@@ -448,7 +448,7 @@ def _distributions(rated: Rated) -> Illustration:
     return Illustration(
         "distributions",
         "Distribution of scores",
-        "Share of a model's scored answers by score, in steps of half a point: means of two readers may be halves, "
+        "Share of a model's scored answers by score, to the nearest half point. The mean of two readers may be a half, "
         "means of more readers are drawn at the nearest step.",
         f"Bars: per criterion and model, the share of answers with each score from 1 to 5. Means: {means}.",
         partial(_draw_distributions, shares, rated.criteria, rated.models),

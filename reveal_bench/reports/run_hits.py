@@ -350,7 +350,7 @@ def draw_hit_rates(
     points = [name for i, name in zip(indices, names, strict=True) if scores.runs[i].metric == "point_hit"]
     hits = (
         f"A cell of the {grid} × {grid} grid is a hit if the reference covers at least half of it; where it covers "
-        "half of none, any part."
+        "half of no cell, any part is enough."
     )
     if points:
         hits += f" For {', '.join(points)}, a point is a hit if it is inside the reference; chance is not shown."

@@ -9,7 +9,7 @@ Published rows are shown beside the user's own runs if dataset and metric are th
 is a part of it, and the caption says so.
 
 Controls show whether models use the image: a run folder has a run for each control that was asked for
-(:mod:`reveal_bench.models.controls`). Scores are those of ``reveal-bench score``, differences those of
+(:mod:`reveal_bench.models.controls`). Scores equal ``reveal-bench score``, differences equal
 ``reveal-bench compare``: control minus original image, paired by patient, with unanswered questions as misses in both.
 The proportion of answers that are the same as for the original image needs no reference: it is near 1 for a model that
 ignores the image and answers deterministically. Only the first epoch counts.
@@ -162,7 +162,7 @@ class RunReport:
 
 
 OWN = "this report"
-"""Source that is stated for own rows, in place of a paper."""
+"""Source shown for the user's own rows instead of a paper."""
 
 
 def runs_table(
@@ -327,8 +327,8 @@ class Controlled:
         is_shown = not change.low <= 0 <= change.high if change.has_interval else comparison.p <= ALPHA
         falls, rises = is_shown and change.value < 0, is_shown and change.value > 0
         if CONTROLS[self.control].falls:
-            return "falls, as it must" if falls else "no fall is shown"
-        return "falls, as it must not" if falls else "rises" if rises else "no change is shown"
+            return "falls, as it should" if falls else "no fall is shown"
+        return "falls, but should not" if falls else "rises" if rises else "no change is shown"
 
 
 def controlled_runs(

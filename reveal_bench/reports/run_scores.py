@@ -115,7 +115,7 @@ class ScoreReport(RunReport):
             parts.append(
                 Text(
                     f"Without a case, so that {metric_name(self._main)} is undefined: {', '.join(self.without_cases)}. "
-                    "Figures, and tables of scores that are undefined for them, leave them out."
+                    "Figures leave these findings out, and so do tables of scores that are undefined for them."
                 )
             )
         tables = [self._by_finding(metric) for metric in self.metrics]

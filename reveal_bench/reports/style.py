@@ -94,7 +94,7 @@ class Illustration:
 
     @cached_property
     def _wide(self) -> Figure:
-        """The wide figure, drawn once for its files and the page: drawing takes as long as rendering."""
+        """The wide figure, drawn only once for its files and the page, because drawing takes as long as rendering."""
         return self.draw(WIDE)
 
     @cached_property

@@ -80,7 +80,7 @@ class MapOptions:
         return replace(self, **own) if own else self
 
     def lacking(self, findings: Collection[str]) -> dict[str, list[str]]:
-        """Return option -> those of the `findings` for which it is None, for options with a number per finding."""
+        """Return option -> the `findings` for which it is None, for options with a number per finding."""
         own = {finding: self.of(finding) for finding in sorted(findings)}
         return {name: [one for one in own if getattr(own[one], name) is None] for name in self._per_finding()}
 

@@ -42,12 +42,12 @@ class TaskBuild:
 
     @property
     def spool(self) -> Callable[..., Spool]:
-        """Function that makes a spool that tasks fill."""
+        """Function that creates a spool whose parts are written by tasks."""
         return partial(TaskSpool, tasks=self.tasks)
 
     @property
     def shards(self) -> Callable[..., ShardWriter]:
-        """Function that makes a writer whose shards are written by tasks."""
+        """Function that creates a writer whose shards are written by tasks."""
         return partial(TaskShardWriter, tasks=self.tasks)
 
 
@@ -97,7 +97,7 @@ def make_rows(place: TaskPlace, work: RowsTask) -> dict[str, Any]:
     Raises
     ------
     TaskError
-        If the installed software differs from that of the machine that started the build: rows could differ.
+        If the installed software differs from the software of the machine that started the build: rows could differ.
     """
     build = work.build
     # An image may have killed the first attempt: now separate processes decode images, and the record is reported.

@@ -18,7 +18,7 @@ from reveal_bench.scale.storage import TaskStorage
 from reveal_bench.scale.tasks import RunTask, Task, TaskError, identity_of, record_of
 
 WORK = "work.txt"
-"""Name of the file that says to which work the storage belongs."""
+"""Name of the file that names the work to which the storage belongs."""
 LOOK_SECONDS = 0.2
 """Seconds between two checks for finished tasks of processes on this machine."""
 ELSEWHERE_SECONDS = 3.0
@@ -60,7 +60,7 @@ class TaskEngine:
     Parameters
     ----------
     storage : a folder that all machines see, or ``s3://BUCKET/PREFIX``; as private as the data
-    work : name of the work, such as "build /data/set"; one storage is for one work
+    work : name of the work, such as "build /data/set"; each storage is for a single work
     workers : processes on this machine, at least 1; ignored with `executor`
     executor : makes an executor of datatrove for a stage; by default processes on this machine
     task_size : records, studies or maps of one task, at least 1
@@ -192,7 +192,7 @@ class TaskEngine:
             if waiting and not is_running and time.monotonic() - last > self._patience:
                 numbers = ", ".join(map(str, sorted(waiting)[:5]))
                 rule = f"{len(waiting)} tasks of {stage} were not finished (the first: {numbers})"
-                raise TaskError(f"{rule}; the same command goes on with them")
+                raise TaskError(f"{rule}; repeat the command to finish them")
             is_running = bool(waiting) and runs_on()
 
     def _done(self, stage: str, number: int, *, was_done: bool) -> Done:

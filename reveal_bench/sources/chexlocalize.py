@@ -4,7 +4,7 @@ Source: Stanford AIMI download (per-user link) as described in the README of raj
 2022 (paper 002). :mod:`reveal_bench.sources.chexlocalize_files` describes the places of its parts and the contents of
 the files.
 
-What becomes what
+Conversion
 -----------------
 * One record per row of ``val_labels.csv`` (or CheXpert's own ``valid.csv``; "validation") and ``test_labels.csv``
   ("test"). A picture without an entry in the JSON files has no positive finding, unless its labels say otherwise.
@@ -154,7 +154,7 @@ def _find_pictures(
 
 
 def _differences(studies: dict[str, dict[str, int | None]], parsed: SplitFiles) -> list[str]:
-    """Return warnings that count differences between the labels of studies and those of their images."""
+    """Return warnings that count differences between the labels of studies and of their images."""
     unlike = [
         f"{finding} of {image_id}"
         for image_id, row in parsed.labels.items()
@@ -213,7 +213,7 @@ def check_sizes(parsed: SplitFiles, problems: list[Problem], warnings: list[str]
             continue
         expected = parsed.sizes.setdefault(image_id, size)
         if size != expected:
-            rule = f"must be {expected[1]} x {expected[0]} pixels as its masks (CheXpert-small does not fit them)"
+            rule = f"must be {expected[1]} x {expected[0]} pixels, as its masks (CheXpert-small is smaller)"
             problems.append(Problem(name, image_id, "size", rule, f"{size[1]} x {size[0]}"))
     warnings += _drop_points_outside(parsed)
 

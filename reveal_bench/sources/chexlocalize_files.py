@@ -163,7 +163,7 @@ def study_of(image_id: str) -> str:
 
 
 def index_pictures(download: ChexlocalizeDownload, split: str, problems: list[Problem]) -> SplitPictures:
-    """Return the pictures of a split; it is a problem if the only pictures are those of CheXpert-small."""
+    """Return the pictures of a split; it is a problem if the only pictures are from CheXpert-small."""
     index = SplitPictures()
     folders = download.picture_folders(split)
     usable = [folder for folder in folders if not is_small(folder)]
@@ -206,7 +206,7 @@ def set_aside(download: ChexlocalizeDownload) -> list[tuple[str, str]]:
         if path.is_dir() and "map" in path.name.casefold():
             aside += list(_heat_maps(download, path))
         elif path.suffix == ".json" and not path.name.startswith(".") and _REFERENCE.fullmatch(path.name) is None:
-            aside.append((download.path_text(path), "a model's masks, no references"))
+            aside.append((download.path_text(path), "a model's masks, not references"))
     return aside
 
 
@@ -215,7 +215,7 @@ def _heat_maps(download: ChexlocalizeDownload, folder: Path) -> Iterator[tuple[s
         if path.suffix == ".pkl":
             yield download.path_text(path), "pickled heat map, never opened: a pickle can run code"
         elif path.suffix in HEAT_MAPS:
-            yield download.path_text(path), "heat map of a model, no reference"
+            yield download.path_text(path), "heat map of a model, not a reference"
 
 
 OTHER_LABELS = {"No Finding", "Pneumonia", "Pleural Other", "Fracture"}

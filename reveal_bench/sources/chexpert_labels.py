@@ -127,7 +127,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False) -> S
         record = StudyRecord(study_id, study.patient_id, study.labels, sex=study.sex, age_band=study.age_band)
         splits.setdefault(study.split, []).append(record)
     if not splits:
-        raise BuildError([Problem(".", None, "rows", "must leave a study without a problem", "none")])
+        raise BuildError([Problem(".", None, "rows", "must include a study without a problem", "none")])
     by_readers = (
         (study_id, reader, labels) for reader, studies in tables.readers.items() for study_id, labels in studies.items()
     )

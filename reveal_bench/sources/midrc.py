@@ -5,7 +5,7 @@ beside them a manifest and tables per node. MIDRC does not say which of the
 twelve labels a study has, so a table of labels and its mapping are needed, as for
 :mod:`reveal_bench.sources.reveal_cxr`: without them `inspect` works and `read` refuses.
 
-What becomes what
+Conversion
 -----------------
 * Studies, ids, labels: as in a REVEAL-CXR style build.
 * Age (as a band), sex and race come from the tables `case` and `imaging_study` unless the mapping names columns for
@@ -375,7 +375,7 @@ def read(
             "mapping",
             "must say where the labels are: MIDRC gives none of the twelve, so a table of labels and a "
             "mapping of its columns are needed",
-            "none; `inspect` suggests a mapping if a table is there",
+            "none; `inspect` suggests a mapping if there is a table",
         )
     problems: list[Problem] = []
     nodes = read_nodes(root, problems)
@@ -420,7 +420,7 @@ def _mismatches(joining: Joining, nodes: Nodes) -> list[str]:
     }
     warnings = [f"{len(uids):,} {what}" for what, uids in uncovered.items() if uids and (nodes.studies or nodes.mrale)]
     if other_case:
-        warnings.append(f"{other_case:,} studies have another PatientID than their case: the case is taken")
+        warnings.append(f"{other_case:,} studies have a PatientID that differs from their case: the case is used")
     return warnings
 
 

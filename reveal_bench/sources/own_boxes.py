@@ -87,7 +87,7 @@ class _Own:
 
     @property
     def source(self) -> BoxSource[OwnTables]:
-        """This source, as the skeleton of sources of boxes needs it."""
+        """Return this source in the form of a :class:`BoxSource`."""
         needs = f"{MAPPING_NAME} with the key `boxes`"
         return BoxSource("own-boxes", needs, {}, self.find, self.parse, OwnTables.counts, self.make)
 
@@ -136,7 +136,7 @@ class _Own:
                 splits.setdefault(tables.images[name].split, []).append(record)
         if not splits:
             raise BuildError(
-                [Problem(tables.mapping.boxes, None, "rows", "must leave an image without a problem", "none")]
+                [Problem(tables.mapping.boxes, None, "rows", "must include an image without a problem", "none")]
             )
         build.warnings += _percent_warning(tables.mapping, records.values())
         pairs = [

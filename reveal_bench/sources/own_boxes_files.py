@@ -189,7 +189,8 @@ def read_tables(mapping: BoxMapping, files: Mapping[str, Path], faults: Faults, 
     is_said = any(image.empty for image in tables.images.values())
     if tables.readers.keys() - {mapping.reference} and mapping.images and not is_said:
         warnings.append(
-            "no row says that a reader drew nothing: each counts as having read the images with a box of theirs alone"
+            "no row says that a reader drew nothing: each reader counts as having read only the images with a box "
+            "by that reader"
         )
     return tables
 
@@ -257,7 +258,7 @@ def _coco_rows(file: str, content: Mapping[str, Any], tables: OwnTables, faults:
         for row, entry in _entries(file, content, "images"):
             row = replace(row, values={"image": str(entry["file_name"]), **_size_of(entry)})
             if entry["id"] in images:
-                faults.add(row.problem("id", "must be of one image", entry["id"]), None)
+                faults.add(row.problem("id", "must belong to one image", entry["id"]), None)
             images[entry["id"]] = row["image"]
             _list_image(row, tables, faults)
         names = {entry["id"]: str(entry["name"]) for entry in content.get("categories", ())}
@@ -302,7 +303,7 @@ def _coco_problem(
     if entry.get("iscrowd"):
         return row.problem("iscrowd", "must be 0: a region of several lesions is not a lesion", entry["iscrowd"])
     if "id" in entry and entry["id"] in seen:
-        return row.problem("id", "must be of one annotation", entry["id"])
+        return row.problem("id", "must belong to one annotation", entry["id"])
     seen.add(entry.get("id"))
     return None
 

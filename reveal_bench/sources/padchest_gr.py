@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 REPORTS, TABLE = "grounded_reports_*.json", ("master_table.csv", "master_table.csv.zip", "master_table.csv.gz")
 EARLIER = "PadChest_GR_progression_prior_studies"
-"""Folder of the pictures of earlier studies, whose file names may repeat those of other pictures."""
+"""Folder of the pictures of earlier studies, whose file names may be the same as of other pictures."""
 NEEDED = ("StudyID", "ImageID", "PatientID", "split")
 KNOWN = (
     "label", "boxes_count", "extra_boxes_count", "locations", "prior_study", "progression_status", "prior_imageID",

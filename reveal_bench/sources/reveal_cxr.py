@@ -8,7 +8,7 @@ another file that the user names.
 
 Without a mapping, `inspect` suggests one and `read` refuses: a guess is never used without confirmation.
 
-What becomes what
+Conversion
 -----------------
 * One record per row of the table, or per study if the table has a row per reader. Rows and studies of images must match
   one to one; a mismatch is a problem of the row, or of the first file of the study.
@@ -199,7 +199,7 @@ def make_records(
         study_id = namer.study_id(pair)
         if rows_of.setdefault(study_id, row.row) != row.row:
             value = f"{study_id!r} again, first in row {rows_of[study_id]}"
-            problems.append(Problem(file, row.row, "study_id", "must be of one study only", value))
+            problems.append(Problem(file, row.row, "study_id", "must belong to one study only", value))
         patient = row.patient_key or facts.pop("patient_key", "") or next(iter(study.patients), None)
         n_alone += patient is None and "patient" not in row.ids
         if len(problems) > n_before:
@@ -414,7 +414,7 @@ def collect_data(
     splits = make_records(joining.mapping, file, joining.joined, namer, problems, warnings, more_facts=more_facts)
     finish(problems, warnings, keep_going=keep_going)
     if not splits:
-        raise BuildError([Problem(file, None, "rows", "must leave a study without a problem", "none")])
+        raise BuildError([Problem(file, None, "rows", "must include a study without a problem", "none")])
     study_ids = {record.study_id for records in splits.values() for record in records}
     by_readers = (
         (study_id, reader, labels)
@@ -494,7 +494,7 @@ def join(root: Path, mapping: Path | None, *, workers: int, include_secondary: b
     joining = Joining(root, tree, mapping=read, problems=early, warnings=[*tree.warnings, *_passed_over(tree)])
     if read is not None:
         if absent := read.without_column:
-            warning = f"{', '.join(absent)}: absent in every study, as `labels.wide` has no column of them"
+            warning = f"{', '.join(absent)}: absent in every study, because `labels.wide` has no column for them"
             joining.warnings.append(f"{warning}; list your own `findings` to leave them out")
         base = _folder_of_table(root, mapping, read)
         path = base / read.table
@@ -589,7 +589,7 @@ def _passed_over(tree: StudyTree) -> list[str]:
     reasons = Counter(re.sub(r"^duplicate of .*?: ", "a duplicate: ", reason) for _, reason in tree.set_aside)
     warnings = [f"{count_text(n, 'file')} set aside: {reason}" for reason, n in reasons.most_common()]
     if any("secondary" in reason for reason in reasons):
-        warnings.append("--include-secondary (`include_secondary=True`) takes those of modality CR or DX")
+        warnings.append("--include-secondary (`include_secondary=True`) accepts those with modality CR or DX")
     if tree.n_others:
         kinds = ", ".join(f"{n:,} {suffix}" for suffix, n in tree.n_others.most_common(6))
         warnings.append(f"{sum(tree.n_others.values()):,} files are not DICOM: {kinds}")

@@ -5,7 +5,7 @@ that generated the candidates. So this source cannot reproduce that dataset: the
 columns are in :mod:`reveal_bench.sources.rexecution_files`, the tree of pictures in
 :mod:`reveal_bench.sources.mimic_cxr_jpg`.
 
-What becomes what
+Conversion
 -----------------
 * The download is a folder with ``tasks.csv`` (.tsv, .xlsx, .json, .jsonl) and, if there are any, ``ratings.csv``; or
   the task file itself. The MIMIC-CXR-JPG tree is in it, or `pictures` names it.

@@ -11,7 +11,7 @@ Conventions
 * A "patientId" names an image. Its patient is in the mapping that RSNA published beside the challenge
   (``pneumonia-challenge-dataset-mappings_2018.json``: patients of ChestX-ray14); without it, `patient_id` repeats the
   image id and patients with several images count as several.
-* The view is read from the DICOM header. The spacing in the header is that of the original before downscaling, so
+* The view is read from the DICOM header. The spacing in the header belongs to the original before downscaling, so
   records have no spacing. The images of the challenge's test set have no public labels and are not part of the dataset.
 """
 

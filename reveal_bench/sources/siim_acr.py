@@ -12,8 +12,8 @@ Conventions
 * One finding, "Pneumothorax": present with a mask, else absent.
 * Images are named by UIDs that the challenge published. If their pictures are present, embedded or not, images with the
   same PatientID have the image id of the first of them as `patient_id`; otherwise `patient_id` repeats the image id.
-* The view is read from the header. The spacing in the header is that of the original before downscaling, so records
-  have no spacing.
+* The view is read from the header. The spacing in the header belongs to the original before downscaling, so
+  records have no spacing.
 """
 
 from __future__ import annotations

@@ -404,7 +404,7 @@ def _labels(table: InputTable, cells: dict[str, list[str]]) -> tuple[dict[str, A
             wide[column] = label
     if len(wide) > 1:
         missing = [label for label in REVEAL_LABELS if label not in wide.values()]
-        notes = [f"No column for {', '.join(missing)}: never present"] if missing else []
+        notes = [f"No column for {', '.join(missing)}, so it counts as absent"] if missing else []
         return {"wide": wide}, notes, set(wide)
     for column in cells:
         values = [row.cell(column) for row in table.rows[:SAMPLE]]

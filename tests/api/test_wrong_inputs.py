@@ -55,7 +55,7 @@ PLACES: dict[str, tuple[str, Callable[[list[dict[str, Any]]], bytes], tuple[str,
     "decimal commas": (
         "a.csv",
         lambda lines: table(lines, x=14.5, y=15).to_csv(index=False, sep=";", decimal=",").encode(),
-        ('x: must have a decimal point where it has a decimal comma, got "14,5"',),
+        ('x: must have a decimal point, not a decimal comma, got "14,5"',),
     ),
     "an index column": ("a.csv", coded(index=True), ("df.to_csv(..., index=False)", CONVERT)),
     "records of pandas": (
@@ -84,7 +84,7 @@ PLACES: dict[str, tuple[str, Callable[[list[dict[str, Any]]], bytes], tuple[str,
         lambda lines: jsonl(lines, finding="Oedma"),
         ('got "Oedma"', "did you mean Edema?"),
     ),
-    "outside": ("a.jsonl", lambda lines: jsonl(lines, point=[9999, 5]), ("must lie inside the image", "got [9999, 5]")),
+    "outside": ("a.jsonl", lambda lines: jsonl(lines, point=[9999, 5]), ("must be inside the image", "got [9999, 5]")),
     "NaN": (
         "a.jsonl",
         lambda lines: jsonl(lines, point=[float("nan"), 5]),
@@ -127,7 +127,7 @@ def wide(**columns: Any) -> pd.DataFrame:
 
 STUDIES: dict[str, tuple[pd.DataFrame, tuple[str, ...]]] = {
     "percent": (wide(**dict.fromkeys(LABELS, 20.0)), (f"a.csv:2: error: probabilities.{LABELS[0]}:", "divide by 100")),
-    "logits": (wide(**dict.fromkeys(LABELS, -1.5)), ("must lie in [0, 1], got -1.5", "apply the sigmoid")),
+    "logits": (wide(**dict.fromkeys(LABELS, -1.5)), ("must be in [0, 1], got -1.5", "apply the sigmoid")),
     "CheXpert's uncertain": (wide(**{LABELS[1]: -1}), ("CheXpert's -1? an uncertain label needs a probability",)),
     "an index column": (wide().reset_index(names=""), ("df.to_csv(..., index=False)", CONVERT)),
     "a label less": (wide().drop(columns=LABELS[0]), (f'must hold every label; 1 missing, got ["{LABELS[0]}"]',)),
@@ -154,8 +154,8 @@ def test_other_kinds_of_file_are_refused(world: World, lines: list[dict[str, Any
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "run.json").write_text("{}")
     for inputs, message in (
-        (world.folder, "got a dataset folder: predictions come first"),
-        (tmp_path / "run", "got a run without any: the same `reveal-bench run` goes on with it"),
+        (world.folder, "got a dataset folder: name the predictions before it"),
+        (tmp_path / "run", "got a run without any: repeat its `reveal-bench run` command"),
         ({lines[0]["image_id"]: [14, 15]}, r"as {image: {finding: \(x, y\)}}, got list for 'patient"),
         (np.zeros((2, 2)), "got a numpy.ndarray"),
     ):

@@ -1,4 +1,4 @@
-"""A played model that drafts two tasks per report and gives the later ones the higher scores."""
+"""A simulated model that drafts two tasks per report and scores later tasks higher."""
 
 from __future__ import annotations
 

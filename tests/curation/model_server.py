@@ -39,7 +39,8 @@ def phantom_reports(n: int, *, seed: int = 11) -> dict[str, tuple[str, ...]]:
 
 @dataclass
 class ModelServer:
-    """The knowledge, behaviour and requests of the endpoint.
+    """The knowledge, behaviour and requests of the endpoint. `others` answer further tasks by name; requests from
+    number `gated_from` on are held back.
 
     `others` answer further tasks by name; the gate is closed to requests from number `gated_from` on.
     """
@@ -74,7 +75,7 @@ class ModelServer:
             self.changed.notify_all()
 
     def enter(self, body: dict[str, Any], key: str) -> str | None:
-        """Take up a request; its fault if it is to have one."""
+        """Count a request; return its fault, if it has one."""
         with self.changed:
             self.asked.append(body)
             self.keys.add(key)
@@ -210,7 +211,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def trickle(self) -> None:
-        """A byte now and then, so that no single read ever times out."""
+        """Send a byte now and then, so that no single read ever times out."""
         self.send_response(200)
         self.send_header("Content-Length", "1000000")
         self.end_headers()
@@ -228,7 +229,7 @@ class QuietServer(ThreadingHTTPServer):
     request_queue_size = 64
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients that hang up are meant to."""
+        """Ignore clients that disconnect, which tests do on purpose."""
 
     def shutdown_request(self, request: Any) -> None:
         if request.fileno() >= 0:  # else it was reset

@@ -1,4 +1,6 @@
-"""More sentences with their labels, written after the rules had been seen to work on the first table.
+"""More sentences with their labels, written after the rules had passed the first table. They are longer and closer to
+dictated prose. When the rules were first run on them, 84 of 89 and 59 of 62 were read correctly, and 230 of the 231 of
+the first table; the errors have been corrected since.
 
 They are longer and nearer to dictated prose. When the rules were first run on them, 84 of 89 and 59 of 62 were read
 right, and 230 of the 231 of the first table; the wrong ones have been corrected since.

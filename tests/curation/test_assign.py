@@ -1,4 +1,6 @@
-"""Assignments: found whenever one exists, no reader twice or above capacity, at random; or the number missing."""
+"""Assignments: one is found whenever one exists, no reader gets a study twice or too many, the choice is random;
+otherwise the error names the number missing.
+"""
 
 from collections import Counter, defaultdict
 from hashlib import sha256

@@ -1,4 +1,6 @@
-"""Tests and differences of two halves: the paper's printed p values, scipy, all tables enumerated; degenerate first."""
+"""Tests and differences of two halves, against the paper's printed p values, scipy and an enumeration of all tables;
+degenerate inputs first.
+"""
 
 from __future__ import annotations
 

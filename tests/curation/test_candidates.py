@@ -1,4 +1,4 @@
-"""Candidate tasks from a played model: the file that `build` reads, and answers that are refused."""
+"""Candidate tasks from a simulated model: the file that `build` reads, and answers that are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draft ratings by a played model: kappa against scikit-learn's, and never without readers."""
+"""Draft ratings by a simulated model: kappa against scikit-learn's, and never without readers."""
 
 from __future__ import annotations
 

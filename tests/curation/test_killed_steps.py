@@ -71,7 +71,7 @@ def version_after(folder: Path) -> Path:
 
 
 def test_killing_and_running_again_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures are not drawn, which takes longer than all else; tests/reports has that they come out the same."""
+    """Skip drawing figures, which takes most of the time; tests/reports checks that equal inputs give equal figures."""
     monkeypatch.setattr(Illustration, "for_page", lambda _: [("wide", "<svg/>")])
     monkeypatch.setattr(Illustration, "file", lambda *_: b"<svg/>")
     pool = tmp_path / "pool"

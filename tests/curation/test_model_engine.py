@@ -253,7 +253,7 @@ def test_bad_engines_are_refused(tmp_path: Path) -> None:
 
 
 def only_loopback(event: str, arguments: tuple[Any, ...]) -> None:
-    """An audit hook: the process ends before it speaks to anything beyond this machine."""
+    """Install an audit hook that ends the process before it connects to anything but this machine."""
     if event == "socket.connect" and arguments[1][0] not in ("127.0.0.1", "::1"):
         os._exit(3)
     if event == "socket.getaddrinfo" and arguments[0] not in ("127.0.0.1", "localhost", "::1"):
@@ -267,14 +267,14 @@ def extracted(url: str, cache: Path, out: Path, reports: list[StudyReport]) -> N
 
 
 def start(*arguments: Any) -> BaseProcess:
-    """A copy of this process, which has the imports behind it, that extracts."""
+    """Start a forked copy of this process that runs the extraction."""
     process = get_context("fork").Process(target=extracted, args=arguments)
     process.start()
     return process
 
 
 def test_killed_and_run_again_only_what_was_under_way_is_asked_again(tmp_path: Path) -> None:
-    """Four requests are under way when the process is killed; nothing but loopback is spoken to."""
+    """Four requests are under way when the process is killed; it connects only to loopback."""
     by_labels = {TRUTH[report.text]: report for report in ABNORMAL}
     reports = [*by_labels.values(), *NORMAL]  # no two have the same findings to be labelled
     bad = {report.text for report in reports[:2]}

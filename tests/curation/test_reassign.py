@@ -1,4 +1,6 @@
-"""Readers who stop early: what they have not read finds others, votes stay, nobody gets a study twice or too much."""
+"""Readers who stop early: their unread studies go to other readers, votes stay, and nobody gets a study twice or too
+many.
+"""
 
 from collections import Counter
 
@@ -58,7 +60,7 @@ def test_cases(name):
 
 
 def test_unread_studies_move_up_where_the_only_room_does_not_fit():
-    """c alone has room and knows A: so b takes A and gives C, which he has not read, to c."""
+    """Only c has room, and c knows A: so b takes A and gives C, not yet read, to c."""
     before = listed(a="A", b="BC", c="A")
     result = run(before, {"b": "B"}, {"b": 2, "c": 2}, ["a"])
     assert lists(result.assignments) == {"b": "BA", "c": "AC"}
@@ -90,8 +92,10 @@ def test_order_of_input_does_not_matter():
     seed=st.integers(0, 10**6),
 )
 def test_as_many_as_possible_find_a_reader(n, n_readers, slack, n_stopped, seed):
-    """The number of readings that can be kept is a maximum flow, here by scipy's linear programming: x[s, r] in [0, 1]
-    is 1 where r has s, fixed where it was read, the sum over r at most 3, the sum over s at most the capacity."""
+    """The number of readings that can stay where they are is a maximum flow, computed by scipy's linear programming:
+    x[s, r] in [0, 1] is 1 if r has s, fixed if r has read it; the sum over r is at most 3, the sum over s at most the
+    capacity.
+    """
     from scipy.optimize import linprog
 
     rng = np.random.default_rng(seed)

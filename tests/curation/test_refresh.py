@@ -29,7 +29,7 @@ Rows = Sequence[Sequence[str]]
 
 
 def made(root: Path, step: str, name: str, rows: Sequence[Any], row: type, **settings: Any) -> CurationFolder:
-    """A folder in which a step wrote one table, and those before it nothing."""
+    """Return a folder in which a step wrote one table, and the steps before it wrote nothing."""
     folder = CurationFolder.create(root, name="Chest", seed=3)
 
     def work(scratch: Path) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def test_facts_are_not_ignored_in_silence(before: CurationFolder, tmp_path: Path
 
 
 def test_a_known_study_of_another_patient_is_refused(before: CurationFolder, tmp_path: Path) -> None:
-    """Renaming patients between versions would bring back released ones."""
+    """If patients were renamed between versions, released patients could enter the holdout."""
     after = CurationFolder.create(tmp_path / "v2", name="Chest")
     studies = {"r1": "new-1", "h2": "new-2", "n1": "new-3", "r2": "p2"}
     with pytest.raises(CurationError, match=r"got another patient id for the studies h2, r1$"):
@@ -255,11 +255,11 @@ def test_a_refresh_does_not_write_over_what_it_reads(before: CurationFolder, tmp
     (tmp_path / "link").symlink_to(tmp_path / "v2")
     written = second.path("split.parquet").read_bytes()
     for same in (second, CurationFolder(tmp_path / "link"), CurationFolder(tmp_path / "v1" / ".." / "v2")):
-        with pytest.raises(CurationError, match="a curation folder of its own, got that of `before`"):
+        with pytest.raises(CurationError, match="a curation folder of its own, got the folder of `before`"):
             refresh(second, same, corrections=again, redo=True)
     assert second.path("split.parquet").read_bytes() == written
     additions = new(tmp_path / "new", ["q1", "q2"])
-    with pytest.raises(CurationError, match="a curation folder of its own, got that of `additions`"):
+    with pytest.raises(CurationError, match="a curation folder of its own, got the folder of `additions`"):
         refresh(additions, before, additions=additions)
     with pytest.raises(CurationError, match="must be another curation than `before`, got the same folder"):
         refresh(CurationFolder.create(tmp_path / "v3", name="Chest"), before, additions=before)

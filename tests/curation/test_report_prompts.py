@@ -1,4 +1,4 @@
-"""Answers of a model: every packaging, every breach of a schema; and what the questions hold."""
+"""A model's answers in every wrapping and with every breach of the schema; and the contents of the prompts."""
 
 from __future__ import annotations
 

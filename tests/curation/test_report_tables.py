@@ -1,4 +1,4 @@
-"""Tables of reports and of ready labels: every form, and everything that can be wrong with a row."""
+"""Tables of reports and of existing labels: every format, and every possible problem of a row."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_every_problem_of_text_files_is_told(tmp_path: Path) -> None:
         ("t.csv", "", "file", "must have a row of column names"),
         ("t.csv", "study,patient,report\n", "rows", "must hold at least one study"),
         ("t.csv", "id,patient,report\n1,p,x\n", "column", "must be a column of t.csv"),
-        ("t.csv", "study,patient,report\n1,p\n", "row", "must have 3 cells, as the head has"),
+        ("t.csv", "study,patient,report\n1,p\n", "row", "must have 3 cells, as the header has"),
         ("t.json", "{}", "file", "must be a JSON list of objects"),
         ("t.parquet", "PAR1 but not really", "file", "must be readable as parquet"),
     ],

@@ -95,7 +95,7 @@ def test_a_rare_label_is_drawn_though_it_is_one_of_a_thousand():
 
 
 def test_a_study_that_serves_two_short_labels_goes_first():
-    """Two places, four labels: only (A, B) with (C, D) has them all, whatever is drawn first."""
+    """Two places, four labels: only (A, B) together with (C, D) covers all of them, whichever is drawn first."""
     a, b, c, d = REVEAL_LABELS[:4]
     suggestions = [study(1, [a, b]), study(2, [c, d]), study(3, [a, b, c]), study(4, [a])]
     for seed in range(20):

@@ -78,7 +78,7 @@ def test_a_patient_is_in_one_half() -> None:
 
 
 def test_the_best_of_more_draws_by_hand() -> None:
-    """Four studies, two women: a draw that parts them has difference 0, another an infinite one."""
+    """Four studies, two women: a draw that separates the women has difference 0, another has an infinite one."""
     selected = chosen(0, 4)
     sex = Column("sex", ("F", "F", "M", "M"))
     rngs = [np.random.default_rng(seed) for seed in range(12)]

@@ -1,4 +1,6 @@
-"""Votes from a table: the paper's spellings, every problem at once with its place, and no study silently incomplete."""
+"""Votes from a table: the paper's spellings, all problems at once with their places, and no study that is silently
+incomplete.
+"""
 
 import json
 
@@ -57,7 +59,7 @@ DEGENERATE = {
     "no answers": ("study,reader\ns1,ann\n", "votes.csv: `column` must be a column of votes.csv, got 'answer'"),
     "no names at all": ("1,2,3\n4,5,6\n", "`column` must be a column of votes.csv, got 'study'"),
     "column twice": ("study,study,reader,answer\n", "`columns` must have different names, got study more than once"),
-    "a cell too few": (HEAD + "s1,ann,agree all\n", "votes.csv:2: `row` must have 5 cells, as the head has, got 3"),
+    "a cell too few": (HEAD + "s1,ann,agree all\n", "votes.csv:2: `row` must have 5 cells, as the header has, got 3"),
     "no study": (HEAD + ",ann,agree all,,\n", "votes.csv:2: `study` must not be blank, got a blank cell"),
     "no reader": (HEAD + "s1,,agree all,,\n", "votes.csv:2: `reader` must not be blank"),
     "no answer": (HEAD + "s1,ann,,fine,\n", "votes.csv:2: `answer` must not be blank"),
@@ -113,7 +115,7 @@ def test_a_missing_file_and_unknown_columns(tmp_path):
         import_votes(folder, tmp_path / "none.csv")
     path = tmp_path / "votes.csv"
     path.write_text(FULL)
-    with pytest.raises(ValueError, match=r"`columns` must be of study, reader, .* got 'vote'"):
+    with pytest.raises(ValueError, match=r"`columns` must be among study, reader, .* got 'vote'"):
         import_votes(folder, path, columns={"vote": "answer"})
     with pytest.raises(BuildError, match="got 'note'; it has study"):  # a column that was named must be there
         import_votes(folder, path, columns={"comment": "note"})

@@ -115,7 +115,8 @@ _built = tempfile.TemporaryDirectory(prefix="reveal-bench-folders-")
 
 
 def copied(make: Callable[..., Path]) -> Callable[..., Path]:
-    """Let a maker of folders build each of them once, and copy it from then on.
+    """Wrap a maker of folders so that each folder is built once and then copied. Folders that depend on more than plain
+    options (other folders, an earlier build of the same one) are always built.
 
     What depends on more than plain options (other folders, an earlier build of the same one) is always built.
     """

@@ -25,7 +25,7 @@ MAKERS = {"localization": localization_folder, "multilabel": findings_folder, "t
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """Attached datasets go to the cache of `datasets`: one of this test's own."""
+    """Attached datasets go to a `datasets` cache that belongs to this test."""
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 

@@ -157,8 +157,8 @@ def test_all_problems_of_all_splits_come_together(tmp_path, benchmark, record):
         ({"version": "banana"}, "`version` must have the form 1.2.3, got 'banana'"),
         ({"pixels": "blur"}, "`pixels` must be 'embed' or 'withhold', got 'blur'"),
         ({"records": {}}, "`records` must have at least one split"),
-        ({"holdout": "out/private"}, "`holdout` must be neither inside `out`"),
-        ({"holdout": "."}, "`holdout` must be neither inside `out`"),
+        ({"holdout": "out/private"}, "`holdout` must be outside `out`"),
+        ({"holdout": "."}, "`holdout` must be outside `out`"),
         ({"holdout": "p", "holdout_split": "tset"}, r"`holdout_split` must be one of the splits \(test\), got 'tset'"),
         ({"holdout": "p", "holdout_fraction": 1.0}, r"`holdout_fraction` must be in \(0, 1\), got 1.0"),
         (

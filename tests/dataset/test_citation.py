@@ -1,4 +1,4 @@
-"""``CITATION.cff`` of a dataset folder: whom the source's card names, and nobody else.
+"""``CITATION.cff`` of a dataset folder: it cites exactly the authors on the source's card.
 
 cffconvert checks all of them in `make soak`. By hand::
 

@@ -59,7 +59,9 @@ def features_in(value):
 
 @pytest.mark.parametrize("config", FOLDERS)
 def test_every_reader_of_parquet_reads_the_schema(tmp_path, config):
-    """No list has a fixed length (apache/arrow issue 35692), and features are in words from before `List` (4.0)."""
+    """No list has a fixed length (apache/arrow issue 35692), and features are described with the types from before
+    `List` (4.0).
+    """
     folder = FOLDERS[config](tmp_path)
     for path in folder.rglob("*.parquet"):
         schema = pq.read_schema(path)
@@ -332,7 +334,7 @@ NAN = ((math.nan, 9.0, 5.0, 5.0),)
     "changes", [{"width": 0, "height": 0}, {"annotations": (BOX,)}, {"annotations": (replace(BOX, boxes_xywh=NAN),)}]
 )
 def test_what_cannot_be_drawn_does_not_stop_a_build(tmp_path, changes):
-    """The row is written as ever, and `validate` names it."""
+    """The row is written unchanged, and `validate` reports it."""
     record = make_record(
         1, image=png(np.zeros((20, 30), np.uint8)), image_name="img1.png", source_sha256=None, **changes
     )

@@ -114,7 +114,7 @@ def test_overwriting_publishes_no_holdout(folders, benchmark, record):
 @pytest.mark.parametrize("damage", [None, "", "[]", '{"schema": 3}'])
 @pytest.mark.parametrize("side", [0, 1])
 def test_a_damaged_folder_is_not_overwritten(folders, benchmark, record, side, damage):
-    """Without its description, neither folder lists what has to stay private."""
+    """Without their description, the folders do not list the private patients."""
     description = folders[side] / "manifest" / "benchmark.json"
     description.unlink() if damage is None else description.write_text(damage)
     records = {"test": [record(i, patient=f"p{i // 2}") for i in range(10)]}
@@ -337,5 +337,5 @@ def test_points_alone_are_enough_of_a_leak(tmp_path, benchmark, record):
 
 def test_folders_inside_one_another_are_refused(folders):
     public, _ = folders
-    with pytest.raises(ValueError, match="must be neither inside `out`"):
+    with pytest.raises(ValueError, match="must be outside `out`"):
         validate_folder(public, holdout=public / "manifest")

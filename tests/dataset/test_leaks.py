@@ -104,7 +104,7 @@ def test_the_very_file_of_the_holdout(pair):
 
 
 def test_the_same_pixels_in_another_file(tmp_path):
-    """A picture of the holdout, written again: other bytes, no hash that says so."""
+    """A picture of the holdout, encoded again: other bytes, so no hash matches."""
     folder = findings_folder(tmp_path, holdout=True)
     held = rows_of(tmp_path / "private", "multilabel/")[0]["image_ids"][0]
     number = int(held.removeprefix("image-"))

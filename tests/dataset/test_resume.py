@@ -1,4 +1,4 @@
-"""A build that is killed, interrupted or refused goes on where it stopped, and gives the same bytes."""
+"""A build that is killed, interrupted or refused resumes where it stopped, and produces the same bytes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def build(pictures: Path, out: Path, **options):
 
 
 def run_until(pictures: Path, out: Path, *, record: int, by: signal.Signals) -> int:
-    """Build in a process of its own that sends itself the signal `by` after a record; its exit code."""
+    """Build in a separate process that sends itself the signal `by` after a record; return its exit code."""
 
     def stop(split: str, done: int, total: int, failed: int) -> None:
         if done == record:
@@ -174,7 +174,7 @@ def test_parts_of_the_holdout_are_in_the_private_workplace_alone(tmp_path):
 
 
 def stopped_build(pictures: Path, out: Path, *, record: int = 70, **options: object) -> None:
-    """A build that ends after a record, in this process; parts of 32 records stay."""
+    """A build in this process that stops after a record; parts of 32 records remain."""
 
     def stop(split: str, done: int, total: int, failed: int) -> None:
         if done == record:

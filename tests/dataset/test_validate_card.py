@@ -1,4 +1,4 @@
-"""Card, ``eval.yaml`` and ``croissant.json`` against the files, and loading them as a stranger would."""
+"""Card, ``eval.yaml`` and ``croissant.json`` against the files, and loading them with `datasets` alone."""
 
 import json
 

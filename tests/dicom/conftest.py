@@ -78,7 +78,7 @@ def grey_bytes(file: Path | DicomFile) -> tuple[bytes, DicomPng]:
 
 @pytest.fixture(autouse=True)
 def _no_warning_leaves() -> Iterator[None]:
-    """pydicom warns of other people's files; none of that may reach our users."""
+    """pydicom warns about other people's files; users of this package must not see these warnings."""
     import warnings
 
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Header facts: values that are read, malformed values, and that nothing else is ever parsed."""
+"""Header facts: values that are read, malformed values, and proof that nothing else is ever parsed."""
 
 from __future__ import annotations
 

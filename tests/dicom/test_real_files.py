@@ -151,7 +151,7 @@ def test_facts_of_a_computed_chest_film_with_spacing_of_zero() -> None:
 
 
 def test_no_text_of_the_header_leaves() -> None:
-    """Every text of the file but those whitelisted is sought in what comes out: header, PNG, pipeline, warnings."""
+    """Every text of the file, except whitelisted ones, is sought in all output: header, PNG, pipeline, warnings."""
     path = real(CHEST)
     header, developed = read_header(path), developed_levels(path)[1]
     out = repr(header).encode() + developed.data + developed.pipeline.encode() + repr(developed.warnings).encode()

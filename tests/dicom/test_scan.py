@@ -1,4 +1,4 @@
-"""Walking trees as they come: no suffixes, archives, partial downloads, doubles; every file is accounted for once."""
+"""Scanning real-world trees: no suffixes, archives, partial downloads, duplicates; every file is accounted for once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Files written for tests and phantoms: read back by pydicom, the same bytes every time, as wrong as asked for."""
+"""Files written for tests and phantoms: pydicom reads them back, the bytes are always the same, and faults are as
+requested.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Baselines: chance is chance, and the prior says where a finding usually is."""
+"""Baselines: chance scores as chance should, and the prior answers the usual position of a finding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""comparison against plain loops over the same draws, scipy, hand arithmetic and the published figures."""
+"""Comparison against plain loops over the same draws, scipy, hand arithmetic and published scores."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def system(rng: np.random.Generator, share: float, *, rare: int = 3, undefined: float = 0.0) -> CaseRows:
-    """Hits with probability `share`; the last finding has `rare` rows, in the same places for every system."""
+    """Hits with probability `share`; the last finding has `rare` rows, the same ones for every system."""
     places = np.random.default_rng(1)
     pairs = [(i, finding) for i in range(50) for finding in FINDINGS[:2] if places.random() < 0.7]
     pairs += [(i, FINDINGS[2]) for i in range(rare)]
@@ -164,7 +164,9 @@ def test_a_reference_of_zero_has_no_decrease() -> None:
 
 
 def test_a_reference_of_zero_on_the_data_alone_has_no_decrease() -> None:
-    """A detector's score of 0 may be above 0 in replicates, whose decreases are no interval of an undefined value."""
+    """A detector's score of 0 may exceed 0 in replicates; their decreases must not become the interval of an undefined
+    value.
+    """
     model, reference = (
         Figures(np.array([value]), np.linspace(0.1, 0.9, 50)[:, None], np.array([20])) for value in (0.5, 0.0)
     )

@@ -119,7 +119,9 @@ def test_equal_systems_differ_by_nothing() -> None:
 
 
 def test_a_perfect_system_and_one_that_is_always_wrong_differ_without_an_interval() -> None:
-    """All patients agree on a precision of 1 against 0, so nothing shows how much others could differ."""
+    """All patients agree on a precision of 1 against 0, so the data show nothing of how much other patients could
+    differ.
+    """
     right = replace(system(1), predicted=PRESENT, probabilities=None)
     pairs = compare(right, replace(right, predicted=~PRESENT), Resampling(200, unit="study"), metrics=["precision"])
     for one in pairs:

@@ -170,5 +170,5 @@ def test_command_lists_conventions_and_labels_have_none(tmp_path: Path) -> None:
     assert get_args(Compat) == tuple(COMPAT)
     folder = findings_folder(tmp_path)
     labels = {f"study-{i}": ["Edema"] for i in range(6)}
-    with pytest.raises(ArgumentError, match="`compat` must be of a benchmark of localization, got one of findings"):
+    with pytest.raises(ArgumentError, match="`compat` must be used with a localization benchmark, got one of findings"):
         published_tables(rb.score(labels, folder, split="test", n_resamples=2).scored, "chexlocalize")

@@ -1,4 +1,4 @@
-"""A system against single readers and what they agree on: hand-made votes, scikit-learn, masks of a few pixels."""
+"""A system against single readers and against their consensus: hand-made votes, scikit-learn, masks of a few pixels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Receipts checked without the leaderboard: every way in which one can be wrong is said."""
+"""Receipts verified without the leaderboard: every possible fault is reported."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def make(number: int = 1, previous: str = GENESIS, key: Ed25519PrivateKey = KEY,
 
 
 def make_final(number: int = 1, previous: str = GENESIS, **changes: Any) -> dict[str, Any]:
-    """The same of final figures."""
+    """Return the same receipt for final scores."""
     return make(number, previous, **{"schema": "reveal-final-receipt/1", "part": "final", "blind": "cd" * 32} | changes)
 
 

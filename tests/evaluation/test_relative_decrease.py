@@ -76,7 +76,7 @@ def phantom(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(phantom: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A system of squares; it leaves out no question and hands in some empty masks."""
+    """A system that predicts squares; it answers every question, sometimes with an empty mask."""
     rng = np.random.default_rng(3)
     predictions = []
     manifest = read_manifest(phantom / "folder", "test")

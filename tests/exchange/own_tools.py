@@ -1,4 +1,4 @@
-"""Opens exported folders with the tools that the forms are of; prints what it found as JSON.
+"""Opens exported folders with the tools whose formats they have, and prints the contents as JSON.
 
 Run by ``make soak`` with the interpreter of an environment of its own: FiftyOne 1.22.1 (Apache-2.0), label-studio-sdk
 2.1.2 (Apache-2.0) and datumaro 1.13 (MIT) are too heavy for the tests' own. FiftyOne wants a MongoDB server; here

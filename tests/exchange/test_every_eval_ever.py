@@ -138,7 +138,7 @@ def test_the_developer_is_that_of_the_models_name() -> None:
     result = of_score(SCORE, "acme/model")
     assert record(result)["model_info"]["developer"] == "acme"
     assert record(result, developer="acme") == record(result)
-    with pytest.raises(ValueError, match="`developer` must be that in the name of the model, 'acme', got 'other'"):
+    with pytest.raises(ValueError, match="`developer` must be the developer in the model's name, 'acme', got 'other'"):
         record(result, developer="other")
     named = every_eval_ever(of_score(SCORE, "Model A"), Evaluation(0, developer="lab"))
     assert (named.document["model_info"]["developer"], named.folder) == ("lab", "data/reveal-cxr/lab/Model A")

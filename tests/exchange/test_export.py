@@ -1,4 +1,4 @@
-"""The command ``export``, and what the repository says of itself."""
+"""The command ``export``, and the repository's own metadata."""
 
 from __future__ import annotations
 

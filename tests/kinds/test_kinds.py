@@ -298,7 +298,7 @@ def test_age_bands(years, band):
 
 
 def test_impossible_age_is_refused():
-    with pytest.raises(ValueError, match=r"`years` must lie in \[0, 150\], got -1"):
+    with pytest.raises(ValueError, match=r"`years` must be in \[0, 150\], got -1"):
         age_band(-1)
 
 

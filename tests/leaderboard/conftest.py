@@ -109,7 +109,9 @@ def make_records(n: int, seed: int) -> list[LocalizationRecord]:
 
 @pytest.fixture(autouse=True)
 def _log_as_before() -> Iterator[None]:
-    """A command that runs inside this process sets up its journal for good: no later test may meet it."""
+    """Commands that run inside this process configure its log permanently: undo that, so that no later test is
+    affected.
+    """
     names = ("", "reveal_leaderboard", "uvicorn", "uvicorn.error", "uvicorn.access")
     loggers = [logging.getLogger(name) for name in names]
     before = [(logger, list(logger.handlers), logger.level, logger.propagate) for logger in loggers]
@@ -183,7 +185,7 @@ def write_file(board: Board, tmp_path: Path) -> Callable[..., Path]:
 
 
 def at_once(work: Callable[[Any], Any], each: Sequence[Any]) -> list[Any]:
-    """Do `work` on each, in threads that begin together; what each gave. An error of one is raised."""
+    """Run `work` on each item, in threads that start together; return the results. The first error is raised."""
     begin = Barrier(len(each))
 
     def run(one: Any) -> Any:
@@ -210,7 +212,7 @@ def serving(app: Any, port: int | None = None) -> Iterator[str]:
 
 
 def wait_until(condition: Callable[[], Any], *, seconds: float = WAIT_SECONDS, pause: float = 0.05) -> Any:
-    """Poll `condition` until it is true, and return what it gave.
+    """Poll `condition` until it is true, and return its value.
 
     Pauses grow with the time waited, up to `pause`: polling takes time from the server that is waited for.
     """

@@ -181,7 +181,7 @@ DATABASE_SOURCE = Databases()
 
 
 class Kept:
-    """A database as it is now, to which it is put back after each test; its engine stays, and all that it compiled."""
+    """A saved database, restored after each test; its engine is kept, with all statements that it has compiled."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self.engine, self.name = engine, str(engine.url.database)
@@ -221,7 +221,7 @@ def database_kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(name="database_kind", params=DATABASES)
 def each_database_kind(request: pytest.FixtureRequest) -> str:
-    """Each kind, for modules whose subject is the database: imported there, it takes the other's place."""
+    """Run a module's tests on each kind of database: imported there, it overrides the other fixture."""
     return str(request.param)
 
 

@@ -1,4 +1,4 @@
-"""The server as a process, asked over a socket: what only the whole of it can show; routes are in test_api_*.
+"""The server as a process, tested over a socket, for properties that need all of it; routes are tested in test_api_*.
 
 The last tests send it a sample of the bad files of hostile/, while a worker scores what it accepts.
 """
@@ -127,7 +127,7 @@ def site(board: Board, studies: Board) -> Site:
 
 @pytest.fixture(scope="module")
 def working(server: Server, studies: Board, uploads: str) -> Iterator[Server]:
-    """The server, with a worker; both live through all that is sent."""
+    """The server with a worker; both must survive all requests."""
     with server.worker("--holdout", f"{STUDIES}={studies.holdout}", "--blobs", uploads) as worker:
         yield server
         assert (server.process.poll(), worker.poll()) == (None, None)

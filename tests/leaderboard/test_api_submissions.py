@@ -61,7 +61,7 @@ def test_missing_pairs_are_errors_unless_allowed(world: World, write_file: Write
 
 
 def test_a_lattice_of_points_is_refused(world: World, write_file: WriteFile) -> None:
-    """With several points to a case a lattice hits everything; a board takes one."""
+    """With several points per case, a lattice of points would always hit; a board accepts one."""
     file = write_file(masks=False)
     lattice = [json.loads(line) | {"point": None, "points": [[1, 1], [2, 2]]} for line in file.read_text().splitlines()]
     file.write_text("".join(json.dumps({k: v for k, v in one.items() if v is not None}) + "\n" for one in lattice))

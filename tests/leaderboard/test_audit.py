@@ -362,7 +362,7 @@ def test_damaged_predictions_are_found_and_missing_ones_may_be_missing(filled: F
 
 
 def test_a_key_that_nobody_signed_for_is_found(filled: FilledBoard) -> None:
-    """Somebody with the database but not the vault goes on with a key of their own."""
+    """An attacker with the database but not the vault continues the chain with another key."""
     file = filled.signer._file
     file.unlink()
     filled.signer = signing.Signer(file.parent)

@@ -1,4 +1,4 @@
-"""Backups that were taken are put back, and the board is the same."""
+"""Backups are restored, and the restored board is the same."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class FilledBoardView:
 
 
 def after_more(board: FilledBoard, act: Callable[..., Any]) -> Callable[..., Any]:
-    """`act`, but something is sent and scored before it."""
+    """Run `act`, but send and score something before it."""
 
     def late(*arguments: Any, **options: Any) -> Any:
         board.send(act.__name__.encode(), act.__name__)
@@ -76,7 +76,7 @@ def after_more(board: FilledBoard, act: Callable[..., Any]) -> Callable[..., Any
 def test_the_manifest_tells_the_heads_of_the_copy(
     filled: FilledBoard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The board goes on while it is copied: what comes after the copy is neither in it nor in its manifest."""
+    """The board continues while it is copied: later changes are neither in the copy nor in its manifest."""
     copied_at = filled.all_rows()
     stored = {f"blobs/{name}" for one in filled.store.list_submissions() for name in (one.sha256, one.canonical)}
     with monkeypatch.context() as patched:

@@ -181,7 +181,7 @@ def test_a_file_that_is_not_kept_leaves_nothing(tmp_path: Path) -> None:
 
 
 class Broken(io.BytesIO):
-    """A stream that breaks."""
+    """A stream that fails."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         raise OSError("network gone")

@@ -81,7 +81,7 @@ def test_the_libraries_are_those_of_the_package_and_their_versions_can_be_held()
 
 
 def test_no_index_is_asked_for_our_own_name() -> None:
-    """Nobody has reserved it: whoever did could run code in every image."""
+    """Nobody has reserved the name: anyone who reserved it could run code in every image."""
     (step,) = [step for step in arguments("RUN") if "pip install" in step]
     commands = [command.split() for command in step.split(" && ")]
     installing = [words for words in commands if words[0] in ("pip", "uv")]

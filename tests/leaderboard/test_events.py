@@ -1,4 +1,4 @@
-"""The chain of events: gapless, and whatever is done to it shows."""
+"""The chain of events: it has no gaps, and every change to it is detected."""
 
 from __future__ import annotations
 

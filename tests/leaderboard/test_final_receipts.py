@@ -1,4 +1,4 @@
-"""Receipts of final figures: signed with them, shown with them, and nothing of them before."""
+"""Receipts of final scores: signed and shown together with them, and not before."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ def test_what_is_held_back_has_no_final_receipt(filled: FilledBoard) -> None:
 
 
 def test_a_hash_does_not_give_its_figures_away(filled: FilledBoard) -> None:
-    """The next receipt names the hash; whoever knows all else could try figures until it comes out."""
+    """The next receipt contains the hash; anyone who knows everything else could otherwise try scores until the hash
+    matches.
+    """
     done = filled.score_next(PUBLIC, final=FINAL)
     with filled.store.read() as connection:
         row = connection.execute(sa.select(scores).where(scores.c.part == "final")).one()

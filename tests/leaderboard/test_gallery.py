@@ -1,4 +1,4 @@
-"""A board's gallery: of released cases alone, served under a policy of its own, and no way to one that is not there."""
+"""A board's gallery: released cases only, served under its own content policy; other addresses do not exist."""
 
 from __future__ import annotations
 

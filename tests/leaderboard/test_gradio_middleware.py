@@ -111,7 +111,9 @@ def _routes(routes: list[Any]) -> Iterator[tuple[str, set[str]]]:
 
 
 def test_every_route_of_gradio_was_looked_at(browser: TestClient, inside: Inside, cookies: dict[str, Any]) -> None:
-    """A new version's new route is closed, or fails here until somebody says that everybody may have it."""
+    """A route that a new version of Gradio adds is closed, or this test fails until somebody decides that it may be
+    open.
+    """
     routes = gradio_routes()
     assert len(routes) > 60
     for method, path in routes:
@@ -299,7 +301,7 @@ def test_gradio_gathers_nothing_about_events(whole: FastAPI) -> None:
 
 
 def test_an_open_page_holds_no_connection(whole: FastAPI) -> None:
-    """A browser keeps six to one server: with one held by every page, the seventh tab would wait for ever."""
+    """A browser opens six connections to a server: if each page kept one, the seventh tab would wait for ever."""
     for path in ("/", "/submit"):
         page = TestClient(whole, base_url="http://127.0.0.1").get(path).text
         assert '"connect_heartbeat":false' in page.replace(" ", "")

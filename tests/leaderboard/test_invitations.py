@@ -1,4 +1,4 @@
-"""Nobody is in a team who did not accept an invitation to it."""
+"""Nobody is in a team without having accepted an invitation to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log: JSON lines that tell what happened, and repeat nothing that a user wrote."""
+"""The log: JSON lines that report events, and repeat no text of a user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any order of sending, leasing, finishing, dying and withdrawing keeps the books right (SQLite)."""
+"""In any order of sending, leasing, finishing, dying and withdrawing, the ledger stays correct (SQLite)."""
 
 from __future__ import annotations
 

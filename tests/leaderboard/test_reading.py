@@ -149,7 +149,7 @@ def test_audit_finds_a_rating_that_was_changed_afterwards(library: Library) -> N
         connection.execute(ratings.update().where(ratings.c.answer_id == answers[0].id).values(process=1))
     (problem,) = library.problems()
     assert problem.area == "submissions"
-    assert problem.text == f"submission {submission.id}: its ratings differ from those of its completed scoring"
+    assert problem.text == f"submission {submission.id}: its ratings differ from the ratings that completed its scoring"
 
 
 def test_who_may_read(library: Library) -> None:
@@ -374,8 +374,8 @@ BAD_FILES: dict[str, tuple[str, str]] = {
     "six": (f"{HEAD}\n{{a}},r,6,1,1,1,1,1\n", "line 2: `process` must be 1, 2, 3, 4 or 5, got '6'"),
     "word": (f"{HEAD}\n{{a}},r,good,1,1,1,1,1\n", "got 'good'"),
     "no pictures": (f"{HEAD}\n{{a}},r,1,1,1,1,,\n", "line 2: Image content must be scored"),
-    "cell too few": (f"{HEAD}\n{{a}},r,1,1,1,1,1\n", "line 2: must have 8 cells, as the head has, got "),
-    "cell too many": (f"{HEAD}\n{{a}},r,1,1,1,1,1,1,1\n", "line 2: must have 8 cells, as the head has, got "),
+    "cell too few": (f"{HEAD}\n{{a}},r,1,1,1,1,1\n", "line 2: must have 8 cells, as the header has, got "),
+    "cell too many": (f"{HEAD}\n{{a}},r,1,1,1,1,1,1,1\n", "line 2: must have 8 cells, as the header has, got "),
     "no reader": (f"{HEAD}\n{{a}}, ,1,1,1,1,1,1\n", "line 2: `reader` must be a name"),
     "twice": (f"{HEAD}\n{{a}},r,1,1,1,1,1,1\n{{a}},r,1,1,1,1,1,1\n", "line 3: the reader already rated .* in line 2"),
     "not text": ("\xff", "ratings.csv:1: `file` must be UTF-8: save the table as CSV UTF-8"),

@@ -97,9 +97,9 @@ def test_integers_are_numbers_and_stay_integers(tmp_path: Path) -> None:
 
 
 RULES = {
-    "unknown table": ("[realese]\nmin_cell = 30", "`realese` is no setting .nearest: `release`"),
-    "unknown key": ("[release]\nmincell = 30", "`release.mincell` is no setting .nearest: `release.min_cell`"),
-    "key outside a table": ("min_cell = 30", "`min_cell` is no setting"),
+    "unknown table": ("[realese]\nmin_cell = 30", "`realese` is not a setting .nearest: `release`"),
+    "unknown key": ("[release]\nmincell = 30", "`release.mincell` is not a setting .nearest: `release.min_cell`"),
+    "key outside a table": ("min_cell = 30", "`min_cell` is not a setting"),
     "table that is a number": ("release = 3", "`release` must be a table, got 3"),
     "text for a number": ('[release]\nmin_cell = "30"', "`release.min_cell` must be a valid integer, got '30'"),
     "fraction of a case": (
@@ -136,10 +136,10 @@ RULES = {
     "no reader": ("[reading]\nreaders_per_answer = 0", "`reading.readers_per_answer` must be .* to 1, got 0"),
     "unknown way in": ('[accounts]\nnew_teams = "closed"', "`accounts.new_teams` must be .*, got 'closed'"),
     "true is no way in": ("[accounts]\nnew_teams = true", "`accounts.new_teams` must be 'open' or 'asked', got True"),
-    "unknown account key": ('[accounts]\nteams = "open"', "`accounts.teams` is no setting"),
+    "unknown account key": ('[accounts]\nteams = "open"', "`accounts.teams` is not a setting"),
     "accounts of one": (
         '[benchmarks.reveal-cxr.accounts]\nnew_teams = "asked"',
-        "`benchmarks.reveal-cxr.accounts` is no setting",
+        "`benchmarks.reveal-cxr.accounts` is not a setting",
     ),
     "no quota": ("[quota]\ntotal = 0", "`quota.total` must be .* got 0"),
     "more a day than ever": (
@@ -156,7 +156,10 @@ RULES = {
         "[benchmarks.chexlocalise.quota]\ntotal = 3",
         "must be one of chexlocalize, .* 'chexlocalise'",
     ),
-    "unknown key of one": ("[benchmarks.reveal-cxr.quota]\nall = 3", "`benchmarks.reveal-cxr.quota.all` is no setting"),
+    "unknown key of one": (
+        "[benchmarks.reveal-cxr.quota]\nall = 3",
+        "`benchmarks.reveal-cxr.quota.all` is not a setting",
+    ),
     "rule of one": (
         "[benchmarks.reveal-cxr.quota]\ntotal = 1",
         "`benchmarks.reveal-cxr.quota.per_day` must not exceed quota.total, got 2",
@@ -173,7 +176,7 @@ RULES = {
     ),
     "a webhook's secret": (
         '[webhooks.a]\nurl = "https://a.example"\nevents = ["scored"]\nsecret = "x"',
-        "`webhooks.a.secret` is no setting",
+        "`webhooks.a.secret` is not a setting",
     ),
     **{
         f"a webhook to {url}": (

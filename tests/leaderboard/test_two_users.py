@@ -54,7 +54,7 @@ class User:
             )  # fmt: skip
 
     def give(self, *folders: Path) -> None:
-        """Make folders theirs alone."""
+        """Make folders accessible only to their owner."""
         for folder in folders:
             folder.mkdir(exist_ok=True)
             for path in (folder, *folder.rglob("*")):

@@ -1,4 +1,4 @@
-"""Messages to webhooks: what they say, when they are sent, and to whom."""
+"""Messages to webhooks: their contents, times and receivers."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from tests.leaderboard.forked import Process
 
 
 class Desk:
-    """A data folder with a way in, and workers on it."""
+    """A data folder with an intake, and workers on it."""
 
     def __init__(self, board: Board, root: Path, custody: Custody) -> None:
         self.board, self.root, self.data, self.vault = board, root, root / "data", root / "vault"

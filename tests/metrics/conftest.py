@@ -1,4 +1,4 @@
-"""Oracles that are called thousands of times do without looking at the types of their arguments each time."""
+"""Switch off type checks of oracles that are called thousands of times."""
 
 from __future__ import annotations
 

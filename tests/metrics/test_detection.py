@@ -1,4 +1,4 @@
-"""Detectors' figures against pycocotools, against plain loops by FROC's rules, and by hand.
+"""Scores of detectors against pycocotools, plain loops by FROC's rules, and hand arithmetic.
 
 MONAI's `compute_froc_curve_data` (1.5) leaves out the lowest threshold of a curve; the plain loop's curve has all
 of them. Everything else of its rule is the loop's: a mark on a lesion that is found already is neither hit nor alarm.

@@ -1,4 +1,6 @@
-"""Estimates of labels and agreement: same figures as the metric functions, replicates as if each were made by hand."""
+"""Estimates of labels and agreement: the same scores as the metric functions, and replicates as if each were computed
+by hand.
+"""
 
 from __future__ import annotations
 

@@ -192,5 +192,5 @@ def test_bad_input_is_refused() -> None:
         reader_agreement(good, good + 0.5)
     with pytest.raises(ValueError, match=re.escape("`second` must have the length of `first` (2), got 1")):
         reader_agreement(good, good[:1])
-    with pytest.raises(ValueError, match=r"`criteria` must be of content, process, .*, got 'accuracy'"):
+    with pytest.raises(ValueError, match=r"`criteria` must be among content, process, .*, got 'accuracy'"):
         rubric_summary({"m": good}, criteria=["accuracy"])

@@ -134,8 +134,8 @@ def test_bad_input_is_refused(call, message) -> None:
 
 
 def estimated(ratings, **options) -> dict[tuple[str, str], Estimate]:
-    found = estimate_reliability(ratings, **{"n_categories": 4, **options})
-    return {(one.metric, one.finding): one for one in found}
+    estimates = estimate_reliability(ratings, **{"n_categories": 4, **options})
+    return {(one.metric, one.finding): one for one in estimates}
 
 
 def draw(rng: np.random.Generator, n: int) -> np.ndarray:

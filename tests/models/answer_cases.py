@@ -1,4 +1,4 @@
-"""Answers as models write them, and what each must be read as; written before the parser.
+"""Answers as models write them, and the expected reading of each; written before the parser.
 
 A case is (text, expected): a cell's name for an answered question, else the status. The keywords tell what differs
 from an 8 x 8 grid, a finding that is there, and a model that came to its end by itself.

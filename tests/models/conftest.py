@@ -1,4 +1,4 @@
-"""A small phantom dataset with pictures, and models played on loopback that know its truth."""
+"""A small phantom dataset with pictures, and simulated models on loopback that know its truth."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def truth(films: Path) -> Truth:
 def playing(
     truth: Truth, *, error_rate: float = 0.0, faults: Mapping[str, Sequence[str]] | None = None
 ) -> Iterator[tuple[PlayedModel, set[str]]]:
-    """A model that is running, and the questions that it answers rightly unless a fault keeps it from it."""
+    """A running model, and the questions that it answers correctly unless a fault prevents it."""
     rng = np.random.default_rng(8)
     hits = {question for question, _, _ in truth.questions if rng.random() >= error_rate}
     answers = {name: (truth.right if name in hits else truth.wrong)[name] for name, _, _ in truth.questions}

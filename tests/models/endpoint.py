@@ -1,4 +1,4 @@
-"""An OpenAI-compatible endpoint on loopback that plays a model, and misbehaves on request.
+"""An OpenAI-compatible endpoint on loopback that simulates a model, and misbehaves on request.
 
 It knows a question by the last picture and the finding named beside it, and gives the answer of its
 table. A *fault* is a misbehaviour, repeated as often as it is in the list of faults of a question.
@@ -77,7 +77,7 @@ class PlayedModel:
             self.changed.notify_all()
 
     def take(self, body: dict[str, Any], headers: Mapping[str, str]) -> tuple[str, str]:
-        """The question of a request, and what to answer it with."""
+        """Return the question of a request, and its answer."""
         question = self.question_of(body)
         with self.changed:
             planned = self.faults.get(question)

@@ -1,4 +1,6 @@
-"""Models that give places in their own convention: how each writes them, and runs that find the convention out."""
+"""Models that answer in their own coordinate convention: how each writes positions, and runs that determine the
+convention.
+"""
 
 from __future__ import annotations
 
@@ -141,7 +143,7 @@ def test_boxes_of_tasks_are_of_each_pictures_own_sides(coordinates: str, entry: 
 @pytest.mark.parametrize("form", ["point", "box", "boxes", "text"])
 @pytest.mark.parametrize("coordinates", [*CONVENTIONS, "pixels-640"])
 def test_a_prompt_asks_in_the_convention_that_is_read(form: str, coordinates: str) -> None:
-    """Its own example line, with the numbers of a known place, reads as that place."""
+    """A model's example line, with the numbers of a known place, is read as that place."""
     settings = AskSettings(form, side=256, coordinates=coordinates, corners=form != "point")  # type: ignore[arg-type]
     image = ViewedImage("i", "AP", (256, 256))
     asked = Question("q", form, (image,), None if form == "text" else "Edema", prompt="Mark it.", requires_boxes=True)
@@ -161,7 +163,7 @@ def test_a_prompt_asks_in_the_convention_that_is_read(form: str, coordinates: st
 
 
 def write_place(place: Sequence[float], size: tuple[int, int], how: str, *, corners: bool = True) -> str:
-    """A place of a picture as a model writes it that knows one convention, by hand and not by the code under test."""
+    """Write a place of a picture as a model with one convention does, independently of the code under test."""
     height, width = size
     x, y, *sides = place
     far = (x + sides[0], y + sides[1]) if sides and corners else tuple(sides)

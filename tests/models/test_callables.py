@@ -233,7 +233,7 @@ def test_the_run_folder_can_be_read_and_linted(world: World, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("batch_size", [None, 4])
 def test_a_run_that_stops_goes_on(world: World, tmp_path: Path, batch_size: int | None) -> None:
-    """Ctrl-C after 10 calls, a torn last line, and on: every question is asked once but those that were in flight."""
+    """Ctrl-C after 10 calls, a cut last line, then resumption: every question is asked once, except those under way."""
     asked: list[str] = []
 
     def predict(image: Any, finding: Any) -> Any:

@@ -1,4 +1,6 @@
-"""Controls: what each shows, how answers to a mirrored film come back, and that they tell who looks."""
+"""Controls: the images shown, the conversion of answers to mirrored images, and that controls identify models that
+ignore the image.
+"""
 
 from __future__ import annotations
 
@@ -216,7 +218,7 @@ def test_the_other_patient_is_the_same_one_each_time(phantom: Phantom) -> None:
 
 @dataclass(frozen=True)
 class Guessing:
-    """A model that answers where the finding usually is, whatever it is shown."""
+    """Return a model that always answers the usual position of the finding, whatever the image."""
 
     phantom: Phantom
 
@@ -235,7 +237,8 @@ class Guessing:
 
 @dataclass(frozen=True)
 class Looking(Guessing):
-    """A model that points at the pixel deepest in the reference where the picture shows the finding, mirrored or not.
+    """Return a model that points at the pixel deepest in the reference if the picture shows the finding, mirrored or
+    not. Otherwise it gives the usual answer. It looks at a proportion of the questions, the same under every control.
 
     Where it sees none, it gives the usual answer. It looks at a share of the questions, the same under every control.
     """
@@ -346,7 +349,7 @@ def test_a_hundred_questions_tell_who_looks(phantom: Phantom) -> None:
 def test_the_report_says_who_looks(report: Path) -> None:
     page = (report / "report.html").read_text(encoding="utf-8")
     assert "Do models use the image?" in page
-    assert "falls, as it must not" in page
+    assert "falls, but should not" in page
     assert "no fall is shown" in page  # of a guess whose answers stay the same
 
 

@@ -55,7 +55,7 @@ def test_the_answer_counts_and_not_the_failure_before_it(logs: dict[str, Path], 
     ],
 )
 def test_runs_are_not_mixed(logs: dict[str, Path], other: str, difference: str) -> None:
-    with pytest.raises(ValueError, match=f"must be of one run: .* differ in {difference}"):
+    with pytest.raises(ValueError, match=f"must be from one run: .* differ in {difference}"):
         import_logs([logs["a"], logs[other]])
 
 

@@ -1,4 +1,4 @@
-"""Tasks as `inspect eval` runs them, with its defaults; what their logs hold and do not hold."""
+"""Tasks run by `inspect eval` with its defaults; contents of their logs, and contents that must not be there."""
 
 from __future__ import annotations
 

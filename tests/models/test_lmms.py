@@ -1,4 +1,5 @@
-"""lmms: what an export holds and tells lmms-eval, and how its samples come back; lmms-eval itself is not needed here.
+"""The contents of an export, its instructions for lmms-eval, and the import of samples; lmms-eval itself is not needed
+here.
 
 The samples have the shape that lmms-eval 0.7.3 was seen to write. ``test_lmms_real`` runs the program itself.
 """

@@ -1,4 +1,4 @@
-"""The questions, their order, and the data that answers belong to."""
+"""The questions, their order, and the identity of the data to which answers belong."""
 
 from __future__ import annotations
 

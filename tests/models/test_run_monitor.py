@@ -1,4 +1,4 @@
-"""When a run is given up, and how long it waits before a request is sent again."""
+"""The conditions under which a run stops, and the pauses before a request is sent again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs against a model played on loopback: every failure counted, every answer asked for once, every token priced."""
+"""Runs against a simulated model on loopback: every failure counted, every answer asked once, every token priced."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ STATUSES = ("answered",) * 7 + ("failed", "failed", "refused", "cut_off", "empty
 
 @dataclass(frozen=True)
 class Done:
-    """A run that met every fault."""
+    """A run with every fault."""
 
     out: Path
     home: Path

@@ -1,4 +1,4 @@
-"""The pool without pixels: the same studies as the one with, whatever is not drawn, and the same every time."""
+"""The pool without pixels: the same studies as with pixels, whatever is not drawn, and reproducible."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Simulated readers: a vote depends on seed, study and reader alone, and the exact values are what votes tend to."""
+"""Simulated readers: a vote depends only on seed, study and reader; the exact values are the limits of the votes."""
 
 import csv
 import math
@@ -108,7 +108,7 @@ def test_agreement_at_the_model_s_own_mixture():
 
 @pytest.fixture
 def coins(monkeypatch):
-    """Readers who never agree, see an opacity by the toss of a coin and all else as it is."""
+    """Readers who never agree, see an opacity with probability one half and everything else correctly."""
     for name, value in {
         "AGREE_IF_RIGHT": 0.0, "AGREE_IF_WRONG": 0.0, "OPACITY_MISREAD": 0.5, "OTHER_MISSED": 0.0, "SILENT": 0.0,
     }.items():  # fmt: skip

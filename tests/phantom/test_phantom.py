@@ -1,4 +1,4 @@
-"""The synthetic world: deterministic, exact where it claims to be, and of the quality it is asked for."""
+"""The synthetic world: deterministic, exact where stated, and of the requested quality."""
 
 import csv
 import json

@@ -1,4 +1,6 @@
-"""Films as DICOM: whatever the header says, who follows it sees the film; and headers are as varied as real ones."""
+"""Images as DICOM: a program that follows the header, whatever it says, shows the image; and headers vary as real ones
+do.
+"""
 
 import io
 from collections import Counter

@@ -175,7 +175,7 @@ def test_each_rule_names_line_field_value_and_hint(lint, rule, field, value, hin
 def test_message_is_as_specified(lint):
     report = lint(_without_point(box=[2700, 10, 400, 50]), name="predictions.jsonl")
     assert report.render().splitlines()[0] == (
-        "predictions.jsonl:1: error: box: must lie inside the image 2828 x 2320 (width x height), "
+        "predictions.jsonl:1: error: box: must be inside the image 2828 x 2320 (width x height), "
         "got [2700, 10, 400, 50]"
     )
 

@@ -18,7 +18,7 @@ REPORT = LintReport(
         LintProblem(
             "warning", "predictions.jsonl", None, "", "missing-pairs", "", "1 of 3 asked pairs", "scored as misses"
         ),
-        LintProblem("error", "predictions.jsonl", 17, "box", "outside-image", "[1, 2]", "must lie inside, got [1, 2]"),
+        LintProblem("error", "predictions.jsonl", 17, "box", "outside-image", "[1, 2]", "must be inside, got [1, 2]"),
     ),
     predictions=(),
     missing_pairs=(("a", "Edema"),),
@@ -29,7 +29,7 @@ REPORT = LintReport(
 
 def test_render_puts_errors_first_then_counts_then_statistics():
     assert REPORT.render().splitlines() == [
-        "predictions.jsonl:17: error: box: must lie inside, got [1, 2]",
+        "predictions.jsonl:17: error: box: must be inside, got [1, 2]",
         "predictions.jsonl: warning: 1 of 3 asked pairs  hint: scored as misses",
         "predictions.jsonl (jsonl): 2 predictions, 1 error, 1 warning: refused",
         "  per finding: Edema 2",
@@ -70,7 +70,7 @@ def test_json_is_complete_with_stable_keys():
         "field": "box",
         "rule": "outside-image",
         "value": "[1, 2]",
-        "message": "must lie inside, got [1, 2]",
+        "message": "must be inside, got [1, 2]",
         "hint": "",
     }
     assert document["missing_pairs"] == [["a", "Edema"]]

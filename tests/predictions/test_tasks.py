@@ -136,7 +136,7 @@ def test_nan_is_refused(lint: Lint) -> None:
 def test_boxes_that_look_like_corners_get_a_hint(lint: Lint) -> None:
     (problem,) = lint(with_box(box=[50, 40, 90, 70])).problems
     assert problem.hint == "[x1, y1, x2, y2]? boxes are [x, y, width, height]"
-    assert problem.message == "must lie inside the image, 100 x 80 pixels, got [50, 40, 90, 70]"
+    assert problem.message == "must be inside the image, 100 x 80 pixels, got [50, 40, 90, 70]"
 
 
 def test_all_problems_at_once(lint: Lint) -> None:

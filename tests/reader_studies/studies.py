@@ -1,4 +1,4 @@
-"""Drawn reader studies."""
+"""Simulated reader studies."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_van_dyke_readers_and_cases_random() -> None:
 
 
 def test_van_dyke_readers_fixed() -> None:
-    """Printed by RJafroc: what is said of these five readers alone."""
+    """Printed by RJafroc for these five readers only."""
     assert np.mean(VARIANCES) == pytest.approx(0.0008022883, abs=5e-10)
     result = of(VAN_DYKE, JACKKNIFE, readers_are="fixed")
     assert (result.f, result.p) == (pytest.approx(5.475953, abs=5e-7), pytest.approx(0.01927984, abs=5e-9))
@@ -88,7 +88,7 @@ def test_van_dyke_readers_fixed() -> None:
 
 
 def test_van_dyke_cases_fixed() -> None:
-    """Printed by RJafroc: what is said of these cases alone."""
+    """Printed by RJafroc for these cases only."""
     result = of(VAN_DYKE, JACKKNIFE, cases_are="fixed")
     assert (result.f, result.p) == (pytest.approx(8.704, abs=5e-6), pytest.approx(0.04195875, abs=5e-8))
     assert result.freedom == (1, 4)
@@ -180,7 +180,7 @@ def test_one_modality_has_means_alone(rng: np.random.Generator) -> None:
 
 
 def test_one_reader_is_no_sample(rng: np.random.Generator) -> None:
-    """Its result is said of this reader, and is the difference of two correlated areas."""
+    """The result is about this reader only, and equals the difference of two correlated areas."""
     study = drawn(rng, t=2, r=1, n=60)
     figures, matrix = figures_of(study, "auc")
     with pytest.raises(ValueError, match="`readers_are` must be 'fixed' for one reader"):
@@ -227,7 +227,9 @@ BESIDE = covariance(
 
 
 def test_a_system_beside_nine_readers() -> None:
-    """Printed by RJafroc, by the analysis of differences (1T-RRRC) and by that of two modalities (2T-RRRC) alike."""
+    """Printed by RJafroc for the analysis of differences (1T-RRRC), and the same for the analysis of two modalities
+    (2T-RRRC).
+    """
     figures = np.stack([np.full(9, 0.59166667), HUPSE])
     result = of(figures, BESIDE)
     assert (result.f, result.freedom[1]) == pytest.approx((4.1576797, 937.24371), rel=2e-6)
@@ -271,6 +273,6 @@ def test_a_system_in_a_table_is_a_modality_of_its_own(rng: np.random.Generator) 
 
 
 def test_readers_whose_figures_differ_by_rounding_alone_have_no_spread_of_their_own() -> None:
-    """The rounding errors of .1 + .2 and .3 are no readers that differ."""
+    """Readers whose scores differ only by the rounding error of .1 + .2 against .3 count as equal."""
     one = of(np.array([[0.1 + 0.2, 0.3, 0.3]]), np.full((3, 3), 1e-4) + 1e-4 * np.eye(3))
     assert one.means[0].freedom == math.inf

@@ -1,4 +1,4 @@
-"""docs/readers.md: the table that it writes, and what the command prints of it."""
+"""docs/readers.md: the table that it writes, and the output of its commands."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_margin_below_zero_is_refused(folder: Path) -> None:
 
 
 def test_a_table_with_gaps_is_analysed_where_that_is_said(folder: Path) -> None:
-    """Of readers as they are, the difference has the jackknife's variance of the difference of means, but that a
+    """With fixed readers, the difference has the jackknife's variance of the difference of means, except that a
     negative cov_2 - cov_3 counts as 0.
     """
     rows = (folder / "readings.csv").read_text(encoding="utf-8").splitlines()

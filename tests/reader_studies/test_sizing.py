@@ -1,4 +1,6 @@
-"""Power and sizes of planned reader studies: what RJafroc prints for Van Dyke's study as the pilot, and simulation."""
+"""Power and sizes of planned reader studies: RJafroc's printed results with Van Dyke's study as the pilot, and
+simulation.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def pilot() -> Pilot:
 
 
 def test_power_of_van_dyke_is_what_is_printed() -> None:
-    """RJafrocBook, chapters on sizes: noncentrality is that of F, the square of ours."""
+    """RJafrocBook, chapters on sizes: its noncentrality is of F, the square of ours."""
     result = power_of(pilot(), Target(DIFFERENCE), n_readers=6, n_cases=112)
     assert result.power == pytest.approx(0.5555789, abs=1e-7)
     assert result.noncentrality**2 == pytest.approx(4.80, abs=0.005)

@@ -1,4 +1,4 @@
-"""A page as a browser would take it: its elements, and the texts in them."""
+"""A page as a browser parses it: its elements, and their texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/papers.md: what it names is written, on synthetic data, by the commands that it names.
+"""docs/papers.md: its commands write the named files from synthetic data.
 
 That of paper 002 is held to by tests/saliency/test_report.py, which runs the command.
 """

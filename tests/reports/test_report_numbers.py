@@ -1,4 +1,4 @@
-"""The numbers of a report, worked out once more in plain numpy: 48 pixels make 8 cells of 6 x 6 pixels."""
+"""The numbers of a report, computed again in plain numpy: 48 pixels make 8 cells of 6 x 6 pixels."""
 
 from __future__ import annotations
 

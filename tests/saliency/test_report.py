@@ -1,4 +1,4 @@
-"""`report --saliency`: one page from folders of heat maps, equal to what the single commands make of them."""
+"""`report --saliency`: one page from folders of heat maps, equal to the output of the single commands."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CHAPTERS = [
 
 @pytest.fixture(scope="module")
 def phantom(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A download with enough of a validation split to tune on; with it a folder that asks for what is present."""
+    """A download with enough of a validation split to tune on, and a folder that asks for present findings."""
 
     def make(root: Path) -> None:
         LAYOUTS["chexlocalize"](root / "raw", 12, seed=3, long_side=64, n_val=12)

@@ -1,4 +1,4 @@
-"""From folders of heat maps to prediction files: forms of files, every option, stopping and going on, wrong input."""
+"""From folders of heat maps to prediction files: formats, every option, interruption and resumption, wrong input."""
 
 from __future__ import annotations
 

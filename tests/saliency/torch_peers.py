@@ -1,4 +1,4 @@
-"""What torch, OpenCV and Pillow make of heat maps, as the published code of CheXlocalize uses them.
+"""Results of torch, OpenCV and Pillow for heat maps, used as in the published code of CheXlocalize.
 
 Run by the python that `make soak` gives it. On standard input a list of ``{"map": rows, "size": [height, width],
 "threshold": t}``; its answers are written to the file of the first argument: of each map the values at the size of the

@@ -1,4 +1,4 @@
-"""A folder built by tasks is the process pool's byte for byte: resumed, killed, changed, through a bucket."""
+"""A folder built by tasks equals the process pool's byte for byte: resumed, killed, changed, through a bucket."""
 
 from __future__ import annotations
 

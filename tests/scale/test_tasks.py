@@ -1,4 +1,4 @@
-"""Tasks by themselves: what fails, what ends its process, who may use a storage; and heat maps cut by tasks."""
+"""Single tasks: tasks that fail or kill their process, the rights to a storage; and heat maps cut by tasks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_task_that_fails_says_why_and_one_that_ends_its_process_is_given_up(tm
 
 
 class ElsewhereExecutor:
-    """One that hands tasks over and returns; `does` says which of them are ever run."""
+    """An executor that submits tasks and returns; `does` selects the tasks that are ever run."""
 
     def __init__(self, step: RunTask, does: range) -> None:
         self.step, self.does = step, does

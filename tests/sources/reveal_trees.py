@@ -1,4 +1,4 @@
-"""Small trees of DICOM files with a table and a mapping, to be faulty by tests."""
+"""Small trees of DICOM files with a table and a mapping, which tests damage."""
 
 import numpy as np
 
@@ -24,7 +24,7 @@ demographics: {sex: {column: sex, values: {Female: F, Male: M}}}
 
 
 def write_film(path, study="1.2.1", number=1, *, patient=None, view="AP", value=7, shape=(6, 8), **attributes):
-    """One film: pixels of one value, and a header that says what it must."""
+    """One image: pixels of one value, and the smallest header that is accepted."""
     path.parent.mkdir(parents=True, exist_ok=True)
     header = {
         "SOPClassUID": CR,

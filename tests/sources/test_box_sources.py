@@ -109,7 +109,7 @@ def test_a_twin_is_recognised_and_becomes_two_valid_folders(built: Mapping[str, 
 
 @pytest.fixture(scope="module")
 def more_built(download: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Built]:
-    """Folders of the two sources whose twins have makers of their own, CheXlocalize and MIDRC."""
+    """Folders of the two sources whose synthetic counterparts have their own writers, CheXlocalize and MIDRC."""
     root = tmp_path_factory.mktemp("more")
     twin = root / "midrc"
     write_reveal(twin, n_studies=8, seed=3, long_side=64, layout="midrc")

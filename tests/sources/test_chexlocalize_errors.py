@@ -34,12 +34,12 @@ def test_small_pictures_are_refused(copy):
         width, height = image.size
         small = image.resize((width // 2, height // 2))
     small.save(path)
-    problems = refused(copy, r"pixels as its masks \(CheXpert-small does not fit them\)")
+    problems = refused(copy, r"pixels, as its masks")
     assert [(p.field, p.value) for p in problems] == [("size", f"{width // 2} x {height // 2}")]
 
 
 def test_unreadable_pictures_are_listed_together(copy, tmp_path):
-    """A header can be good and the rest not: only the folder writer, which decodes, can tell."""
+    """The header can be valid and the pixels damaged: only the folder writer, which decodes, finds out."""
     pictures = pictures_of(copy)[:3]
     for path in pictures[:2]:
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
@@ -118,7 +118,7 @@ def test_broken_annotation_files(copy, file, edit, message):
 
 
 def test_points_outside_the_picture_are_left_out_with_a_warning(copy):
-    """A click on the edge is nobody's fault: the image stays, and so do its points inside."""
+    """A click on the edge is not an error: the image stays, and so do its points inside."""
     before = {record.image_id: record for record in chexlocalize.read(copy).splits["test"]}
     image_id = next(iter(load(copy, POINTS)))
     width, height = before[image_id].width, before[image_id].height
@@ -171,7 +171,7 @@ def edited_labels(root, edit):
         (lambda t: t + t.split("\n")[1] + "\n", r":26: `Path` must be unique, got patient\w+, also line 2"),
         (lambda t: t.replace("view1_frontal.jpg", "view1.jpg", 1), r"test_labels.csv:2: `Path` must end in patient"),
         (lambda t: t.replace("0.0", "maybe", 3), r"must be 1, 0, -1 or blank, got 'maybe'"),
-        (lambda t: t.replace(",0.0\n", "\n", 1), r"test_labels.csv:\d+: `row` must have 15 cells, as the head has"),
+        (lambda t: t.replace(",0.0\n", "\n", 1), r"test_labels.csv:\d+: `row` must have 15 cells, as the header has"),
         (lambda t: t.replace(",0.0\n", ",0.0,0.0\n", 1), r"test_labels.csv:\d+: `row` must have 15 cells"),
         (lambda t: t + '"', "test_labels.csv:26: `file` must be readable as csv in UTF-8, got unexpected end of data"),
     ],

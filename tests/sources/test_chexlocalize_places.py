@@ -218,10 +218,10 @@ def test_files_other_than_references_are_set_aside(copy: Path) -> None:
     aside = dict(chexlocalize.read(copy).set_aside)
     inside = "CheXlocalize/gradcam_maps_val"
     for name in ("a_map.npy", "b_map.png", "c.safetensors"):
-        assert aside[f"{inside}/{name}"] == "heat map of a model, no reference"
+        assert aside[f"{inside}/{name}"] == "heat map of a model, not a reference"
     (pickled,) = [name for name in aside if name.endswith(".pkl")]
     assert aside[pickled] == "pickled heat map, never opened: a pickle can run code"
-    assert aside["CheXlocalize/gradcam_segmentations_val.json"] == "a model's masks, no references"
+    assert aside["CheXlocalize/gradcam_segmentations_val.json"] == "a model's masks, not references"
     assert sum(reason == "interrupted download" for reason in aside.values()) == 3
     assert len(aside) == 8
     assert "3 heat maps of a model are not read: they are not references" in chexlocalize.inspect(copy).warnings
@@ -232,4 +232,4 @@ def test_sizes_show_in_the_inspection(copy: Path) -> None:
     with Image.open(path) as image:
         image.resize((30, 20)).save(path)
     problems = chexlocalize.inspect(copy).problems
-    assert [problem.field for problem in problems if "CheXpert-small does not fit" in problem.rule] == ["size"]
+    assert [problem.field for problem in problems if "CheXpert-small is smaller" in problem.rule] == ["size"]

@@ -1,4 +1,5 @@
-"""Tables and mappings that would hang, grow, crash or reach out of the download; ids that would become odd paths.
+"""Tables and mappings that would hang, exhaust memory, crash or lead outside the download; ids that would become odd
+paths.
 
 | input | what must come of it |
 |---|---|
@@ -178,7 +179,7 @@ def test_a_table_of_another_encoding(tmp_path, content, message):
 def test_columns_without_names(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("Study,,,sex\n1,2,3,F\n")
-    rule = "`columns` must all have names, different ones, in the first row"
+    rule = "`columns` must all have names in the first row, each different"
     assert messages(path) == [f"t.csv:1: {rule}, got a blank more than once"]
 
 

@@ -1,4 +1,4 @@
-"""Keyed ids: what HMAC-SHA256 says they are, and a secret that stays one."""
+"""Keyed ids: they equal HMAC-SHA256, and the secret stays secret."""
 
 import hashlib
 import hmac

@@ -1,4 +1,4 @@
-"""MIDRC's layout: manifest, tables per node, archives per series, and labels that must come from elsewhere."""
+"""MIDRC's layout: manifest, tables per node, archives per series, and labels that must come from another table."""
 
 import csv
 import json
@@ -30,7 +30,7 @@ def twin(tmp_path_factory):
 
 @pytest.fixture
 def download(twin, tmp_path):
-    """A copy to be faulty."""
+    """A copy for a test to damage."""
     shutil.copytree(twin, tmp_path / "d")
     return tmp_path / "d"
 
@@ -228,7 +228,7 @@ def test_demographics_of_the_mapping_come_first(download):
 
 
 def test_uids_stay_text(download):
-    """Identifiers made of digits and points would not survive a number."""
+    """Identifiers of digits and points would be changed by conversion to a number."""
     uids = {study.study_uid for study in islice(studies(seed=SEED), N)}
     with (download / "imaging_study.tsv").open(newline="") as file:
         assert {row["*study_uid"] for row in csv.DictReader(file, delimiter="\t")} == uids

@@ -193,7 +193,7 @@ def test_the_twin_has_pictures_views_and_phrases(twin: Path) -> None:
      ("LAO", "UNKNOWN"), (None, "FRONTAL")],
 )  # fmt: skip
 def test_views_of_the_metadata(tmp_path: Path, raw: str | None, view: str) -> None:
-    """Views that are not frontal are kept as what they are, and told."""
+    """Views that are not frontal are kept, and a warning counts them."""
     write(tmp_path, HEADS + line())
     other = "other,1,2,LATERAL\n"
     own = f"{ID},10000032,50414267,{raw}\n" if raw is not None else ""

@@ -1,4 +1,4 @@
-"""Sets of one's own: the worked examples of docs/sources.md, from files to datasets, scores and answers of models."""
+"""Users' own datasets: the worked examples of docs/sources.md, from files to datasets, scores and answers of models."""
 
 import csv
 import json
@@ -271,7 +271,7 @@ def test_own_findings_and_readers_are_suggested(tmp_path):
 
 
 def test_a_reading_that_is_lost_is_never_passed_over(tmp_path):
-    """Two readers are left of three, and what more than half of them say is something else."""
+    """Two of three readers remain, and their majority differs."""
     root = write_tree(tmp_path, table=READERS + "1.2.2,D\n", mapping=READERS_MAPPING, name="labels.csv")
     with pytest.raises(BuildError, match=r"labels\.csv:8: `row` must have 3 cells"):
         read(root, id_key=KEY, keep_going=True)
@@ -301,7 +301,7 @@ COCO = {
 
 
 def write_boxes(root, boxes=BOXES, mapping=BOX_MAPPING, suffix=".png"):
-    """Three films of 64 x 80 pixels, and what the example says of them."""
+    """Three images of 64 x 80 pixels, and the example's files about them."""
     root.mkdir(exist_ok=True)
     for i in (1, 2, 3):
         if suffix == ".png":
@@ -502,8 +502,8 @@ COCO_FAULTS = {
         "film1.png",
         "boxes.json:images[1]: `file_name` must be listed once, and is images[0]",
     ),
-    ("images", 1, "id"): (1, "boxes.json:images[1]: `id` must be of one image, got 1"),
-    ("annotations", 1, "id"): (1, "boxes.json:annotations[1]: `id` must be of one annotation, got 1"),
+    ("images", 1, "id"): (1, "boxes.json:images[1]: `id` must belong to one image, got 1"),
+    ("annotations", 1, "id"): (1, "boxes.json:annotations[1]: `id` must belong to one annotation, got 1"),
     ("annotations", 1, "iscrowd"): (1, "boxes.json:annotations[1]: `iscrowd` must be 0"),
     ("annotations", 1, "category_id"): (
         9,

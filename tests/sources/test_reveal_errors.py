@@ -35,8 +35,8 @@ TABLES = [
     ),
     ("agree,sex", "Agree,agree ", r"table.csv:1: `columns` must have different names, got Agree, agree more than once"),
     ("agree,sex", "agree,agree", r"table.csv:1: `columns` must have different names, got agree more than once"),
-    ("Female", "Female,x", r"table.csv:2: `row` must have 4 cells, as the head has, got 5"),
-    ("2 of 3,Male", "2 of 3", r"table.csv:3: `row` must have 4 cells, as the head has, got 3"),
+    ("Female", "Female,x", r"table.csv:2: `row` must have 4 cells, as the header has, got 5"),
+    ("2 of 3,Male", "2 of 3", r"table.csv:3: `row` must have 4 cells, as the header has, got 3"),
     ("None", '"None', r"table.csv:3: `file` must be readable as csv in UTF-8, got unexpected end of data"),
     (TABLE, "study,labels,agree,sex\n", r"table.csv: `rows` must hold at least one study, got none"),
     (TABLE, "\n\n", r"table.csv: `file` must have a row of column names, got an empty table"),
@@ -210,7 +210,7 @@ def test_keep_going_leaves_out_problems_with_a_warning(tmp_path):
 
 def test_nothing_left_is_an_error_even_then(tmp_path):
     write_tree(tmp_path, table=TABLE.replace("1.2.", "9.9."))
-    with pytest.raises(BuildError, match="`rows` must leave a study without a problem, got none"):
+    with pytest.raises(BuildError, match="`rows` must include a study without a problem, got none"):
         read(tmp_path, id_key=KEY, keep_going=True)
 
 

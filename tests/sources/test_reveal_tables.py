@@ -1,4 +1,4 @@
-"""The same table in every form, and every way to say what a study is and which labels it has."""
+"""The same table in every format, and every way to identify studies and their labels."""
 
 import json
 
@@ -177,7 +177,7 @@ def test_numbers_of_a_sheet_keep_their_digits(tmp_path):
     assert list(table.rows[0].values()) == ["202600111222333", "3", "true"]
     assert [row.number for row in table.rows] == [2, 3]
     assert [str(problem) for problem in problems] == [
-        "t.xlsx:3: `cell` must be text where it has more than 15 digits: a sheet's number loses some, "
+        "t.xlsx:3: `cell` must be text if it has more than 15 digits, because a number in a sheet loses some, "
         "got 20260011122233340"
     ]
 
@@ -290,7 +290,7 @@ def test_public_ids_need_no_secret(tmp_path):
     assert [image.image_id for image in records[1].images] == ["S2_image1", "S2_image2"]
     (tmp_path / "table.csv").write_text(table.replace("S2", "S1"), encoding="utf-8")
     with pytest.raises(
-        BuildError, match=r"table.csv:3: `study_id` must be of one study only, got 'S1' again, first in row 2"
+        BuildError, match=r"table.csv:3: `study_id` must belong to one study only, got 'S1' again, first in row 2"
     ):
         read(tmp_path)
 

@@ -1,4 +1,4 @@
-"""From the synthetic twin to a dataset folder that anybody can load, and back to the readers' agreement."""
+"""From the synthetic download to a dataset folder that anyone can load, and back to the readers' agreement."""
 
 from __future__ import annotations
 

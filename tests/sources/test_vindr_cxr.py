@@ -1,4 +1,4 @@
-"""VinDr-CXR: readers kept apart, votes, both editions, pictures without pixels, and everything that can be wrong."""
+"""VinDr-CXR: separate readers, votes, both editions, pictures without pixels, and every possible error."""
 
 from __future__ import annotations
 

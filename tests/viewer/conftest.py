@@ -1,4 +1,4 @@
-"""The small gallery that tests here look at."""
+"""The small gallery for the tests in this folder."""
 
 from __future__ import annotations
 

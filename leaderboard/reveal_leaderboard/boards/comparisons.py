@@ -8,7 +8,8 @@ difference as the two released intervals together allow. Scores of two systems o
 so these intervals are wider than the ones that `reveal-bench compare` prints, for owners of the references, for paired
 differences. :mod:`reveal_leaderboard.release.ranking` explains why a board shows no paired differences.
 
-Source: intervals of differences from the intervals of both parts: Zou and Donner (2008, Statistics in Medicine 27).
+Source of the intervals of differences, computed from the intervals of both scores: Zou and Donner (2008, Statistics in
+Medicine 27).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SAME = 1e-9
 """Numbers that differ by less are equal."""
 NOTE = (
     "Differences of the released figures, A − B. The 95% intervals are computed from the two intervals shown, as if "
-    "the two were scored on different patients; they are mostly wider than those of paired differences. A difference "
+    "the two were scored on different patients; they are mostly wider than paired intervals. A difference "
     "is significant if its interval excludes 0. Intervals of findings hold for all findings of a metric together."
 )
 

@@ -199,6 +199,6 @@ def _cell(value: object) -> object:
 
 
 def harmless(text: str) -> str:
-    """Return a text that no spreadsheet program takes for a formula."""
+    """Return a text that spreadsheet programs do not read as a formula."""
     text = _AFTER_SEPARATOR.sub(r"\1'", text)
     return f"'{text}" if _AT_START.match(text) else text

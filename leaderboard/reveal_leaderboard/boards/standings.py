@@ -228,7 +228,7 @@ def standings(store: Store, published: Published, version: str | None = None) ->
 
 
 def _rank_document(connection: sa.Connection, benchmark: str, version: str) -> tuple[Mapping[str, Any], float | None]:
-    """Return (rank document, time of its computation); an empty document and None if there is none yet."""
+    """Return (rank document, time of its computation); an empty document and None before the first computation."""
     of_board = {"kind": "rank", "benchmark": benchmark, "version": version, "subject": "board"}
     query = sa.select(results.c.document, results.c.computed_at).filter_by(**of_board)
     row = connection.execute(query).one_or_none()

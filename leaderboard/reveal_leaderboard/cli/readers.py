@@ -196,7 +196,7 @@ def readers_reassign(
     data: Data,
     capacities: Annotated[Path, typer.Option("--readers", help="Table reader, capacity; both may grow.")],
     allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="Give up items that no reader is left for.")
+        bool, typer.Option("--allow-missing", help="Give up items for which no reader is left.")
     ] = False,
 ) -> None:
     """Hand the unread items of readers who stopped to others; the page shows it at once."""

@@ -55,7 +55,7 @@ class JobRequest:
 
 @dataclass(frozen=True)
 class ExitStatus:
-    """The end of a child.
+    """How a child ended.
 
     Attributes
     ----------

@@ -295,7 +295,7 @@ def _persons(connection: sa.Connection) -> list[tuple[str, str]]:
 
 
 def _without_repeats(rows: Sequence[_ScoredRow]) -> list[_ScoredRow]:
-    """Return the first of each team's submissions of the same predictions; `rows` are in order of time."""
+    """Return `rows`, which are in order of time, without a team's repeated submissions of the same predictions."""
     first = {(row.team, row.content): row for row in reversed(rows)}
     return [row for row in rows if row.content is None or first[row.team, row.content] is row]
 

@@ -413,7 +413,7 @@ def _readings(connection: sa.Connection) -> Iterator[str]:
         if why.startswith(READ_TO_THE_END):
             submission_id = subject.partition(":")[2]
             if not why.endswith(digest_of(ratings_of(connection, submission_id))):
-                yield f"submission {submission_id}: its ratings differ from those of its completed scoring"
+                yield f"submission {submission_id}: its ratings differ from the ratings that completed its scoring"
 
 
 def _ledger(connection: sa.Connection) -> Iterator[str]:

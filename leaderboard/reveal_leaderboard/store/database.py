@@ -210,7 +210,9 @@ def migrate(engine: sa.Engine) -> None:
         return
     known = {script.revision for script in versions.walk_revisions()}
     if present is not None and present not in known:
-        raise ValueError(f"the database must be of version {versions.get_current_head()} or before, got {present}")
+        raise ValueError(
+            f"the database must have version {versions.get_current_head()} or an earlier one, got {present}"
+        )
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(MIGRATION_LOCK)))

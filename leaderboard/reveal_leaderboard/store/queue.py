@@ -14,8 +14,8 @@ submission against another version and changes neither its status nor the ledger
 table of results. There is one job per kind and subject. If it is requested again after it ended, it is done again. If a
 document is requested again while it is being made, it is made once more afterwards. All times are the database's.
 
-A worker is alive if it was seen within :data:`ALIVE_SECONDS`. A submission waits behind every older queued submission
-that a worker of its own board may take, whichever board that one is for. The estimate is the median time of the board's
+A worker is alive if it was seen within :data:`ALIVE_SECONDS`. A submission waits for every older queued submission that
+a worker of its board may take, of any board. The estimate is the median time of the board's
 last scorings times the number of turns to wait; no estimate is given without a living worker or an earlier scoring.
 """
 

@@ -369,5 +369,5 @@ class Client:
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             raise ProviderError(f"{method} {urlsplit(url).path} failed: {type(error).__name__}") from None
         if not isinstance(document, dict):
-            raise ProviderError(f"{method} {urlsplit(url).path} did not answer a JSON object")
+            raise ProviderError(f"{method} {urlsplit(url).path} did not answer with a JSON object")
         return document

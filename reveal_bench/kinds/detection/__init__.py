@@ -95,7 +95,7 @@ class DetectionQuestions(ImageQuestions["DetectionManifest"]):
     @override
     def manifest_disclosure(self, asks: str) -> str:
         """Return the sentence that every finding is asked of every image."""
-        return "The manifest asks for every finding of every image, so that it tells nothing of what is present."
+        return "The manifest asks for every finding of every image, so it does not reveal what is present."
 
 
 class DetectionPredictions(ImagePredictions["DetectionManifest", "DetectionRows"]):
@@ -199,7 +199,7 @@ class DetectionScoring(Scoring["LocalizationRecord", "LocalizationPrediction", "
 
 
 class DetectionReaders(ImageReaders):
-    """Single readers of detection."""
+    """Readers' own drawings as references and predictions of detection."""
 
     @override
     def readings(

@@ -122,7 +122,7 @@ def marks_of_detections(
 
 
 def signs_of_detections(predictions: Sequence[LocalizationPrediction], manifest: ImageManifest) -> list[str]:
-    """Return localization's signs, and those of very many detections per image and of nearly constant scores."""
+    """Return localization's signs, and signs of very many detections per image and of nearly constant scores."""
     signs = signs_of(predictions, manifest)
     pairs = Counter((p.image_id, p.finding) for p in predictions)
     if pairs and len(predictions) >= MANY * len(pairs):

@@ -154,7 +154,7 @@ def _note_scores(drafts: Sequence[Draft], log: ProblemLog) -> None:
 
 
 def _describe(drafts: Sequence[Draft], manifest: ImageManifest) -> dict[str, Any]:
-    """Return statistics for people: those of localization, ``images_without`` a detection, and ``most_on_image``."""
+    """Return statistics for people: localization's, ``images_without`` a detection, and ``most_on_image``."""
     on_image: dict[str, int] = defaultdict(int)
     for draft in drafts:
         if draft.row is not None:

@@ -162,7 +162,7 @@ class FindingsQuestions(Questions["StudyRecord", "StudyManifest"]):
     @override
     def manifest_disclosure(self, asks: str) -> str:
         """Return the sentence that every label is asked of every study."""
-        return "The manifest asks for every label of every study, so that it tells nothing of what is present."
+        return "The manifest asks for every label of every study, so it does not reveal what is present."
 
     @override
     def read(self, folder: AnyFolder, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
@@ -179,7 +179,7 @@ class FindingsQuestions(Questions["StudyRecord", "StudyManifest"]):
         facts = {row["study_id"]: row["image_facts"] for row in rows}
         for study_id in self.read_manifest(folder, split).studies:
             if study_id not in facts:
-                raise ValueError(f"{folder} must hold the inputs of every study, those of {study_id!r} are missing")
+                raise ValueError(f"{folder} must hold the inputs of every study, got none of {study_id!r}")
             yield Question(study_id, form, viewed_images(facts[study_id]), present=False, choices=info.findings)
 
     @override
@@ -271,7 +271,7 @@ class FindingsScoring(Scoring["StudyRecord", "FindingsPrediction", "StudyManifes
 
 
 class FindingsReaders(Readers["StudyRecord", "FindingsPrediction", "Sequence[str]"]):
-    """Single readers of studies."""
+    """Readers' own labels as references and predictions of studies."""
 
     @override
     def readings(

@@ -90,7 +90,7 @@ class FindingsCodec(Codec[FindingsPrediction, StudyManifest, "StudyRows"]):
         require(bool((study < len(manifest.studies)).all()), "`study` must be an index into the manifest")
         require(len(np.unique(study)) == n, "each study must be predicted once")
         require(bool((labels < len(manifest.labels)).all()), "`labels` must be indices into the manifest")
-        require(bool(((probabilities >= 0) & (probabilities <= 1)).all()), "`probabilities` must lie in [0, 1]")
+        require(bool(((probabilities >= 0) & (probabilities <= 1)).all()), "`probabilities` must be in [0, 1]")
         stops = np.cumsum(n_labels, dtype=np.int64).tolist()
         predictions = []
         for i, (code, stop, line) in enumerate(zip(study.tolist(), stops, arrays["line"].tolist(), strict=True)):

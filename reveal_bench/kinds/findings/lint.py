@@ -209,7 +209,7 @@ class StudyChecker:
             elif isinstance(value, float) and not math.isfinite(value):
                 self._error(entry, "not-finite", field, "must be finite", value)
             elif not 0 <= value <= 1:  # including integers too large for a float
-                self._error(entry, "score-range", field, "must lie in [0, 1]", value, _score_hint(value))
+                self._error(entry, "score-range", field, "must be in [0, 1]", value, _score_hint(value))
             else:
                 values[label] = float(value)
             values.setdefault(label, 0.0)

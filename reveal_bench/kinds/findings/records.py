@@ -48,7 +48,7 @@ def age_band(years: float | None) -> str:
     if years is None:
         return UNKNOWN
     if not 0 <= years <= 150:
-        raise ArgumentError("years", "must lie in [0, 150]", years)
+        raise ArgumentError("years", "must be in [0, 150]", years)
     return AGE_BANDS[min(int(years // 10), 8)]
 
 

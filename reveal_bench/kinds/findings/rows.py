@@ -166,7 +166,7 @@ def study_faults(row: Row, findings: Sequence[str]) -> Iterator[Fault]:
         yield "labels", f"must not have {lone} beside another", str(row["labels"])
     n_agree = row["n_agree_all"]
     if n_agree is not None and not 0 <= n_agree <= 3:
-        yield "n_agree_all", "must lie in 0 to 3", str(n_agree)
+        yield "n_agree_all", "must be from 0 to 3", str(n_agree)
     if n_agree is not None and row["agreement"] is not None and N_AGREE_ALL[row["agreement"]] != n_agree:
         yield "agreement", f"must fit `n_agree_all`, which is {n_agree}", AGREEMENTS[row["agreement"]]
 

@@ -94,10 +94,10 @@ class LocalizationQuestions(ImageQuestions["ImageManifest"]):
         """Return the sentence on the findings that the manifest asks for."""
         if asks == "present":
             return (
-                "The manifest names the findings that are present in each of them, as the protocol tells a model what "
-                "to look for: that is public, where they are is not."
+                "The manifest names the findings that are present in each image, because the protocol tells a model "
+                "what to look for. So it is public which findings are present, but not where they are."
             )
-        return "The manifest asks for every finding of every image, so that it tells nothing of what is present."
+        return "The manifest asks for every finding of every image, so it does not reveal what is present."
 
 
 class LocalizationPredictions(ImagePredictions["ImageManifest", "CaseRows"]):
@@ -184,7 +184,7 @@ class LocalizationScoring(Scoring["LocalizationRecord", "LocalizationPrediction"
 
 
 class LocalizationReaders(ImageReaders):
-    """Single readers of localization."""
+    """Readers' own drawings as references and predictions of localization."""
 
     @override
     def answers_of(self, record: LocalizationRecord, reading: Drawn) -> list[LocalizationPrediction]:

@@ -102,9 +102,9 @@ class ImageCodec(Codec[LocalizationPrediction, ImagesT, RowsT]):
             bool((arrays["finding"] < len(manifest.findings)).all()), "`finding` must be an index into the manifest"
         )
         cell = arrays["cell"]
-        require(bool(((cell >= -1) & (cell < len(cells))).all()), "`cell` must lie in the grid")
+        require(bool(((cell >= -1) & (cell < len(cells))).all()), "`cell` must be in the grid")
         score = arrays["score"]
-        require(bool((np.isnan(score) | ((score >= 0) & (score <= 1))).all()), "`score` must lie in [0, 1]")
+        require(bool((np.isnan(score) | ((score >= 0) & (score <= 1))).all()), "`score` must be in [0, 1]")
         self.check_pairs(arrays, manifest)
         sizes = [rows[i].size for i in arrays["image"][arrays["has_mask"]].tolist()]
         offsets = arrays["mask_offsets"]
@@ -232,11 +232,11 @@ def _check_shapes(arrays: Arrays) -> None:
 
 def _check_place(prediction: LocalizationPrediction, row: ManifestRow) -> None:
     for x, y in prediction.points:
-        require(is_inside(x, y, size=row.size), "`points` must lie inside the image")
+        require(is_inside(x, y, size=row.size), "`points` must be inside the image")
     if prediction.box is not None:
         x, y, width, height = prediction.box
         fits = 0 <= x <= x + width <= row.width and 0 <= y <= y + height <= row.height and width > 0 and height > 0
-        require(fits and is_inside(*box_centre(prediction.box), size=row.size), "`boxes` must lie inside the image")
+        require(fits and is_inside(*box_centre(prediction.box), size=row.size), "`boxes` must be inside the image")
     place = prediction.points or prediction.cell or prediction.box or prediction.mask
     require(bool(place), "a prediction must hold a point, cell, box or mask")
 

@@ -136,7 +136,7 @@ class EntryChecker:
         self._names = _FILE_NAMES.get(file_format, {})
         self._min_vertices = 2 if file_format == "chexlocalize-annotations" else 3
         self._findings: dict[str, str | None] = {name: name for name in manifest.findings}
-        self._sizes: dict[tuple[int, int], tuple[int, int]] = {}  # one object each, of the few that images have
+        self._sizes: dict[tuple[int, int], tuple[int, int]] = {}  # so that equal sizes share one object
         self._sorted_ids = sorted(manifest.rows)
         self._unknown_ids: dict[str, str] = {}  # repeated problems, with their hints
         self._name_hints: dict[str, str] = {}
@@ -415,7 +415,7 @@ class EntryChecker:
             return None
         if not 0 <= value <= 1:
             hint = "a probability, not a logit or a percentage"
-            self.error(entry, "score-range", "score", "must lie in [0, 1]", value, hint=hint)
+            self.error(entry, "score-range", "score", "must be in [0, 1]", value, hint=hint)
             return None
         return float(value)
 
@@ -446,7 +446,7 @@ def _holds(row: ManifestRow, box: Box) -> bool:
 
 
 def _inside(row: ManifestRow) -> str:
-    return f"must lie inside the image {row.width} x {row.height} (width x height)"
+    return f"must be inside the image {row.width} x {row.height} (width x height)"
 
 
 _RESIZED_SIDES = (224, 256, 320, 336, 384, 448, 512, 768, 1024)

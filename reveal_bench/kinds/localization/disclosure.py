@@ -2,9 +2,9 @@
 
 A finding is shown if it has at least `min_cell` cases. Each further score of a finding is one more question about the
 same places, so only these are shown: the hit rate; overlap, of masks or else of boxes, if the finding has
-:data:`FOR_OVERLAP` times as many cases; the grid hit rate, but only as an average, and not for a file with cells other
-than those of its points, because such cells ask about a second place. A simulation measured what five teams can learn
-from these scores: "What colluding teams can learn" in the operator's guide.
+:data:`FOR_OVERLAP` times as many cases; the grid hit rate, but only as an average, and not for a file whose cells
+differ from the cells of its points, because such cells ask about a second place. A simulation measured what five teams
+can learn from these scores: "What colluding teams can learn" in the operator's guide.
 
 Intervals of hit rates are computed from the shown proportion and the numbers of cases and patients, see
 :mod:`reveal_bench.kinds.scored`; overlaps keep their own intervals.

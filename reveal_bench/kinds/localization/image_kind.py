@@ -220,7 +220,7 @@ class ImagePredictions(Predictions["LocalizationPrediction", ImagesT, RowsT]):
 
 
 class ImageReaders(Readers["LocalizationRecord", "LocalizationPrediction", "Drawn"]):
-    """Single readers of images."""
+    """Readers' own drawings as references and predictions of images."""
 
     @override
     def by_reading(self, record: LocalizationRecord, reading: Drawn) -> LocalizationRecord:

@@ -229,7 +229,7 @@ def image_faults(row: Row, findings: Sequence[str]) -> Iterator[Fault]:
     yield from _drawings(row, findings)
     for point in row["points"]:
         if not (0 <= point["x"] < row["width"] and 0 <= point["y"] < row["height"]):
-            yield "points", "must lie in the image", f"({point['x']}, {point['y']})"
+            yield "points", "must be in the image", f"({point['x']}, {point['y']})"
     drawn = {a["label"] for a in row["annotations"] if a["reader"] == GROUND_TRUTH and a["area_px"] > 0}
     for code in row["missing"]:
         if code in drawn:
@@ -247,7 +247,7 @@ def _drawings(row: Row, findings: Sequence[str]) -> Iterator[Fault]:
             yield "annotations", "must be one per finding and reader", f"{name} again"
         seen.add(who)
         if (annotation["reader"] == INDIVIDUAL) != (annotation["reader_id"] is not None):
-            rule = "must name the reader of an individual's drawing, and of no other"
+            rule = "must be given for individual readers' drawings, and only for these"
             yield f"annotations[{name}].reader_id", rule, str(annotation["reader_id"])
         yield from _boxes(annotation, row["width"], row["height"], f"annotations[{name}]")
         for contour in annotation["polygons"]:

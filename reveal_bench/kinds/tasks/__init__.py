@@ -164,7 +164,7 @@ class TasksQuestions(Questions["TaskRecord", "TaskManifest"]):
     @override
     def manifest_disclosure(self, asks: str) -> str:
         """Return the sentence that categories and requests for boxes are public."""
-        return "The manifest names the category of each task and whether it must localize, not its answer."
+        return "The manifest names the category of each task and whether it asks for boxes, but not its answer."
 
     @override
     def read(self, folder: AnyFolder, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
@@ -181,7 +181,7 @@ class TasksQuestions(Questions["TaskRecord", "TaskManifest"]):
         facts = {row["task_id"]: row for row in read_inputs(folder, split, "tasks", columns)}
         for task in self.read_manifest(folder, split).tasks:
             if task.task_id not in facts:
-                raise ValueError(f"{folder} must hold the inputs of every task, those of {task.task_id!r} are missing")
+                raise ValueError(f"{folder} must hold the inputs of every task, got none of {task.task_id!r}")
             row = facts[task.task_id]
             images = (*viewed_images(row["image_facts"]), *viewed_images(row["prior_image_facts"], is_prior=True))
             fields: Row = {name: getattr(task, name) for name in ("prompt", "indication", "requires_boxes")}

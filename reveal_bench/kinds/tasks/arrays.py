@@ -106,7 +106,7 @@ class TasksCodec(Codec[TaskAnswer, TaskManifest, "RubricRows"]):
                 require(image < len(names), "`box_image` must be an index into the images of the task")
                 rows, columns = sizes[image]
                 fits = x >= 0 and y >= 0 and width > 0 and height > 0 and x + width <= columns and y + height <= rows
-                require(fits, "`boxes` must lie inside the image")
+                require(fits, "`boxes` must be inside the image")
                 boxes.append(AnswerBox(names[image], label, (x, y, width, height)))
             require(bool(text.strip()), "an answer must hold text")
             answers.append(TaskAnswer(asked.task_id, text, tuple(boxes), line))

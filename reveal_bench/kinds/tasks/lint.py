@@ -135,7 +135,7 @@ class AnswerChecker:
         task = self._task(entry)
         answer = self._text(entry, "answer", entry.fields.get("answer"), ANSWER_LIMITS.characters)
         if answer is not None and not answer.strip():
-            hint = "leave the task out, and allow missing tasks, where there is no answer"
+            hint = "leave the task out, and allow missing tasks, if there is no answer"
             self._error(entry, "empty-answer", "answer", "must hold text", answer, hint)
         boxes = self._boxes(entry, task)
         if task is None or answer is None or len(self._log.problems) > before:
@@ -177,7 +177,7 @@ class AnswerChecker:
         unseen = (_NOT_OF_A_LINE if is_line else _UNSEEN).search(value)
         if unseen is not None:
             but = "" if is_line else " but line ends and tabs"
-            message = f"must hold no control characters{but}, nor marks that turn the writing around"
+            message = f"must hold no control characters{but}, and none that reverse the writing direction"
             self._error(entry, "control-character", field, message, value[max(0, unseen.start() - 20) :])
             return None
         return value
@@ -212,7 +212,7 @@ class AnswerChecker:
         if x < 0 or y < 0 or x + width > size[1] or y + height > size[0]:
             looks_xyxy = 0 <= x < width <= size[1] and 0 <= y < height <= size[0]
             hint = "[x1, y1, x2, y2]? boxes are [x, y, width, height]" if looks_xyxy else ""
-            message = f"must lie inside the image, {size[1]} x {size[0]} pixels"
+            message = f"must be inside the image, {size[1]} x {size[0]} pixels"
             self._error(entry, "outside-image", f"{place}.box", message, raw["box"], hint)
             return None
         return AnswerBox(image_id, label, sides)

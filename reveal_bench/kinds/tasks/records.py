@@ -180,7 +180,7 @@ def read_task_manifest(folder: AnyFolder, split: str) -> TaskManifest:
     for entry in read_rows(path):
         row = rows.get(entry["task_id"])
         if row is None:
-            raise ValueError(f"{folder} must hold the inputs of every task, those of {entry['task_id']!r} are missing")
+            raise ValueError(f"{folder} must hold the inputs of every task, got none of {entry['task_id']!r}")
         facts = (*row["image_facts"], *row["prior_image_facts"])
         sizes = {fact["image_id"]: (fact["height"], fact["width"]) for fact in facts}
         about = entry["category"], bool(entry["requires_boxes"]), row["prompt"], row["indication"]
@@ -242,8 +242,8 @@ def rating_array(ratings: Iterable[Rating], *, reader: str, answers: Sequence[An
 
     Examples
     --------
-    >>> given = [Rating("t1", "m", "r1", process=5, execution=2)]
-    >>> rating_array(given, reader="r1", answers=[("t1", "m")])[0, :3].tolist()
+    >>> ratings = [Rating("t1", "m", "r1", process=5, execution=2)]
+    >>> rating_array(ratings, reader="r1", answers=[("t1", "m")])[0, :3].tolist()
     [5.0, 2.0, nan]
     """
     of_reader: dict[Answer, Rating] = {}

@@ -165,7 +165,7 @@ def task_faults(row: Row, findings: Sequence[str]) -> Iterator[Fault]:
     for name in QUESTION_SCORES:
         score = (row["question_scores"] or {}).get(name)
         if score is not None and not 1 <= score <= 5:
-            yield f"question_scores.{name}", "must lie in 1 to 5", str(score)
+            yield f"question_scores.{name}", "must be from 1 to 5", str(score)
     sizes = {f["image_id"]: (f["width"], f["height"]) for f in (*row["image_facts"], *row["prior_image_facts"])}
     for box in row["reference_boxes"]:
         if box["image_id"] is not None and box["image_id"] not in sizes:
@@ -182,7 +182,7 @@ def rating_faults(row: Row) -> Iterator[Fault]:
     """Yield a problem for each score of a rating that is out of range."""
     for name in CRITERIA:
         if row[name] is not None and not 1 <= row[name] <= 5:
-            yield name, "must lie in 1 to 5", str(row[name])
+            yield name, "must be from 1 to 5", str(row[name])
 
 
 @dataclass

@@ -15,7 +15,7 @@ in paper 001, a sender could choose the tasks that count. ``missing="leave_out"`
 that are not yet rated are undefined.
 
 Agreement of readers is computed over all pairs of readers of an answer, in the order of their names; with two readers
-it is that of paper 001's Table 3.
+this is the agreement of paper 001's Table 3.
 
 A board may show these scores: the overall score if there are at least `min_cell` tasks; a criterion or a category of
 tasks if it has at least as many scored answers; the proportion of completely correct answers (a content score of 5);

@@ -1,7 +1,7 @@
-"""What lmms-eval calls to put the questions that lie beside this file, `questions.parquet` and `pictures/`.
+"""Functions with which lmms-eval asks the questions beside this file, `questions.parquet` and `pictures/`.
 
 `reveal_bench.models.lmms` copies this file into an export, where it is alone with lmms-eval: it needs Pillow and no
-part of reveal-bench. Nothing here knows an answer; what is counted is whether replies came, not whether they are right.
+part of reveal-bench. Nothing here knows an answer: replies are counted, not scored.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any
 
 PICTURES = Path(__file__).resolve().parent / "pictures"
 FAILURE = "[LMMS_EVAL_"
-"""How the text begins that lmms-eval puts in place of a reply that did not come."""
+"""Beginning of the text that lmms-eval stores instead of a missing reply."""
 NO_TEXT = 'Error: can only concatenate str (not "NoneType") to str'
-"""What its backend async_openai makes of a reply without text."""
+"""Text that its backend async_openai stores for a reply without text."""
 
 
 def doc_to_messages(doc: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The conversation of a question as the chat models of lmms-eval want it, examples included.
+    """Return the conversation of a question in the form that lmms-eval's chat models take, examples included.
 
     Raises
     ------
@@ -37,13 +37,13 @@ def doc_to_messages(doc: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def doc_to_text(doc: Mapping[str, Any]) -> str:
-    """The words of a question's last message, which lmms-eval shows and keys its caches with; no model reads them."""
+    """Return the text of a question's last message, which lmms-eval shows and uses as a cache key; no model gets it."""
     last = json.loads(doc["messages"])[-1]
     return "\n".join(part["text"] for part in last["content"] if part["type"] == "text")
 
 
 def doc_to_visual(doc: Mapping[str, Any]) -> list[Any]:
-    """Refuse the models of lmms-eval that take pictures and one text: they would be told something else.
+    """Refuse lmms-eval's models that take pictures and a single text, because they would get another prompt.
 
     Raises
     ------
@@ -57,12 +57,12 @@ def doc_to_visual(doc: Mapping[str, Any]) -> list[Any]:
 
 
 def doc_to_target(doc: Mapping[str, Any]) -> str:
-    """Which question a sample belongs to, and the digest of what was sent; no answer is known here."""
+    """Return the digest of the messages sent and the question's id, which identify a sample; not an answer."""
     return f"{doc['sent']} {doc['id']}"
 
 
 def process_results(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Which of a question's replies came: shares that lmms-eval averages, and each for the way back."""
+    """Return the proportions of replies answered and failed, which lmms-eval averages, and the status of each reply."""
     came = [_came(reply) for reply in results]
     return {
         "reveal_answered": came.count("answered") / len(came),

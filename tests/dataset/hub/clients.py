@@ -1,4 +1,4 @@
-"""Processes that use a Hub as people do, each with an environment of its own.
+"""Processes that use a Hub as users do, each with its own environment.
 
 Run as a script this file is the process: it reads lines of JSON ``{"code": ...}``, runs the code, and answers with
 ``{"result": ..., "error": ..., "names": ..., "printed": ...}``, where `result` is what the code left in `result` and
@@ -33,7 +33,7 @@ class Outcome:
 
 @dataclass
 class Client:
-    """A Python process of its own, whose Hub is `endpoint`.
+    """A Python process with its own environment, whose Hub is `endpoint`.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Client:
         return outcome
 
     def value(self, code: str, **values: object) -> Any:
-        """As :meth:`run`, but an error there is an error here."""
+        """Run code as :meth:`run` does, but raise its errors here."""
         outcome = self.run(code, **values)
         assert outcome.error is None, f"{outcome.names}: {outcome.error}\n{outcome.printed}"
         return outcome.result
@@ -103,7 +103,7 @@ def stop(process: subprocess.Popen[str]) -> None:
 
 
 class _Blocked:
-    """Nothing of this project can be imported."""
+    """Check that nothing of this project can be imported."""
 
     @staticmethod
     def find_spec(name: str, *_: object) -> None:

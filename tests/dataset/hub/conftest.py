@@ -1,4 +1,4 @@
-"""A Hub of our own, people with tokens, and small folders to publish."""
+"""A loopback Hub, users with tokens, and small folders to publish."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAINTAINER, VAULT, READER = "hf_maintainer_0123456789", "hf_vault_0123456789abcd
 
 @pytest.fixture(scope="session")
 def hub() -> Iterator[FakeHub]:
-    """One Hub for all tests; each uses repositories of its own."""
+    """One Hub for all tests; each test uses its own repositories."""
     with FakeHub() as hub:
         hub.account(MAINTAINER, "maintainer", "org")
         hub.account(VAULT, "keeper", "vault")
@@ -41,7 +41,7 @@ def _no_fault_is_left(hub: FakeHub) -> Iterator[None]:
 
 @pytest.fixture
 def empty_store(hub: FakeHub) -> None:
-    """Many tests publish the same files: here the Hub has none of them yet."""
+    """Many tests publish the same files, so each test begins with a Hub that has none of them."""
     hub.store.objects.clear()
     hub.store.received.clear()
     hub.counts.clear()
@@ -110,7 +110,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
 
 @pytest.fixture
 def copied(folders: Folders, tmp_path: Path) -> Folders:
-    """Version 1.0.0, to spoil."""
+    """A copy of version 1.0.0 for a test to damage."""
     for name in ("public", "vault"):
         shutil.copytree(getattr(folders, name), tmp_path / name)
     return Folders(tmp_path / "public", tmp_path / "vault")

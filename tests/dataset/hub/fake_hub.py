@@ -40,7 +40,7 @@ class Request:
 
 @dataclass
 class _Cut:
-    """Uploads of objects break off: after `after` bytes the connection closes, `times` times; or it hangs there."""
+    """Interrupts uploads of objects: after `after` bytes the connection closes, `times` times; or it hangs there."""
 
     after: int
     times: int
@@ -82,22 +82,22 @@ class FakeHub:
         return self.store.repos[repo_id]
 
     def cut_uploads(self, *, after: int, times: int = 1_000_000) -> None:
-        """From now on close the connection after `after` bytes of an object."""
+        """Close the connection after `after` bytes of an object from now on."""
         self.cut = _Cut(after, times, hangs=False)
 
     def hang_uploads(self, *, after: int) -> threading.Event:
-        """From now on read no further than `after` bytes of an object; the event says that one got there."""
+        """Read only the first `after` bytes of an object from now on; the event is set when an upload reaches them."""
         self.cut = _Cut(after, 1_000_000, hangs=True)
         return self.cut.reached
 
     def release(self) -> None:
-        """Take uploads again."""
+        """Accept uploads again."""
         if self.cut is not None:
             self.cut.release.set()
         self.cut = None
 
     def do_before(self, route: str, action: Callable[[], Any]) -> None:
-        """Once, when `route` (the name of its function) is asked next, do something first."""
+        """Run a function once, before the next answer of `route` (the name of its function)."""
         self.before[route] = action
 
     def answer(self, method: str, target: str, token: str | None, body: bytes) -> Answer:

@@ -72,7 +72,7 @@ class Commit:
 
 @dataclass
 class Repo:
-    """A dataset repository; `granted` names the accounts that were let in to a gated one."""
+    """A dataset repository; `granted` names the accounts with access to a gated one."""
 
     repo_id: str
     private: bool = False
@@ -132,7 +132,7 @@ class Store:
         return self.accounts[token]
 
     def readable(self, repo_id: str, account: Account | None) -> Repo:
-        """The repository; one that is private is answered as if it did not exist."""
+        """Return the repository; a private one is treated as if it did not exist."""
         repo = self.repos.get(repo_id)
         if repo is None or (repo.private and not (account and account.owns(repo_id))):
             # the real Hub, too, answers 401 where nobody is logged in

@@ -1,4 +1,4 @@
-"""Gated, private and missing repositories: what people without access get, and the sentence we make of it."""
+"""Gated, private and missing repositories: the errors that users without access get, and our message for each."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def run(
 
 
 def printed(client: Client, *words: object, expect: int = 0, **tokens: str) -> str:
-    """All that the command prints, without a terminal, in a process that has its imports already."""
+    """Return everything that the command prints without a terminal, run in a process that already has its imports."""
     outcome = client.run(RUN_COMMAND, words=["publish", *map(str, words)], tokens=tokens)
     assert (outcome.error, outcome.result) == (None, expect), outcome.printed
     _check_printed(outcome.printed)

@@ -1,4 +1,4 @@
-"""A holdout's references: a private repository, a token of its own, and nothing of them anywhere else."""
+"""A holdout's references: a private repository with its own token, and no trace of them anywhere else."""
 
 from __future__ import annotations
 

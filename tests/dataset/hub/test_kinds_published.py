@@ -27,7 +27,7 @@ KINDS = {"findings": "reveal-cxr", "tasks": "rexecution"}
 
 
 def picture(root: Path, i: int) -> StudyImage:
-    """A film of its own grey."""
+    """Return an image of a single grey."""
     path = root / f"{i}.png"
     Image.fromarray(np.full((10, 12), 10 + i, np.uint8)).save(path)
     return StudyImage(f"image{i}", "PA", 12, 10, picture=PictureFile(path, path.name, path.name))

@@ -48,7 +48,7 @@ def reasons(folder: Path, repo_id: str = REPO, **options: object) -> str:
 
 
 def seal(folder: Path) -> None:
-    """Write the checksums anew, as somebody would to hide a change."""
+    """Write new checksums, as an attacker would to hide a change."""
     sums = {name: hashlib.sha256(data).hexdigest() for name, data in files_of(folder).items()}
     sums.pop("CHECKSUMS.json")
     (folder / "CHECKSUMS.json").write_text(json.dumps({"algorithm": "sha256", "files": sums}))
@@ -159,7 +159,9 @@ def test_links_and_other_things(copied: Folders, folders: Folders) -> None:
 
 def test_more_files_than_one_commit_takes(copied: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reveal_bench.dataset.hub_checks.MAX_FILES", 5)
-    assert "`files` must be fewer than 5, which is what one commit takes: write larger shards" in reasons(copied.public)
+    assert "`files` must be fewer than 5, because a commit may not have more: write larger shards" in reasons(
+        copied.public
+    )
 
 
 @pytest.mark.parametrize("with_holdout", [False, True])
@@ -253,7 +255,7 @@ def test_the_holdout_of_something_else(folders: Folders, copied: Folders) -> Non
     edit(copied.vault / "manifest/benchmark.json", '"chexlocalize"', '"chestx-det"')
     change_rows(copied.vault / "manifest/holdout.parquet", image_id="another")
     text = reasons(folders.public, holdout=copied.vault)
-    assert "vault/manifest/benchmark.json: `benchmark` must be that of the folder" in text
+    assert "vault/manifest/benchmark.json: `benchmark` must be the folder's benchmark" in text
     assert "manifest/holdout.parquet: `ids` must equal the ids of the manifest in vault" in text
 
 

@@ -1,4 +1,4 @@
-"""Uploads that break off: what arrived is not sent again, and nothing is to be seen until all is there."""
+"""Interrupted uploads: received files are not sent again, and nothing is visible until everything has arrived."""
 
 from __future__ import annotations
 

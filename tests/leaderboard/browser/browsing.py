@@ -1,4 +1,4 @@
-"""A watched browser page, and axe-core run on it; what a page must never do is checked when it is closed.
+"""A monitored browser page, and axe-core run on it; forbidden actions of a page are checked when it is closed.
 
 `axe.min.js` comes with the package `axe-playwright-python`, so that nothing is fetched while tests run. It is put into
 the page through the browser's own debugging protocol, which the pages' content security policy does not bind.
@@ -45,7 +45,7 @@ SETTLED = """async () => {
 
 @contextmanager
 def running_browser() -> Iterator[Any]:
-    """Debian's Chromium, headless, until the end."""
+    """Debian's Chromium, headless, running until the end of the session."""
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         try:
@@ -109,7 +109,8 @@ def watched_page_of(context: Any, *own: str) -> Iterator[Any]:
 
 
 def settle(page: Any) -> None:
-    """Wait until the page is as it stays: fonts and pictures are there, what fades has done so, and its size rests.
+    """Wait until the page no longer changes: fonts and pictures are loaded, transitions are finished, and its size is
+    stable.
 
     Scripts measure a page after its layout, a frame or two after the window changed: an earlier look differs
     from a person's view. Transitions are finished at once, because they can take minutes on a busy machine.
@@ -118,7 +119,7 @@ def settle(page: Any) -> None:
 
 
 def assert_well_built(page: Any) -> None:
-    """One heading of the first order, a language, and nothing wider than the window."""
+    """Check for one heading of the first order, a language, and no content wider than the window."""
     assert page.locator("h1").count() == 1
     assert page.evaluate("document.documentElement.lang") == "en"
     wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")

@@ -1,4 +1,5 @@
-"""Text that people give is text: on every page that shows it nothing runs, nothing is asked of others, all can be read.
+"""Texts of users stay text: on every page that shows them, no script runs, no other host is contacted, and all texts
+can be read.
 
 The store is filled behind the backs of those who check names, so that the pages are tested and not the checks: every
 field of every submission, team, person, token, reason, file and answer is hostile in one of the ways of `HOSTILE`.
@@ -82,7 +83,7 @@ def send(world: World, user: User, team: Team, text: str, **options: Any) -> Sub
 
 
 def refuse_and_hide(world: World, me: User, own: Team) -> None:
-    """Reasons for the team's eyes, a flag for the maintainers, and a token's name."""
+    """Add reasons that the team sees, a flag for the maintainers, and a token's name."""
     for text in HOSTILE.values():
         send(world, me, own, text)
         world.queue.refuse(world.work("score"), who="worker:1", why=text)
@@ -113,7 +114,9 @@ def page(context: Any, board: tuple[str, dict[str, Submission]]) -> Iterator[Any
 
 
 def assert_is_text(page: Any, place: str, texts: list[str]) -> None:
-    """Nothing ran or was tried, no element is of foreign making, and every text can be read as it was given."""
+    """Check that no script ran or was attempted, no element comes from a user's text, and every text can be read as it
+    was entered.
+    """
     page.wait_for_timeout(100)  # an image that cannot be loaded says so a moment later
     assert page.evaluate("[window.ran ?? null, window.broken]") == [None, []]
     assert page.locator(f"{place} :is({FOREIGN})").count() == 0

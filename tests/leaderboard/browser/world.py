@@ -162,7 +162,7 @@ class World:
         assert self.queue.finish_result(job, document=document)
 
     def refresh(self, version: str, value: float, *, benchmark: str = IMAGES) -> None:
-        """Score every submission `value` against one of `versions`, and show that one."""
+        """Score every submission with `value` on one of `versions`, and show that version."""
         with self.store.write() as connection:
             n = start_refresh(connection, benchmark, version, who="test")
         jobs = [self.work("rescore", benchmark, version) for _ in range(n)]

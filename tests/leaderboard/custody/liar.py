@@ -1,4 +1,4 @@
-"""A template whose children answer what they should not: as a child that was taken over might."""
+"""A fork server whose children give forbidden answers, as a compromised child might."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Canonical predictions come back equal, score bit for bit alike, and anything else is refused by the reader."""
+"""Canonical predictions are restored equal and score bit for bit alike; the reader refuses everything else."""
 
 from __future__ import annotations
 
@@ -181,16 +181,16 @@ def become(name: str, value: Any) -> Change:
         (put("image", 0, 3), "`image` must be an index"),
         (put("finding", 0, 3), "`finding` must be an index"),
         (put("finding", 2, 2), "must be predicted once"),
-        (put("cell", 0, 64), "`cell` must lie in the grid"),
-        (put("cell", 0, -2), "`cell` must lie in the grid"),
-        (put("score", 0, 1.5), "`score` must lie in"),
-        (put("score", 0, np.inf), "`score` must lie in"),
-        (put("points", (0, 0), 5.0), "`points` must lie inside"),
-        (put("points", (0, 1), np.nan), "`points` must lie inside"),
+        (put("cell", 0, 64), "`cell` must be in the grid"),
+        (put("cell", 0, -2), "`cell` must be in the grid"),
+        (put("score", 0, 1.5), "`score` must be in"),
+        (put("score", 0, np.inf), "`score` must be in"),
+        (put("points", (0, 0), 5.0), "`points` must be inside"),
+        (put("points", (0, 1), np.nan), "`points` must be inside"),
         (put("n_points", 0, 2), "`points` must have shape"),
-        (put("boxes", (0, 2), 2.6), "`boxes` must lie inside"),
-        (put("boxes", (0, 2), -1.0), "`boxes` must lie inside"),
-        (put("boxes", (0, 0), np.nan), "`boxes` must lie inside"),
+        (put("boxes", (0, 2), 2.6), "`boxes` must be inside"),
+        (put("boxes", (0, 2), -1.0), "`boxes` must be inside"),
+        (put("boxes", (0, 0), np.nan), "`boxes` must be inside"),
         (put("has_box", 0, True), "`boxes` must have shape"),
         (put("has_mask", 0, True), "offsets of 3 masks"),
         (put("mask_offsets", 0, 1), "must rise from 0"),
@@ -268,7 +268,7 @@ def test_the_reader_of_findings_refuses(name: str, value: Any, message: str) -> 
 def test_probabilities_out_of_range_are_refused() -> None:
     for wrong in (-0.1, 1.1, np.nan):
         predictions = [FindingsPrediction("s1", None, dict.fromkeys(FINDINGS, wrong))]
-        with pytest.raises(ValueError, match=r"`probabilities` must lie in \[0, 1\]"):
+        with pytest.raises(ValueError, match=r"`probabilities` must be in \[0, 1\]"):
             read_canonical(written(predictions, STUDIES), STUDIES)
 
 

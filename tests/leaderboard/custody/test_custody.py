@@ -1,4 +1,4 @@
-"""Uploads through to released figures, both kinds of benchmark, and every way in which it can go wrong."""
+"""From uploads to released scores, for both kinds of benchmark, and every possible failure on the way."""
 
 from __future__ import annotations
 

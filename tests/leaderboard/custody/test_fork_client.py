@@ -1,4 +1,6 @@
-"""Templates die, are killed, are asked by many at once and left alone; requests are answered all the same."""
+"""Fork servers that die, are killed, get many requests at once or have none for long; requests are answered
+nevertheless.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Children that were taken over: whatever they answer, nothing of it is believed that is not as it must be."""
+"""Compromised children: a reply is accepted only if it follows all rules."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ SOUND = LintReport(
     n_entries=2,
     problems=(
         LintProblem("warning", "predictions.jsonl", None, "", "missing-pairs", "", "1 of 3 asked pairs", "are misses"),
-        LintProblem("error", "predictions.jsonl", 17, "box", "outside-image", "[1, 2]", "must lie inside, got [1, 2]"),
+        LintProblem("error", "predictions.jsonl", 17, "box", "outside-image", "[1, 2]", "must be inside, got [1, 2]"),
     ),
     predictions=(),
     missing_pairs=(("a", "Edema"),),

@@ -1,4 +1,4 @@
-"""Scratch folders: of killed processes they go, of living ones and of others they stay."""
+"""Scratch folders: those of killed processes are removed, those of running processes and of other programs stay."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_without_locks_nothing_is_removed(tmp_path: Path, monkeypatch: pytest.Mo
 def test_one_that_is_taken_before_it_is_locked_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """Between making and locking, somebody who removes abandoned ones may look."""
+    """Another process may look for abandoned folders between the creation of a folder and its lock."""
     make = tempfile.mkdtemp
     handles: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Some hundreds of bad files through the real way in: each is answered as listed, in words, and nothing dies.
+"""Hundreds of bad files through the real upload: each gets the listed answer in readable words, and no process dies.
 
 One or two of each rule are read in a confined child, the others by the same code in this process. Files that are large,
 or grow, are all read in children: in bounded memory each is refused by a rule or given up with a fixed sentence. How

@@ -1,7 +1,8 @@
 """Decides who may call a route: 401 without a valid session or token, 403 for a token without the scope.
 
-:class:`reveal_leaderboard.web.sign_in_modes.Auth` finds the actor of a request. This module decides the answer if there
-is none, also for uploads from the pages. :mod:`.visibility` decides what an actor may see of a submission.
+:class:`reveal_leaderboard.web.sign_in_modes.Auth` finds the actor of a request. This module decides the answer to
+requests without an actor, also for uploads from the pages. :mod:`.visibility` decides what an actor may see of a
+submission.
 """
 
 from __future__ import annotations
