@@ -214,7 +214,7 @@ def test_a_holdout_picture_of_another_size(tmp_path):
     [
         ({"root": "nowhere"}, "`root` must be a folder"),
         ({"out": "pictures"}, "`out` must be a new or empty folder"),
-        ({"out": "folder/inside"}, "must be neither inside"),
+        ({"out": "folder/inside"}, "must be outside"),
     ],
 )
 def test_bad_arguments(tmp_path, change, message):

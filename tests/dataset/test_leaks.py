@@ -55,7 +55,7 @@ def test_folders_of_two_kinds_or_in_each_other_are_refused(tmp_path):
     tasks_folder(tmp_path / "b", holdout=True)
     with pytest.raises(ValueError, match=r"`holdout` must have the kind of .*, findings, got tasks"):
         find_leaks(folder, tmp_path / "b" / "private")
-    with pytest.raises(ValueError, match="must be neither inside"):
+    with pytest.raises(ValueError, match="must be outside"):
         find_leaks(folder, folder)
 
 
