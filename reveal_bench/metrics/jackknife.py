@@ -237,17 +237,13 @@ def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
 
 def missing_reasons(values: FloatArray, ends: FloatArray, evidence: Evidence) -> list[str]:
     """Return why :func:`jackknife_ends` has no interval for a column; empty for the others, and without a value."""
-    reasons = []
-    for column in range(len(values)):
-        reason = ""
-        if np.isnan(ends[:, column]).all() and not np.isnan(values[column]):
-            if not evidence.enough[column]:
-                reason = _few(evidence, column)
-            elif np.isfinite(evidence.bounds).all():
-                reason = f"wider than {WIDEST:.0%} of its scale"
-            else:
-                reason = "constant"
-        reasons.append(reason)
+    reasons = [""] * len(values)
+    for column in np.flatnonzero(np.isnan(ends).all(axis=0) & ~np.isnan(values)):
+        if not evidence.enough[column]:
+            reasons[column] = _few(evidence, column)
+        else:
+            has_scale = np.isfinite(evidence.bounds).all()
+            reasons[column] = f"wider than {WIDEST:.0%} of its scale" if has_scale else "constant"
     return reasons
 
 

@@ -311,6 +311,27 @@ def test_perfect_findings_have_the_macro_interval_of_their_patients() -> None:
     assert interval(got, "point_hit", "macro") == pytest.approx(wilson(1.0, 12, t.ppf(0.975, 3.2)), abs=1e-5)
 
 
+def test_five_patients_have_an_interval_of_a_share_and_eight_of_f1() -> None:
+    # proportion_confint(..., method="wilson") of statsmodels 0.14: of 5 in 5, 8 in 8, and 3.2 in 4, as the variance of
+    # the jackknife is that of 4 patients
+    got = estimate_cases("point_hit", 1, np.ones(5))
+    assert interval(got, "point_hit", "all") == pytest.approx([0.565518, 1.0], abs=1e-6)
+    got = estimate_cases("point_hit", 1, np.array([1.0, 1.0, 1.0, 1.0, 0.0]))
+    assert interval(got, "point_hit", "all") == pytest.approx([0.336834, 0.969232], abs=1e-6)
+    for n, expected in ((7, [math.nan, math.nan]), (8, [0.675592, 1.0])):
+        present = np.arange(40)[:, None] < n
+        got = estimate_labels(present, present, labels=["COPD"])
+        assert interval(got, "f1", "COPD") == pytest.approx(expected, abs=1e-6, nan_ok=True)
+        assert interval(got, "recall", "COPD")[1] == 1.0
+
+
+@pytest.mark.parametrize(("n_called", "reason"), [(1, "fewer than 5 supporting patients"), (20, "")])
+def test_a_missing_interval_has_its_reason(n_called: int, reason: str) -> None:
+    present = np.arange(40)[:, None] < 20
+    got = estimate_labels(np.arange(40)[:, None] < n_called, present, labels=["COPD"])
+    assert [e.missing_interval for e in got if e.metric == "precision"] == [reason, reason]
+
+
 @pytest.mark.parametrize("f1", [0.5, 0.78, 0.9, 0.97])
 def test_moments_of_f1_are_near_those_of_a_binomial_count(f1: float) -> None:
     for n in (1, 2, 3, 5, 10, 1000):
