@@ -15,6 +15,10 @@ and the degrees of freedom of the squared standard error (Satterthwaite), ``2 V*
   or with constant rows, whose standard error is 0. The effective sample size of the last is the number of supporting
   patients, but for an F1 of 0 or the lowest kappa only the proportion :data:`OF_NO_OVERLAP` of it: F1 is 2 / (k + 1) if
   one of k patients is called by both.
+* Wilson's interval of a proportion covers too rarely if its expected number of events, or of their absence, is so small
+  that most samples have none: in 0.84 of samples at worst. So if one event among n >= :data:`LEAST_OF_RARE` is found,
+  the lower bound is at most 0.0834 / n, and at most 0.466 / n for two: the expected numbers with which a Poisson
+  variable is below one, and below two, in 0.92 of samples. Brown, Cai and DasGupta (2001) do the same with 0.95.
 * A macro of scores that do not go below 0 has the Wilson interval of its effective sample size, with t instead of the
   normal quantile. The jackknife estimates the variance of a finding with few patients badly: it is 0 for a rare
   finding without errors. So a finding's variance is ``c g(m) / n``. n is the number of its supporting patients, and g
@@ -45,8 +49,9 @@ No interval is printed (both bounds are NaN)
 `benchmarks/calibration.py` measures the coverage of these rules; docs/statistics.md has its table.
 
 Sources: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 11; Wilson (1927), J. Am. Stat. Assoc.
-22; effective sample sizes as in Rao and Scott (1992), Biometrics 48; Wilson intervals of stratified proportions as in
-Yan and Su (2010), Stat. Biopharm. Res. 2; degrees of freedom as in Bell and McCaffrey (2002), Survey Methodology 28.
+22; Brown, Cai and DasGupta (2001), Statist. Sci. 16; effective sample sizes as in Rao and Scott (1992), Biometrics 48;
+Wilson intervals of stratified proportions as in Yan and Su (2010), Stat. Biopharm. Res. 2; degrees of freedom as in
+Bell and McCaffrey (2002), Survey Methodology 28.
 """
 
 from __future__ import annotations
@@ -76,6 +81,8 @@ POOLED_FREEDOM = 2.0
 WIDEST = 0.75
 """Proportion of its scale that an interval covers at most. Three patients, of whom one or two are hits, would have one
 that covers 0.74."""
+LEAST_OF_RARE = 15
+"""Effective sample size from which on the bounds of a proportion next to 0 or 1 are moved out."""
 OF_NO_OVERLAP = 0.75
 """Proportion of patients that counts for the interval of an F1 of 0, or of the lowest kappa. It would be 1 for F1 as a
 proportion of k patients, and 0.5 for TP / (TP + FP + FN) on the scale of F1; simulations fit values from 0.65 to
@@ -86,6 +93,7 @@ Z = NormalDist().inv_cdf(0.975)
 _NO_SPREAD = 1e-12  # shares of a scale that differ by less differ by rounding alone
 _INSIDE = 1e-6  # a share at an end of its scale counts as this far inside, where variances are in proportion to it
 _LEAST_PART = 0.25  # of a macro's variance that negative covariances leave: what they take beyond it is noise
+_RARE_EVENTS = 0.0, 0.08338, 0.46575, 0.99836
 _LOG_T = -0.0394592, 0.1168138, -0.0245318, -0.2607371, 0.1601912, 0.7064658, 1.2104212, 0.6729257
 
 
@@ -238,7 +246,7 @@ def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
 def missing_reasons(values: FloatArray, ends: FloatArray, evidence: Evidence) -> list[str]:
     """Return why :func:`jackknife_ends` has no interval for a column; empty for the others, and without a value."""
     reasons = [""] * len(values)
-    for column in np.flatnonzero(np.isnan(ends).all(axis=0) & ~np.isnan(values)):
+    for column in np.flatnonzero(np.isnan(ends).all(axis=0) & ~np.isnan(values)).tolist():
         if not evidence.enough[column]:
             reasons[column] = _few(evidence, column)
         else:
@@ -275,7 +283,9 @@ def _ends_of_scale(
         plain = np.clip([shares - bias - quantiles * errors, shares - bias + quantiles * errors], 0, 1)
         other = np.where(is_single, other, plain)
     effective = np.where(evidence.enough, effective, inf)  # no patient, no effective size
-    ends: FloatArray = np.where(has_wilson, _wilson(shares, effective, quantiles), other)
+    wilson = _wilson(shares, effective, quantiles)
+    wilson = np.where(evidence.is_share & evidence.enough, _with_rare_events(wilson, shares, effective), wilson)
+    ends: FloatArray = np.where(has_wilson, wilson, other)
     if not is_single[0] and low >= 0 and errors[0] > 0:
         centre = np.clip(shares[:1] - bias[:1], 0, 1)
         inside = np.clip(centre, _INSIDE, 1 - _INSIDE)
@@ -351,6 +361,18 @@ def _wilson(shares: FloatArray, sizes: FloatArray, quantiles: FloatArray) -> Flo
     centre = (shares + added / 2) / (1 + added)
     reach = np.sqrt(added * shares * (1 - shares) + added**2 / 4) / (1 + added)
     return np.stack([centre - reach, centre + reach])
+
+
+def _with_rare_events(ends: FloatArray, shares: FloatArray, sizes: FloatArray) -> FloatArray:
+    """Return Wilson bounds, moved out next to an end of the scale if only one or two of many patients are not there."""
+    low, high = ends
+    for _ in range(2):
+        with np.errstate(invalid="ignore"):  # infinite sizes of columns without an interval
+            events = sizes * shares
+        rate = np.interp(events, range(len(_RARE_EVENTS)), _RARE_EVENTS) / sizes
+        low = np.where((events < len(_RARE_EVENTS) - 1) & (sizes >= LEAST_OF_RARE), np.minimum(low, rate), low)
+        low, high, shares = 1 - high, 1 - low, 1 - shares  # the other end, and back
+    return np.stack([low, high])
 
 
 def _on_arcsine(shares: FloatArray, bias: FloatArray, errors: FloatArray, quantiles: FloatArray) -> FloatArray:

@@ -325,6 +325,21 @@ def test_five_patients_have_an_interval_of_a_share_and_eight_of_f1() -> None:
         assert interval(got, "recall", "COPD")[1] == 1.0
 
 
+def test_bounds_of_one_error_among_many_are_where_most_samples_have_none() -> None:
+    # The jackknife's effective size of 29 hits in 30 is 29. A Poisson variable with mean m is 0 in exp(-m) of samples,
+    # and 0 or 1 in exp(-m) (1 + m) of samples: 0.92 each
+    one, two = -math.log(0.92), brentq(lambda m: math.exp(-m) * (1 + m) - 0.92, 0.1, 1)
+    for n_errors, mean in ((1, one), (2, two)):
+        hits = (np.arange(30) >= n_errors).astype(float)
+        low, high = interval(estimate_cases("point_hit", 1, hits), "point_hit", "all")
+        assert low == pytest.approx(wilson(1 - n_errors / 30, 29)[0], abs=1e-9)
+        assert high == pytest.approx(1 - mean / 29, abs=2e-3)
+        assert high > wilson(1 - n_errors / 30, 29)[1]
+        assert interval(estimate_cases("point_hit", 1, 1 - hits), "point_hit", "all") == pytest.approx(
+            [1 - high, 1 - low]
+        )
+
+
 @pytest.mark.parametrize(("n_called", "reason"), [(1, "fewer than 5 supporting patients"), (20, "")])
 def test_a_missing_interval_has_its_reason(n_called: int, reason: str) -> None:
     present = np.arange(40)[:, None] < 20
