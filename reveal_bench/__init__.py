@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         curves,
         lint,
         load,
+        operating_points,
         pixels,
         plan_readers,
         rank,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         shapes,
         tune_gates,
         tune_saliency,
+        tune_thresholds,
     )
     from reveal_bench.api.score_tables import summarize
     from reveal_bench.benchmarks import BENCHMARKS
@@ -44,9 +46,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BENCHMARKS", "LintError", "METRICS", "agreement", "compare", "confidence", "convert", "curves", "lint",
-    "lint_predictions", "load", "load_metric", "pixels", "plan_readers", "rank", "read_localization", "read_manifest",
-    "readers", "readings", "report", "run_callable", "saliency", "score", "score_maps", "score_localization", "shapes",
-    "summarize", "tune_gates", "tune_saliency",
+    "lint_predictions", "load", "load_metric", "operating_points", "pixels", "plan_readers", "rank",
+    "read_localization", "read_manifest", "readers", "readings", "report", "run_callable", "saliency", "score",
+    "score_maps", "score_localization", "shapes", "summarize", "tune_gates", "tune_saliency", "tune_thresholds",
 ]  # fmt: skip
 
 _HOME = dict.fromkeys(__all__, "api") | {

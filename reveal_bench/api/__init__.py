@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from reveal_bench.api.conversion import Conversion, convert
     from reveal_bench.api.heat_maps import saliency, tune_gates, tune_saliency
     from reveal_bench.api.inputs import lint
+    from reveal_bench.api.operating import OperatingPoints, ThresholdTuning, operating_points, tune_thresholds
     from reveal_bench.api.pages import WrittenReport, report
     from reveal_bench.api.reader_agreement import Agreement, agreement
     from reveal_bench.api.reader_study import (
@@ -50,6 +51,7 @@ _NAMES = {
     "conversion": ("Conversion", "convert"),
     "inputs": ("lint",),
     "heat_maps": ("saliency", "tune_gates", "tune_saliency"),
+    "operating": ("OperatingPoints", "ThresholdTuning", "operating_points", "tune_thresholds"),
     "pages": ("WrittenReport", "report"),
     "reader_agreement": ("Agreement", "agreement"),
     "reader_study": ("ReaderPlan", "ReaderStudyResult", "ReadingsTable", "plan_readers", "readers", "readings"),
@@ -61,10 +63,10 @@ _NAMES = {
 
 __all__ = [
     "Agreement", "Bench", "Comparisons", "Confidence", "Conversion", "DetectorCurves", "MapScores",
-    "PixelStatistics", "Ranking", "ReaderPlan", "ReaderStudyResult", "ReadingsTable", "Scores", "Shapes",
-    "WrittenReport", "agreement", "compare", "confidence", "convert", "curves", "lint", "load", "pixels",
-    "plan_readers", "rank", "readers", "readings", "report", "saliency", "score", "score_maps", "shapes",
-    "tune_gates", "tune_saliency",
+    "OperatingPoints", "PixelStatistics", "Ranking", "ReaderPlan", "ReaderStudyResult", "ReadingsTable", "Scores",
+    "Shapes", "ThresholdTuning", "WrittenReport", "agreement", "compare", "confidence", "convert", "curves", "lint",
+    "load", "operating_points", "pixels", "plan_readers", "rank", "readers", "readings", "report", "saliency",
+    "score", "score_maps", "shapes", "tune_gates", "tune_saliency", "tune_thresholds",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # a checker then refuses a name that is misspelt

@@ -28,6 +28,7 @@ from reveal_bench.cli import (
     convert,
     curate,
     data,
+    operating,
     output,
     report,
     run,
@@ -156,6 +157,8 @@ app.command()(score.compare)
 app.command()(score.rank)
 app.command()(analyses.confidence)
 app.command()(analyses.curves)
+app.command()(operating.tune)
+app.command(name="operating-points")(operating.operating_points)
 app.command()(analyses.shapes)
 app.command()(score.metrics)
 app.command()(data.publish)

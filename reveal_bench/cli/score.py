@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
@@ -35,7 +35,7 @@ from reveal_bench.files import replacing
 if TYPE_CHECKING:
     from reveal_bench.api.score_tables import Scores
     from reveal_bench.evaluation.score import AnsweredOnly, ScoredFile
-    from reveal_bench.kinds.options import ScoringOptions
+    from reveal_bench.kinds.options import ScoringOptions, Thresholds
 
 
 Compat = Literal["chexlocalize", "chexlocalize-full"]
@@ -275,10 +275,21 @@ def _print_answered(file: Path, answered: AnsweredOnly | None, *, wide: bool) ->
         typer.echo(f"{about}: none")
 
 
-def thresholds_of(metadata: Path | None) -> float | dict[str, float]:
-    """Return the thresholds of a submission.json; 0.5 if it has none."""
-    stated = None if metadata is None else read_json(metadata).get("thresholds")
-    return 0.5 if stated is None else stated
+def thresholds_of(metadata: Path | None) -> Thresholds:
+    """Return the thresholds of a submission.json, with the record of their tuning if it has one; 0.5 if it has none."""
+    from reveal_bench.kinds.options import TunedThresholds, Tuning
+
+    document = {} if metadata is None else read_json(metadata)
+    stated, tuning = document.get("thresholds"), document.get("tuning")
+    if stated is None:
+        return 0.5
+    if not isinstance(stated, dict) or tuning is None:
+        return cast("Thresholds", stated)
+    try:
+        return TunedThresholds(stated, Tuning(**tuning))
+    except TypeError:
+        rule = "must be as `reveal-bench tune` writes it: tune again, or remove it"
+        raise ArgumentError("tuning", f"of {metadata} {rule}", repr(tuning)[:80]) from None
 
 
 def _metadata_beside(file: Path) -> Path | None:
@@ -460,7 +471,7 @@ def _thresholds(scored: Mapping[str, ScoredFile]) -> dict[str, Any]:
 
 
 def _warn_of(file: Path, scored: ScoredFile, own_thresholds: bool) -> None:
-    terminal.warn(terminal.warnings_of(scored.report.problems, scored.report.format))
+    terminal.warn([*scored.tuning_notes, *terminal.warnings_of(scored.report.problems, scored.report.format)])
     _tell_of_thresholds(file, scored, "--own-thresholds", are_applied=own_thresholds)
 
 

@@ -98,7 +98,13 @@ class ScoredFile:
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes on the scores, for people."""
-        return self.rows.notes
+        return (*self.rows.notes, *self.tuning_notes)
+
+    @property
+    def tuning_notes(self) -> tuple[str, ...]:
+        """Where the thresholds were tuned, if they were."""
+        tuning = self.options.tuning
+        return () if tuning is None else (tuning.note(self.manifest.benchmark, self.manifest.split),)
 
     @property
     def resampling(self) -> Resampling:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self, cast
 
@@ -10,6 +10,57 @@ from reveal_bench.metrics.intervals import Interval, Resampling
 
 Thresholds = float | Mapping[str, float]
 """One threshold for all findings, or finding -> threshold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """The cases that thresholds were tuned on, as in the field `tuning` of a ``submission.json``.
+
+    Attributes
+    ----------
+    benchmark, version, split : of the references
+    n : number of cases
+    criterion : rule that chose the thresholds, in words
+    file : name of the prediction file
+    file_sha256 : its checksum; None for predictions that are not in a file
+    """
+
+    benchmark: str
+    version: str
+    split: str
+    n: int
+    criterion: str
+    file: str
+    file_sha256: str | None = None
+
+    def note(self, benchmark: str, split: str) -> str:
+        """Return a sentence for scores on a split: where the thresholds were tuned, and if that biases the scores."""
+        place = (
+            f"{self.benchmark} {self.version}, split {self.split} ({self.n:,} studies, {self.criterion}, {self.file})"
+        )
+        if (self.benchmark, self.split) == (benchmark, split):
+            return f"thresholds were tuned on this split, so scores of decisions are too good: {place}"
+        return f"thresholds were tuned on {place}"
+
+
+class TunedThresholds(Mapping[str, float]):
+    """Finding -> threshold, with `tuning`: the cases that the thresholds were tuned on."""
+
+    def __init__(self, thresholds: Mapping[str, float], tuning: Tuning) -> None:
+        self._thresholds = dict(thresholds)
+        self.tuning = tuning
+
+    def __getitem__(self, finding: str) -> float:
+        return self._thresholds[finding]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._thresholds)
+
+    def __len__(self) -> int:
+        return len(self._thresholds)
+
+    def __repr__(self) -> str:
+        return f"<thresholds of {len(self)} findings tuned on {self.tuning.benchmark}, split {self.tuning.split}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +102,16 @@ class ScoringOptions:
     def resampling(self) -> Resampling:
         """The method of intervals."""
         return Resampling(self.n_resamples, self.seed, self.unit, cast("Interval", self.interval or "jackknife"))
+
+    @property
+    def plain_thresholds(self) -> float | dict[str, float]:
+        """The thresholds for JSON."""
+        return dict(self.thresholds) if isinstance(self.thresholds, Mapping) else self.thresholds
+
+    @property
+    def tuning(self) -> Tuning | None:
+        """The cases that the thresholds were tuned on; None if they were not, or that is unknown."""
+        return self.thresholds.tuning if isinstance(self.thresholds, TunedThresholds) else None
 
     @property
     def n_cells(self) -> int:

@@ -72,8 +72,8 @@ def test_first_help_pages_have_no_gap(page: str) -> None:
 def test_commands_of_first_versions_still_work() -> None:
     names = """
         agreement attach baseline build compare confidence convert curves diff draft-ratings export export-lmms
-        import-inspect import-lmms import-replies inspect lint metrics misses phantom plan-readers publish rank
-        readers readings receipt report run saliency score score-maps shapes status submit validate
+        import-inspect import-lmms import-replies inspect lint metrics misses operating-points phantom plan-readers
+        publish rank readers readings receipt report run saliency score score-maps shapes status submit tune validate
         verify-receipt view withdraw
     """
     assert names.split() == COMMANDS

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import pytest
 from reveal_leaderboard.store.metadata import MetadataError, read_metadata
 
+from reveal_bench.kinds.options import Tuning
 from tests.conftest import ROOT
 from tests.leaderboard.conftest import METADATA
 
@@ -93,3 +95,10 @@ def test_a_fault_is_named_once_in_the_words_of_the_file(field: str, value: objec
     (fault,) = caught.value.errors
     assert fault["field"] == named
     assert rule in fault["rule"]
+
+
+def test_record_of_tuning_is_accepted_as_tune_writes_it() -> None:
+    tuning = Tuning("reveal-cxr", "1.0.0", "val", 100, "highest F1", "val.jsonl", "ab" * 32)
+    assert read(thresholds={"Edema": 0.3}, tuning=asdict(tuning))["tuning"] == asdict(tuning)
+    with pytest.raises(MetadataError, match="tuning"):
+        read(tuning=asdict(tuning) | {"path": "x"})

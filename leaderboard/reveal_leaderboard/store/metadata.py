@@ -81,6 +81,18 @@ class Links(_MetadataModel):
     model: Link | None = None
 
 
+class TuningRecord(_MetadataModel):
+    """The cases that the thresholds were tuned on, as ``reveal-bench tune`` writes them."""
+
+    benchmark: Line
+    version: Line
+    split: Line
+    n: Annotated[int, Field(ge=1)]
+    criterion: Line
+    file: Line
+    file_sha256: Line | None = None
+
+
 class Metadata(_MetadataModel):
     """One ``submission.json``; `contact` is for the operators and never shown."""
 
@@ -91,6 +103,7 @@ class Metadata(_MetadataModel):
     parameters: Annotated[dict[Line, Line | int | float | bool | None], Field(max_length=50)] | None = None
     grid: Annotated[int, Field(ge=1, le=26)] | None = None
     thresholds: Fraction | dict[Line, Fraction] | None = None
+    tuning: TuningRecord | None = None
     training_data: Text | None = None
     known_overlap: Text | None = None
     links: Links = Links()

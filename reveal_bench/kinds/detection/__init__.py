@@ -176,7 +176,7 @@ class DetectionScoring(Scoring["LocalizationRecord", "LocalizationPrediction", "
     @override
     def protocol(self, options: ScoringOptions) -> dict[str, object]:
         """Return the lowest score at which a detection counts, for metrics at a threshold fixed beforehand."""
-        return {"thresholds": options.thresholds}
+        return {"thresholds": options.plain_thresholds}
 
     @override
     def score(

@@ -250,7 +250,7 @@ class FindingsScoring(Scoring["StudyRecord", "FindingsPrediction", "StudyManifes
     @override
     def protocol(self, options: ScoringOptions) -> dict[str, object]:
         """Return the lowest probability at which a label counts as predicted."""
-        return {"thresholds": options.thresholds}
+        return {"thresholds": options.plain_thresholds}
 
     @override
     def score(

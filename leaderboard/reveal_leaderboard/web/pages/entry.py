@@ -233,6 +233,8 @@ def _about(metadata: Mapping[str, Any], submission: Submission) -> str:
     parameters = metadata.get("parameters") or {}
     if isinstance(thresholds, Mapping):
         thresholds = ", ".join(f"{name} {value}" for name, value in thresholds.items())
+    if tuning := metadata.get("tuning"):
+        thresholds = f"{thresholds}; tuned on {tuning['benchmark']} {tuning['version']}, split {tuning['split']}"
     plain = {
         "Model": versioned(submission.model_name, str(model.get("version") or "")),
         "Team": submission.team,

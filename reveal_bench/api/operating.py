@@ -1,0 +1,309 @@
+"""``tune_thresholds`` and ``operating_points``: thresholds of probabilities, and the rates at them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from reveal_bench.api.bench import AnyBench, as_bench
+from reveal_bench.api.inputs import name_of
+from reveal_bench.api.result_table import TableResult
+from reveal_bench.api.scoring import once, score_inputs
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.evaluation.operating import (
+    OperatingPoint,
+    TunedThreshold,
+    confidences_of_decisions,
+    points_at,
+    points_chosen,
+    tune,
+)
+from reveal_bench.evaluation.score import ScoredFile
+from reveal_bench.files import file_sha256, replacing
+from reveal_bench.kinds.options import ScoringOptions, TunedThresholds, Tuning
+from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.intervals import Estimate, Resampling, as_record
+from reveal_bench.metrics.operating import Criterion, CriterionName
+from reveal_bench.metrics.scales import intervals_text
+from reveal_bench.words import number_text, part_text, percent_interval, percent_number, with_interval
+
+
+@dataclass(frozen=True, repr=False)
+class ThresholdTuning(TableResult):
+    """The threshold of every finding by one criterion, with the rates on the cases that it was tuned on.
+
+    Attributes
+    ----------
+    scored : the predictions that the thresholds were tuned on
+    criterion : rule that chose the thresholds
+    tuned : threshold and rates of every finding
+    otherwise : threshold of the findings for which the criterion has none; None if there are no such findings
+    """
+
+    scored: ScoredFile
+    criterion: Criterion
+    tuned: Sequence[TunedThreshold]
+    otherwise: float | None
+
+    @property
+    def thresholds(self) -> TunedThresholds:
+        """Finding -> threshold, with the cases that they were tuned on; for the argument `thresholds` of `score`."""
+        report, manifest, path = self.scored.report, self.scored.manifest, self.scored.path
+        digest = None if path is None else file_sha256(path)
+        name = report.file if path is None else path.name
+        about = (manifest.benchmark, manifest.version, manifest.split, len(self.scored.rows), self.criterion.in_words)
+        by_finding = {one.finding: cast("float", self.otherwise) if one.reason else one.threshold for one in self.tuned}
+        return TunedThresholds(by_finding, Tuning(*about, name, digest))
+
+    @property
+    def caption(self) -> str:
+        """Predictions, split and criterion."""
+        return (
+            f"{self.scored.report.file} on {self.scored.place}: thresholds with the {self.criterion.in_words}, and "
+            "rates in percent on these cases, which are too good because the thresholds were chosen on them"
+        )
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The fields of each :class:`~reveal_bench.evaluation.operating.TunedThreshold`, as fractions."""
+        return [asdict(one) | {"threshold": self.thresholds[one.finding]} for one in self.tuned]
+
+    def printed_rows(self) -> list[dict[str, str]]:
+        """Return thresholds with three decimals, and rates in percent."""
+        return [
+            {
+                "finding": one.finding,
+                "positive": part_text(one.n_positive, one.n),
+                "threshold": number_text(self.thresholds[one.finding]),
+                "sensitivity": percent_number(one.sensitivity),
+                "specificity": percent_number(one.specificity),
+                "PPV": percent_number(one.ppv),
+                "NPV": percent_number(one.npv),
+                "note": f"as given: {one.reason}" if one.reason else "",
+            }
+            for one in self.tuned
+        ]
+
+    def write(self, path: str | Path) -> None:
+        """Write `thresholds` and `tuning` into a ``submission.json``, whose other fields are kept.
+
+        Raises
+        ------
+        ValueError
+            If the file exists and has no JSON object.
+        """
+        path = Path(path)
+        document = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        if not isinstance(document, dict):
+            raise ValueError(f"{path}: must hold one JSON object, got {type(document).__name__}")
+        thresholds = self.thresholds
+        document |= {"thresholds": dict(thresholds), "tuning": asdict(thresholds.tuning)}
+        with replacing(path) as new:
+            new.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True, repr=False)
+class OperatingPoints(TableResult):
+    """Sensitivity, specificity and predictive values of every finding at one threshold each.
+
+    Attributes
+    ----------
+    scored : the predictions as they were scored
+    criterion : rule that chose the thresholds on the same cases; None for thresholds fixed beforehand
+    points : the macro, then every finding
+    resampling : number of replicates, unit and seed
+    """
+
+    scored: ScoredFile
+    criterion: Criterion | None
+    points: Sequence[OperatingPoint]
+    resampling: Resampling
+
+    @property
+    def caption(self) -> str:
+        """Predictions, split, origin of the thresholds and method of intervals."""
+        if self.criterion is None:
+            tuning = self.scored.tuning_notes
+            how = f"fixed thresholds, {intervals_text(self.resampling)}{''.join(f'; {note}' for note in tuning)}"
+        else:
+            n, seed = self.resampling.n_resamples, self.resampling.seed
+            how = (
+                f"thresholds chosen on these cases, with a {self.criterion.in_words}, and again in each of {n:,} "
+                f"resamples of patients (seed {seed}), from which the 95% intervals come"
+            )
+        return f"{self.scored.report.file} on {self.scored.place}: rates in percent at {how}"
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The fields of each :class:`~reveal_bench.evaluation.operating.OperatingPoint`, as fractions."""
+        return [as_record(point) for point in self.points]
+
+    def printed_rows(self) -> list[dict[str, str]]:
+        """Return rates in percent with their intervals, thresholds with three decimals."""
+        with_prevalence = any(not math.isnan(point.prevalence) for point in self.points)
+        return [_printed(point, with_prevalence=with_prevalence) for point in self.points]
+
+
+def _printed(point: OperatingPoint, *, with_prevalence: bool) -> dict[str, str]:
+    row = {
+        "finding": point.finding,
+        "positive": "" if point.finding == MACRO else part_text(point.n_positive, point.n),
+        "threshold": "" if point.finding == MACRO else number_text(point.threshold),
+        "sensitivity": _rate_text(point.sensitivity),
+        "specificity": _rate_text(point.specificity),
+        "PPV": _rate_text(point.ppv),
+        "NPV": _rate_text(point.npv),
+    }
+    if with_prevalence:
+        row |= {
+            "prevalence": percent_number(point.prevalence),
+            "PPV there": _rate_text(point.ppv_at_prevalence),
+            "NPV there": _rate_text(point.npv_at_prevalence),
+        }
+    return row | {"note": point.reason}
+
+
+def _rate_text(rate: Estimate) -> str:
+    return with_interval(percent_number(rate.value), percent_interval(rate.low, rate.high))
+
+
+def tune_thresholds(
+    predictions: Any,
+    bench: AnyBench,
+    *,
+    split: str | None = None,
+    metric: str | None = None,
+    sensitivity: float | None = None,
+    specificity: float | None = None,
+    ppv: float | None = None,
+    otherwise: float | None = None,
+    name: str | None = None,
+) -> ThresholdTuning:
+    """Choose a threshold per finding by a criterion, for scores on another split.
+
+    Give one criterion. Candidates are the probabilities that occur; a probability that reaches the threshold is called
+    positive. Criteria and ties are in :mod:`reveal_bench.metrics.operating`.
+
+    Parameters
+    ----------
+    predictions, bench, split, name : as of :func:`lint`; the split to tune on, never the one to be scored
+    metric : "f1", "youden" or "cohen_kappa": the threshold with the highest value
+    sensitivity : the threshold with the highest specificity among those with at least this sensitivity
+    specificity : the threshold with the highest sensitivity among those with at least this specificity
+    ppv : the threshold with the highest sensitivity among those with at least this positive predictive value
+    otherwise : threshold of the findings for which the criterion has none, such as those that no case has
+
+    Returns
+    -------
+    ThresholdTuning; `score` accepts its `thresholds`, and its `write` adds them to a ``submission.json``
+
+    Raises
+    ------
+    LintError
+        If the predictions have errors.
+    ArgumentError
+        If the predictions have no probabilities, an argument breaks its rule, or a finding has no threshold and
+        `otherwise` is not given.
+    """
+    criterion = _criterion_of(metric, sensitivity, specificity, ppv)
+    if criterion is None:
+        others = ("sensitivity", "specificity", "ppv")
+        raise ArgumentError("metric", "must be given, or `sensitivity`, `specificity` or `ppv`", "none", others)
+    if otherwise is not None and not 0 <= otherwise <= 1:
+        raise ArgumentError("otherwise", "must be in [0, 1]", otherwise)
+    scored = _scored(predictions, bench, split, name, ScoringOptions())
+    tuned = tune(confidences_of_decisions(scored.rows), criterion)
+    lacking = {one.finding: one.reason for one in tuned if one.reason}
+    if lacking and otherwise is None:
+        named = "; ".join(f"{finding}: {reason}" for finding, reason in lacking.items())
+        rule = f"must be given, because {len(lacking)} of {len(tuned)} findings have no threshold"
+        raise ArgumentError("otherwise", rule, named)
+    return ThresholdTuning(scored, criterion, tuned, otherwise if lacking else None)
+
+
+def operating_points(
+    predictions: Any,
+    bench: AnyBench,
+    *,
+    split: str | None = None,
+    thresholds: float | Mapping[str, float] = 0.5,
+    sensitivity: float | None = None,
+    specificity: float | None = None,
+    prevalence: float | Mapping[str, float] | None = None,
+    n_resamples: int = 1000,
+    seed: int = 0,
+    name: str | None = None,
+) -> OperatingPoints:
+    """Return sensitivity, specificity and predictive values of every finding at one threshold each, with intervals.
+
+    Without `sensitivity` and `specificity` the thresholds are fixed, and intervals are those of :func:`score`. With one
+    of them, thresholds are chosen on the same cases, and again in every replicate, to reach it: the result has the
+    sensitivity at a fixed specificity, or specificity and PPV at a fixed sensitivity.
+
+    Parameters
+    ----------
+    predictions, bench, split, name : as of :func:`lint`
+    thresholds : one number, or one per finding, such as :attr:`ThresholdTuning.thresholds`
+    sensitivity, specificity : at most one least rate in (0, 1], as of :func:`tune_thresholds`
+    prevalence : also return predictive values at this prevalence in (0, 1), one number or one per finding
+    n_resamples, seed : number of replicates of the patients, and their seed
+
+    Raises
+    ------
+    LintError
+        If the predictions have errors.
+    ArgumentError
+        If the predictions have no probabilities, or an argument breaks its rule.
+    """
+    criterion = _criterion_of(None, sensitivity, specificity, None)
+    if criterion is not None and thresholds != 0.5:
+        rule = "must not be given with `sensitivity` or `specificity`, which choose thresholds"
+        raise ArgumentError("thresholds", rule, repr(thresholds), ("sensitivity", "specificity"))
+    if criterion is not None and n_resamples < 2:
+        raise ArgumentError("n_resamples", "must be at least 2 to choose thresholds again", n_resamples)
+    scored = _scored(predictions, bench, split, name, ScoringOptions(thresholds=thresholds))
+    confidences = confidences_of_decisions(scored.rows)
+    prevalences = _prevalences(prevalence, scored.rows.groups)
+    resampling = Resampling(n_resamples, seed)
+    if criterion is None:
+        points = points_at(scored.rows, thresholds, resampling, prevalences)
+    else:
+        points = points_chosen(confidences, criterion, resampling, prevalences)
+    return OperatingPoints(scored, criterion, points, resampling)
+
+
+def _scored(
+    predictions: Any, bench: AnyBench, split: str | None, name: str | None, options: ScoringOptions
+) -> ScoredFile:
+    opened = as_bench(bench, split, runs=[predictions])
+    name = name_of(predictions, "predictions") if name is None else name
+    return score_inputs(predictions, opened, once(options), argument="predictions", name=name)
+
+
+def _criterion_of(
+    metric: str | None, sensitivity: float | None, specificity: float | None, ppv: float | None
+) -> Criterion | None:
+    targets = {"sensitivity": sensitivity, "specificity": specificity, "ppv": ppv}
+    named: list[tuple[str, float | None]] = [(name, target) for name, target in targets.items() if target is not None]
+    named += [] if metric is None else [(metric, None)]
+    if len(named) > 1:
+        words = ", ".join(name for name, _ in named)
+        raise ArgumentError("metric", "must be the only criterion", words, ("sensitivity", "specificity", "ppv"))
+    return Criterion(cast("CriterionName", named[0][0]), named[0][1]) if named else None
+
+
+def _prevalences(prevalence: float | Mapping[str, float] | None, findings: Sequence[str]) -> dict[str, float]:
+    if prevalence is None:
+        return {}
+    by_finding = dict(prevalence) if isinstance(prevalence, Mapping) else dict.fromkeys(findings, prevalence)
+    unknown = sorted(set(by_finding) - set(findings))
+    if unknown:
+        raise ArgumentError("prevalence", "must name findings of the benchmark", unknown)
+    outside = [value for value in by_finding.values() if not 0 < value < 1]
+    if outside:
+        raise ArgumentError("prevalence", "must be in (0, 1)", outside[0])
+    return by_finding

@@ -1,0 +1,113 @@
+"""Commands of thresholds: ``tune`` and ``operating-points``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.cli import output as terminal
+from reveal_bench.cli.output import AsJson, Folder, Format, Metadata, PredictionFile, Resamples, Seed, Split, Wide
+from reveal_bench.cli.score import thresholds_of
+
+Metric = Annotated[
+    Literal["f1", "youden", "cohen_kappa"] | None, typer.Option(help="Choose the threshold with the highest value.")
+]
+Sensitivity = Annotated[float | None, typer.Option(help="Least sensitivity; the highest specificity is chosen.")]
+Specificity = Annotated[float | None, typer.Option(help="Least specificity; the highest sensitivity is chosen.")]
+Ppv = Annotated[float | None, typer.Option(help="Least PPV; the highest sensitivity is chosen.")]
+
+
+def tune(
+    file: PredictionFile,
+    folder: Folder,
+    split: Split = None,
+    metric: Metric = None,
+    sensitivity: Sensitivity = None,
+    specificity: Specificity = None,
+    ppv: Ppv = None,
+    otherwise: Annotated[
+        float | None, typer.Option(help="Threshold of findings that have none, such as those no study has.")
+    ] = None,
+    metadata: Annotated[
+        Path | None, typer.Option(help="submission.json to write to; by default the one next to the file.")
+    ] = None,
+    form: Format = None,
+    as_json: AsJson = False,
+    wide: Wide = False,
+) -> None:
+    """Choose a threshold per finding on one split, and write them to submission.json for scores on another."""
+    from reveal_bench import api
+
+    form = terminal.format_of(form, as_json)
+    result = api.tune_thresholds(
+        file,
+        folder,
+        split=split,
+        metric=metric,
+        sensitivity=sensitivity,
+        specificity=specificity,
+        ppv=ppv,
+        otherwise=otherwise,
+    )
+    target = metadata or (file if file.is_dir() else file.parent) / "submission.json"
+    result.write(target)
+    if form == "json":
+        typer.echo(result.to_json().rstrip())
+    elif not terminal.printed_as(result, form):
+        terminal.print_shown(result, wide=wide)
+    typer.echo(f"wrote thresholds to {target}: `score --metadata {target}` applies them", err=True)
+
+
+def operating_points(
+    file: PredictionFile,
+    folder: Folder,
+    split: Split = None,
+    metadata: Metadata = None,
+    sensitivity: Sensitivity = None,
+    specificity: Specificity = None,
+    prevalence: Annotated[
+        list[str] | None,
+        typer.Option(help="Also show PPV and NPV at this prevalence: 0.02, or Edema=0.02; repeatable."),
+    ] = None,
+    resamples: Resamples = 1000,
+    seed: Seed = 0,
+    form: Format = None,
+    as_json: AsJson = False,
+    wide: Wide = False,
+) -> None:
+    """Show sensitivity, specificity and predictive values at fixed thresholds, or at a fixed rate."""
+    from reveal_bench import api
+
+    form = terminal.format_of(form, as_json)
+    result = api.operating_points(
+        file,
+        folder,
+        split=split,
+        thresholds=thresholds_of(metadata),
+        sensitivity=sensitivity,
+        specificity=specificity,
+        prevalence=_prevalences_of(prevalence),
+        n_resamples=resamples,
+        seed=seed,
+    )
+    if form == "json":
+        typer.echo(result.to_json().rstrip())
+    elif not terminal.printed_as(result, form):
+        terminal.print_shown(result, wide=wide)
+
+
+def _prevalences_of(words: list[str] | None) -> float | dict[str, float] | None:
+    """Return one prevalence, or one per finding, from the words of ``--prevalence``."""
+    if not words:
+        return None
+    pairs = [word.rpartition("=") for word in words]
+    try:
+        by_finding = {name: float(value) for name, _, value in pairs}
+    except ValueError:
+        raise ArgumentError("prevalence", "must be a number, or FINDING=NUMBER", " ".join(words)) from None
+    if "" in by_finding and len(words) > 1:
+        raise ArgumentError("prevalence", "must be one number, or FINDING=NUMBER for each finding", " ".join(words))
+    return by_finding.get("", by_finding)

@@ -1,0 +1,262 @@
+"""Thresholds of probabilities tuned by a criterion, and rates at operating points with intervals.
+
+Thresholds fixed beforehand, such as those tuned on another split, give the intervals of ``score``. Thresholds with a
+fixed sensitivity or specificity are chosen on the same cases, and again in every replicate. Then the other rate, and
+PPV at a fixed sensitivity, have Wilson's interval with the effective sample size ``value (1 - value) / se^2``, the
+standard error being that of the replicates. The fixed rate has no interval, and the remaining rates have none because
+they are too good on the cases that the threshold was chosen on. Definitions are in
+:mod:`reveal_bench.metrics.operating`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray, mean_of_defined
+from reveal_bench.kinds.options import Thresholds
+from reveal_bench.kinds.scored import Confidences, Rows
+from reveal_bench.metrics.bootstrap import MACRO, Counts, code_cases, replicates_of
+from reveal_bench.metrics.intervals import Estimate, Resampling
+from reveal_bench.metrics.jackknife import LEAST_UNITS
+from reveal_bench.metrics.operating import RATES, Criterion, Cuts, at_prevalence, cuts_of, predictive_bounds
+
+LEAST_BEYOND = 5.0
+"""Least expected number of patients beyond a fixed rate for an interval: 50 with the finding for a sensitivity of
+0.9.
+"""
+_AS_SCORED = ("recall", "specificity", "precision", "npv")
+"""Names of the rates in METRICS."""
+SENSITIVITY, SPECIFICITY, PPV, NPV = range(len(RATES))
+_WEIGHTS_AT_ONCE = 2**21  # some 16 MB
+_UNDEFINED = Estimate(math.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class TunedThreshold:
+    """The threshold of one finding, and the rates at it on the cases that it was chosen on.
+
+    Attributes
+    ----------
+    finding : name of the finding
+    threshold : lowest probability that is called positive; NaN if there is none
+    n, n_positive : numbers of cases, and of cases with the finding
+    sensitivity, specificity, ppv, npv : rates on these cases, too good by the choice
+    reason : why there is no threshold; empty if there is one
+    """
+
+    finding: str
+    threshold: float
+    n: int
+    n_positive: int
+    sensitivity: float
+    specificity: float
+    ppv: float
+    npv: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OperatingPoint:
+    """Rates of a finding at one threshold, or their macro.
+
+    Attributes
+    ----------
+    finding : name of the finding, or "macro" for the unweighted means over the findings that have a rate
+    threshold : lowest probability that is called positive; NaN for a macro, or without a threshold
+    n, n_positive : numbers of cases, and of cases with the finding; for a macro, the number of findings, and 0
+    sensitivity, specificity, ppv, npv : rates with intervals
+    prevalence : prevalence of the next two values; NaN unless given
+    ppv_at_prevalence, npv_at_prevalence : predictive values at that prevalence; undefined for a macro
+    reason : why there is no threshold; empty if there is one
+    """
+
+    finding: str
+    threshold: float
+    n: int
+    n_positive: int
+    sensitivity: Estimate
+    specificity: Estimate
+    ppv: Estimate
+    npv: Estimate
+    prevalence: float = math.nan
+    ppv_at_prevalence: Estimate = _UNDEFINED
+    npv_at_prevalence: Estimate = _UNDEFINED
+    reason: str = ""
+
+
+def confidences_of_decisions(rows: Rows) -> Confidences:
+    """Return the probabilities behind the decisions of a system, for every case of the split.
+
+    Raises
+    ------
+    ArgumentError
+        If the predictions have no probabilities, or some case has none, or they are of a kind whose answers are not
+        decisions on findings.
+    """
+    confidences = rows.confidences() if "specificity" in rows.metrics() else None
+    if confidences is None:
+        raise ArgumentError("predictions", "must have a probability for every finding of every study", "none")
+    if confidences.n_without_confidence:
+        n = confidences.n_without_confidence
+        raise ArgumentError("predictions", "must have a probability for every finding of every study", f"{n} without")
+    return confidences
+
+
+def tune(confidences: Confidences, criterion: Criterion) -> list[TunedThreshold]:
+    """Return the threshold of every finding by a criterion."""
+    tuned = []
+    for finding, cuts in zip(confidences.groups, _Cases.of(confidences).cuts(), strict=True):
+        chosen = cuts.choose(criterion)
+        reason = cuts.why_none(criterion)
+        rates = cuts.rates(chosen, criterion) if not reason else np.full(len(RATES), np.nan)
+        threshold = float(cuts.thresholds[chosen]) if not reason else math.nan
+        n, n_positive = int(cuts.n_positive + cuts.n_negative), int(cuts.n_positive)
+        se, sp, ppv, npv = rates.tolist()
+        tuned.append(TunedThreshold(finding, threshold, n, n_positive, se, sp, ppv, npv, reason))
+    return tuned
+
+
+def points_at(
+    rows: Rows, thresholds: Thresholds, resampling: Resampling, prevalences: Mapping[str, float]
+) -> list[OperatingPoint]:
+    """Return the rates at thresholds fixed beforehand, by which `rows` were decided: the macro, then every finding.
+
+    Values and intervals are those of :meth:`Rows.estimates`; `prevalences` are by finding.
+    """
+    scores = {(one.metric, one.finding): one for one in rows.estimates(resampling)}
+    positives = rows.positives
+    points = []
+    for finding in (MACRO, *rows.groups):
+        rates = [scores[metric, finding] for metric in _AS_SCORED]
+        fixed = thresholds.get(finding, 0.5) if isinstance(thresholds, Mapping) else thresholds
+        if finding == MACRO:
+            points.append(_point(finding, math.nan, len(rows.groups), 0, rates))
+            continue
+        prevalence = prevalences.get(finding, math.nan)
+        at = _at_prevalence(rates[0], rates[1], prevalence)
+        points.append(_point(finding, float(fixed), len(rows), positives[finding], [*rates, *at], prevalence))
+    return points
+
+
+def _point(
+    finding: str,
+    threshold: float,
+    n: int,
+    n_positive: int,
+    estimates: Sequence[Estimate],
+    prevalence: float = math.nan,
+    reason: str = "",
+) -> OperatingPoint:
+    """Return a point from the estimates of its rates and, for a finding, of the values at the prevalence."""
+    se, sp, ppv, npv, *at = estimates
+    ppv_at, npv_at = at or (_UNDEFINED, _UNDEFINED)
+    return OperatingPoint(finding, threshold, n, n_positive, se, sp, ppv, npv, prevalence, ppv_at, npv_at, reason)
+
+
+def _at_prevalence(sensitivity: Estimate, specificity: Estimate, prevalence: float) -> list[Estimate]:
+    """Return PPV and NPV at a prevalence, with intervals if both rates have one."""
+    values = at_prevalence(sensitivity.value, specificity.value, prevalence).tolist()
+    if not (sensitivity.has_interval and specificity.has_interval and prevalence > 0):
+        return [Estimate(value) for value in values]
+    rates = [(rate.value, rate.low, rate.high) for rate in (sensitivity, specificity)]
+    ends = predictive_bounds(rates[0], rates[1], prevalence)
+    return [Estimate(value, *own) for value, own in zip(values, ends, strict=True)]
+
+
+def points_chosen(
+    confidences: Confidences, criterion: Criterion, resampling: Resampling, prevalences: Mapping[str, float]
+) -> list[OperatingPoint]:
+    """Return the rates at thresholds chosen on the same cases: the macro, then every finding.
+
+    Predictive values at another prevalence follow from the fixed rate, taken as exact, and the other rate.
+
+    Raises
+    ------
+    ArgumentError
+        If the criterion fixes neither sensitivity nor specificity.
+    """
+    if criterion.name not in ("sensitivity", "specificity") or criterion.target is None:
+        raise ArgumentError("criterion", "must fix sensitivity or specificity", criterion.in_words)
+    cases = _Cases.of(confidences)
+    cuts = cases.cuts()
+    chosen = [own.choose(criterion) for own in cuts]
+    rates = np.stack([own.rates(index, criterion) for own, index in zip(cuts, chosen, strict=True)])
+
+    def replicates(counts: Counts) -> dict[str, FloatArray]:
+        return {"rates": cases.drawn_rates(counts, criterion)}
+
+    errors = np.nanstd(replicates_of(replicates, cases.n_units, resampling)["rates"], axis=0, ddof=1)
+    fixes_sensitivity = criterion.name == "sensitivity"
+    with_interval = (SPECIFICITY, PPV) if fixes_sensitivity else (SENSITIVITY,)
+    macro = [Estimate(value) for value in mean_of_defined(rates.T).tolist()]
+    points = [_point(MACRO, math.nan, len(cuts), 0, macro)]
+    for i, (finding, own) in enumerate(zip(confidences.groups, cuts, strict=True)):
+        n_with, n_without = cases.n_units_of(i)
+        n_fixed, n_other = (n_with, n_without) if fixes_sensitivity else (n_without, n_with)
+        is_shown = (
+            n_other >= LEAST_UNITS and n_fixed * min(criterion.target, 1 - criterion.target) >= LEAST_BEYOND - 1e-9
+        )
+        estimates = [Estimate(value) for value in rates[i].tolist()]
+        for k in with_interval if is_shown else ():
+            value = rates[i, k]
+            n = n_other if k != PPV else n_with if value == 1 else n_with + n_without
+            estimates[k] = Estimate(value, *_share_bounds(value, errors[i, k], n))
+        exact = Estimate(criterion.target, criterion.target, criterion.target)
+        pair = (exact, estimates[SPECIFICITY]) if fixes_sensitivity else (estimates[SENSITIVITY], exact)
+        prevalence = prevalences.get(finding, math.nan)
+        threshold = float(own.thresholds[chosen[i]]) if chosen[i] >= 0 else math.nan
+        counts = int(own.n_positive + own.n_negative), int(own.n_positive)
+        estimates += _at_prevalence(*pair, prevalence)
+        points.append(_point(finding, threshold, *counts, estimates, prevalence, own.why_none(criterion)))
+    return points
+
+
+def _share_bounds(value: float, error: float, n: int) -> tuple[float, float]:
+    """Return Wilson's bounds of a proportion from its standard error, as of at most `n` patients."""
+    size = min(n, value * (1 - value) / error**2) if 0 < value < 1 and error > 0 else n
+    z = NormalDist().inv_cdf(0.975)
+    centre, half = value + z**2 / (2 * size), z * math.sqrt(value * (1 - value) / size + z**2 / (4 * size**2))
+    return max(0.0, (centre - half) / (1 + z**2 / size)), min(1.0, (centre + half) / (1 + z**2 / size))
+
+
+@dataclass(frozen=True)
+class _Cases:
+    """Cases of every finding: probabilities, presence of the finding and unit, in parts by finding."""
+
+    parts: Sequence[tuple[FloatArray, BoolArray, IntArray]]
+    n_units: int
+
+    @classmethod
+    def of(cls, confidences: Confidences) -> _Cases:
+        units = sorted(confidences.all_patients)
+        _, codes, of_case = code_cases(
+            confidences.case_groups, confidences.case_patients, findings=confidences.groups, units=units
+        )
+        masks = [codes == i for i in range(len(confidences.groups))]
+        parts = [(confidences.probabilities[own], confidences.happened[own], of_case[own]) for own in masks]
+        return cls(parts, len(units))
+
+    def cuts(self) -> list[Cuts]:
+        """Return the candidate thresholds of every finding."""
+        return [cuts_of(scores, present) for scores, present, _ in self.parts]
+
+    def drawn_rates(self, counts: Counts, criterion: Criterion) -> FloatArray:
+        """Return the rates in every replicate of `counts`, thresholds chosen anew, (n_replicates, n_findings, 4)."""
+        columns = []
+        for scores, present, units in self.parts:
+            step = max(1, _WEIGHTS_AT_ONCE // len(scores))
+            blocks = [counts[start : start + step, units] for start in range(0, len(counts), step)]
+            drawn = [cuts_of(scores, present, weights.astype(np.float64)) for weights in blocks]
+            columns.append(np.concatenate([own.rates(own.choose(criterion), criterion) for own in drawn]))
+        return np.stack(columns, axis=1)
+
+    def n_units_of(self, i: int) -> tuple[int, int]:
+        """Return the numbers of units with finding `i`, and without it."""
+        _, present, units = self.parts[i]
+        return len(np.unique(units[present])), len(np.unique(units[~present]))
