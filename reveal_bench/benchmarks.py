@@ -89,6 +89,8 @@ class Benchmark:
         Name of the benchmark whose card in dataset_cards/ it shares, or path of a card (.md); empty for its own card.
     note : str
         A further sentence of its card on how its references were made.
+    finding_groups : dict from a name to findings, or "prevalence"
+        Groups of findings that dataset folders state, see :mod:`reveal_bench.kinds.finding_groups`.
     """
 
     name: str
@@ -104,6 +106,7 @@ class Benchmark:
     has_pictures: bool = True
     card: str = ""
     note: str = ""
+    finding_groups: Mapping[str, tuple[str, ...]] | str = field(default_factory=dict, hash=False)
 
 
 LOCALIZATION_METRICS = ("point_hit", "grid_hit", "mask_iou", "mask_iou_all")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from reveal_bench.api.result_table import TableResult
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.evaluation.finding_groups import named_macros
 from reveal_bench.evaluation.published import (
     GRID,
     OwnScores,
@@ -65,9 +66,9 @@ class Scores(TableResult):
     def records(self) -> list[dict[str, Any]]:
         """Columns metric, finding, value, low, high, n, n_undefined, flag: fractions, NaN where undefined.
 
-        `flag` says why a value has no interval; otherwise it is empty.
+        `flag` says why a value has no interval; otherwise it is empty. Macros over groups of findings come last.
         """
-        return [_record(estimate) for estimate in self.estimates]
+        return [_record(estimate) for estimate in (*self.estimates, *named_macros(self.scored.finding_groups))]
 
     @property
     def strata(self) -> list[dict[str, Any]]:
@@ -95,7 +96,10 @@ class Scores(TableResult):
 
     def printed_rows(self) -> list[dict[str, str]]:
         """Return macros first, then the findings: value and interval in percent, ratings on their scale."""
-        ordered = sorted(self.estimates, key=lambda e: e.finding != MACRO)  # stable
+        of_groups = named_macros(self.scored.finding_groups)
+        macros = [e for e in self.estimates if e.finding == MACRO]
+        ordered = [*macros, *of_groups, *(e for e in self.estimates if e.finding != MACRO)]
+        n_macros = len(macros) + len(of_groups)
         positives = self.rows.positives
         return [
             {
@@ -103,9 +107,9 @@ class Scores(TableResult):
                 "finding": e.finding,
                 "value": value_text(e.metric, e.value),
                 "95% interval": ends_text(e.metric, e.low, e.high),
-                "n": groups_text(e.metric, e.n) if e.finding == MACRO else part_text(positives.get(e.finding), e.n),
+                "n": groups_text(e.metric, e.n) if i < n_macros else part_text(positives.get(e.finding), e.n),
             }
-            for e in ordered
+            for i, e in enumerate(ordered)
         ]
 
     def to_document(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from reveal_bench.api.score_tables import AgainstReaders, Scores, Subgroups, bes
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation import compare as comparison
 from reveal_bench.evaluation.compare import Comparison, RankedSystem, as_records
+from reveal_bench.evaluation.finding_groups import compare_groups, rank_groups
 from reveal_bench.evaluation.margin import Margin
 from reveal_bench.evaluation.patient_groups import group_patients
 from reveal_bench.evaluation.reader_reference import score_against_readers
@@ -139,6 +140,7 @@ class Ranking(TableResult):
     metric : metric of the ranks
     left_out : names of systems that `metric` does not apply to
     resampling : number of replicates, unit and seed
+    by_group : group of findings -> the systems ranked by its macro; empty without groups
     """
 
     ranked: Sequence[RankedSystem]
@@ -146,11 +148,16 @@ class Ranking(TableResult):
     metric: str
     left_out: Sequence[str]
     resampling: Resampling
+    by_group: Mapping[str, Sequence[RankedSystem]] = field(default_factory=dict)
 
     @property
     def records(self) -> list[dict[str, Any]]:
         """The fields of each :class:`~reveal_bench.evaluation.compare.RankedSystem`."""
         return as_records(self.ranked)
+
+    def of_group(self, name: str) -> Ranking:
+        """Return the ranking by the macro of one group of findings."""
+        return replace(self, ranked=self.by_group[name], by_group={})
 
     @property
     def caption(self) -> str:
@@ -200,6 +207,7 @@ def score(
     unit: str = "patient",
     interval: str | None = None,
     strata: bool | None = None,
+    finding_groups: Any = None,
     by: str | Sequence[str] | None = None,
     bands: Sequence[float] | None = None,
     readers: bool = False,
@@ -222,6 +230,8 @@ def score(
     unit : unit to resample: "patient", or the kind's own, "image", "study" or "task"
     interval : "jackknife" (the default), "percentile" or "bca", and for localization "chexlocalize"
     strata : also score the parts of the split that the kind defines; the default depends on the kind
+    finding_groups : groups of findings that also have a macro: ``{"tail": ["Mass", "Nodule"]}``, a JSON file of such
+        groups, or "prevalence" for head, medium and tail; the folder's own by default
     by : column of the dataset folder, such as "sex"; also score its groups of patients, see `Scores.subgroups`. A list
         scores the groups of several columns; "sex,age" crosses two columns
     bands : rising limits that divide the column of numbers: ``[40, 65]`` makes three groups
@@ -241,7 +251,19 @@ def score(
     return score_with(
         predictions,
         bench,
-        ScoringOptions(n_resamples, seed, unit, interval, grid, thresholds, allow_missing, missing, criterion, strata),
+        ScoringOptions(
+            n_resamples,
+            seed,
+            unit,
+            interval,
+            grid,
+            thresholds,
+            allow_missing,
+            missing,
+            criterion,
+            strata,
+            finding_groups=finding_groups,
+        ),
         split=split,
         ratings=ratings,
         by=by,
@@ -396,6 +418,7 @@ def compare(
     equivalence: bool = False,
     missing: str | None = None,
     compat: str | None = None,
+    finding_groups: Any = None,
 ) -> Comparisons:
     """Compare two systems on one split: paired differences ``a - b`` with intervals and p.
 
@@ -414,6 +437,7 @@ def compare(
     missing : as in :func:`score`, for both
     compat : "chexlocalize" or "chexlocalize-full" for relative decreases as in the published code, over images; see
         :mod:`reveal_bench.evaluation.relative_decrease`
+    finding_groups : as of :func:`score`; also compare the macros of these groups, except with `relative`
 
     Raises
     ------
@@ -424,7 +448,16 @@ def compare(
         a,
         b,
         bench,
-        ScoringOptions(n_resamples, seed, unit, interval, grid, allow_missing=allow_missing, missing=missing),
+        ScoringOptions(
+            n_resamples,
+            seed,
+            unit,
+            interval,
+            grid,
+            allow_missing=allow_missing,
+            missing=missing,
+            finding_groups=finding_groups,
+        ),
         split=split,
         metric=metric,
         relative=relative,
@@ -466,6 +499,8 @@ def compare_with(
         compared = comparison.relative_decrease(one.rows, other.rows, resampling, metrics=metrics)
     else:
         compared = comparison.compare(one.rows, other.rows, resampling, margin=judged_by, metrics=metrics)
+        groups = one.options.finding_groups or {}
+        compared = compare_groups(one.rows, other.rows, groups, resampling, compared, margin=judged_by, metrics=metrics)
     return Comparisons(names[0], names[1], one, other, compared, relative, resampling, compat)
 
 
@@ -506,6 +541,7 @@ def rank(
     seed: int = 0,
     unit: str = "patient",
     interval: Interval = "jackknife",
+    finding_groups: Any = None,
 ) -> Ranking:
     """Rank systems on one split, with rank intervals and tiers of systems without significant differences.
 
@@ -516,6 +552,7 @@ def rank(
     metric : name or title of the metric to rank by; by default the leaderboard's
     bench, split, grid, ratings, allow_missing, n_resamples, seed, unit : as in :func:`score`
     interval : "jackknife", with p from flips of patients' signs, or "percentile", with p from the replicates
+    finding_groups : as of :func:`score`; also rank by the macro of each of these groups, see `Ranking.by_group`
 
     Raises
     ------
@@ -525,7 +562,9 @@ def rank(
     return rank_with(
         systems,
         bench,
-        ScoringOptions(n_resamples, seed, unit, interval, grid, allow_missing=allow_missing),
+        ScoringOptions(
+            n_resamples, seed, unit, interval, grid, allow_missing=allow_missing, finding_groups=finding_groups
+        ),
         split=split,
         metric=metric,
         ratings=ratings,
@@ -559,7 +598,10 @@ def rank_with(
         known = ", ".join(dict.fromkeys(name for one in scored.values() for name in one.rows.metrics()))
         raise ArgumentError("metric", f"must be one that applies to some of the files: {known}", repr(by))
     ranked = comparison.rank(applying, metric=by, resampling=options.resampling)
-    return Ranking(ranked, scored, by, [name for name in scored if name not in applying], options.resampling)
+    groups = next(iter(scored.values())).options.finding_groups or {}
+    by_group = rank_groups(applying, groups, metric=by, resampling=options.resampling)
+    left_out = [name for name in scored if name not in applying]
+    return Ranking(ranked, scored, by, left_out, options.resampling, by_group)
 
 
 def metric_named(name: str, scored: Iterable[ScoredFile]) -> str:

@@ -174,6 +174,13 @@ def build(
     ] = False,
     version: Annotated[str, typer.Option(help="Version of the dataset, such as 1.2.0.")] = "1.0.0",
     asks: Annotated[str | None, typer.Option(help="Findings to ask for: only those `present`, or `all`.")] = None,
+    finding_groups: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Groups of findings with their own macros: prevalence, NAME=FINDING,FINDING (repeatable), or a "
+            "JSON file."
+        ),
+    ] = None,
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Leave out what cannot be read, and list it.")
     ] = False,
@@ -237,7 +244,7 @@ def build(
                 "--id-table is for datasets whose ids are made with --id-key; here they are public already"
             )
         benchmark = of_task(source_data.benchmark or BENCHMARKS[module.benchmark], task)
-        benchmark = benchmark if card is None else with_card(benchmark, card)
+        benchmark = _with_finding_groups(benchmark if card is None else with_card(benchmark, card), finding_groups)
         source_data.warnings += [source_data.unfused] if fuse is None and source_data.unfused else []
         own_holdout = HOLDOUT if HOLDOUT in source_data.splits else module.holdout_split or "test"
         splits, benchmark = (
@@ -357,6 +364,12 @@ def _read_key(path: Path, out: Path) -> bytes:
     if is_new:
         typer.echo(f"made the secret file {path}: keep it, and keep it private; a refresh needs the same one", err=True)
     return key
+
+
+def _with_finding_groups(benchmark: Benchmark, texts: list[str] | None) -> Benchmark:
+    from reveal_bench.kinds.finding_groups import parse_finding_groups
+
+    return replace(benchmark, finding_groups=parse_finding_groups(texts, benchmark.findings)) if texts else benchmark
 
 
 def _asks(text: str | None) -> Any:

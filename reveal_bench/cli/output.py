@@ -61,6 +61,14 @@ Format = Annotated[
     OutputFormat | None,
     typer.Option("--format", help="Format of the tables; text by default. CSV and JSON hold unrounded fractions."),
 ]
+FindingGroups = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--finding-groups",
+        help="Also give macros of groups of findings: prevalence (head, medium, tail), NAME=FINDING,FINDING "
+        "(repeatable) or a JSON file; the folder's own by default.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Wide = Annotated[bool, typer.Option("--wide", help="Show every metric, even on a narrow terminal.")]
 PriceIn = Annotated[str | None, typer.Option(help="Price per million input tokens, for the cost.")]
@@ -141,6 +149,20 @@ def print_scores(
         typer.echo(_NO_INTERVAL)
 
 
+def print_group_macros(macros: Mapping[str, Sequence[Estimate]], *, wide: bool = False) -> None:
+    """Print macros over groups of findings: groups down, metrics across."""
+    from reveal_bench.metrics.scales import estimate_text, groups_text
+
+    if not macros:
+        return
+    cells = {
+        (name, e.metric): estimate_text(e.metric, e.value, e.low, e.high) for name, part in macros.items() for e in part
+    }
+    counts = {name: groups_text(part[0].metric, part[0].n) for name, part in macros.items()}
+    typer.echo()
+    _print_grid(cells, counts, "macros over groups of findings", head="group", wide=wide)
+
+
 def _other_n(estimates: Sequence[Estimate], metric: str, n: Mapping[str, int]) -> int | None:
     """Return a metric's number of cases if all findings have the same number and it differs from the table's."""
     from reveal_bench.metrics.bootstrap import MACRO
@@ -195,6 +217,7 @@ def _print_grid(
     caption: str,
     others: Mapping[str, int] = {},
     *,
+    head: str = "finding",
     wide: bool = False,
 ) -> None:
     """Print cells, whose keys are (finding, metric), with as many metrics as fit on the terminal, unless `wide`.
@@ -220,7 +243,7 @@ def _print_grid(
                   for finding, n in counts.items()}  # fmt: skip
         fitting = _that_fit(width, counts, distinct, columns, titles)
     rows = [(finding, n, *(columns[metric][i] for metric in fitting)) for i, (finding, n) in enumerate(counts.items())]
-    table = PrintedTable(("finding", "n", *(titles[metric] for metric in fitting)), rows, caption)
+    table = PrintedTable((head, "n", *(titles[metric] for metric in fitting)), rows, caption)
     _print_table(table, [finding.split(" of ")[0] == MACRO for finding in counts], wide=True)
     left_out = [titles[metric] for metric in metrics if metric not in fitting]
     if left_out:
@@ -278,7 +301,7 @@ def _of_comparisons(
             metric = c.metric
             rows.append((METRICS[metric].title,))
             is_strong.append(True)
-        is_macro = c.finding == MACRO
+        is_macro = c.finding.split(" ")[0] == MACRO  # of all findings, or of a group of them
         n = str(c.n_a) if c.n_a == c.n_b else f"{c.n_a}, {c.n_b}"
         cells = {
             "n": groups_text(c.metric, n) if is_macro else n,

@@ -17,6 +17,7 @@ from reveal_bench.cli.board import read_json
 from reveal_bench.cli.output import (
     AllowMissing,
     AsJson,
+    FindingGroups,
     Folder,
     Format,
     GridSize,
@@ -150,6 +151,7 @@ def score(
     strata: Annotated[
         bool | None, typer.Option("--strata/--no-strata", help="Also score parts of the split, such as views.")
     ] = None,
+    finding_groups: FindingGroups = None,
     by: Annotated[
         list[str] | None,
         typer.Option(help="Also score groups of patients by a column, such as sex; sex,age crosses two. Repeatable."),
@@ -198,7 +200,17 @@ def score(
     if (compat is None) != (tables is None):
         raise ArgumentError("compat", "must be given with `tables`, and only then", others=("tables",))
     options = ScoringOptions(
-        resamples, seed, unit, interval, grid, thresholds_of(metadata), allow_missing, missing, criterion, strata
+        resamples,
+        seed,
+        unit,
+        interval,
+        grid,
+        thresholds_of(metadata),
+        allow_missing,
+        missing,
+        criterion,
+        strata,
+        finding_groups=finding_groups or None,
     )
     result = score_with(
         file,
@@ -256,6 +268,7 @@ def score(
         positives=scored.rows.positives,
         wide=wide,
     )
+    terminal.print_group_macros(scored.finding_groups, wide=wide)
     _print_answered(file, scored.answered, wide=wide)
     for part in (result.subgroups, result.readers, result.published):
         if part is not None:
@@ -360,6 +373,7 @@ def compare(
     seed: Seed = 0,
     unit: ResamplingUnit = "patient",
     interval: PairedInterval = "jackknife",
+    finding_groups: FindingGroups = None,
     ratings: Ratings = None,
     form: Format = None,
     as_json: AsJson = False,
@@ -374,7 +388,16 @@ def compare(
             "out", "must be given with `relative`: it is the folder of its tables", str(out), ("relative",)
         )
     terminal.check_outside_datasets(out, "--out")
-    options = ScoringOptions(resamples, seed, unit, interval, grid, allow_missing=allow_missing, missing=missing)
+    options = ScoringOptions(
+        resamples,
+        seed,
+        unit,
+        interval,
+        grid,
+        allow_missing=allow_missing,
+        missing=missing,
+        finding_groups=finding_groups or None,
+    )
     systems: list[Path | Scores] = [file_a, file_b]
     if own_thresholds:
         systems = [_at_own_thresholds(file, folder, options, split=split, ratings=ratings) for file in (file_a, file_b)]
@@ -430,6 +453,7 @@ def rank(
     seed: Seed = 0,
     unit: ResamplingUnit = "patient",
     interval: PairedInterval = "jackknife",
+    finding_groups: FindingGroups = None,
     ratings: Ratings = None,
     form: Format = None,
     as_json: AsJson = False,
@@ -441,7 +465,9 @@ def rank(
 
     form = terminal.format_of(form, as_json)
     files = prediction_files(directory)
-    options = ScoringOptions(resamples, seed, unit, interval, grid, allow_missing=allow_missing)
+    options = ScoringOptions(
+        resamples, seed, unit, interval, grid, allow_missing=allow_missing, finding_groups=finding_groups or None
+    )
     systems: dict[str, Path | Scores] = dict(files)
     if own_thresholds:
         systems = {
@@ -457,12 +483,18 @@ def rank(
         sources = {name: file.relative_to(directory).as_posix() for name, file in files.items()}
         records = [record | {"file": sources[record["name"]]} for record in result.records]
         document = _head(first, resamples, seed) | {"metric": result.metric, "systems": records}
+        if result.by_group:
+            document["finding_groups"] = {name: result.of_group(name).records for name in result.by_group}
         if own_thresholds:
             document["protocol"] |= _thresholds(result.scored)
         _print_json(document)
         return
-    if not terminal.printed_as(result, form):
-        terminal.print_shown(result)
+    if terminal.printed_as(result, form):
+        return
+    terminal.print_shown(result)
+    for name in result.by_group:
+        typer.echo(f"\n{name}")
+        terminal.print_shown(result.of_group(name))
 
 
 def _thresholds(scored: Mapping[str, ScoredFile]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from reveal_bench.dataset.croissant import render_croissant
 from reveal_bench.dataset.preview import PREVIEW, preview_features, preview_rows
 from reveal_bench.files import FOLDER_INFO, file_sha256
 from reveal_bench.kinds import KINDS
+from reveal_bench.kinds.finding_groups import FindingGroups, groups_by_prevalence
 from reveal_bench.kinds.folder import FolderInfo
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.rows import Row, parquet_schema
@@ -220,6 +221,7 @@ class FolderWriter:
             grid=self.benchmark.grid,
             findings=self.benchmark.findings,
             splits=self._splits,
+            finding_groups={} if is_private else self._finding_groups(),
         )
         self._write(FOLDER_INFO, info.to_json())
         if self.embed:
@@ -244,6 +246,15 @@ class FolderWriter:
         listing = {"algorithm": "sha256", "files": dict(sorted(sums.items()))}
         self._write(CHECKSUMS, json.dumps(listing, indent=2) + "\n")
         return info
+
+    def _finding_groups(self) -> FindingGroups:
+        """Return the benchmark's groups of findings; those by prevalence are of all splits with public references."""
+        groups = self.benchmark.finding_groups
+        if not isinstance(groups, str):
+            return groups
+        public = [self._tallies[split] for split, entry in self._splits.items() if entry["references"] == "public"]
+        counts = {name: sum(tally.positives[i] for tally in public) for i, name in enumerate(self.benchmark.findings)}
+        return groups_by_prevalence(counts, sum(tally.n_rows for tally in public))
 
     def _add_previews(self) -> None:
         """Write the config `preview` of the splits with public references."""

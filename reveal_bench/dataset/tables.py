@@ -99,7 +99,9 @@ def open_folder(path: Path) -> DatasetFolder:
         raise ValueError(f"{path / FOLDER_INFO}: {rule}, got {info.benchmark!r}")
     kind_name = known.kind if known is not None else kinds[0]
     model = known or next(benchmark for benchmark in BENCHMARKS.values() if benchmark.kind == kind_name)
-    return DatasetFolder(path, info, kind_name, replace(model, name=info.benchmark, findings=info.findings))
+    groups = {name: tuple(members) for name, members in info.finding_groups.items()}
+    benchmark = replace(model, name=info.benchmark, findings=info.findings, finding_groups=groups)
+    return DatasetFolder(path, info, kind_name, benchmark)
 
 
 def tables_of(folder: DatasetFolder) -> list[TableFile]:

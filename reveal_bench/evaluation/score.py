@@ -10,6 +10,7 @@ The document (:meth:`ScoredFile.to_document`, ``--json``) is stable:
   ``missing`` if a missing answer counts as something other than a miss; ``criterion`` if it is not the first of the
   kind
 * ``strata``: for findings, estimates of the same form by name of the stratum; else empty
+* ``finding_groups``, if there are groups of findings: by name the ``findings``, and ``estimates``, the macros over them
 * ``estimates``: a list of objects with the fields of :class:`~reveal_bench.metrics.intervals.Estimate`; scores are
   fractions, undefined is null
 * ``software``: name and version
@@ -21,10 +22,12 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.evaluation.finding_groups import group_macros, resolve_finding_groups
 from reveal_bench.files import file_sha256
 from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import AnyFolder, open_folder, read_rows, split_shards
@@ -116,6 +119,11 @@ class ScoredFile:
         """Options that determine the scores, in the form of the document."""
         return KINDS[self.rows.kind].protocol(self.options)
 
+    @cached_property
+    def finding_groups(self) -> Mapping[str, Sequence[Estimate]]:
+        """Macros over groups of findings, by the name of the group; empty without groups."""
+        return group_macros(self.rows, self.options.finding_groups or {}, self.resampling)
+
     def to_document(self) -> dict[str, Any]:
         """Return the stable JSON document described above."""
         return {
@@ -132,10 +140,21 @@ class ScoredFile:
             "protocol": self.protocol,
             "estimates": [_without_nan(asdict(estimate)) for estimate in self.estimates],
             **self._abstained(),
+            **self._finding_groups(),
             "strata": {name: [_without_nan(asdict(e)) for e in part] for name, part in self.strata.items()},
             "notes": list(self.notes),
             "software": {"name": "reveal-bench", "version": __version__},
         }
+
+    def _finding_groups(self) -> dict[str, Any]:
+        groups = {
+            name: {
+                "findings": list(self.options.finding_groups[name]),
+                "estimates": [_without_nan(asdict(e)) for e in part],
+            }
+            for name, part in self.finding_groups.items()
+        }
+        return {"finding_groups": groups} if groups else {}
 
     def _abstained(self) -> dict[str, Any]:
         if self.answered is None:
@@ -248,7 +267,10 @@ def resolve_options(
             "ratings",
             f"must be given: answers to tasks of {folder.info.benchmark} are scored by readers, not by a program",
         )
-    resolved = kind.resolve(options, folder.info)
+    resolved = replace(
+        kind.resolve(options, folder.info),
+        finding_groups=resolve_finding_groups(options.finding_groups, folder),
+    )
     if not split_shards(folder, kind.config, split):
         kind.data.read_records(folder, split)  # refuses, in the words of the kind
     return resolved

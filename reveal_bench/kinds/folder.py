@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.files import FOLDER_INFO
 from reveal_bench.findings import Vocabulary, terms_of
+from reveal_bench.kinds.finding_groups import FindingGroups, check_finding_groups
 
 FORMAT = 2
 """Version of the dataset folder's format. Tables of format 1 have lists of fixed length; if such a list is null,
@@ -27,7 +28,8 @@ AnyFolder: TypeAlias = "os.PathLike[str]"
 class FolderInfo:
     """The content of ``manifest/benchmark.json``; `synthetic` is True if a program made the whole dataset.
 
-    The file holds other names of the `findings`, if there are any, as `terms`, and the `format` as `schema`.
+    The file holds other names of the `findings`, if there are any, as `terms`, and the `format` as `schema`. It has
+    `finding_groups`, groups of findings with their own macros, only if there are some.
     """
 
     benchmark: str
@@ -38,11 +40,17 @@ class FolderInfo:
     findings: tuple[str, ...]
     splits: Mapping[str, Mapping[str, Any]]
     format: int = FORMAT
+    finding_groups: FindingGroups = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return the file's text."""
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "format"}
+        fields = {name: getattr(self, name) for name in _REQUIRED}
+        if self.finding_groups:
+            fields["finding_groups"] = self.finding_groups
         return json.dumps({"schema": self.format, **fields, **terms_of(self.findings)}, indent=2) + "\n"
+
+
+_REQUIRED = [name for name in FolderInfo.__dataclass_fields__ if name not in ("format", "finding_groups")]
 
 
 @dataclass(frozen=True)
@@ -99,10 +107,15 @@ def read_folder_info(folder: AnyFolder) -> FolderInfo:
         remedy = ": a newer version of reveal-bench built the folder" if is_newer else ""
         raise ValueError(f"{path}: `schema`, the format of the folder, must be 1 or {FORMAT}, got {version!r}{remedy}")
     terms = raw.pop("terms", {})
-    if set(raw) != set(FolderInfo.__dataclass_fields__):
-        raise ValueError(f"{path}: the fields must be {sorted(FolderInfo.__dataclass_fields__)}, got {sorted(raw)}")
+    groups = raw.pop("finding_groups", {})
+    if set(raw) != {*_REQUIRED, "format"}:
+        raise ValueError(f"{path}: the fields must be {sorted([*_REQUIRED, 'format'])}, got {sorted(raw)}")
     findings = Vocabulary.of(raw["findings"], terms) if terms else tuple(raw["findings"])
-    return FolderInfo(**{**raw, "findings": findings})
+    try:
+        groups = check_finding_groups(groups, findings)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return FolderInfo(**{**raw, "findings": findings, "finding_groups": groups})
 
 
 def check_split(info: FolderInfo, folder: AnyFolder, split: str, *, argument: str = "split") -> None:

@@ -83,6 +83,9 @@ class ScoringOptions:
     criterion : by which a detection is a hit, of :attr:`Scoring.criteria <reveal_bench.kinds.parts.Scoring.criteria>`,
         the first unless given
     strata : True to score the parts of the split that the kind names; the kind's choice unless given
+    finding_groups : groups of findings with their own macros, in a form that
+        :func:`~reveal_bench.kinds.finding_groups.parse_finding_groups` reads; the folder's own unless given. Resolved
+        options have a mapping of names to findings
     asks : which findings the folder asks, "present" or "all"; :meth:`Kind.resolve` always sets the folder's own
     """
 
@@ -97,6 +100,7 @@ class ScoringOptions:
     criterion: str | None = None
     strata: bool | None = None
     asks: str = "present"
+    finding_groups: Any = None
 
     @property
     def resampling(self) -> Resampling:

@@ -1,0 +1,106 @@
+"""Macros over groups of findings: which groups apply to a folder, and their scores, comparisons and ranks.
+
+The macro of a group is the macro of :meth:`~reveal_bench.kinds.scored.Rows.estimates`, or of a comparison or a ranking,
+over the findings of the group alone, with the same draws. In tables it has the name "macro NAME" in place of a finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.evaluation.compare import Comparison, RankedSystem, rank
+from reveal_bench.evaluation.compare import compare as compare_rows
+from reveal_bench.kinds import kind_of
+from reveal_bench.kinds.finding_groups import (
+    PREVALENCE,
+    FindingGroups,
+    count_positives,
+    groups_by_prevalence,
+    parse_finding_groups,
+)
+from reveal_bench.kinds.folder import OpenFolder, split_shards
+from reveal_bench.kinds.scored import Rows
+from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.intervals import Estimate, Resampling
+
+
+def resolve_finding_groups(inputs: Any, folder: OpenFolder) -> dict[str, tuple[str, ...]]:
+    """Return the groups of findings that apply to a folder: those given, or by default its own.
+
+    Raises
+    ------
+    ValueError
+        If the benchmark has no findings, or as :func:`~reveal_bench.kinds.finding_groups.parse_finding_groups`.
+    """
+    info = folder.info
+    if inputs is None:
+        return {name: tuple(members) for name, members in info.finding_groups.items()}
+    if not info.findings:
+        raise ArgumentError("finding_groups", f"must be left out for {info.benchmark}, which asks for no findings")
+    groups = parse_finding_groups(inputs, info.findings)
+    return _by_prevalence(folder) if isinstance(groups, str) else groups
+
+
+def _by_prevalence(folder: OpenFolder) -> dict[str, tuple[str, ...]]:
+    kind, info = kind_of(folder.info), folder.info
+    public = [split for split in info.splits if split_shards(folder, kind.config, split)]
+    if not public:
+        rule = f"must not be {PREVALENCE!r} for a folder without references, such as {folder}"
+        raise ArgumentError("finding_groups", rule)
+    records = [record for split in public for record in kind.data.read_records(folder, split)]
+    return groups_by_prevalence(*count_positives(records, info.findings))
+
+
+def group_macros(rows: Rows, groups: FindingGroups, resampling: Resampling) -> dict[str, list[Estimate]]:
+    """Return group -> the macro of every metric over its findings."""
+    return {
+        name: [one for one in rows.estimates(resampling, groups=findings) if one.finding == MACRO]
+        for name, findings in groups.items()
+    }
+
+
+def named_macros(macros: Mapping[str, Sequence[Estimate]]) -> list[Estimate]:
+    """Return the macros of :func:`group_macros` by metric, with names such as "macro tail" in place of a finding."""
+    named = [replace(one, finding=f"{MACRO} {name}") for name, estimates in macros.items() for one in estimates]
+    order = list(dict.fromkeys(one.metric for one in named))
+    return sorted(named, key=lambda one: order.index(one.metric))
+
+
+def compare_groups(
+    a: Rows, b: Rows, groups: FindingGroups, resampling: Resampling, comparisons: Sequence[Comparison], **options: Any
+) -> list[Comparison]:
+    """Return comparisons with the macro of every group after the macro of each metric.
+
+    Parameters
+    ----------
+    comparisons : result of :func:`~reveal_bench.evaluation.compare.compare` for all findings
+    options : its other arguments
+    """
+    added = {
+        name: {one.metric: one for one in compare_rows(a, b, resampling, findings=findings, **options)
+               if one.finding == MACRO}
+        for name, findings in groups.items()
+    }  # fmt: skip
+    extended = []
+    for one in comparisons:
+        extended.append(one)
+        if one.finding == MACRO:
+            extended += [replace(macros[one.metric], finding=f"{MACRO} {name}") for name, macros in added.items()]
+    return extended
+
+
+def rank_groups(
+    systems: Mapping[str, Rows], groups: FindingGroups, *, metric: str, resampling: Resampling
+) -> dict[str, list[RankedSystem]]:
+    """Return group -> the systems ranked by its macro; groups without a finding that all systems have are left out."""
+    by_group = {}
+    for name, findings in groups.items():
+        try:
+            by_group[name] = rank(systems, metric=metric, findings=findings, resampling=resampling)
+        except ArgumentError as error:
+            if error.argument != "systems":
+                raise
+    return by_group

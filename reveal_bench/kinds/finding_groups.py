@@ -1,0 +1,128 @@
+"""Groups of findings with their own macros, such as the head, medium and tail of a long-tailed benchmark.
+
+Conventions
+-----------
+A group has a name and some findings of the vocabulary; a finding may be in several groups or in none. The folder's own
+groups are the field `finding_groups` of ``manifest/benchmark.json``.
+
+Groups by prevalence are "head" (10 % or more of the rows have the finding), "medium" (1 % or more) and "tail" (less),
+the limits that analyses of the CXR-LT challenges use. The prevalence is that of all splits whose references are public,
+so it depends neither on the split that is scored nor on the predictions, and reveals nothing of a private holdout.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.findings import canonical_finding
+
+FindingGroups = Mapping[str, Sequence[str]]
+"""Name of a group -> its findings."""
+PREVALENCE = "prevalence"
+"""Value that asks for head, medium and tail."""
+LIMITS = {"head": 0.1, "medium": 0.01, "tail": 0.0}
+"""Least prevalence of each group by prevalence, the most common first."""
+_RESERVED = ("macro", "all")  # names of other averages in tables of scores
+_RULE = "must be 'prevalence', a JSON file, a mapping of names to findings, or NAME=FINDING,FINDING"
+
+
+def check_finding_groups(groups: Mapping[str, Any], findings: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return groups with the canonical names of their findings, in the order of `findings`.
+
+    Raises
+    ------
+    ArgumentError
+        If a name or a finding is unsuitable, or a group is empty or has a finding twice.
+    """
+    if not isinstance(groups, Mapping):
+        raise ArgumentError("finding_groups", "must map names to lists of findings", repr(groups))
+    checked = {}
+    for name, members in groups.items():
+        where = f"finding_groups[{name!r}]"
+        if not isinstance(name, str) or not name.strip() or name in (*_RESERVED, *findings):
+            raise ArgumentError(
+                "finding_groups", "must have names that are neither findings nor 'macro' or 'all'", name
+            )
+        if isinstance(members, str) or not isinstance(members, Sequence) or not members:
+            raise ArgumentError("finding_groups", f"must have a list of findings for {name!r}", repr(members))
+        known = {member: canonical_finding(member, findings) for member in map(str, members)}
+        if unknown := [member for member, finding in known.items() if finding is None]:
+            raise ValueError(
+                f"`{where}` must have findings of the benchmark ({', '.join(findings)}), got {unknown[0]!r}"
+            )
+        if len(set(known.values())) < len(members):
+            raise ValueError(f"`{where}` must name each finding once, got {list(members)}")
+        checked[name] = tuple(finding for finding in findings if finding in known.values())
+    return checked
+
+
+def parse_finding_groups(given: Any, findings: Sequence[str]) -> dict[str, tuple[str, ...]] | str:
+    """Return groups from what a user gave: a mapping, a JSON file, or texts such as "head=Edema,Mass".
+
+    Returns
+    -------
+    the groups, or :data:`PREVALENCE` if they are asked for by prevalence
+
+    Raises
+    ------
+    ArgumentError, ValueError
+        If `given` has another form, a file is unreadable, or as :func:`check_finding_groups`.
+    """
+    texts = [given] if isinstance(given, str | Path) else given
+    if isinstance(texts, Mapping):
+        return check_finding_groups(texts, findings)
+    if not isinstance(texts, Sequence) or not texts or not all(isinstance(text, str | Path) for text in texts):
+        raise ArgumentError("finding_groups", _RULE, repr(given))
+    if len(texts) == 1 and str(texts[0]) == PREVALENCE:
+        return PREVALENCE
+    if len(texts) == 1 and "=" not in str(texts[0]):
+        return check_finding_groups(_read_file(Path(texts[0])), findings)
+    groups: dict[str, list[str]] = {}
+    for text in map(str, texts):
+        name, is_given, members = text.partition("=")
+        if not is_given or name.strip() in groups:
+            raise ArgumentError("finding_groups", _RULE if not is_given else "must name each group once", repr(text))
+        groups[name.strip()] = [member.strip() for member in members.split(",")]
+    return check_finding_groups(groups, findings)
+
+
+def _read_file(path: Path) -> Mapping[str, Any]:
+    try:
+        groups = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ArgumentError("finding_groups", _RULE, repr(str(path))) from None
+    except ValueError as error:
+        raise ValueError(f"{path}: must be JSON: {error}") from None
+    if not isinstance(groups, dict):
+        raise ValueError(f"{path}: must hold one JSON object, names of groups with lists of findings")
+    return groups
+
+
+def groups_by_prevalence(positives: Mapping[str, int], n_rows: int) -> dict[str, tuple[str, ...]]:
+    """Return the head, medium and tail of findings, without empty groups.
+
+    Parameters
+    ----------
+    positives : finding -> number of rows that have it, in the order of tables
+    n_rows : number of all rows
+
+    Examples
+    --------
+    >>> groups_by_prevalence({"Edema": 300, "Mass": 100, "Nodule": 99, "Hernia": 9}, 1000)
+    {'head': ('Edema', 'Mass'), 'medium': ('Nodule',), 'tail': ('Hernia',)}
+    """
+    groups: dict[str, list[str]] = {name: [] for name in LIMITS}
+    for finding, n in positives.items():
+        groups[next(name for name, least in LIMITS.items() if n >= least * n_rows)].append(finding)
+    return {name: tuple(members) for name, members in groups.items() if members}
+
+
+def count_positives(records: Sequence[Any], findings: Sequence[str]) -> tuple[dict[str, int], int]:
+    """Return (finding -> number of records that have it, number of records)."""
+    counts = Counter(label for record in records for label in set(record.labels))
+    return {finding: counts[finding] for finding in findings}, len(records)
