@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         score_maps,
     )
     from reveal_bench.api.bench import Bench, load
+    from reveal_bench.api.comparison_tables import Comparisons, Ranking
     from reveal_bench.api.conversion import Conversion, convert
     from reveal_bench.api.heat_maps import saliency, tune_gates, tune_saliency
     from reveal_bench.api.inputs import lint
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
         readings,
     )
     from reveal_bench.api.score_tables import Scores
-    from reveal_bench.api.scoring import Comparisons, Ranking, compare, rank, score
+    from reveal_bench.api.scoring import compare, rank, score
     from reveal_bench.api.shape_features import Shapes, shapes
 
 _NAMES = {
@@ -57,7 +58,8 @@ _NAMES = {
     "reader_study": ("ReaderPlan", "ReaderStudyResult", "ReadingsTable", "plan_readers", "readers", "readings"),
     "score_tables": ("Scores",),
     "shape_features": ("Shapes", "shapes"),
-    "scoring": ("Comparisons", "Ranking", "compare", "rank", "score"),
+    "comparison_tables": ("Comparisons", "Ranking"),
+    "scoring": ("compare", "rank", "score"),
 }  # fmt: skip
 """Module -> the names imported from it."""
 

@@ -10,9 +10,10 @@ from typing import Any, cast
 
 from reveal_bench.api.analyses import pixels
 from reveal_bench.api.bench import Bench
+from reveal_bench.api.comparison_tables import Comparisons
 from reveal_bench.api.heat_maps import asked_of, saliency, tune_gates, tune_saliency
 from reveal_bench.api.result_table import RoundedTable, TableResult
-from reveal_bench.api.scoring import Comparisons, compare, score
+from reveal_bench.api.scoring import compare, score
 from reveal_bench.api.shape_features import Shapes, assurances_of, confidence_table, shapes
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.baselines import human_baseline

@@ -4,191 +4,32 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.api.bench import AnyBench, Bench, as_bench
+from reveal_bench.api.comparison_tables import Comparisons, Ranking
 from reveal_bench.api.inputs import frame_of, lint_inputs, name_of, type_of
-from reveal_bench.api.result_table import TableResult, written
 from reveal_bench.api.score_tables import AgainstReaders, Scores, Subgroups, beside_published
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation import compare as comparison
-from reveal_bench.evaluation.compare import Comparison, RankedSystem, as_records
 from reveal_bench.evaluation.finding_groups import compare_groups, rank_groups
 from reveal_bench.evaluation.margin import Margin
 from reveal_bench.evaluation.patient_groups import group_patients
 from reveal_bench.evaluation.reader_reference import score_against_readers
-from reveal_bench.evaluation.relative_decrease import decreases_csv, published_csv, published_decreases
+from reveal_bench.evaluation.relative_decrease import published_decreases
 from reveal_bench.evaluation.score import ScoredFile, resolve_options, score_report
 from reveal_bench.evaluation.subgroups import score_subgroups
 from reveal_bench.kinds.kind import Readings
 from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import MACRO, interval_of
-from reveal_bench.metrics.intervals import Interval, Resampling
-from reveal_bench.metrics.scales import ends_text, groups_text, value_text
+from reveal_bench.metrics.intervals import Interval
 from reveal_bench.predictions.files import prediction_file, prediction_files
 from reveal_bench.predictions.limits import LintOptions
-from reveal_bench.words import count_text, p_text, plural
 
 if TYPE_CHECKING:
     from reveal_bench.kinds.tasks.records import Rating
-
-
-@dataclass(frozen=True, repr=False)
-class Comparisons(TableResult):
-    """Two systems on one split, metric by metric and finding by finding.
-
-    Attributes
-    ----------
-    a, b : names of the systems
-    scored_a, scored_b : the predictions as they were scored
-    comparisons : every difference with its evidence
-    relative : True if values are relative decreases from B, (B - A) / B, instead of differences A - B
-    resampling : number of replicates, unit and seed
-    compat : name of the published code whose relative decreases are computed; None for ours
-    """
-
-    a: str
-    b: str
-    scored_a: ScoredFile
-    scored_b: ScoredFile
-    comparisons: Sequence[Comparison]
-    relative: bool
-    resampling: Resampling
-    compat: str | None = None
-
-    @property
-    def records(self) -> list[dict[str, Any]]:
-        """The fields of each :class:`~reveal_bench.evaluation.compare.Comparison`; undefined is None."""
-        return as_records(self.comparisons)
-
-    def write(self, folder: str | Path) -> list[Path]:
-        """Write relative decreases as CSV, in the order of paper 002, and figures of them and of both systems.
-
-        Figures are SVG and PNG, two per metric. With `compat`, also write the tables of the published code. Return all
-        paths.
-
-        Raises
-        ------
-        ArgumentError
-            If the values are differences.
-        ImportError
-            Without matplotlib, which the extra [report] brings.
-        """
-        from reveal_bench.reports.beside_readers import figures_of_both, figures_of_decreases
-
-        if not self.relative:
-            raise ArgumentError("relative", "must be set for tables of relative decreases", "differences")
-        files = {"decrease.csv": decreases_csv(self.comparisons)}
-        if self.compat is not None:
-            files |= published_csv(self.comparisons)
-        both = {name: one.estimates for name, one in ((self.b, self.scored_b), (self.a, self.scored_a))}
-        drawn = [*figures_of_decreases(self.comparisons, self.a, self.b), *figures_of_both(self.comparisons, both)]
-        return written(Path(folder), {name: text.encode() for name, text in files.items()}, drawn)
-
-    @property
-    def caption(self) -> str:
-        """Systems, split and method of intervals."""
-        what = "decrease from B, (B - A) / B" if self.relative else "difference A - B"
-        if self.compat is not None:
-            what = f"decrease from B as the code of {self.compat} computes it"
-            draw = f"{self.resampling.n_resamples} resamples of images, seed {self.resampling.seed}"
-            return f"A {self.a}, B {self.b} on {self.scored_a.place}: {what} with 95% interval, {draw}"
-        kinds = _interval_kinds(self.comparisons, jackknife="sign flips")
-        return (
-            f"A {self.a}, B {self.b} on {self.scored_a.place}: {what} with 95% interval ({kinds}) and two-sided p, "
-            f"those of findings adjusted for all findings of a metric, {self.resampling.n_resamples} "
-            f"resamples of {plural(self.resampling.unit)}, seed {self.resampling.seed}"
-        )
-
-    def printed_rows(self) -> list[dict[str, str]]:
-        """Return each difference in percent, the macro of a metric first; with a margin, its p and verdict."""
-        return [
-            {
-                "metric": METRICS[c.metric].title,
-                "finding": c.finding,
-                "A": value_text(c.metric, c.a),
-                "B": value_text(c.metric, c.b),
-                "decrease" if self.relative else "A - B": value_text(c.metric, c.estimate.value),
-                "95% interval": ends_text(c.metric, c.adjusted.low, c.adjusted.high),
-                "p": p_text(c.p_adjusted),
-            }
-            | ({"p of margin": p_text(c.verdict.p), "verdict": c.verdict.word} if c.verdict else {})
-            for c in self.comparisons
-        ]
-
-    @property
-    def verdicts(self) -> list[str]:
-        """A sentence with the verdict on the macro of every metric; empty without a margin."""
-        return [
-            f"{METRICS[c.metric].title}, {c.finding}: {c.verdict.sentence}."
-            for c in self.comparisons
-            if c.verdict and c.finding == MACRO
-        ]
-
-
-@dataclass(frozen=True, repr=False)
-class Ranking(TableResult):
-    """Several systems on one split, best first.
-
-    Attributes
-    ----------
-    ranked : each system's rank with its evidence
-    scored : name -> its predictions as they were scored, also of systems that `metric` does not apply to
-    metric : metric of the ranks
-    left_out : names of systems that `metric` does not apply to
-    resampling : number of replicates, unit and seed
-    by_group : group of findings -> the systems ranked by its macro; empty without groups
-    """
-
-    ranked: Sequence[RankedSystem]
-    scored: Mapping[str, ScoredFile]
-    metric: str
-    left_out: Sequence[str]
-    resampling: Resampling
-    by_group: Mapping[str, Sequence[RankedSystem]] = field(default_factory=dict)
-
-    @property
-    def records(self) -> list[dict[str, Any]]:
-        """The fields of each :class:`~reveal_bench.evaluation.compare.RankedSystem`."""
-        return as_records(self.ranked)
-
-    def of_group(self, name: str) -> Ranking:
-        """Return the ranking by the macro of one group of findings."""
-        return replace(self, ranked=self.by_group[name], by_group={})
-
-    @property
-    def caption(self) -> str:
-        """Split, findings of the macro and method of intervals."""
-        n, place = len(self.ranked), next(iter(self.scored.values())).place
-        return (
-            f"{count_text(n, 'system')} on {place}: macro over "
-            f"{groups_text(self.metric, self.ranked[0].n)}, 95% intervals ({_interval_kinds(self.ranked)}), "
-            f"{self.resampling.n_resamples} resamples of {plural(self.resampling.unit)}, "
-            f"seed {self.resampling.seed}"
-        )
-
-    def printed_rows(self) -> list[dict[str, str]]:
-        """Return each system with its ranks, its tier and its score in percent."""
-        return [
-            {
-                "system": one.name,
-                "rank": str(one.rank),
-                "95% ranks": f"{one.rank_low} to {one.rank_high}",
-                "tier": str(one.tier),
-                METRICS[one.metric].title: value_text(one.metric, one.estimate.value),
-                "95% interval": ends_text(one.metric, one.estimate.low, one.estimate.high),
-            }
-            for one in self.ranked
-        ]
-
-
-def _interval_kinds(results: Sequence[Comparison] | Sequence[RankedSystem], *, jackknife: str = "jackknife") -> str:
-    """Kinds of the intervals; `jackknife` names the default method, which differences replace by flips of signs."""
-    kinds = dict.fromkeys(interval_of(one.signature) for one in results)
-    return " or ".join(jackknife if kind == "jackknife" else kind for kind in kinds)
 
 
 def score(

@@ -21,8 +21,8 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.printed_tables import PrintedTable
 
 if TYPE_CHECKING:
+    from reveal_bench.api.comparison_tables import Comparisons
     from reveal_bench.api.result_table import TableResult, TablesResult
-    from reveal_bench.api.scoring import Comparisons
     from reveal_bench.dataset.balance import Balance
     from reveal_bench.evaluation.compare import Comparison
     from reveal_bench.evaluation.prices import Prices

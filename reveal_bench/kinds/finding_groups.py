@@ -5,7 +5,7 @@ Conventions
 A group has a name and some findings of the vocabulary; a finding may be in several groups or in none. The folder's own
 groups are the field `finding_groups` of ``manifest/benchmark.json``.
 
-Groups by prevalence are "head" (10 % or more of the rows have the finding), "medium" (1 % or more) and "tail" (less),
+Groups by prevalence are "head" (10% or more of the rows have the finding), "medium" (1% or more) and "tail" (less),
 the limits that analyses of the CXR-LT challenges use. The prevalence is that of all splits whose references are public,
 so it depends neither on the split that is scored nor on the predictions, and reveals nothing of a private holdout.
 """

@@ -12,7 +12,7 @@ import pytest
 
 import reveal_bench as rb
 from reveal_bench.api import human_page
-from reveal_bench.api.scoring import Comparisons
+from reveal_bench.api.comparison_tables import Comparisons
 from reveal_bench.evaluation.relative_decrease import decreases_csv, in_printed_order
 from reveal_bench.masks import decode_mask
 from reveal_bench.metrics.bootstrap import MACRO
