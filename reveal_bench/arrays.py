@@ -1,6 +1,6 @@
 """Names of array types for signatures: float64, int64 and bool of any shape. Docstrings give the shapes.
 
-Also the mean that leaves out NaN, which stands for an undefined score everywhere.
+Also the mean that leaves out NaN, which means an undefined score everywhere.
 """
 
 from __future__ import annotations

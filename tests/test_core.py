@@ -18,7 +18,7 @@ ABOVE_THE_CORE = {
     "viewer",
 }  # fmt: skip
 MOST_LINES = 50_000
-"""Of Python and C, the most that the core may have."""
+"""Most lines of Python and C that the core may have."""
 
 WORK = """
 import json, sys

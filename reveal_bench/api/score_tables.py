@@ -193,7 +193,7 @@ class Subgroups(TableResult):
 
 @dataclass(frozen=True, repr=False)
 class AgainstReaders(TableResult):
-    """A system scored against each reader and against their agreement, beside each reader scored against the others.
+    """Scores of a system against each reader and their agreement, beside scores of each reader against the others.
 
     Attributes
     ----------

@@ -149,7 +149,7 @@ def views_table(tallies: Tallies) -> str:
 
 
 def missing_list(tallies: Tallies, findings: Sequence[str]) -> str:
-    """Return a list, by split, of what is missing: masks of findings, agreement of studies, or answers to tasks."""
+    """Return a list of missing facts by split: masks of findings, agreement of studies, or answers to tasks."""
     return "\n".join(f"* split `{split}`: {tally.missing(findings)}" for split, tally in tallies.items())
 
 

@@ -22,7 +22,7 @@ BOXES = "boxes.csv"
 
 
 def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> list[str]:
-    """Write the tables that have rows; return sentences that say what no column can hold."""
+    """Write the tables that have rows; return sentences on facts that no column can hold."""
     if annotations.studies:
         labels = (
             [one.study_id, one.reader, *(_cell(one, name) for name in annotations.names)] for one in annotations.studies

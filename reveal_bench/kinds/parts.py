@@ -381,7 +381,7 @@ class AnnotationExchange(Protocol[RecordT_contra, PredictionT, ManifestT_contra]
 
     @abstractmethod
     def to_predictions(self, annotations: Annotations) -> tuple[list[PredictionT], list[str]]:
-        """Return (predictions, losses): one reader's or model's drawings or labels, and sentences on what was lost."""
+        """Return (predictions, losses): one reader's or model's drawings or labels, and sentences on the losses."""
 
 
 class Release(Protocol[PredictionT_contra, ManifestT_contra, RowsT_contra]):

@@ -211,7 +211,7 @@ def _ordinal(name: str, title: str, low: float, high: float, undefined: str, sec
 
 _ROWS = (
     _localization("point_hit", "Hit rate", "reference mask empty", "paper 002, Methods (pointing game)",
-                  "1 if any predicted point lies in the reference mask, else 0", "dense masks",
+                  "1 if any predicted point is in the reference mask, else 0", "dense masks",
                   "localization.point_hit"),
     _localization("grid_hit", "Grid hit rate", "no cell has any coverage", "paper 000, section 3.3",
                   "1 if the mask covers >= 1/2 of a predicted cell (any part, if it covers 1/2 of no cell), else 0",
@@ -227,7 +227,7 @@ _ROWS = (
     _localization("box_iou", "Box IoU", "reference empty, or no area in both", "boxes; tight box of a reference mask",
                   _IOU, "pycocotools, arithmetic", "localization.box_iou"),
     _localization("tolerant_hit", "Hit within a tolerance", "reference mask empty", "TorchRay (Fong et al. 2019)",
-                  "1 if the map's largest pixel lies in the reference or within 15 pixels of it, else 0",
+                  "1 if the map's largest pixel is in the reference or within 15 pixels of it, else 0",
                   "a plain loop", "map_scores.tolerant_hit"),
     _localization("energy_inside", "Energy inside", "reference empty, or no positive value in the map",
                   "Score-CAM (Wang et al. 2020)", "positive mass of the map inside the reference / in all",

@@ -112,7 +112,7 @@ def test_ranked_macros_are_over_shared_findings_and_depend_on_these_alone() -> N
 
 
 def test_scores_without_a_folder_have_the_same_intervals() -> None:
-    """What the `evaluate` modules call."""
+    """Call the functions that the `evaluate` modules call."""
     rows, cases = findings(1), localization(1)
     how: dict[str, Any] = {"patients": PATIENTS, "resampling": DRAWS}
     labels = estimate_labels(rows.predicted, rows.present, scores=rows.probabilities, labels=LABELS, **how)

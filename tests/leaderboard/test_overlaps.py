@@ -49,9 +49,7 @@ def test_a_manifest_of_present_findings_tells_labels(database_url: str, board: B
     labels = labels_of(board, tmp_path / "labels", is_held=True)
     published = read_published_boards([(board.folder, "holdout"), (labels, "holdout")])
     n = len({record.study_id for record in board.records})
-    rule = (
-        f"reveal-cxr 1.0.0 must hold out .*, but the manifest of chexlocalize 1.0.0 tells references of {n} of {n} held"
-    )
+    rule = f"reveal-cxr 1.0.0 must hold out .*, but the manifest of chexlocalize 1.0.0 reveals references of {n} of {n}"
     with pytest.raises(OverlapError, match=rule):
         serve(database_url, published, "", tmp_path / "settings.toml")
 
@@ -63,7 +61,7 @@ def test_a_public_split_of_another_board_tells_references(
     labels = labels_of(board, tmp_path / "labels", is_held=False, n=n)
     published = read_published_boards([(board.folder, "holdout"), (labels, "holdout")])
     rule = (
-        "chexlocalize 1.0.0 must hold out .*, but the public split 'released' of reveal-cxr 1.0.0 tells references of"
+        "chexlocalize 1.0.0 must hold out .*, but the public split 'released' of reveal-cxr 1.0.0 reveals references of"
     )
     with pytest.raises(OverlapError, match=rule):
         serve(database_url, published, "", tmp_path / "settings.toml")
@@ -79,8 +77,8 @@ def test_an_overlap_accepted_by_name_is_said_on_the_board(database_url: str, boa
     store = Store(database_url)
     Catalogue(store, published.values())
     notes = standings(store, published[BENCHMARK, "1.0.0"]).notes
-    assert any(note.startswith("Note that the public split 'released' of reveal-cxr 1.0.0 tells") for note in notes)
-    assert not any("tells references" in note for note in standings(store, published[LABELS, "1.0.0"]).notes)
+    assert any(note.startswith("Note that the public split 'released' of reveal-cxr 1.0.0 reveals") for note in notes)
+    assert not any("reveals references" in note for note in standings(store, published[LABELS, "1.0.0"]).notes)
 
 
 def test_other_cases_overlap_with_nothing(board: Board, tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_it_equals_the_analysis_of_variance_of_pseudovalues(rng: np.random.Gener
                 pseudo[i, j, k] = n * figures[i, j] - (n - 1) * area
 
     def mean_square(values: FloatArray, axes: tuple[int, ...]) -> float:
-        """Of the interaction of `axes`: what is left of their means after all lower effects."""
+        """Return the interaction of `axes`: their means without all lower effects."""
         rest = np.zeros_like(values)
         for mask in range(2 ** len(axes)):
             own = tuple(axis for b, axis in enumerate(axes) if mask >> b & 1)

@@ -51,7 +51,7 @@ def test_views_of_a_storage_are_taken_as_they_are_said(tmp_path: Path) -> None:
 
 
 class Runs:
-    """What an attacker pickles."""
+    """An object with which an attacker's pickle runs code."""
 
     def __reduce__(self) -> Any:
         return os.system, ("touch reveal-bench-was-run",)

@@ -137,9 +137,9 @@ import json, sys
 sys.modules["reveal_bench"] = None  # cannot be imported, though it may be installed
 import datasets
 datasets.disable_progress_bars()
-found = {}
+folders = {}
 for folder in sys.argv[1:]:
-    found[folder] = {}
+    folders[folder] = {}
     for config in datasets.get_dataset_config_names(folder):
         for split, rows in datasets.load_dataset(folder, config).items():
             first, fits = rows[0], None
@@ -150,8 +150,8 @@ for folder in sys.argv[1:]:
             if first.get("images") and first["images"][0] is not None:  # a private folder has no pixels
                 sizes = [(facts["width"], facts["height"]) for facts in first["image_facts"]]
                 fits = [image.size for image in first["images"]] == sizes
-            found[folder][f"{config}/{split}"] = [len(rows), fits]
-print(json.dumps(found))
+            folders[folder][f"{config}/{split}"] = [len(rows), fits]
+print(json.dumps(folders))
 """
     everything = {**built, **more_built}
     folders = [str(folder) for own in everything.values() for folder in (own.public, own.private)]

@@ -24,7 +24,14 @@ from typing import Any
 from reveal_bench.benchmarks import BENCHMARKS, Benchmark
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info
-from reveal_leaderboard.boards.overlaps import Digests, Overlap, OverlapError, find_overlap, held_out_digests, told_by
+from reveal_leaderboard.boards.overlaps import (
+    Digests,
+    Overlap,
+    OverlapError,
+    find_overlap,
+    find_revealing_digests,
+    held_out_digests,
+)
 from reveal_leaderboard.settings import LEAST_CELL, BenchmarkSettings, Quota
 from reveal_leaderboard.store import boards, cases
 from reveal_leaderboard.store.store import Store
@@ -68,7 +75,7 @@ class Catalogue:
         TooSmallError
             If its holdout is too small for any score.
         OverlapError
-            If another board's public folder tells its references, and the settings do not accept that.
+            If another board's public folder reveals its references, and the settings do not accept that.
         """
         with self.store.read() as connection:
             visible = {(name, board.version) for name in self.names if (board := boards.board(connection, name))}
@@ -119,9 +126,9 @@ def _check_overlaps(one: Published, accepted: Sequence[str]) -> None:
         if overlap.other not in accepted:
             lines = f'[benchmarks.{one.name}.exposure]\naccepted_overlaps = ["{overlap.other}"]'
             raise OverlapError(
-                f"{one.name} {one.version} must hold out references that no other board tells, but {overlap.sentence}. "
-                "Hold out other patients, serve one of the two boards, or accept it in the file of --settings, and the "
-                f"board says so:\n{lines}"
+                f"{one.name} {one.version} must hold out references that no other board reveals, but "
+                f"{overlap.sentence}. Hold out other patients, serve one of the two boards, or accept it in the file of "
+                f"--settings, and the board says so:\n{lines}"
             )
 
 
@@ -289,7 +296,10 @@ def _overlaps(one: Published, boards: Iterable[Published]) -> tuple[Overlap, ...
     """Return what boards of other benchmarks tell about a board; readers' scores have no labels to tell."""
     others = [other for other in boards if other.name != one.name and one.scored_by == "program"]
     asks = one.info.asks
-    overlaps = (find_overlap(one.held_out, asks, other.info, told_by(other.folder, other.info)) for other in others)
+    overlaps = (
+        find_overlap(one.held_out, asks, other.info, find_revealing_digests(other.folder, other.info))
+        for other in others
+    )
     return tuple(overlap for overlap in overlaps if overlap is not None)
 
 

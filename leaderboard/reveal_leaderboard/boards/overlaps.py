@@ -1,8 +1,8 @@
-"""Other boards' public files that tell a board's references.
+"""Other boards' public files that reveal a board's references.
 
 Conventions
 -----------
-A file tells references of a held-out case if it contains the case and either belongs to a split whose references are
+A file reveals references of a held-out case if it contains the case and either belongs to a split whose references are
 public, or is a manifest that asks only for findings that are present (``asks = "present"``) while this board asks for
 all. Cases are recognised by the ids of their studies and images and by the bytes of their pictures, where the public
 folders have them. Nothing recognises a case if two builds gave it different ids and different picture files, and equal
@@ -32,12 +32,12 @@ ID_COLUMNS = {"study": ("study_id",), "image": ("image_id", "image_ids")}
 
 
 class OverlapError(ValueError):
-    """Error for a board whose references another board's public folder tells."""
+    """Error for a board whose references another board's public folder reveals."""
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """References of a board that another board's public folder tells.
+    """References of a board that another board's public folder reveals.
 
     Attributes
     ----------
@@ -49,16 +49,16 @@ class Overlap:
     sentence: str
 
 
-def find_overlap(board: Digests, asks: str, other: FolderInfo, told: Mapping[str, Digests]) -> Overlap | None:
-    """Return what another board's folder tells about a board's held-out cases, by the place with the most; or None.
+def find_overlap(board: Digests, asks: str, other: FolderInfo, revealing: Mapping[str, Digests]) -> Overlap | None:
+    """Return the overlap of another board's folder with a board's held-out cases, at the place with the most; or None.
 
     Parameters
     ----------
     board, asks : the held-out cases, and which findings their manifest asks for
-    other, told : the other folder, and its places that tell references by :func:`told_by`
+    other, revealing : the other folder, and the result of :func:`find_revealing_digests` for it
     """
     most = None
-    for where, digests in told.items():
+    for where, digests in revealing.items():
         if where == MANIFEST_WORD and asks == "present":
             continue  # the board's own manifest says as much
         for kind, held in board.items():
@@ -67,21 +67,21 @@ def find_overlap(board: Digests, asks: str, other: FolderInfo, told: Mapping[str
                 most = n, f"{n} of {count_text(len(held), f'held-out {kind}')}", where
     if most is None:
         return None
-    return Overlap(other.benchmark, f"{most[2]} of {other.benchmark} {other.version} tells references of {most[1]}")
+    return Overlap(other.benchmark, f"{most[2]} of {other.benchmark} {other.version} reveals references of {most[1]}")
 
 
-def told_by(folder: Path, info: FolderInfo) -> dict[str, Digests]:
-    """Return the places of a public folder that tell references -> digests of the cases there."""
+def find_revealing_digests(folder: Path, info: FolderInfo) -> dict[str, Digests]:
+    """Return place -> digests of the cases there, for the places of a public folder that reveal references."""
     opened = open_folder(folder)
-    told = {}
+    revealing = {}
     for split, entry in info.splits.items():
         if entry.get("references") == "public":
             shards = split_shards(folder, opened.kind.config, split)  # a server may have the manifests alone
             paths = [_manifest(folder, split), *shards]
-            told[f"the public split {split!r}"] = digests_of(paths, opened.kind.table.image_columns)
+            revealing[f"the public split {split!r}"] = digests_of(paths, opened.kind.table.image_columns)
         elif info.asks == "present":
-            told[MANIFEST_WORD] = held_out_digests(folder, split)
-    return told
+            revealing[MANIFEST_WORD] = held_out_digests(folder, split)
+    return revealing
 
 
 def digests_of(paths: Iterable[Path], picture_columns: Iterable[str]) -> Digests:

@@ -528,7 +528,7 @@ def webhooks(
     data: Data,
     action: Annotated[
         Action,
-        typer.Argument(help="list the last deliveries; test NAME; retry ID; deliver what is due, until stopped."),
+        typer.Argument(help="list the last deliveries; test NAME; retry ID; deliver due messages, until stopped."),
     ] = Action.LIST,
     which: Annotated[str, typer.Argument(metavar="[NAME|ID]", help="Name of a webhook, or id of a delivery.")] = "",
     database: Database = None,

@@ -3,7 +3,7 @@
 A synthetic CheXlocalize download becomes a public dataset folder and a private holdout. Three models of graded quality
 and two baselines predict both halves. Their files are scored locally on the released half, and uploaded to a board of
 which only the worker can read the holdout. A second dataset, of studies, is curated from DICOM files and reports by
-simulated readers. Everything is in one folder; a later run makes only what is missing.
+simulated readers. Everything is in one folder; a later run makes only missing parts.
 """
 
 from __future__ import annotations
@@ -470,7 +470,7 @@ ENOUGH_IMAGES = 150
 
 
 def settings_of(*benchmarks: str) -> str:
-    """Return settings for a demo's server, with which boards of these benchmarks may have small holdouts."""
+    """Return settings for a demo's server that allow small holdouts for these benchmarks."""
     head = "# For the demo alone, whose holdouts are small and synthetic: findings with ten cases are shown.\n"
     head += '[accounts]\nnew_teams = "open"\n[exposure]\nclose_bits = 1000.0\n'
     head += '[about]\nhost = "your own machine, to try things out"\n'

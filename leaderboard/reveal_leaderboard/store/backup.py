@@ -172,7 +172,7 @@ def _copy_sqlite(source: Path, path: Path) -> None:
         try:
             connection.execute("VACUUM INTO ?", [str(path)])
         except sqlite3.DatabaseError as error:
-            raise BackupError(f"the database cannot be copied: {error} (`audit` says what is damaged)") from None
+            raise BackupError(f"the database cannot be copied: {error} (`audit` lists the damage)") from None
     with path.open("rb") as file:
         os.fsync(file.fileno())
     path.chmod(0o600)

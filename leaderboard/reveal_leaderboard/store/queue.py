@@ -76,7 +76,7 @@ def _usual_seconds(connection: sa.Connection, benchmark: str, version: str) -> f
 
 LEASE_SECONDS = 60.0
 LONGEST_LEASE = 3600.0
-"""Seconds; a lease that ends later than this from now was given before the clock was set back, and no longer counts."""
+"""Longest lease in seconds: one with more time left was made before the clock was set back, and no longer counts."""
 MAX_ATTEMPTS = 3
 STANDS_BACK = {"score": 0.0, "rank": 15.0, "rescore": 120.0}
 """Seconds by which a kind of job is postponed: submissions go first, but no job waits for ever on a busy board."""

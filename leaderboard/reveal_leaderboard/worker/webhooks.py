@@ -5,9 +5,9 @@ Conventions
 Messages have the form of the Standard Webhooks specification 1.0: JSON with `type`, `timestamp` (of the event) and
 `data`; headers ``webhook-id``, the same at every attempt, ``webhook-timestamp`` of the attempt, and
 ``webhook-signature``, for each key ``v1,`` and the HMAC-SHA256 over id, timestamp and body. A message contains only
-what is public when it is sent. If an entry is public, or was until its team withdrew it, the message has its address,
-team and model; for any other entry, the message says only that something happened to an entry. No message contains a
-figure, a reason or a person.
+public facts at the time of sending. If an entry is public, or was until its team withdrew it, the message has its
+address, team and model; for any other entry, the message says only that something happened to an entry. No message
+contains a figure, a reason or a person.
 
 Each webhook has a thread, so that a hanging receiver delays neither scoring nor the other webhooks. An attempt ends
 after :data:`SECONDS` whatever the receiver does. Only the status of the answer is read; redirects are not followed. The

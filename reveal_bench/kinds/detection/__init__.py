@@ -95,7 +95,7 @@ class DetectionQuestions(ImageQuestions["DetectionManifest"]):
     @override
     def manifest_disclosure(self, asks: str) -> str:
         """Return the sentence that every finding is asked of every image."""
-        return "The manifest asks for every finding of every image, so it does not reveal what is present."
+        return "The manifest asks for every finding of every image, so it does not reveal which are present."
 
 
 class DetectionPredictions(ImagePredictions["DetectionManifest", "DetectionRows"]):

@@ -156,7 +156,7 @@ def detections_of_reader(record: LocalizationRecord, drawn: Drawn) -> list[Local
 
 
 def detections_of(annotations: Annotations) -> tuple[list[LocalizationPrediction], list[str]]:
-    """Return (detections, losses): a detection for each box, mask or point drawn, and sentences on what was lost.
+    """Return (detections, losses): a detection for each box, mask or point drawn, and sentences on the losses.
 
     A drawing without a score gets the score 1.
     """

@@ -162,7 +162,7 @@ class FindingsQuestions(Questions["StudyRecord", "StudyManifest"]):
     @override
     def manifest_disclosure(self, asks: str) -> str:
         """Return the sentence that every label is asked of every study."""
-        return "The manifest asks for every label of every study, so it does not reveal what is present."
+        return "The manifest asks for every label of every study, so it does not reveal which are present."
 
     @override
     def read(self, folder: AnyFolder, split: str, info: FolderInfo, form: str) -> Iterator[Question]:

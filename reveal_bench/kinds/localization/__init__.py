@@ -97,7 +97,7 @@ class LocalizationQuestions(ImageQuestions["ImageManifest"]):
                 "The manifest names the findings that are present in each image, because the protocol tells a model "
                 "what to look for. So it is public which findings are present, but not where they are."
             )
-        return "The manifest asks for every finding of every image, so it does not reveal what is present."
+        return "The manifest asks for every finding of every image, so it does not reveal which are present."
 
 
 class LocalizationPredictions(ImagePredictions["ImageManifest", "CaseRows"]):

@@ -349,7 +349,7 @@ def signs_of(cases: Sequence[LocalizationPrediction], manifest: ImageManifest) -
     n_pointed = len({(p.image_id, p.finding) for p, _ in points})
     places = Counter(_place(point, manifest.rows[p.image_id].size) for p, point in points)
     if n_pointed >= 20 and max(places.values()) >= NEARLY_ALL * n_pointed:
-        signs.append("Nearly all points lie at the same place of their images.")
+        signs.append("Nearly all points are at the same place of their images.")
     if n_pointed and len(points) >= MANY_POINTS * n_pointed:
         signs.append(f"{MANY_POINTS} points or more for a finding, on average.")
     masks = [(size[0] * size[1], area, box[2] * box[3]) for _, size, area, box in _masks(cases)]

@@ -163,7 +163,7 @@ def drawn_predictions(
 
 
 def predictions_of(annotations: Annotations) -> tuple[list[LocalizationPrediction], list[str]]:
-    """Return (predictions, losses): one prediction per image and finding, and sentences on what was lost.
+    """Return (predictions, losses): one prediction per image and finding, and sentences on the losses.
 
     Masks and contours of several instances become their union. All points are kept. Of several boxes only the one with
     the highest score is kept, the first if scores are equal.
