@@ -127,8 +127,8 @@ def _check_overlaps(one: Published, accepted: Sequence[str]) -> None:
             lines = f'[benchmarks.{one.name}.exposure]\naccepted_overlaps = ["{overlap.other}"]'
             raise OverlapError(
                 f"{one.name} {one.version} must hold out references that no other board reveals, but "
-                f"{overlap.sentence}. Hold out other patients, serve one of the two boards, or accept it in the file of "
-                f"--settings, and the board says so:\n{lines}"
+                f"{overlap.sentence}. Hold out other patients, serve one of the two boards, or accept it in the file "
+                f"of --settings, and the board says so:\n{lines}"
             )
 
 
