@@ -63,28 +63,30 @@ class ThresholdTuning(TableResult):
     def caption(self) -> str:
         """Predictions, split and criterion."""
         return (
-            f"{self.scored.report.file} on {self.scored.place}: thresholds with the {self.criterion.in_words}, and "
+            f"{self.scored.report.file} on {self.scored.place}: thresholds (criterion: {self.criterion.in_words}), and "
             "rates in percent on these cases, which are too good because the thresholds were chosen on them"
         )
 
     @property
     def records(self) -> list[dict[str, Any]]:
         """The fields of each :class:`~reveal_bench.evaluation.operating.TunedThreshold`, as fractions."""
-        return [asdict(one) | {"threshold": self.thresholds[one.finding]} for one in self.tuned]
+        thresholds = self.thresholds
+        return [asdict(one) | {"threshold": thresholds[one.finding]} for one in self.tuned]
 
     def printed_rows(self) -> list[dict[str, str]]:
         """Return thresholds with three decimals, and rates in percent."""
+        thresholds, with_note = self.thresholds, any(one.reason for one in self.tuned)
         return [
             {
                 "finding": one.finding,
                 "positive": part_text(one.n_positive, one.n),
-                "threshold": number_text(self.thresholds[one.finding]),
+                "threshold": number_text(thresholds[one.finding]),
                 "sensitivity": percent_number(one.sensitivity),
                 "specificity": percent_number(one.specificity),
                 "PPV": percent_number(one.ppv),
                 "NPV": percent_number(one.npv),
-                "note": f"as given: {one.reason}" if one.reason else "",
             }
+            | ({"note": f"as given: {one.reason}" if one.reason else ""} if with_note else {})
             for one in self.tuned
         ]
 
@@ -145,7 +147,11 @@ class OperatingPoints(TableResult):
     def printed_rows(self) -> list[dict[str, str]]:
         """Return rates in percent with their intervals, thresholds with three decimals."""
         with_prevalence = any(not math.isnan(point.prevalence) for point in self.points)
-        return [_printed(point, with_prevalence=with_prevalence) for point in self.points]
+        with_note = any(point.reason for point in self.points)
+        return [
+            _printed(point, with_prevalence=with_prevalence) | ({"note": point.reason} if with_note else {})
+            for point in self.points
+        ]
 
 
 def _printed(point: OperatingPoint, *, with_prevalence: bool) -> dict[str, str]:
@@ -164,7 +170,7 @@ def _printed(point: OperatingPoint, *, with_prevalence: bool) -> dict[str, str]:
             "PPV there": _rate_text(point.ppv_at_prevalence),
             "NPV there": _rate_text(point.npv_at_prevalence),
         }
-    return row | {"note": point.reason}
+    return row
 
 
 def _rate_text(rate: Estimate) -> str:

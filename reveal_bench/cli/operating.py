@@ -97,6 +97,8 @@ def operating_points(
         typer.echo(result.to_json().rstrip())
     elif not terminal.printed_as(result, form):
         terminal.print_shown(result, wide=wide)
+        if result.criterion is not None:
+            typer.echo("no interval of a fixed rate, of NPV, or if too few patients support a rate: docs/confidence.md")
 
 
 def _prevalences_of(words: list[str] | None) -> float | dict[str, float] | None:

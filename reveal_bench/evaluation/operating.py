@@ -191,30 +191,44 @@ def points_chosen(
     def replicates(counts: Counts) -> dict[str, FloatArray]:
         return {"rates": cases.drawn_rates(counts, criterion)}
 
-    errors = np.nanstd(replicates_of(replicates, cases.n_units, resampling)["rates"], axis=0, ddof=1)
-    fixes_sensitivity = criterion.name == "sensitivity"
-    with_interval = (SPECIFICITY, PPV) if fixes_sensitivity else (SENSITIVITY,)
+    drawn = replicates_of(replicates, cases.n_units, resampling)["rates"]
     macro = [Estimate(value) for value in mean_of_defined(rates.T).tolist()]
     points = [_point(MACRO, math.nan, len(cuts), 0, macro)]
     for i, (finding, own) in enumerate(zip(confidences.groups, cuts, strict=True)):
-        n_with, n_without = cases.n_units_of(i)
-        n_fixed, n_other = (n_with, n_without) if fixes_sensitivity else (n_without, n_with)
-        is_shown = (
-            n_other >= LEAST_UNITS and n_fixed * min(criterion.target, 1 - criterion.target) >= LEAST_BEYOND - 1e-9
-        )
-        estimates = [Estimate(value) for value in rates[i].tolist()]
-        for k in with_interval if is_shown else ():
-            value = rates[i, k]
-            n = n_other if k != PPV else n_with if value == 1 else n_with + n_without
-            estimates[k] = Estimate(value, *_share_bounds(value, errors[i, k], n))
+        reason, prevalence = own.why_none(criterion), prevalences.get(finding, math.nan)
+        n_units = (0, 0) if reason else cases.n_units_of(i)
+        estimates = _chosen_rates(rates[i], drawn[:, i], criterion, *n_units)
         exact = Estimate(criterion.target, criterion.target, criterion.target)
-        pair = (exact, estimates[SPECIFICITY]) if fixes_sensitivity else (estimates[SENSITIVITY], exact)
-        prevalence = prevalences.get(finding, math.nan)
+        is_sensitivity = criterion.name == "sensitivity"
+        pair = (exact, estimates[SPECIFICITY]) if is_sensitivity else (estimates[SENSITIVITY], exact)
         threshold = float(own.thresholds[chosen[i]]) if chosen[i] >= 0 else math.nan
-        counts = int(own.n_positive + own.n_negative), int(own.n_positive)
-        estimates += _at_prevalence(*pair, prevalence)
-        points.append(_point(finding, threshold, *counts, estimates, prevalence, own.why_none(criterion)))
+        n, n_positive = int(own.n_positive + own.n_negative), int(own.n_positive)
+        estimates += _at_prevalence(*pair, math.nan if reason else prevalence)
+        points.append(_point(finding, threshold, n, n_positive, estimates, prevalence, reason))
     return points
+
+
+def _chosen_rates(
+    rates: FloatArray, drawn: FloatArray, criterion: Criterion, n_with: int, n_without: int
+) -> list[Estimate]:
+    """Return a finding's rates, with an interval for those that have one.
+
+    Parameters
+    ----------
+    rates, drawn : float arrays (4,) and (n_resamples, 4), on the data and in replicates
+    n_with, n_without : numbers of patients with the finding and without it; 0 if no threshold was chosen
+    """
+    estimates = [Estimate(value) for value in rates.tolist()]
+    target, fixes_sensitivity = criterion.target or 0.0, criterion.name == "sensitivity"
+    n_fixed, n_other = (n_with, n_without) if fixes_sensitivity else (n_without, n_with)
+    n_beyond = n_fixed * min(target, 1 - target) + 1e-9  # 50 * (1 - 0.9) is a little below 5
+    if n_other < LEAST_UNITS or n_beyond < LEAST_BEYOND:
+        return estimates
+    for k in (SPECIFICITY, PPV) if fixes_sensitivity else (SENSITIVITY,):
+        value, error = float(rates[k]), float(np.nanstd(drawn[:, k], ddof=1))
+        n = n_other if k != PPV else n_with if value == 1 else n_with + n_without
+        estimates[k] = Estimate(value, *_share_bounds(value, error, n))
+    return estimates
 
 
 def _share_bounds(value: float, error: float, n: int) -> tuple[float, float]:

@@ -108,7 +108,7 @@ def test_the_command_shows_a_fixed_specificity(folder: Path) -> None:
     words = (folder / "test.jsonl", folder / "folder", "--split", "test", "--prevalence", "Mass=0.02", "--wide")
     printed = call("operating-points", *words, "--specificity", "0.9").stdout
     assert "chosen on these cases, with a specificity of at least 0.9, and again in each of 1,000 resamples" in printed
-    assert re.search(r"Mass +20 of 60 +0.200 +100.0 +90.0 +83.3 +100.0 +2.0 +16.9", printed)
+    assert re.search(r"Mass +20 of 60 +0.200 +100.0 +90.0 +83.3 +100.0 +2.0 +16.9", printed)  # 0.02 / 0.118
     assert re.search(r"Nodule +0 of 60 .*no case has it", printed)
     printed = call("operating-points", *words, "--specificity", "0.95").stdout
     assert re.search(
@@ -161,6 +161,11 @@ def test_few_patients_beyond_the_fixed_rate_leave_no_interval() -> None:
     for target, is_shown in ((0.9, n_with >= 50), (0.99, False)):
         point = points_chosen(confidences, Criterion("sensitivity", target), Resampling(20), {})[1]
         assert point.specificity.has_interval == point.ppv.has_interval == is_shown
+    constant = replace(confidences, probabilities=np.full(len(confidences), 0.5))
+    point = points_chosen(constant, Criterion("sensitivity", 0.5), Resampling(20), {MASS: 0.1})[1]
+    assert point.reason == "all probabilities are equal"
+    rates = [point.sensitivity, point.specificity, point.ppv, point.npv, point.ppv_at_prevalence]
+    assert np.isnan([(rate.value, rate.low, rate.high) for rate in rates]).all()
     fewer = replace(confidences, happened=confidences.happened & (np.arange(len(confidences)) < 30))
     assert not points_chosen(fewer, Criterion("sensitivity", 0.9), Resampling(20), {})[1].specificity.has_interval
 
