@@ -11,7 +11,7 @@ The macro of a comparison averages the findings for which *all* systems are defi
 replicate: a system neither gains nor loses by a finding that another one left undefined. It may thus differ from a
 system's own macro in :meth:`~reveal_bench.kinds.scored.Rows.estimates`.
 
-By default interval and p of a difference come from flipping the signs of patients' contributions
+By default interval and p of a difference come from swapping the systems' answers to patients
 (:mod:`reveal_bench.evaluation.permutation`). With ``interval="percentile"``, and always for scores of detectors, both
 come from the replicates (:func:`~reveal_bench.evaluation.differences.by_replicates`). In both cases the interval
 excludes 0 exactly if p is at most 0.05. The same is true of the adjusted interval and the adjusted p of a metric's
@@ -33,7 +33,7 @@ import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
-from reveal_bench.evaluation.differences import by_replicates, find_differences, two_sided
+from reveal_bench.evaluation.differences import by_replicates, differ_in_few, find_differences, two_sided
 from reveal_bench.evaluation.margin import Margin, Verdict
 from reveal_bench.evaluation.permutation import ALPHA, Signs, draw_signs, lacks_positives, pair_up, pairs_p
 from reveal_bench.evaluation.tiers import find_tiers, rank_bounds, significant_pairs
@@ -51,6 +51,8 @@ from reveal_bench.metrics.intervals import (
 from reveal_bench.metrics.jackknife import LEAST_UNITS_IN_MACRO
 from reveal_bench.metrics.resampled import Resampled
 
+PERMUTATION = "permutation"
+"""Method in the signature of a difference whose interval and p come from swapped answers."""
 _SAME = 1e-12  # smaller differences of macros are rounding errors
 
 
@@ -250,7 +252,8 @@ def _compare(
     for name in names:
         parts = figures[0][name].ratio_parts()
         own: Interval = interval if parts is not None else "percentile"
-        recipe = resampling.by(own).signature(name, METRICS[name].version)
+        method = PERMUTATION if own == "jackknife" else own
+        recipe = resampling.signature(name, METRICS[name].version, method=method)
         if own == "jackknife" and signs is None and parts is not None:
             signs = draw_signs(len(parts[0]), resampling)
         flips = signs if own == "jackknife" else None
@@ -284,18 +287,19 @@ def compare_resampled(
 ) -> list[Comparison]:
     """Return :func:`compare` for one metric, from values on the same replicates: the macro, then each of `findings`.
 
-    With `signs`, interval and p come from sign flips, otherwise from the replicates. In both cases, findings that too
-    few patients support have neither; `fewest` is the number of these patients where the scores do not contain it.
+    With `signs`, interval and p come from swapped answers, otherwise from the replicates. In both cases, findings that
+    too few patients support have neither; `fewest` is the number of these patients where the scores do not contain it.
     """
     metric = recipe.split("|", 1)[0]
     values, replicates = side_by_side([a, b])
-    paired = None if signs is None else pair_up(a, b)
+    paired = pair_up(a, b)
     width = None if margin is None else margin.width
     combined = combine(*values)
     drawn = np.where(np.isnan(combined), np.nan, combine(*replicates))
     intervals = find_intervals(combined, drawn)
     if paired is None or signs is None:
-        tested = by_replicates(intervals, drawn, fewest, width)
+        unknown = None if paired is None else differ_in_few(paired)
+        tested = by_replicates(intervals, drawn, fewest, width, unknown)
     else:
         unknown = np.isnan(intervals.values) | lacks_positives(a)
         unknown[0] |= _has_rare_findings(fewest, values)

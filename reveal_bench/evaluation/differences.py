@@ -1,4 +1,4 @@
-"""Interval, p and one-sided tails of every paired difference, from one distribution of sign flips.
+"""Interval, p and one-sided tails of every paired difference, from one distribution of swapped answers.
 
 Conventions
 -----------
@@ -18,13 +18,14 @@ If the difference is the same in all patients, only the bounds are NaN.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.evaluation.permutation import (
     ALPHA,
+    LEAST_DIFFERING,
     FlipDistribution,
     Paired,
     Signs,
@@ -177,6 +178,13 @@ def find_differences(
     return Tested(result[0], result[1], result[2], result[3], result[4], result[5], tails)
 
 
+def differ_in_few(paired: Paired) -> BoolArray:
+    """Return True for differences of systems that differ in some units, but in too few for a p, (1 + n_groups,)."""
+    n = np.array([n_differing(column) for column in paired.contributions.T])
+    few: BoolArray = (n > 0) & (n < LEAST_DIFFERING)
+    return few
+
+
 def _agree(contributions: FloatArray) -> bool:
     return not np.isnan(contributions).any() and n_differing(contributions) == 0
 
@@ -224,7 +232,11 @@ def two_sided(replicates: FloatArray) -> float:
 
 
 def by_replicates(
-    intervals: Intervals, replicates: FloatArray, fewest: IntArray | None, margin: float | None
+    intervals: Intervals,
+    replicates: FloatArray,
+    fewest: IntArray | None,
+    margin: float | None,
+    unknown: BoolArray | None = None,
 ) -> Tested:
     """Return percentile intervals and p from the replicates of differences, (n_resamples, 1 + n_groups).
 
@@ -235,9 +247,12 @@ def by_replicates(
     intervals : percentile intervals of the differences
     fewest : number of patients of each group, of whom the jackknife would need LEAST_UNITS; None to print all
     margin : margin of the tails, which are ``(n_beyond + 1) / (n + 1)``
+    unknown : bool (1 + n_groups,), columns with neither interval nor p for other reasons
     """
     p = np.array([two_sided(column) for column in replicates.T])
     sparse = intervals if fewest is None else drop_sparse_intervals(intervals, fewest)
+    if unknown is not None:
+        sparse = replace(sparse, low=np.where(unknown, np.nan, sparse.low))
     p[np.isnan(sparse.low)] = np.nan
     known = with_width(sparse)
     has_interval = ~np.isnan(known.low)

@@ -83,9 +83,10 @@ class Resampling:
         """Return the resampling with the same draw and another interval."""
         return replace(self, interval=interval)
 
-    def signature(self, metric: str, version: int) -> str:
-        """Return the recipe of an Estimate; it names the interval unless that is "percentile"."""
-        part = "" if self.interval == "percentile" else f"|i:{self.interval}"
+    def signature(self, metric: str, version: int, *, method: str | None = None) -> str:
+        """Return the recipe of an Estimate; it names the method, by default the interval, if not "percentile"."""
+        method = method or self.interval
+        part = "" if method == "percentile" else f"|i:{method}"
         return f"{metric}|b:{self.n_resamples}|seed:{self.seed}|unit:{self.unit}{part}|v:{version}"
 
 

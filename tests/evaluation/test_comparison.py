@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pytest
 
 from reveal_bench.evaluation.compare import as_records, compare, compare_resampled, decrease, rank, relative_decrease
+from reveal_bench.evaluation.permutation import LEAST_DIFFERING
 from reveal_bench.evaluation.tiers import find_tiers, holm
 from reveal_bench.kinds.localization.scoring import CaseRows, summarize
 from reveal_bench.metrics import METRICS
@@ -75,6 +76,14 @@ def loop_means(rows: CaseRows, metric: str, n_resamples: int, seed: int) -> list
     return replicates
 
 
+def n_patients_who_differ(a: CaseRows, b: CaseRows, metric: str, finding: str) -> int:
+    """Patients with a case of the finding, or any for the macro, to which the systems have different values."""
+    rows = zip(a.patient_ids, a.case_findings, a.values[metric], b.values[metric], strict=True)
+    return len(
+        {p for p, f, x, y in rows if finding in (MACRO, f) and not (x == y or (math.isnan(x) and math.isnan(y)))}
+    )
+
+
 @pytest.mark.parametrize("function", [compare, relative_decrease])
 @pytest.mark.parametrize("metric", ["point_hit", "mask_iou"])
 def test_paired_intervals_and_p_equal_a_plain_loop(
@@ -97,16 +106,22 @@ def test_paired_intervals_and_p_equal_a_plain_loop(
         expected[finding] = [combined(x[i], y[i]) for x, y in zip(of_a, of_b, strict=True)]
     got = function(a, b, Resampling(120, 5, interval="percentile"), metrics=[metric])
     assert [c.finding for c in got] == [MACRO, *FINDINGS]  # type: ignore[attr-defined]
-    n_empty = []
+    n_empty: list[int] = []
+    few: list[str] = []
     for c, loop in zip(got, expected.values(), strict=True):
         defined = [value for value in loop if not math.isnan(value)]
         n_empty.append(120 - len(defined))
+        if 0 < n_patients_who_differ(a, b, metric, c.finding) < LEAST_DIFFERING:  # type: ignore[attr-defined]
+            few.append(c.finding)  # type: ignore[attr-defined]
+            assert all(math.isnan(x) for x in (c.estimate.low, c.estimate.high, c.p))  # type: ignore[attr-defined]
+            continue
         low, high = np.percentile(defined, [2.5, 97.5])
         fewer = min(sum(v <= 1e-12 for v in defined), sum(v >= -1e-12 for v in defined))
         assert (c.estimate.low, c.estimate.high) == pytest.approx((low, high), rel=1e-9, abs=1e-12)
         assert c.p == min(1, 2 * (fewer + 1) / (len(defined) + 1))  # type: ignore[attr-defined]
         assert c.n_empty_replicates == n_empty[-1]  # type: ignore[attr-defined]
         assert c.signature == f"{metric}|b:120|seed:5|unit:patient|v:1"  # type: ignore[attr-defined]
+    assert few == [FINDINGS[2]]
     assert n_empty[3] > 0  # the rare finding is missing, or 0 in the reference, in some replicates
 
 
@@ -141,6 +156,17 @@ def test_hand_arithmetic_of_constant_systems() -> None:
         assert c.p == (1 if finding == "Consolidation" else 0.02)
     shares = {c.finding: c.estimate.value for c in relative_decrease(a, b)}
     assert shares == pytest.approx({MACRO: 1 - 1.5 / 1.75, "Edema": 0.5, "Consolidation": 0, "Lung Lesion": -0.5})
+
+
+@pytest.mark.parametrize(("n", "p"), [(1, NAN), (LEAST_DIFFERING - 1, NAN), (LEAST_DIFFERING, 0.02)])
+def test_percentiles_of_too_few_patients_who_differ_have_no_p_either(n: int, p: float) -> None:
+    """A hit on the same image in every replicate that draws it, as sign flips of so few patients have no p."""
+    pairs = [(i, FINDINGS[0]) for i in range(10)]
+    hits = np.arange(10) < n
+    a, b = (case_rows(pairs, {"point_hit": values.astype(float)}) for values in (hits, hits & False))
+    one = compare(a, b, Resampling(99, interval="percentile"), metrics=["point_hit"], findings=FINDINGS[:1])[1]
+    assert one.p == pytest.approx(p, nan_ok=True)
+    assert one.estimate.has_interval == (n >= LEAST_DIFFERING)
 
 
 def test_equal_systems_do_not_differ(rng: np.random.Generator) -> None:
