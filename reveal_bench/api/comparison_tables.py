@@ -79,7 +79,7 @@ class Comparisons(TableResult):
             what = f"decrease from B as the code of {self.compat} computes it"
             draw = f"{self.resampling.n_resamples} resamples of images, seed {self.resampling.seed}"
             return f"A {self.a}, B {self.b} on {self.scored_a.place}: {what} with 95% interval, {draw}"
-        kinds = _interval_kinds(self.comparisons, jackknife="sign flips")
+        kinds = _interval_kinds(self.comparisons)
         return (
             f"A {self.a}, B {self.b} on {self.scored_a.place}: {what} with 95% interval ({kinds}) and two-sided p, "
             f"those of findings adjusted for all findings of a metric, {self.resampling.n_resamples} "
@@ -168,7 +168,6 @@ class Ranking(TableResult):
         ]
 
 
-def _interval_kinds(results: Sequence[Comparison] | Sequence[RankedSystem], *, jackknife: str = "jackknife") -> str:
-    """Kinds of the intervals; `jackknife` names the default method, which differences replace by flips of signs."""
-    kinds = dict.fromkeys(interval_of(one.signature) for one in results)
-    return " or ".join(jackknife if kind == "jackknife" else kind for kind in kinds)
+def _interval_kinds(results: Sequence[Comparison] | Sequence[RankedSystem]) -> str:
+    """Return the methods of the intervals, as their signatures name them."""
+    return " or ".join(dict.fromkeys(interval_of(one.signature) for one in results))

@@ -83,11 +83,13 @@ class ReaderStudyResult(TableResult):
     def records(self) -> list[dict[str, Any]]:
         """A row per modality, then one per pair: `value` is a mean, or the first minus the second."""
         means: list[dict[str, Any]] = [
-            {"what": "mean", "modality": one.modality, "minus": None, **_figures(as_record(one)), "p": None}
+            {"what": "mean", "modality": one.modality, "minus": None, **_figures(as_record(one))}
+            | {"p": None, "p_adjusted": None}
             for one in self.analysis.means
         ]
         differences: list[dict[str, Any]] = [
-            {"what": "difference", "modality": one.a, "minus": one.b, **_figures(as_record(one)), "p": one.p}
+            {"what": "difference", "modality": one.a, "minus": one.b, **_figures(as_record(one))}
+            | {"p": one.p, "p_adjusted": one.p_adjusted}
             for one in self.analysis.differences
         ]
         if self.margin is None:
@@ -126,6 +128,8 @@ class ReaderStudyResult(TableResult):
                 "df": freedom,
                 "p": "" if p is None else p_text(p),
             }
+            if len(self.analysis.differences) > 1:
+                cells["p (Holm)"] = "" if p is None else p_text(row["p_adjusted"])
             rows.append(cells | ({} if self.margin is None else {"verdict": row["verdict"] or ""}))
         return rows
 

@@ -270,7 +270,7 @@ def compare(
     metric : name or title of one metric; by default all that apply to both and have a better direction
     relative : True for the relative decrease from b, ``(b - a) / b``, instead of differences
     bench, split, grid, ratings, allow_missing, n_resamples, seed, unit : as in :func:`score`
-    interval : "jackknife", with intervals and p of differences from flips of patients' signs, or "percentile", with
+    interval : "jackknife", with intervals and p of differences from swapped answers, or "percentile", with
         both from replicates
     margin : the largest loss that does not matter, such as 0.05 for five percentage points: tests if A is non-inferior
         to B

@@ -41,17 +41,20 @@ from reveal_bench.metrics.intervals import Estimate, Intervals, Resampling, find
 _PUBLISHED_NAMES = {"mask_iou": "miou", "mask_iou_all": "miou", "point_hit": "hitrate"}
 
 
-def excludes_zero(one: Comparison) -> bool:
+def excludes_zero(decrease: Estimate) -> bool:
     """Return True if the interval of a decrease is defined and excludes 0."""
-    return one.estimate.has_interval and (one.estimate.low > 0 or one.estimate.high < 0)
+    return decrease.has_interval and (decrease.low > 0 or decrease.high < 0)
 
 
 def in_printed_order(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Return decreases as paper 002 prints them: by metric, the findings by direction and size, then the macro."""
+    """Return decreases as paper 002 prints them: by metric, the findings by direction and size, then the macro.
+
+    A direction counts if the adjusted interval excludes 0. Published decreases have only their own interval.
+    """
     metrics = list(dict.fromkeys(one.metric for one in comparisons))
 
     def key(one: Comparison) -> tuple[int, bool, int, float]:
-        side = 0 if not excludes_zero(one) else 1 if one.estimate.value < 0 else -1
+        side = 0 if not excludes_zero(one.adjusted) else 1 if one.estimate.value < 0 else -1
         size = math.inf if math.isnan(one.estimate.value) else -one.estimate.value
         return metrics.index(one.metric), one.finding == MACRO, side, size
 
@@ -59,10 +62,11 @@ def in_printed_order(comparisons: Sequence[Comparison]) -> list[Comparison]:
 
 
 def decreases_csv(comparisons: Sequence[Comparison]) -> str:
-    """Return the fields of each decrease and whether its interval excludes 0, in the printed order."""
+    """Return the fields of each decrease, and if its own and its adjusted interval exclude 0, in the printed order."""
     ordered = in_printed_order(comparisons)
     rows = [
-        record | {"excludes_zero": excludes_zero(one)} for record, one in zip(as_records(ordered), ordered, strict=True)
+        record | {"excludes_zero": excludes_zero(one.estimate), "excludes_zero_adjusted": excludes_zero(one.adjusted)}
+        for record, one in zip(as_records(ordered), ordered, strict=True)
     ]
     with io.StringIO(newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")

@@ -1,4 +1,4 @@
-"""Bounds of a difference that sign flips do not decide, and one-sided p, from the contributions of its units.
+"""Bounds of a difference that swapped answers do not decide, and one-sided p, from the contributions of its units.
 
 Conventions
 -----------

@@ -469,7 +469,7 @@ class Display(Protocol[RecordT_contra, PredictionT_contra, RowsT_contra]):
     )
     compared_in_words: ClassVar[str] = (
         "; intervals of AUROC and average precision are percentiles over {n} resamples. Differences are paired by "
-        "patient; their intervals and p come from flips of patients' signs."
+        "patient; their intervals and p come from swapping the runs' answers to patients."
     )
 
     @property

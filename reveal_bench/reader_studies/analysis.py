@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from types import ModuleType
 from typing import Literal
@@ -43,6 +43,7 @@ import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
+from reveal_bench.evaluation.tiers import holm
 from reveal_bench.metrics.intervals import Estimate
 
 Sample = Literal["random", "fixed"]
@@ -75,7 +76,10 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The mean figure of modality `a` minus modality `b`, with its 95% interval and two-sided p."""
+    """The mean figure of modality `a` minus modality `b`, with its 95% interval and two-sided p.
+
+    `p_adjusted` is p corrected for all pairs of modalities by Holm's method.
+    """
 
     a: str
     b: str
@@ -83,6 +87,7 @@ class Difference:
     error: float
     freedom: float
     p: float
+    p_adjusted: float = math.nan
 
     def against(self, margin: float) -> str:
         """Return "non-inferior", "inferior" or "not shown" for `a` against `b` by a margin; "-" without an interval.
@@ -174,6 +179,8 @@ def analyse(
         _difference(names[a], names[b], values[a].mean() - values[b].mean(), math.sqrt(2 * error / r), freedom)
         for a, b in combinations(range(t), 2)
     )
+    adjusted = [float(p) for p in holm([one.p for one in differences])]
+    differences = tuple(replace(one, p_adjusted=p) for one, p in zip(differences, adjusted, strict=True))
     return Analysis(
         names, tuple(readers), values, components, f, (float(t - 1), freedom), _upper_tail(f, t - 1, freedom),
         means, differences, readers_are, cases_are,

@@ -55,12 +55,15 @@ def figures_of_decreases(comparisons: Sequence[Comparison], model: str, referenc
         rows = [_row(one) for one in in_printed_order(comparisons) if one.metric == metric]
         kinds = _KINDS[: 1 + max(own[0][0] for _, own in rows)]
         title = METRICS[metric].title
+        is_adjusted = any(not math.isnan(one.p_adjusted) for one in comparisons if one.metric == metric)
+        adjusted = ", those of findings adjusted for all findings" if is_adjusted else ""
         axis = f"Relative decrease of the {METRICS[metric].in_words} (%)"
         figures.append(
             Illustration(
                 f"decrease_{metric}",
                 f"{title}: decrease from {reference} to {model}",
-                f"Relative decrease of {model} from {reference} with 95% intervals; below 0, {model} is better.",
+                f"Relative decrease of {model} from {reference} with 95% intervals{adjusted}; "
+                f"below 0, {model} is better.",
                 f"Per finding, the relative decrease of {METRICS[metric].in_words} from {reference} to {model}.",
                 partial(forest, rows, axis=axis, scale=100, kinds=kinds, rule=(0.0, "no difference")),
             )
@@ -109,8 +112,8 @@ def _name(one: Comparison) -> str:
 
 def _row(one: Comparison) -> ForestRow:
     figures = "" if math.isnan(one.estimate.value) else f" ({100 * one.b:.1f}{NBSP}→{NBSP}{100 * one.a:.1f})"
-    kind = 0 if excludes_zero(one) else 1 if one.estimate.has_interval else 2
-    return _name(one) + figures, [(kind, one.estimate)]
+    kind = 0 if excludes_zero(one.adjusted) else 1 if one.adjusted.has_interval else 2
+    return _name(one) + figures, [(kind, one.adjusted)]
 
 
 _BESIDE_AUROC = ("auroc", "point_hit", "mask_iou")

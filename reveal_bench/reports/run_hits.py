@@ -21,7 +21,7 @@ import numpy as np
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
-from reveal_bench.evaluation.compare import compare_resampled
+from reveal_bench.evaluation.compare import PERMUTATION, compare_resampled
 from reveal_bench.evaluation.permutation import draw_signs
 from reveal_bench.kinds.localization.records import LocalizationPrediction
 from reveal_bench.kinds.localization.scoring import CaseRows, resample_systems, score_localization
@@ -140,7 +140,9 @@ class HitRates:
         """Return the paired difference of macros, run `a` minus run `b`."""
         own, other = self.hits[a], self.hits[b]
         signs = draw_signs(len(own.rows), self.resampling)
-        macro, *_ = compare_resampled(own, other, self.findings, recipe=self.recipe(self.runs[a].metric), signs=signs)
+        metric = self.runs[a].metric
+        recipe = self.resampling.signature(metric, METRICS[metric].version, method=PERMUTATION)
+        macro, *_ = compare_resampled(own, other, self.findings, recipe=recipe, signs=signs)
         return macro.estimate
 
 

@@ -220,15 +220,17 @@ class ScoreReport(RunReport):
             rows.append((self.runs[i].label, *(_difference_text(macros.get(metric)) for metric in self.metrics)))
         plain = [
             (self.runs[i].label, reference, one.metric, one.finding, difference.value, difference.low, difference.high,
-             one.p, one.signature)
+             one.p, one.low_adjusted, one.high_adjusted, one.p_adjusted, one.signature)
             for i, comparisons in self.comparisons.items()
             for one, difference in ((one, one.estimate) for one in comparisons)
         ]  # fmt: skip
         caption = (
             f"Mean over findings, run minus {reference}, in percentage points, with paired 95% interval and two-sided "
-            "p value, not corrected for several comparisons."
+            "p value, not corrected for several metrics or runs. The file also has p and intervals of findings that "
+            "hold for all findings of a metric together."
         )
-        heads = ("run", "reference", "metric", "finding", "difference", "low", "high", "p", "signature")
+        heads = ("run", "reference", "metric", "finding", "difference", "low", "high", "p", "low_adjusted",
+                 "high_adjusted", "p_adjusted", "signature")  # fmt: skip
         head = ("Run", *map(metric_name, self.metrics))
         return PageTable(head, rows, caption, f"Differences from {reference}", csv=Csv.of("differences", heads, plain))
 

@@ -166,6 +166,10 @@ def test_it_equals_the_analysis_of_variance_of_pseudovalues(rng: np.random.Gener
     assert result.freedom == pytest.approx((t - 1, freedom))
     assert result.p == pytest.approx(f_distribution.sf(ms_t / error, t - 1, freedom))
     assert len(result.differences) == 3
+    smallest, middle, largest = sorted(result.differences, key=lambda one: one.p)
+    thrice, twice = 3 * smallest.p, 2 * middle.p
+    expected = [min(1, thrice), min(1, max(thrice, twice)), min(1, max(thrice, twice, largest.p))]
+    assert [one.p_adjusted for one in (smallest, middle, largest)] == pytest.approx(expected)
 
 
 def test_one_modality_has_means_alone(rng: np.random.Generator) -> None:

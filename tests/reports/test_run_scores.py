@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
-from reveal_bench.evaluation.compare import compare
+from reveal_bench.evaluation.compare import compare, relative_decrease
+from reveal_bench.evaluation.relative_decrease import decreases_csv
 from reveal_bench.evaluation.score import score_file
 from reveal_bench.kinds.findings.lint import findings_to_jsonl
-from reveal_bench.kinds.findings.records import read_studies
+from reveal_bench.kinds.findings.records import StudyRecord, read_studies
+from reveal_bench.kinds.findings.scoring import StudyRows
 from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.phantom import study_predictions
 from reveal_bench.reports.page import PAGE
 from reveal_bench.reports.run_page import write_run_report
+from reveal_bench.reports.run_scores import ScoreReport
 from tests.dataset.card_folders import findings_folder, tasks_folder
 from tests.reports.conftest import rows_of
 
@@ -120,3 +128,40 @@ def test_answers_to_tasks_wait_for_readers(tmp_path: Path) -> None:
     text = (tmp_path / "report" / PAGE).read_text(encoding="utf-8")
     assert "Answers that wait for readers" in text
     assert "Readers score these answers." in text
+
+
+def test_intervals_and_p_of_reports_agree_for_200_pairs() -> None:
+    """No row has an interval without 0 beside a p above 0.05, or the reverse: differences, the page, and decreases."""
+    rng = np.random.default_rng(5)
+    records = tuple(StudyRecord(f"s{i:02}", f"p{i:02}", ()) for i in range(50))
+    n_excluding = 0
+    for trial in range(200):
+        present = rng.random((50, 3)) < (0.15, 0.4, 0.7)
+        errors = rng.choice([0.02, 0.1, 0.3], 2)
+        a, b = (
+            StudyRows(
+                ("a", "b", "c"), records, present ^ (rng.random((50, 3)) < share), present, None, np.ones(50, bool)
+            )
+            for share in errors
+        )
+        metric, how = ("f1", "recall")[trial % 2], Resampling(150, trial)
+        compared = compare(a, b, how, metrics=[metric])
+        report: Any = SimpleNamespace(
+            runs=[SimpleNamespace(label="A"), SimpleNamespace(label="B")],
+            options=SimpleNamespace(reference=1),
+            comparisons={0: compared},
+            metrics=[metric],
+        )
+        table = ScoreReport._differences(report)
+        assert table.csv is not None
+        rows = list(csv.DictReader(io.StringIO(table.csv.text)))
+        rows += list(csv.DictReader(io.StringIO(decreases_csv(relative_decrease(a, b, how, metrics=[metric])))))
+        for row in rows:
+            for kind in ("", "_adjusted"):
+                low, high, p = (row[name + kind] for name in ("low", "high", "p"))
+                if low and high:
+                    excludes = float(low) > 0 or float(high) < 0
+                    assert excludes == (float(p) <= 0.05), (trial, row)
+                    assert row.get(f"excludes_zero{kind}", str(excludes)) == str(excludes)
+                    n_excluding += excludes
+    assert 300 < n_excluding < 2500
