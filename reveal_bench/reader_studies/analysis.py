@@ -43,8 +43,8 @@ import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
-from reveal_bench.evaluation.tiers import holm
 from reveal_bench.metrics.intervals import Estimate
+from reveal_bench.metrics.multiplicity import holm
 
 Sample = Literal["random", "fixed"]
 

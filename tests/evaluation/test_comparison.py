@@ -14,11 +14,12 @@ import pytest
 
 from reveal_bench.evaluation.compare import as_records, compare, compare_resampled, decrease, rank, relative_decrease
 from reveal_bench.evaluation.permutation import LEAST_DIFFERING
-from reveal_bench.evaluation.tiers import find_tiers, holm
+from reveal_bench.evaluation.tiers import find_tiers
 from reveal_bench.kinds.localization.scoring import CaseRows, summarize
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.multiplicity import holm
 from reveal_bench.metrics.resampled import Figures
 from tests.evaluation.test_reference_rows import EXTENDED_DATA_FIG_5, EXTENDED_DATA_FIG_6, pair
 
