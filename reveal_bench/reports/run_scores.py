@@ -16,6 +16,7 @@ from typing import ClassVar
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.evaluation.compare import Comparison, compare
+from reveal_bench.evaluation.finding_groups import group_macros
 from reveal_bench.evaluation.published import OwnScores
 from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.scored import Rows
@@ -110,7 +111,7 @@ class ScoreReport(RunReport):
     def sections(self) -> list[Section]:
         """Return means and differences, then every finding."""
         file = self._plain_scores()
-        parts: list[Part] = [self._means(), self._draw(self._main)]
+        parts: list[Part] = [self._means(), *self._means_of_groups(), self._draw(self._main)]
         if self.without_cases:
             parts.append(
                 Text(
@@ -162,6 +163,23 @@ class ScoreReport(RunReport):
         ]
         caption = f"Mean over the defined ones of {len(self.groups)} findings, with 95% interval."
         return PageTable(("Run", *map(metric_name, self.metrics)), rows, caption, "Mean scores")
+
+    def _means_of_groups(self) -> list[PageTable]:
+        """Return the means over the folder's groups of findings; nothing without groups."""
+        stated = self.split.info.finding_groups
+        groups = {name: [finding for finding in self.groups if finding in own] for name, own in stated.items()}
+        groups = {name: findings for name, findings in groups.items() if findings}
+        if not groups:
+            return []
+        rows = []
+        for run, own_rows in zip(self.runs, self.rows, strict=True):
+            for name, macros in group_macros(own_rows, groups, self._resampling).items():
+                cells = {one.metric: _cell(one) for one in macros}
+                rows.append((run.label, name, *(cells.get(metric, NOTHING) for metric in self.metrics)))
+        members = "; ".join(f"{name}: {', '.join(findings)}" for name, findings in groups.items())
+        caption = f"Mean over the defined findings of each group, with 95% interval. {members}."
+        head = ("Run", "Group", *map(metric_name, self.metrics))
+        return [PageTable(head, rows, caption, "Mean scores of groups of findings")]
 
     def _score(self, metric: str, place: int, group: str) -> str:
         of_run = self.scores[metric].get(place)

@@ -133,6 +133,10 @@ def test_a_folder_states_its_groups(studies, tmp_path: Path) -> None:  # noqa: F
     document = json.loads(call("rank", files, copy, "--metric", "recall", "--json").stdout)
     assert [one["value"] for one in document["finding_groups"]["second"]] == [1.0, 0.0]
     assert macros(rb.score(files / "half.jsonl", copy, finding_groups={}).records) == {"macro": 0.5}
+    call("report", files / "half.jsonl", "--folder", copy, "--out", tmp_path / "pages")
+    (page,) = (tmp_path / "pages").glob("*.html")
+    assert "Mean scores of groups of findings" in page.read_text()
+    assert f"second: {LABELS[1]}." in page.read_text()
     wrong = (copy / "manifest" / "benchmark.json").read_text().replace('"second"', '"macro"')
     (copy / "manifest" / "benchmark.json").write_text(wrong)
     with pytest.raises(ValueError, match=r"benchmark\.json: `finding_groups` must have names"):
