@@ -17,11 +17,11 @@ between the systems. A flip is a choice of patients whose answers are swapped.
   between the values that t* takes. Below 2**12 flips all are used, otherwise one sample of them, shared by all metrics
   and findings.
 * The critical value q is the t whose p is 0.05. The bound nearer to 0 of a difference with t > q is chosen by the same
-  flips, so the interval excludes 0 exactly if p <= 0.05. Every other bound is q standard errors away, which come from
-  each system's own linearization and are not smaller than those of the flips. In a macro, each finding's variance is
-  averaged with the findings' common one, which counts as one further patient: otherwise the findings of few patients,
-  on whom a good system happens to make no error, would count as certain.
-* Standard errors are estimated, so the interval of n patients uses ``t / sqrt(1 - t**2 / n)``, which is Student's t.
+  flips, so the interval excludes 0 exactly if p <= 0.05: it uses ``t / sqrt(1 - t**2 / n)`` for n patients, which is
+  Student's t, because the standard error is estimated. Every other bound comes from
+  :mod:`reveal_bench.evaluation.tilting`, with the influences of each system's own linearization. In a macro, each
+  finding's variance is averaged with the findings' common one, which counts as one further patient: otherwise the
+  findings of few patients, on whom a good system happens to make no error, would count as certain.
 * For several findings of two systems, the largest t* of any finding in every flip replaces t*: p and intervals then
   hold for all findings together.
 * If the systems differ in fewer than :data:`LEAST_DIFFERING` patients, p is undefined; if they differ in none, p is 1.
