@@ -59,7 +59,7 @@ FIELDS = {
 }
 """Fields of the form in order, as ``submission.json`` names them, with their labels."""
 
-MORE = ("parameters", "grid", "thresholds", "contact")
+MORE = ("parameters", "grid", "thresholds", "tuning", "contact")
 """Further contents of a ``submission.json``, which are sent as well."""
 
 NO_PROMPT = "none (not prompted)"
