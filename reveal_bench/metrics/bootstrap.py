@@ -33,6 +33,7 @@ from reveal_bench.metrics.intervals import (
     Intervals,
     Resampling,
     drop_sparse_intervals,
+    drop_wide_intervals,
     find_intervals,
     with_width,
 )
@@ -446,7 +447,8 @@ def intervals_of(
     if (interval == "shifted" or is_replaced) and behind is not None:
         intervals = drop_sparse_intervals(intervals, behind)
     intervals = with_width(intervals) if is_replaced else intervals
-    return replace(intervals, low=np.clip(intervals.low, *bounds), high=np.clip(intervals.high, *bounds))
+    intervals = replace(intervals, low=np.clip(intervals.low, *bounds), high=np.clip(intervals.high, *bounds))
+    return drop_wide_intervals(intervals, bounds) if interval == "shifted" else intervals
 
 
 def estimates_from(

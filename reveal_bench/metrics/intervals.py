@@ -30,7 +30,16 @@ import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray, mean_of_defined
-from reveal_bench.metrics.jackknife import FEW, LEAST_UNITS, Evidence, jackknife_ends, missing_reasons, t_quantile
+from reveal_bench.metrics.jackknife import (
+    FEW,
+    LEAST_UNITS,
+    TOO_WIDE,
+    WIDEST,
+    Evidence,
+    jackknife_ends,
+    missing_reasons,
+    t_quantile,
+)
 
 Interval = Literal["jackknife", "percentile", "shifted", "bca", "chexlocalize"]
 INTERVALS: tuple[Interval, ...] = get_args(Interval)
@@ -295,6 +304,21 @@ def drop_sparse_intervals(intervals: Intervals, behind: npt.ArrayLike) -> Interv
     """
     units = np.asarray(behind)
     return _without(intervals, np.append(units.max(initial=0), units) < LEAST_UNITS)
+
+
+def drop_wide_intervals(intervals: Intervals, bounds: tuple[float, float]) -> Intervals:
+    """Return the intervals without those that cover more than WIDEST of a scale with two ends, with the reason.
+
+    Examples
+    --------
+    >>> wide = Intervals(np.array([0.4, 0.6]), np.array([0.1, 0.3]), np.array([0.9, 0.8]), np.zeros(2, int))
+    >>> drop_wide_intervals(wide, (0, 1)).reasons
+    ['wider than 75% of its scale', '']
+    """
+    is_wide = intervals.high - intervals.low > WIDEST * (bounds[1] - bounds[0])
+    reasons = intervals.reasons or [""] * len(is_wide)
+    reasons = [TOO_WIDE if wide else reason for wide, reason in zip(is_wide.tolist(), reasons, strict=True)]
+    return replace(_without(intervals, is_wide), reasons=reasons)
 
 
 def with_width(intervals: Intervals) -> Intervals:

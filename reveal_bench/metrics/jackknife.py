@@ -81,6 +81,8 @@ POOLED_FREEDOM = 2.0
 WIDEST = 0.75
 """Proportion of its scale that an interval covers at most. Three patients, of whom one or two are hits, would have one
 that covers 0.74."""
+TOO_WIDE = f"wider than {WIDEST:.0%} of its scale"
+"""Reason why an interval that would be wider is missing."""
 LEAST_OF_RARE = 15
 """Effective sample size from which on the bounds of a proportion next to 0 or 1 are moved out."""
 OF_NO_OVERLAP = 0.75
@@ -250,8 +252,7 @@ def missing_reasons(values: FloatArray, ends: FloatArray, evidence: Evidence) ->
         if not evidence.enough[column]:
             reasons[column] = _few(evidence, column)
         else:
-            has_scale = np.isfinite(evidence.bounds).all()
-            reasons[column] = f"wider than {WIDEST:.0%} of its scale" if has_scale else "constant"
+            reasons[column] = TOO_WIDE if np.isfinite(evidence.bounds).all() else "constant"
     return reasons
 
 
