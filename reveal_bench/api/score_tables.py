@@ -85,13 +85,13 @@ class Scores(TableResult):
 
     @property
     def caption(self) -> str:
-        """Predictions, split, method of intervals, and the number of the linter's warnings."""
+        """Predictions, split, method of intervals, where thresholds were tuned, and the number of lint warnings."""
         report = self.scored.report
         n = sum(problem.severity == "warning" for problem in report.problems)
         warned = f"; {count_text(n, 'warning')} of the linter: scored.report" if n else ""
         scale = scale_text(one.metric for one in self.scored.estimates)
         declined = f"; {self.scored.answered.in_words}: `answered`" if self.scored.answered else ""
-        how = intervals_text(self.scored.resampling)
+        how = "; ".join([intervals_text(self.scored.resampling), *self.scored.tuning_notes])
         return f"{report.file} on {self.scored.place}: {scale} with {how}{declined}{warned}"
 
     def printed_rows(self) -> list[dict[str, str]]:

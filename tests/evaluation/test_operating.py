@@ -87,20 +87,20 @@ def test_damaged_record_of_tuning_is_refused(folder: Path, tmp_path: Path) -> No
 def test_points_at_tuned_thresholds_have_the_intervals_of_score(folder: Path) -> None:
     tuned = rb.tune_thresholds(folder / "val.jsonl", folder / "folder", split="val", sensitivity=0.9, otherwise=0.5)
     options = {"split": "test", "thresholds": tuned.thresholds}
-    result = rb.operating_points(folder / "test.jsonl", folder / "folder", prevalence={MASS: 0.02}, **options)  # type: ignore[arg-type]
-    assert "fixed thresholds" in result.caption
-    assert "tuned on reveal-cxr" in result.caption
-    point = next(one for one in result.points if one.finding == MASS)
-    scores = {
-        (e.metric, e.finding): e for e in rb.score(folder / "test.jsonl", folder / "folder", **options).scored.estimates
-    }  # type: ignore[arg-type]
+    points = rb.operating_points(folder / "test.jsonl", folder / "folder", prevalence={MASS: 0.02}, **options)  # type: ignore[arg-type]
+    assert "fixed thresholds" in points.caption
+    assert "tuned on reveal-cxr" in points.caption
+    point = next(one for one in points.points if one.finding == MASS)
+    result = rb.score(folder / "test.jsonl", folder / "folder", **options)  # type: ignore[arg-type]
+    assert "; thresholds were tuned on reveal-cxr" in result.caption
+    scores = {(e.metric, e.finding): e for e in result.scored.estimates}
     for name, own in (("recall", point.sensitivity), ("specificity", point.specificity), ("precision", point.ppv)):
         assert own == scores[name, MASS]
     assert (point.threshold, point.n_positive, point.n) == (0.2, 20, 60)
     # Of 1,000 patients 20 are found and 98 of 980 called wrongly
     assert point.ppv_at_prevalence.value == pytest.approx(20 / 118)
     assert 0 < point.ppv_at_prevalence.low < 20 / 118 < point.ppv_at_prevalence.high < 0.5
-    macro = result.points[0]
+    macro = points.points[0]
     assert (macro.finding, math.isnan(macro.ppv_at_prevalence.value)) == (MACRO, True)
 
 
