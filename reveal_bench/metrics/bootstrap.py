@@ -429,12 +429,12 @@ def intervals_of(
         unit have percentiles instead of "jackknife" and "bca", unless too few units support them, or replicates agree
     bounds : ends of the scale, which no interval exceeds
     """
-    is_replaced = interval in ("jackknife", "bca") and figures.left_out() is None
-    interval = "percentile" if is_replaced else interval
     if averaged is not None:
         averaged = averaged[~np.isnan(figures.values[averaged])]
     evidence = figures.evidence(averaged) if interval == "jackknife" else None
     left_out = figures.left_out() if interval == "bca" else None
+    is_replaced = interval in ("jackknife", "bca") and evidence is None and left_out is None
+    interval = "percentile" if is_replaced else interval
     behind = figures.behind
     intervals = find_intervals(
         macro_first(figures.values, averaged),

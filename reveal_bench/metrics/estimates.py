@@ -10,6 +10,7 @@ number of cases of one label or finding; for a macro, the number of defined labe
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -33,7 +34,6 @@ from reveal_bench.metrics.bootstrap import (
     Counts,
     bounds_of,
     estimates_from,
-    estimates_of_rows,
     leave_one_out,
     macro_first,
     replicates_of,
@@ -43,9 +43,7 @@ from reveal_bench.metrics.intervals import (
     Interval,
     Resampling,
     check_interval,
-    drop_sparse_intervals,
     find_intervals,
-    with_width,
 )
 from reveal_bench.metrics.jackknife import LEAST_UNITS, Evidence, evidence_of_groups
 from reveal_bench.metrics.labels import (
@@ -57,11 +55,13 @@ from reveal_bench.metrics.labels import (
     hamming_from_sums,
     kappa_from_sums,
     label_sums,
+    ranking_parts,
     ranking_replicates,
     ratio_from_sums,
     ratio_parts,
     tables_from_sums,
 )
+from reveal_bench.metrics.ranking_intervals import ranking_evidence
 from reveal_bench.metrics.resampled import Figures
 
 POOLED = "all"
@@ -159,7 +159,7 @@ def estimate_labels(
         return of_sums | {ranking: of_counts(counts) for ranking, of_counts in rankings.items()}
 
     drawn, interval = replicates_of(replicates, n_units, resampling), resampling.interval
-    n, estimates = np.full(len(labels), n_studies), []
+    estimates: list[Estimate] = []
     for name, of_replicates in drawn.items():
         if name in PER_LABEL:
             figures = figures_of_labels(name, sums, of_replicates)
@@ -167,12 +167,10 @@ def estimate_labels(
         elif name in _OF_SUMS:
             estimates += _pooled(name, sums, of_replicates, n_studies, resampling)
     for ranking, of_counts in rankings.items():
-        jackknife = leave_one_out(of_counts, n_units) if interval == "bca" else None
-        values = _OF_SCORES[ranking](scores, references), drawn[ranking], jackknife
-        of_metric: Interval = "percentile" if interval == "jackknife" else interval
-        fewest = None if of_metric == interval else units_of_both(references, units)
-        recipe = _recipe(ranking, resampling.by(of_metric))
-        estimates += _estimates(recipe, labels, n, *values, interval=of_metric, fewest=fewest)
+        without = leave_one_out(of_counts, n_units) if interval == "bca" else None
+        ranked = figures_of_ranking(ranking, np.asarray(scores, np.float64), references, units, n_units, drawn[ranking])
+        figures = replace(ranked, without=without)
+        estimates += estimates_from(figures, labels, recipe=_recipe(ranking, resampling), interval=interval)
     return estimates
 
 
@@ -203,6 +201,38 @@ def figures_of_labels(metric: str, sums: LabelSums, replicates: FloatArray) -> F
     )
 
 
+def figures_of_ranking(
+    metric: Ranking,
+    scores: FloatArray,
+    references: npt.ArrayLike,
+    units: IntArray,
+    n_units: int,
+    replicates: FloatArray,
+) -> Figures:
+    """Return AUROC or average precision of every label, with the evidence of their intervals.
+
+    Parameters
+    ----------
+    scores, references : (n_studies, n_labels)
+    units : unit of each study
+    replicates : float array (n_resamples, n_labels)
+    """
+    present = np.asarray(references, bool)
+    values = _OF_SCORES[metric](scores, present)
+    columns = [(*column, units) for column in zip(scores.T, present.T, strict=True)]
+    parts = ranking_parts(metric, scores, present, units, n_units)
+    undefined, n = np.isnan(values), np.full(len(values), len(scores))
+    return Figures(
+        values,
+        replicates,
+        np.where(undefined, 0, n),
+        behind=units_of_both(present, units),
+        parts=(parts[0], parts[1]),
+        support=ranking_evidence(metric, columns, values, n_units),
+        n_undefined=np.where(undefined, n, 0),
+    )
+
+
 def estimate_ranking(
     ranking: Ranking,
     scores: npt.ArrayLike,
@@ -222,12 +252,11 @@ def estimate_ranking(
     references : bool array (n_cases,)
     findings, patients : names per case
     groups : the findings to report, in their order
-    all_patients, resampling : as for :func:`estimate_labels`, except the interval
+    all_patients, resampling : as for :func:`estimate_labels`, but with percentiles instead of "bca"
 
     Returns
     -------
-    list of Estimate: the macro, then one per finding, with percentiles as intervals. There is no interval if fewer
-    patients than the jackknife needs have the finding, or lack it. The value is NaN if all cases are in one class.
+    list of Estimate: the macro, then one per finding. The value is NaN if all cases are in one class.
 
     Examples
     --------
@@ -253,9 +282,16 @@ def estimate_ranking(
 
     drawn = replicates_of(replicates, n_units, resampling)[ranking]
     n = np.array([len(part) for part in parts])
-    recipe = _recipe(ranking, resampling.by("percentile"))
-    fewest = np.concatenate([units_of_both(present[part], units[part]) for part in parts])
-    return _estimates(recipe, groups, n, np.array(values), drawn, fewest=fewest)
+    columns = [(score[part, 0], present[part, 0], units[part]) for part in parts]
+    figures = Figures(
+        np.array(values),
+        drawn,
+        np.where(np.isnan(values), 0, n),
+        support=ranking_evidence(ranking, columns, np.array(values), n_units),
+        n_undefined=np.where(np.isnan(values), n, 0),
+    )
+    interval: Interval = "percentile" if resampling.interval == "bca" else resampling.interval
+    return estimates_from(figures, groups, recipe=_recipe(ranking, resampling.by(interval)), interval=interval)
 
 
 def units_of_both(references: npt.ArrayLike, units: IntArray) -> IntArray:
@@ -438,28 +474,6 @@ def resampled_units(
             "all_patients", f"must hold every patient of `patients`, {unlisted[0]!r} is missing", None, ("patients",)
         )
     return np.array([code[name] for name in patients], np.int64), len(names)
-
-
-def _estimates(
-    recipe: str,
-    findings: Sequence[str],
-    n: IntArray,
-    values: FloatArray,
-    replicates: FloatArray,
-    left_out: FloatArray | None = None,
-    *,
-    interval: Interval = "percentile",
-    fewest: IntArray | None = None,
-) -> list[Estimate]:
-    """Return a macro and its findings, with intervals from replicates.
-
-    Percentiles are given only if each finding has as many units (`fewest`) as the jackknife needs, and replicates
-    differ.
-    """
-    columns = None if left_out is None else macro_first(left_out)
-    intervals = find_intervals(macro_first(values), macro_first(replicates), interval=interval, left_out=columns)
-    intervals = intervals if fewest is None else with_width(drop_sparse_intervals(intervals, fewest))
-    return estimates_of_rows(intervals, findings, n, recipe=recipe)
 
 
 def units_behind(name: str, sums: LabelSums) -> IntArray:

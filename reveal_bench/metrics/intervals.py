@@ -30,16 +30,8 @@ import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray, mean_of_defined
-from reveal_bench.metrics.jackknife import (
-    FEW,
-    LEAST_UNITS,
-    TOO_WIDE,
-    WIDEST,
-    Evidence,
-    jackknife_ends,
-    missing_reasons,
-    t_quantile,
-)
+from reveal_bench.metrics.jackknife import FEW, LEAST_UNITS, TOO_WIDE, WIDEST, t_quantile
+from reveal_bench.metrics.resampled import AnyEvidence
 
 Interval = Literal["jackknife", "percentile", "shifted", "bca", "chexlocalize"]
 INTERVALS: tuple[Interval, ...] = get_args(Interval)
@@ -235,7 +227,7 @@ def find_intervals(
     *,
     interval: Interval = "percentile",
     left_out: FloatArray | None = None,
-    evidence: Evidence | None = None,
+    evidence: AnyEvidence | None = None,
     behind: FloatArray | None = None,
 ) -> Intervals:
     """Return the bounds of every column's interval.
@@ -245,7 +237,8 @@ def find_intervals(
     values : float array (n_columns,), on the data
     replicates : float array (n_resamples, n_columns)
     interval : {"jackknife", "percentile", "shifted", "bca", "chexlocalize"}
-        * jackknife: see :mod:`reveal_bench.metrics.jackknife`; of the replicates only the undefined ones count.
+        * jackknife: see :mod:`reveal_bench.metrics.jackknife`, and for AUROC and average precision
+          :mod:`reveal_bench.metrics.ranking_intervals`; of the replicates only the undefined ones count.
         * percentile: linear between the order statistics of the defined replicates.
         * shifted: percentiles less three times the difference of the replicates' mean from the value, and wide enough
           to include the value: for scores such as average precision, which are too high with few cases. NaN where
@@ -256,7 +249,7 @@ def find_intervals(
           and counted in B; value and ends rounded to three digits.
     left_out : float array (n_units, n_columns); needed only for "bca"
         The value without each resampled unit; NaN is left out.
-    evidence : Evidence; needed only for "jackknife"
+    evidence : inputs of closed forms; needed only for "jackknife"
     behind : float array (n_columns,), number of patients of each column, inf for a macro; few patients widen "shifted"
 
     Raises
@@ -273,8 +266,8 @@ def find_intervals(
     if interval == "jackknife":
         if evidence is None:
             raise ArgumentError("evidence", "must be given for interval 'jackknife'", "None")
-        ends = jackknife_ends(values, evidence)
-        return Intervals(values, ends[0], ends[1], n_empty, missing_reasons(values, ends, evidence))
+        ends = evidence.ends(values)
+        return Intervals(values, ends[0], ends[1], n_empty, evidence.missing_reasons(values, ends))
     if interval == "bca":
         if left_out is None:
             raise ArgumentError("left_out", "must be given for interval 'bca'", "None")

@@ -134,6 +134,14 @@ class Evidence:
     of_overlap: bool = False
     least: IntArray | None = None
 
+    def ends(self, values: FloatArray) -> FloatArray:
+        """Return both bounds of every column, (2, n_columns); NaN for no interval."""
+        return jackknife_ends(values, self)
+
+    def missing_reasons(self, values: FloatArray, ends: FloatArray) -> list[str]:
+        """Return why a column has no interval; empty for the others, and without a value."""
+        return missing_reasons(values, ends, self)
+
     def over(self, averaged: IntArray) -> Evidence:
         """Return the evidence with the mean of the `averaged` groups, counted from 0, as the first column."""
         groups = self.left_out[:, 1:]
@@ -284,13 +292,14 @@ def _ends_of_scale(
         plain = np.clip([shares - bias - quantiles * errors, shares - bias + quantiles * errors], 0, 1)
         other = np.where(is_single, other, plain)
     effective = np.where(evidence.enough, effective, inf)  # no patient, no effective size
-    wilson = _wilson(shares, effective, quantiles)
-    wilson = np.where(evidence.is_share & evidence.enough, _with_rare_events(wilson, shares, effective), wilson)
-    ends: FloatArray = np.where(has_wilson, wilson, other)
+    proportions = wilson(shares, effective, quantiles)
+    rare = _with_rare_events(proportions, shares, effective)
+    proportions = np.where(evidence.is_share & evidence.enough, rare, proportions)
+    ends: FloatArray = np.where(has_wilson, proportions, other)
     if not is_single[0] and low >= 0 and errors[0] > 0:
         centre = np.clip(shares[:1] - bias[:1], 0, 1)
         inside = np.clip(centre, _INSIDE, 1 - _INSIDE)
-        ends[:, :1] = _wilson(centre, inside * (1 - inside) / errors[:1] ** 2, t[:1])
+        ends[:, :1] = wilson(centre, inside * (1 - inside) / errors[:1] ** 2, t[:1])
     return lowest + width * ends
 
 
@@ -357,7 +366,8 @@ def _f1_moments(f1: FloatArray, n: IntArray | float) -> tuple[FloatArray, FloatA
     return variance, bias
 
 
-def _wilson(shares: FloatArray, sizes: FloatArray, quantiles: FloatArray) -> FloatArray:
+def wilson(shares: FloatArray, sizes: FloatArray, quantiles: FloatArray) -> FloatArray:
+    """Return both bounds (2, n) of Wilson's score interval of shares of `sizes` units, with these normal quantiles."""
     added = _divide(quantiles**2, sizes)
     centre = (shares + added / 2) / (1 + added)
     reach = np.sqrt(added * shares * (1 - shares) + added**2 / 4) / (1 + added)

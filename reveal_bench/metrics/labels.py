@@ -378,7 +378,7 @@ def ranking_parts(
     ([1.25, 0.25, 0.25, 1.25], 0.75)
     """
     influences = np.stack(
-        [_ranking_influences(metric, *column) for column in zip(scores.T, references.T, strict=True)], axis=1
+        [ranking_influences(metric, *column) for column in zip(scores.T, references.T, strict=True)], axis=1
     )
     has_study = np.bincount(units, minlength=n_units)[:, None] > 0
     denominators = np.broadcast_to(has_study, (n_units, scores.shape[1])).astype(np.float64)
@@ -386,7 +386,7 @@ def ranking_parts(
     return np.stack([denominators * values + has_study.sum() * _sum_by_unit(influences, units, n_units), denominators])
 
 
-def _ranking_influences(metric: Ranking, scores: FloatArray, positive: BoolArray) -> FloatArray:
+def ranking_influences(metric: Ranking, scores: FloatArray, positive: BoolArray) -> FloatArray:
     """Return the derivative of a ranking score by the weight of each study, (n_studies,); NaN with one class."""
     n_positive, n_negative = int(positive.sum()), int((~positive).sum())
     if not n_positive or not n_negative:

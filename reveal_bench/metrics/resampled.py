@@ -6,7 +6,22 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from reveal_bench.arrays import FloatArray, IntArray
-from reveal_bench.metrics.jackknife import Evidence
+
+
+class AnyEvidence(Protocol):
+    """Inputs of intervals in closed form, of a macro and its groups."""
+
+    def over(self, averaged: IntArray) -> AnyEvidence:
+        """Return the evidence with the macro over the `averaged` groups."""
+        ...
+
+    def ends(self, values: FloatArray) -> FloatArray:
+        """Return both bounds of the macro and every group, (2, 1 + n_groups); NaN for no interval."""
+        ...
+
+    def missing_reasons(self, values: FloatArray, ends: FloatArray) -> list[str]:
+        """Return why a column has no interval; empty for the others, and without a value."""
+        ...
 
 
 class Resampled(Protocol):
@@ -58,8 +73,8 @@ class Resampled(Protocol):
         """
         ...
 
-    def evidence(self, averaged: IntArray | None = None) -> Evidence | None:
-        """Return the evidence of intervals by the jackknife; None if :meth:`left_out` returns None.
+    def evidence(self, averaged: IntArray | None = None) -> AnyEvidence | None:
+        """Return the evidence of intervals in closed form; None if there is no such form.
 
         Its first column is the macro over the `averaged` groups, by default all with a value.
         """
@@ -83,7 +98,7 @@ class Figures:
     positive_units: IntArray | None = None
     behind: IntArray | None = None
     parts: tuple[FloatArray, FloatArray] | None = None
-    support: Evidence | None = None
+    support: AnyEvidence | None = None
     n_undefined: IntArray | None = None
 
     def left_out(self) -> FloatArray | None:
@@ -94,6 +109,6 @@ class Figures:
         """Return the numerators and denominators of each unit, if known."""
         return self.parts
 
-    def evidence(self, averaged: IntArray | None = None) -> Evidence | None:
+    def evidence(self, averaged: IntArray | None = None) -> AnyEvidence | None:
         """Return the evidence of the intervals, if known."""
         return self.support if self.support is None or averaged is None else self.support.over(averaged)

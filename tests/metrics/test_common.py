@@ -30,7 +30,8 @@ NOT_METRICS = {
     "pixelwise": {"shared_areas"},
     "labels": {
         "apply_thresholds", "exact_match_from_sums", "hamming_from_sums", "kappa_from_sums", "label_sums",
-        "ranking_parts", "ranking_replicates", "ratio_from_sums", "ratio_parts", "tables_from_sums",
+        "ranking_influences", "ranking_parts", "ranking_replicates", "ratio_from_sums", "ratio_parts",
+        "tables_from_sums",
     },
     "agreement": {
         "ac1_from_sums", "ac1_from_tables", "agreement_from_tables", "check_codes", "contingency_table",

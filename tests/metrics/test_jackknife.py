@@ -14,9 +14,8 @@ from scipy.stats import binom, norm, t
 
 from reveal_bench.metrics.bootstrap import estimate_cases
 from reveal_bench.metrics.estimates import estimate_agreement, estimate_labels
-from reveal_bench.metrics.intervals import Estimate, Resampling
+from reveal_bench.metrics.intervals import Estimate
 from reveal_bench.metrics.jackknife import (
-    LEAST_UNITS,
     LEAST_UNITS_OF_KAPPA,
     LEAST_UNITS_OF_MEAN,
     LEAST_UNITS_OF_SHARE,
@@ -415,14 +414,3 @@ def test_no_interval_leaves_a_scale_that_ends_on_one_side() -> None:
 def test_the_quantile_of_t_is_that_of_scipy() -> None:
     freedom = np.array([1.0, 1.3, 2.0, 3.0, 4.5, 10.0, 200.0, np.inf])
     np.testing.assert_allclose(t_quantile(freedom), t.ppf(0.975, freedom), rtol=2e-6)
-
-
-def test_areas_have_no_interval_where_few_have_the_label_or_few_have_it_not() -> None:
-    present = np.zeros((60, 3), bool)
-    present[:LEAST_UNITS, 0], present[: LEAST_UNITS - 1, 1], present[LEAST_UNITS - 1 :, 2] = True, True, True
-    scores = np.random.default_rng(2).random(present.shape)
-    options = {"scores": scores, "labels": ["enough", "few", "few without"]}
-    for interval, bare in (("jackknife", {"few", "few without"}), ("percentile", set[str]())):
-        got = estimate_labels(scores > 0.5, present, **options, resampling=Resampling(50, interval=interval))  # type: ignore[arg-type]
-        for metric in ("auroc", "average_precision"):
-            assert {e.finding for e in got if e.metric == metric and math.isnan(e.low)} == bare

@@ -30,7 +30,7 @@ from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
 from reveal_bench.kinds.parts import override
 from reveal_bench.kinds.scored import Confidences, Rows
 from reveal_bench.metrics.bootstrap import Counts, replicates_of
-from reveal_bench.metrics.estimates import estimate_labels, figures_of_labels, units_of_both
+from reveal_bench.metrics.estimates import estimate_labels, figures_of_labels, figures_of_ranking
 from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.labels import (
     LabelSums,
@@ -40,7 +40,6 @@ from reveal_bench.metrics.labels import (
     average_precision,
     kappa_from_sums,
     label_sums,
-    ranking_parts,
     ranking_replicates,
     ratio_from_sums,
 )
@@ -398,7 +397,7 @@ def resample_studies(
                     figures[i, metric] = ranking_replicates(ranking, scores, present, counts, units=units)
         return figures
 
-    drawn, fewest = replicates_of(replicates, len(code), resampling), units_of_both(present, units)
+    drawn = replicates_of(replicates, len(code), resampling)
     results = []
     for i, (rows, sums) in enumerate(zip(systems, sums_of, strict=True)):
         figures = {}
@@ -407,11 +406,8 @@ def resample_studies(
                 figures[metric] = figures_of_labels(metric, sums, drawn[i, metric])
             else:
                 assert rows.probabilities is not None
-                values = _OF_PROBABILITIES[metric](rows.probabilities[:, columns], present)
-                parts = ranking_parts(_ranking(metric), rows.probabilities[:, columns], present, units, len(code))
-                figures[metric] = Figures(
-                    values, drawn[i, metric], _n_of(values, rows), behind=fewest, parts=(parts[0], parts[1])
-                )
+                scores, ranking = rows.probabilities[:, columns], _ranking(metric)
+                figures[metric] = figures_of_ranking(ranking, scores, present, units, len(code), drawn[i, metric])
         results.append(figures)
     return results
 

@@ -1,0 +1,228 @@
+"""Intervals of AUROC and average precision: closed forms that hold with few positive patients and for good models.
+
+Conventions
+-----------
+The variance of a finding's score is ``c g(m)``. g is the variance that the score would have with independent patients
+and a usual shape of the curve:
+
+* for AUROC, Hanley and McNeil's with ``N = (m + n) / 2 - 1`` in place of ``m - 1`` and ``n - 1`` (Newcombe's method 5),
+  m and n being the patients with the finding and without it;
+* for average precision, ``theta (1 - theta) / m``, as if it were a proportion of the m patients with the finding.
+
+c is the ratio of the variance by the influences of patients, which for AUROC is that of DeLong with patients as
+clusters, to g at the score. With few patients that ratio says little: it is 0 for a perfect ranking. So it is averaged
+with 1, which counts for :data:`PRIOR_FREEDOM` degrees of freedom; its own are the patients of the smaller class (for
+average precision, with the finding) less 1.
+
+* The interval of one finding has the bounds at which the score is 1.96 standard errors away, with the variance at the
+  bound.
+* A macro M has the Wilson interval of its effective sample size ``M (1 - M) / se**2`` with a t quantile. se combines
+  the findings' variances, at scores drawn towards the common one as by one further patient, with the covariances by
+  influences; degrees of freedom follow by Satterthwaite's formula.
+* Average precision is too high on average, because each positive study counts itself among those ranked at least as
+  high. Its intervals are centred :data:`CORRECTED` of the way to the value in which a study counts as a share of
+  itself; they always include the value.
+
+No interval is printed if fewer than :data:`LEAST_UNITS_OF_CLASS` patients have the finding, or lack it; for a macro if
+that is so for every finding, and for average precision if it is so for more than :data:`SPARSE` of the findings; or if
+the interval would cover more than :data:`~reveal_bench.metrics.jackknife.WIDEST` of the scale.
+
+Sources: Newcombe (2006), Stat. Med. 25, 559-573, method 5; Hanley and McNeil (1982), Radiology 143; DeLong, DeLong and
+Clarke-Pearson (1988), Biometrics 44; clusters as in Obuchowski (1997), Biometrics 53. `benchmarks/calibration.py`
+measures the coverage; docs/statistics.md has its table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray
+from reveal_bench.metrics.jackknife import TOO_WIDE, WIDEST, Z, t_quantile, wilson
+from reveal_bench.metrics.labels import Ranking, ranking_influences
+
+PRIOR_FREEDOM = 12.0
+"""Degrees of freedom of the ratio 1 when a finding's own ratio of variances is averaged with it."""
+CORRECTED = 0.4
+"""Proportion of the way from average precision to the value without a study's own count, at which intervals are
+centred. That value is too low for good rankings and right for random ones."""
+LEAST_UNITS_OF_CLASS = 5
+"""Smallest number of patients with a finding, and without it, for an interval."""
+SPARSE = 0.25
+"""Largest proportion of a macro's findings with fewer patients, for average precision."""
+_HALVINGS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class RankingEvidence:
+    """Inputs of the intervals of AUROC or average precision of findings, and of their macro.
+
+    Attributes
+    ----------
+    metric : {"auroc", "average_precision"}
+    centres : float array (n_groups,), where intervals are centred
+    influences : float array (n_units, n_groups), derivatives of the score by the weight of each unit; 0 if undefined
+    n_positive, n_negative : int arrays (n_groups,), units with the finding and without it
+    averaged : groups in the macro; None for all with a score
+    """
+
+    metric: Ranking
+    centres: FloatArray
+    influences: FloatArray
+    n_positive: IntArray
+    n_negative: IntArray
+    averaged: IntArray | None = None
+
+    def over(self, averaged: IntArray) -> RankingEvidence:
+        """Return the evidence with the macro over other groups."""
+        return replace(self, averaged=averaged)
+
+    @property
+    def n_smaller(self) -> IntArray:
+        """Number of units of the smaller class of each group, (n_groups,)."""
+        return np.minimum(self.n_positive, self.n_negative)
+
+    def ends(self, values: FloatArray) -> FloatArray:
+        """Return both bounds of the macro and every group, (2, 1 + n_groups); NaN for no interval."""
+        singles = self._single_ends(values[1:])
+        averaged = self._averaged(values)
+        macro = singles[:, averaged[0]] if len(averaged) == 1 else self._macro_ends(values[1:], averaged)
+        ends = np.column_stack([macro, singles])
+        ends = np.stack([np.fmin(ends[0], values), np.fmax(ends[1], values)])
+        is_few = np.array([bool(reason) for reason in self._few(values)])
+        return np.where(is_few | np.isnan(values) | (ends[1] - ends[0] > WIDEST), np.nan, ends)
+
+    def missing_reasons(self, values: FloatArray, ends: FloatArray) -> list[str]:
+        """Return why a column has no interval; empty for the others, and without a value."""
+        is_missing = np.isnan(ends).all(axis=0) & ~np.isnan(values)
+        return [
+            (reason or TOO_WIDE) if missing else ""
+            for reason, missing in zip(self._few(values), is_missing.tolist(), strict=True)
+        ]
+
+    def _few(self, values: FloatArray) -> list[str]:
+        """Return, for each column, why there are too few patients for an interval; empty if there are enough."""
+        is_few, averaged = self.n_smaller < LEAST_UNITS_OF_CLASS, self._averaged(values)
+        least = f"{LEAST_UNITS_OF_CLASS} patients with it or without it"
+        macro = ""
+        if len(averaged) == 1:
+            macro = f"fewer than {least}" if is_few[averaged[0]] else ""
+        elif is_few[averaged].all():
+            macro = f"no finding with {least.replace('or', 'and')}"
+        elif self.metric == "average_precision" and is_few[averaged].mean() > SPARSE:
+            macro = f"{is_few[averaged].sum()} of {len(averaged)} findings have fewer than {least}"
+        return [macro, *(f"fewer than {least}" if few else "" for few in is_few)]
+
+    def _averaged(self, values: FloatArray) -> IntArray:
+        return np.flatnonzero(~np.isnan(values[1:])) if self.averaged is None else self.averaged
+
+    def _variance(self, scores: FloatArray) -> FloatArray:
+        """Return g of each group at `scores`."""
+        positive, negative = np.maximum(self.n_positive, 1), np.maximum(self.n_negative, 1)
+        if self.metric == "auroc":
+            return area_variance(scores, positive, negative)
+        return scores * (1 - scores) / positive
+
+    def _freedom(self) -> IntArray:
+        sizes = self.n_smaller if self.metric == "auroc" else self.n_positive
+        return np.maximum(sizes - 1, 0)
+
+    def _ratios(self, values: FloatArray) -> FloatArray:
+        """Return c of each group."""
+        n, freedom = len(self.influences), self._freedom()
+        own = n / max(n - 1, 1) * (self.influences**2).sum(axis=0)
+        inside = np.clip(values, 0.02, 1 - 1 / (4 * np.maximum(self.n_positive, 1)))
+        ratios = np.where((values > 0) & (values < 1), own / self._variance(inside), 1.0)
+        steadied: FloatArray = (freedom * ratios + PRIOR_FREEDOM) / (freedom + PRIOR_FREEDOM)
+        return steadied
+
+    def _single_ends(self, values: FloatArray) -> FloatArray:
+        ratios = self._ratios(values)
+        if self.metric == "average_precision":
+            return wilson(self.centres, self.n_positive / ratios, np.full(values.shape, Z))
+        return np.stack([self._bound(values, ratios, end) for end in (0.0, 1.0)])
+
+    def _bound(self, values: FloatArray, ratios: FloatArray, end: float) -> FloatArray:
+        """Return the score towards `end` that is Z of its own standard errors away from the values, by bisection."""
+        near, far = values.copy(), np.full(values.shape, end)
+        for _ in range(_HALVINGS):
+            middle = (near + far) / 2
+            is_outside = (values - middle) ** 2 > Z**2 * ratios * self._variance(middle)
+            near, far = np.where(is_outside, near, middle), np.where(is_outside, middle, far)
+        return far
+
+    def _macro_ends(self, values: FloatArray, averaged: IntArray) -> FloatArray:
+        if not len(averaged):
+            return np.full(2, np.nan)
+        sizes = (self.n_smaller if self.metric == "auroc" else self.n_positive)[averaged]
+        centres = self.centres[averaged]
+        common = ((sizes * centres).sum() + 0.5) / (sizes.sum() + 1)
+        drawn = (sizes * centres + common) / (sizes + 1)
+        everywhere = np.full(values.shape, common)
+        everywhere[averaged] = drawn
+        variances = (self._ratios(values) * self._variance(everywhere))[averaged]
+        n = len(self.influences)
+        covariance = n / max(n - 1, 1) * self.influences[:, averaged].T @ self.influences[:, averaged]
+        total = variances.sum() + covariance.sum() - np.trace(covariance)
+        total = max(float(total), float(variances.sum()) / 4) / len(averaged) ** 2
+        freedom = variances.sum() ** 2 / (variances**2 / (self._freedom()[averaged] + PRIOR_FREEDOM)).sum()
+        at = drawn.mean()
+        size = np.array([at * (1 - at) / total])
+        return wilson(np.array([centres.mean()]), size, t_quantile(np.array([freedom])))[:, 0]
+
+
+def area_variance(scores: FloatArray, n_positive: IntArray, n_negative: IntArray) -> FloatArray:
+    """Return the variance of an AUROC by Newcombe's method 5 (2006, Stat. Med. 25).
+
+    Examples
+    --------
+    >>> area_variance(np.array([0.75]), np.array([10]), np.array([20])).round(5).tolist()
+    [0.00919]
+    """
+    size = (n_positive + n_negative) / 2 - 1
+    factor = 1 + size * (1 - scores) / (2 - scores) + size * scores / (1 + scores)
+    variance: FloatArray = scores * (1 - scores) * factor / (n_positive * n_negative)
+    return variance
+
+
+def ranking_evidence(
+    metric: Ranking,
+    columns: Sequence[tuple[FloatArray, BoolArray, IntArray]],
+    values: FloatArray,
+    n_units: int,
+) -> RankingEvidence:
+    """Return the evidence of the intervals of AUROC or average precision.
+
+    Parameters
+    ----------
+    columns : (scores, references, unit of each study) of every group
+    values : float array (n_groups,), the scores on the data
+    n_units : number of resampled units
+    """
+    influences = np.zeros((n_units, len(columns)))
+    classes = np.zeros((2, len(columns)), np.int64)
+    centres = values.copy()
+    for i, (scores, present, units) in enumerate(columns):
+        classes[:, i] = len(np.unique(units[present])), len(np.unique(units[~present]))
+        if np.isnan(values[i]):
+            continue
+        influences[:, i] = np.bincount(units, ranking_influences(metric, scores, present), n_units)
+        if metric == "average_precision":
+            centres[i] += CORRECTED * (_without_own(scores, present, values[i]) - values[i])
+    return RankingEvidence(metric, centres, influences, classes[0], classes[1])
+
+
+def _without_own(scores: FloatArray, present: BoolArray, value: float) -> float:
+    """Return average precision in which each positive study counts as this average precision, not as 1, of a positive.
+
+    The other positive studies count more, so that they add up to all of them. Without another one it is the `value`.
+    """
+    positive, negative = np.sort(scores[present]), np.sort(scores[~present])
+    n = len(positive)
+    if n < 2:
+        return value
+    others = (n - np.searchsorted(positive, positive, "left") - 1) * n / (n - 1)
+    called = others + len(negative) - np.searchsorted(negative, positive, "left") + 1
+    return float((others / called).mean() / (1 - (1 / called).mean()))  # the v of v = mean((others + v) / called)

@@ -1,0 +1,142 @@
+"""Intervals of AUROC and average precision, against bounds computed from the published formulas."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+from scipy.stats import norm
+from sklearn.metrics import average_precision_score, roc_auc_score
+from statsmodels.stats.proportion import proportion_confint
+
+from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.estimates import estimate_labels
+from reveal_bench.metrics.intervals import Estimate, Resampling
+
+Z = norm.ppf(0.975)
+DRAWS = Resampling(40, interval="jackknife")
+
+
+def estimates(metric: str, scores: Any, present: Any, **options: Any) -> dict[str, Estimate]:
+    scores, present = np.array(scores, float).T, np.array(present, bool).T
+    labels = [f"finding {i}" for i in range(scores.shape[1])]
+    got = estimate_labels(scores > 0.5, present, scores=scores, labels=labels, resampling=DRAWS, **options)
+    return {e.finding: e for e in got if e.metric == metric}
+
+
+def column(n_positive: int, n_negative: int, seed: int, skill: float = 1.5) -> tuple[np.ndarray, np.ndarray]:
+    present = np.arange(n_positive + n_negative) < n_positive
+    return norm.cdf(np.random.default_rng(seed).normal(skill * present)), present
+
+
+def newcombe(area: float, m: int, n: int) -> float:
+    """The variance of Newcombe's (2006) method 5."""
+    size = (m + n) / 2 - 1
+    return area * (1 - area) * (1 + size * (1 - area) / (2 - area) + size * area / (1 + area)) / (m * n)
+
+
+def delong(scores: np.ndarray, present: np.ndarray) -> float:
+    """The variance by DeLong et al. (1988), with n instead of n - 1, times N / (N - 1) for all N studies."""
+    wins = (scores[present][:, None] > scores[~present]) + 0.5 * (scores[present][:, None] == scores[~present])
+    m, n = wins.shape
+    return (wins.mean(1).var() / m + wins.mean(0).var() / n) * (m + n) / (m + n - 1)
+
+
+@pytest.mark.parametrize(("m", "n", "seed"), [(6, 30, 1), (12, 40, 2), (40, 15, 3), (200, 300, 4)])
+def test_bounds_of_one_area(m: int, n: int, seed: int) -> None:
+    scores, present = column(m, n, seed)
+    area = roc_auc_score(present, scores)
+    freedom = min(m, n) - 1
+    ratio = (freedom * delong(scores, present) / newcombe(min(area, 1 - 1 / (4 * m)), m, n) + 12) / (freedom + 12)
+    bounds = [
+        brentq(lambda x: (area - x) ** 2 - Z**2 * ratio * newcombe(x, m, n), *between)
+        for between in ((1e-9, area), (area, 1 - 1e-9))
+    ]
+    got = estimates("auroc", [scores], [present])
+    assert got["finding 0"].value == pytest.approx(area)
+    assert (got["finding 0"].low, got["finding 0"].high) == pytest.approx(bounds, abs=1e-6)
+    assert (got[MACRO].low, got[MACRO].high) == (got["finding 0"].low, got["finding 0"].high)
+
+
+def test_a_perfect_area_has_an_interval_with_width() -> None:
+    """As many patients as the variance of Newcombe needs to reach 1 from below, with no ratio of DeLong's."""
+    present = np.arange(30) < 8
+    got = estimates("auroc", [present * 0.9], [present])["finding 0"]
+    low = brentq(lambda x: (1 - x) ** 2 - Z**2 * newcombe(x, 8, 22), 1e-9, 1 - 1e-9)
+    assert (got.value, got.high) == (1.0, 1.0)
+    assert got.low == pytest.approx(low, abs=1e-6)
+
+
+def test_bounds_of_one_average_precision() -> None:
+    """Six of ten with the finding; ranks of the positives 1, 2, 4, 5, 7 and 9.
+
+    Precision there is 1, 1, 3/4, 4/5, 5/7 and 6/9. The others above them, times 6/5, are 0, 6/5, 12/5, 18/5, 24/5 and
+    6, and 0, 0, 1, 1, 2 and 3 negatives are above.
+    """
+    present = np.array([1, 1, 0, 1, 1, 0, 1, 0, 1, 0] + [0] * 6, bool)
+    scores = np.linspace(0.95, 0.05, 16)
+    value = np.mean([1, 1, 3 / 4, 4 / 5, 5 / 7, 6 / 9])
+    others = np.arange(6) * 6 / 5
+    called = others + np.array([0, 0, 1, 1, 2, 3]) + 1
+    without = np.mean(others / called) / (1 - np.mean(1 / called))
+    got = estimates("average_precision", [scores], [present])["finding 0"]
+    assert got.value == pytest.approx(value) == average_precision_score(present, scores)
+    ratio = _ratio_of_precision(scores, present, value)
+    centre, size = value + 0.4 * (without - value), 6 / ratio
+    low, high = proportion_confint(size * centre, size, method="wilson")
+    assert (got.low, got.high) == pytest.approx((low, max(high, value)), abs=1e-6)
+
+
+def _ratio_of_precision(scores: np.ndarray, present: np.ndarray, value: float) -> float:
+    """The ratio of variances, with derivatives by differences of weighted scores."""
+    step, n = 1e-6, len(scores)
+    moved = [average_precision_score(present, scores, sample_weight=1 + step * (np.arange(n) == i)) for i in range(n)]
+    derivatives = (np.array(moved) - value) / step
+    own = n / (n - 1) * (derivatives**2).sum()
+    m = present.sum()
+    return float(((m - 1) * own / (value * (1 - value) / m) + 12) / (m - 1 + 12))
+
+
+def test_a_macro_of_two_like_findings_is_narrower_than_each() -> None:
+    one, other = column(20, 40, 5), column(20, 40, 6)
+    for metric in ("auroc", "average_precision"):
+        got = estimates(metric, [one[0], other[0]], [one[1], other[1]])
+        widths = [got[name].high - got[name].low for name in (MACRO, "finding 0", "finding 1")]
+        assert widths[0] < 0.9 * np.mean(widths[1:])
+        assert got[MACRO].low < got[MACRO].value < got[MACRO].high
+
+
+def test_copies_of_a_finding_have_its_interval_as_their_macro() -> None:
+    """Perfectly correlated findings average out nothing; Wilson's form differs from Newcombe's by little here."""
+    scores, present = column(60, 80, 7)
+    got = estimates("auroc", [scores] * 3, [present] * 3)
+    assert got[MACRO].low == pytest.approx(got["finding 0"].low, abs=0.01)
+    assert got[MACRO].high == pytest.approx(got["finding 0"].high, abs=0.01)
+
+
+def test_patients_with_several_images_count_once() -> None:
+    """Five copies of every study, each patient's own, leave the interval as it was."""
+    scores, present = column(15, 30, 8)
+    patients = [f"p{i}" for i in range(45)]
+    for metric in ("auroc", "average_precision"):
+        one = estimates(metric, [scores], [present], patients=patients)["finding 0"]
+        five = estimates(metric, [np.tile(scores, 5)], [np.tile(present, 5)], patients=patients * 5)["finding 0"]
+        assert five.value == pytest.approx(one.value, abs=0.01)  # the copies tie
+        assert (five.low, five.high) == pytest.approx((one.low, one.high), abs=0.02)
+
+
+def test_few_patients_have_no_interval_and_the_reason() -> None:
+    columns = [column(5, 55, 1), column(4, 56, 2), column(56, 4, 3)]
+    for metric in ("auroc", "average_precision"):
+        got = estimates(metric, *zip(*columns, strict=True))
+        assert not math.isnan(got["finding 0"].low)
+        for name in ("finding 1", "finding 2"):
+            assert math.isnan(got[name].low)
+            assert got[name].missing_interval == "fewer than 5 patients with it or without it"
+        assert math.isnan(got[MACRO].low) is (metric == "average_precision")
+    assert got[MACRO].missing_interval == "2 of 3 findings have fewer than 5 patients with it or without it"
+    none = estimates("auroc", *zip(*columns[1:], strict=True))
+    assert none[MACRO].missing_interval == "no finding with 5 patients with it and without it"
