@@ -319,7 +319,7 @@ def test_auroc_of_image_scores_equals_scikit_learn(rng: np.random.Generator) -> 
             scored_cases += [(i // 2, has, score)] if i != 5 else []
         predictions.append(Prediction(str(i), "Cardiomegaly", points=((2, 2),), score=0.5))
     rows = score_localization(predictions, records, findings=FINDINGS, asks="all")
-    resampling = Resampling(200, 3)
+    resampling = Resampling(200, 3, interval="percentile")
     macro, edema, heart = (e for e in rows.estimates(resampling) if e.metric == "auroc")
     patients, present, scores = (np.array(column) for column in zip(*scored_cases, strict=True))
     assert macro.value == edema.value == pytest.approx(roc_auc_score(present, scores))
