@@ -36,11 +36,11 @@ def test_the_demo_shows_a_board_is_made_once_and_ctrl_c_ends_everything(tmp_path
     for line in ("drawing 40 synthetic", "scoring at home", "the board"):
         assert line in text
     of_images = text.split("the board (chexlocalize")[1].split("the board (")[0]
-    placed = re.findall(r"(?m)^ +(\S+)  ([A-Z])  (.{18}) +\d+ %", of_images)
+    placed = re.findall(r"(?m)^ +(\S+)  ([A-Z])  (.{18}) +\d+%", of_images)
     assert {name.strip() for *_, name in placed} == ENTRANTS
     assert placed[-1][2].strip() == "Chance"
     assert [tier for _, tier, _ in placed] == sorted(tier for _, tier, _ in placed)
-    auroc = dict(re.findall(r"(?m)^ +(Phantom Reader \w|Chance) +(\d+\.\d) %", text.split("AUROC")[1]))
+    auroc = dict(re.findall(r"(?m)^ +(Phantom Reader \w|Chance) +(\d+\.\d)%", text.split("AUROC")[1]))
     assert float(auroc["Phantom Reader L"]) > float(auroc["Phantom Reader S"]) > float(auroc["Chance"])
 
     url = text.split("The board is at")[1].split()[0]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.markdown import block_below
 
-_PROGRESS = re.compile(r"(?m)^[^:\n]+: [\d,]+(?: of [\d,]+ \(\d+ %\))?[^\n]* after \d+ s\n")
+_PROGRESS = re.compile(r"(?m)^[^:\n]+: [\d,]+(?: of [\d,]+ \(\d+%\))?[^\n]* after \d+ s\n")
 
 
 @dataclass(frozen=True)
