@@ -93,13 +93,21 @@ class Swaps:
         """Return the swaps of some units, which include all that differ."""
         return replace(self, halves=(self.halves[0][units], self.halves[1][units]))
 
-    def differences(self, signs: npt.NDArray[np.floating]) -> FloatArray:
-        """Return A minus B after every flip, (n_flips, n_groups); NaN if a score is undefined then."""
-        moved, moved_rows = ((signs @ half.astype(signs.dtype)).astype(np.float64) for half in self.halves)
-        of_both, rows = self.sums
+    def differences(self, signs: npt.NDArray[np.floating], *, only_macro: bool = False) -> FloatArray:
+        """Return A minus B after every flip, (1 + n_groups, n_flips), the macro first; NaN if a score is undefined.
+
+        With `only_macro`, return the macro alone, (1, n_flips).
+        """
+        both = np.hstack(self.halves).astype(signs.dtype).T @ signs.T
+        moved, moved_rows = np.split(both.astype(np.float64), 2)
+        of_both, rows = (own[:, None] for own in self.sums)
         with np.errstate(divide="ignore", invalid="ignore"):
-            differences: FloatArray = (of_both + moved) / (rows + moved_rows) - (of_both - moved) / (rows - moved_rows)
-        return np.where(np.isfinite(differences), differences, np.nan)
+            groups: FloatArray = (of_both + moved) / (rows + moved_rows) - (of_both - moved) / (rows - moved_rows)
+        defined = groups[~np.isnan(self.sums[1])]
+        macro: FloatArray = defined.sum(axis=0) / max(len(defined), 1)
+        if np.isnan(macro).any():
+            macro = mean_of_defined(defined.T)
+        return macro[None] if only_macro else np.vstack([macro, groups])
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,9 +281,8 @@ def _flipped(contributions: FloatArray, signs: npt.NDArray[np.floating], swaps: 
     if swaps is None:
         flipped: FloatArray = np.abs(signs @ (contributions / scale).astype(signs.dtype)).astype(np.float64)
         return flipped
-    groups = swaps.differences(signs)
-    differences = np.column_stack([mean_of_defined(groups), groups])[:, : len(scale)]
-    return np.abs(differences) / scale
+    differences = swaps.differences(signs, only_macro=len(scale) == 1)
+    return (np.abs(differences) / scale[:, None]).T
 
 
 def _differ(contributions: FloatArray) -> BoolArray:
