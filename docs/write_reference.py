@@ -23,9 +23,9 @@ METRICS_HEAD = """\
 
 <!-- Written by `python docs/write_reference.py` from METRICS and docstrings: change those. -->
 
-Scores are fractions, ratings keep their scale. Undefined is NaN and is counted; an absent prediction is a miss, never
-undefined. `reveal-bench metrics` prints this table, `reveal-bench metrics --json` its rows for a script. Oracle is what
-the tests compare a metric with.
+Scores are fractions, ratings keep their scale. Undefined values are NaN and counted. A missing prediction is a miss,
+never undefined. `reveal-bench metrics` prints this table, `reveal-bench metrics --json` its rows for a script. The
+column "oracle" names what the tests compare a metric with.
 """
 API_HEAD = """\
 # Functions and results

@@ -85,7 +85,8 @@ def energy_inside(heat_map: npt.ArrayLike, reference: BoolArray) -> float:
 def pixel_average_precision(heat_map: npt.ArrayLike, reference: BoolArray) -> float:
     """Return the average precision of the map's pixels; pixels of the reference are the positives.
 
-    Pixels of equal value come together: the mean over positives of the precision among all that are at least as high.
+    It is the mean over positives of the precision among all pixels at least as high, so pixels of equal value rank
+    together.
 
     Raises
     ------
