@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from reveal_bench.api.analyses import (
         Confidence,
         DetectorCurves,
+        FindingCurves,
         MapScores,
         PixelStatistics,
         confidence,
@@ -46,7 +47,8 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "analyses": (
-        "Confidence", "DetectorCurves", "MapScores", "PixelStatistics", "confidence", "curves", "pixels", "score_maps",
+        "Confidence", "DetectorCurves", "FindingCurves", "MapScores", "PixelStatistics", "confidence", "curves",
+        "pixels", "score_maps",
     ),
     "bench": ("Bench", "load"),
     "conversion": ("Conversion", "convert"),
@@ -64,7 +66,7 @@ _NAMES = {
 """Module -> the names imported from it."""
 
 __all__ = [
-    "Agreement", "Bench", "Comparisons", "Confidence", "Conversion", "DetectorCurves", "MapScores",
+    "Agreement", "Bench", "Comparisons", "Confidence", "Conversion", "DetectorCurves", "FindingCurves", "MapScores",
     "OperatingPoints", "PixelStatistics", "Ranking", "ReaderPlan", "ReaderStudyResult", "ReadingsTable", "Scores",
     "Shapes", "ThresholdTuning", "WrittenReport", "agreement", "compare", "confidence", "convert", "curves", "lint",
     "load", "operating_points", "pixels", "plan_readers", "rank", "readers", "readings", "report", "saliency",

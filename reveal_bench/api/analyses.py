@@ -14,7 +14,9 @@ from reveal_bench.api.result_table import RoundedTable, TableResult, TablesResul
 from reveal_bench.api.scoring import once, score_inputs
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.confidence import CalibrationResult, judge_confidences
+from reveal_bench.evaluation.operating import confidences_of_decisions
 from reveal_bench.evaluation.pixels import PixelStatistic, pixel_statistics
+from reveal_bench.evaluation.roc import LabelCurves, label_curves
 from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.scored import Curve, Curves
@@ -243,6 +245,71 @@ class DetectorCurves(TablesResult):
         return detection_figures({self.name: self.curves, **self.beside})
 
 
+@dataclass(frozen=True, repr=False)
+class FindingCurves(TablesResult):
+    """ROC and precision-recall curves of one system's probabilities, printed as partial areas under the ROC curves.
+
+    Attributes
+    ----------
+    scored : the predictions as they were scored
+    curves : every curve with its bands
+    name : name of the system in figures
+    beside : name -> curves of the other systems that figures show
+    """
+
+    scored: ScoredFile
+    curves: LabelCurves
+    name: str
+    beside: Mapping[str, LabelCurves]
+
+    @property
+    def caption(self) -> str:
+        """Predictions, split and method."""
+        return (
+            f"{self.scored.report.file} on {self.scored.place}: partial area under the ROC curve, with 95% percentiles "
+            "of replicates"
+        )
+
+    @cached_property
+    def records(self) -> Sequence[Mapping[str, Any]]:
+        """Partial areas by finding, as areas and standardized, with intervals."""
+        return list(map(as_record, self.curves.areas))
+
+    def printed_rows(self) -> list[dict[str, str]]:
+        """Return a row per finding."""
+        return [
+            {
+                "finding": one.finding,
+                "false positive rate": f"up to {one.max_fpr:g}",
+                "partial area": f"{one.area.value:.4f}",
+                "standardized": with_interval(
+                    f"{one.standardized.value:.3f}", interval_text(one.standardized.low, one.standardized.high)
+                ),
+            }
+            for one in self.curves.areas
+        ]
+
+    @property
+    def tables(self) -> dict[str, TableResult]:
+        """Name -> table: partial areas, all points of both curves, and their bands."""
+        curves = self.curves
+        bands = {"roc_bands": curves.roc_bands, "precision_recall_bands": curves.precision_bands}
+        of_roc = _points(curves.roc, "false_positive_rate", "sensitivity")
+        of_precision = _points(curves.precision_recall, "recall", "precision")
+        return {
+            "partial_areas": self,
+            "roc": RoundedTable("ROC: every threshold", of_roc),
+            "precision_recall": RoundedTable("Precision and recall: every threshold", of_precision),
+            **{name: RoundedTable("Pointwise 95% bands", list(map(as_record, own))) for name, own in bands.items()},
+        }
+
+    def drawn(self) -> Sequence[Illustration]:
+        """Return the figures of both curves."""
+        from reveal_bench.reports.curves import label_figures
+
+        return label_figures({self.name: self.curves, **self.beside})
+
+
 def _sensitivity_record(row: Any) -> dict[str, Any]:
     """Return the fields of a row, with the bounds of its sensitivity as `low` and `high`."""
     return {name.removeprefix("sensitivity_"): value for name, value in as_record(row).items()}
@@ -267,8 +334,12 @@ def curves(
     unit: str = "patient",
     name: str | None = None,
     beside: Mapping[str, Any] | None = None,
-) -> DetectorCurves:
-    """Return the curves of a detector: FROC with bands, precision and recall, sensitivity by size.
+    max_fpr: float = 0.1,
+) -> DetectorCurves | FindingCurves:
+    """Return the curves of a system over all thresholds.
+
+    A detector has FROC with bands, precision and recall, and sensitivity by size. Probabilities of findings have ROC
+    and precision-recall curves with pointwise bands, and partial areas under ROC curves.
 
     Parameters
     ----------
@@ -276,13 +347,15 @@ def curves(
     thresholds : score from which a detection counts, for the sensitivity by size: one number, or one per finding
     n_resamples, seed, unit : as in :func:`score`
     beside : name -> predictions of other systems, which only the figures show; the tables are of `predictions`
+    max_fpr : for findings, the false positive rate (1 - specificity) up to which partial areas are computed
 
     Raises
     ------
     LintError
         If the predictions have errors.
     ArgumentError
-        If the benchmark is not a detection benchmark, or no finding has a lesion.
+        If predictions are neither detections nor probabilities of findings, no finding has a lesion, or `max_fpr` is
+        not in (0, 1].
     """
     opened = as_bench(bench, split, runs=[predictions])
     name = name_of(predictions, "predictions") if name is None else name
@@ -290,12 +363,20 @@ def curves(
         raise ArgumentError("beside", "must name other systems", repr(name))
     options = once(ScoringOptions(thresholds=thresholds))
     resampling, scored, curves_of = Resampling(n_resamples, seed, unit), {}, {}
+    of_labels: dict[str, LabelCurves] = {}
     for system, inputs in {name: predictions, **(beside or {})}.items():
         scored[system] = score_inputs(inputs, opened, options, argument="predictions", name=system)
-        curved = opened.kind.scoring.curves(scored[system].rows, resampling)
+        rows = scored[system].rows
+        if "average_precision" in rows.metrics():
+            of_labels[system] = label_curves(confidences_of_decisions(rows), resampling, max_fpr)
+            continue
+        curved = opened.kind.scoring.curves(rows, resampling)
         if curved is None or not curved.bands:
-            raise ArgumentError("bench", "must be a detection benchmark with lesions in the split", opened.kind.name)
+            rule = "must be a detection benchmark with lesions in the split, or predictions probabilities of findings"
+            raise ArgumentError("bench", rule, opened.kind.name)
         curves_of[system] = curved
+    if of_labels:
+        return FindingCurves(scored[name], of_labels.pop(name), name, of_labels)
     return DetectorCurves(scored[name], curves_of.pop(name), name, curves_of)
 
 

@@ -75,13 +75,16 @@ def curves(
     metadata: Metadata = None,
     beside: Annotated[
         list[Path] | None,
-        typer.Option(help="Prediction file of another detector, shown in the figures only; repeatable."),
+        typer.Option(help="Prediction file of another system, shown in the figures only; repeatable."),
     ] = None,
     resamples: Annotated[int, typer.Option(help="Bootstrap replicates.")] = 1000,
+    max_fpr: Annotated[
+        float, typer.Option(help="Findings: false positive rate up to which partial areas are computed.")
+    ] = 0.1,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a detector finds at every threshold: FROC with bands, precision and recall, sensitivity by size."""
+    """Show a system at every threshold: FROC of a detector; ROC, precision and recall of findings; with bands."""
     from reveal_bench import api
     from reveal_bench.api.inputs import name_of
 
@@ -89,7 +92,8 @@ def curves(
     terminal.check_outside_datasets(out, "--out")
     thresholds = thresholds_of(metadata)
     others = {name_of(other, "other"): other for other in beside or ()}
-    result = api.curves(file, folder, split=split, thresholds=thresholds, n_resamples=resamples, beside=others)
+    options: dict[str, Any] = {"n_resamples": resamples, "max_fpr": max_fpr}
+    result = api.curves(file, folder, split=split, thresholds=thresholds, beside=others, **options)
     terminal.write_tables(result, out)
     if form == "json":
         terminal.print_tables(result)

@@ -14,6 +14,7 @@ import numpy as np
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
 from reveal_bench.evaluation.confidence import POOLED, CalibrationResult, NetBenefit
+from reveal_bench.evaluation.roc import LabelCurves
 from reveal_bench.kinds.scored import Curve, Curves
 from reveal_bench.metrics import METRICS, Metric
 from reveal_bench.metrics.bootstrap import MACRO
@@ -180,6 +181,60 @@ def detection_figures(systems: Mapping[str, Curves]) -> list[Illustration]:
             )
         )
     return figures
+
+
+def label_figures(systems: Mapping[str, LabelCurves]) -> list[Illustration]:
+    """Return figures of ROC and of precision-recall curves of findings, for named systems.
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib.
+    """
+    check_extra("matplotlib")
+    return [
+        Illustration(
+            "roc",
+            "ROC",
+            "Sensitivity against the false positive rate over all thresholds; bands are pointwise 95% percentiles of "
+            "replicates of patients, of findings with at least 10 patients with and without them.",
+            "Per finding, the sensitivity over the false positive rate.",
+            lambda width: _label_panels(systems, width, is_roc=True),
+        ),
+        Illustration(
+            "precision_recall",
+            "Precision and recall",
+            "Precision against recall over all thresholds, with the same bands.",
+            "Per finding, the precision over the recall.",
+            lambda width: _label_panels(systems, width, is_roc=False),
+        ),
+    ]
+
+
+def _label_panels(systems: Mapping[str, LabelCurves], width: float, *, is_roc: bool) -> Figure:
+    looks = list(zip(systems, paints(len(systems)), strict=True))
+
+    def draw(axes: Axes, name: str) -> None:
+        if is_roc:
+            axes.plot([0, 100], [0, 100], color=SOFT, linewidth=0.8, linestyle=DASHED)
+        for system, paint in looks:
+            curves = systems[system]
+            points, bands = (
+                (curves.roc, curves.roc_bands) if is_roc else (curves.precision_recall, curves.precision_bands)
+            )
+            own = [one for one in bands if one.finding == name]
+            low, high = [100 * one.height.low for one in own], [100 * one.height.high for one in own]
+            axes.fill_between([100 * one.at for one in own], low, high, color=paint.colour, alpha=0.2, linewidth=0)
+            x, y = points.get(name, (np.zeros(0), np.zeros(0)))
+            # Sensitivities are joined by straight lines; precisions hold back to the recall before
+            kind = "default" if is_roc else "steps-pre"
+            axes.plot(100 * x, 100 * y, color=paint.colour, linewidth=1.4, drawstyle=kind, clip_on=False)
+        axes.set_xlim(0, 100)
+        axes.set_ylim(0, 100)
+
+    names = list(dict.fromkeys(name for curves in systems.values() for name in curves.roc))
+    labels = ("False positive rate (%)", "Sensitivity (%)") if is_roc else ("Recall (%)", "Precision (%)")
+    return panels(names, width, draw, *labels, series=looks)
 
 
 def _looks(systems: Mapping[str, Curves]) -> list[tuple[str, Paint]]:

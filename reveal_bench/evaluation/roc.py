@@ -1,0 +1,178 @@
+"""ROC and precision-recall curves of findings with bands, and partial areas under ROC curves.
+
+Conventions
+-----------
+Points are at every probability that occurs: cases with at least that probability are called positive. ROC curves are
+joined by straight lines from (0, 0); precision has the value of the first point with at least that recall. Bands are
+pointwise: 95 % percentiles of the replicates of patients at each false positive rate or recall, which hold for one
+place on the curve, not for all of it. There are no bands or intervals if fewer than
+:data:`~reveal_bench.metrics.jackknife.LEAST_UNITS` patients have the finding, or lack it.
+
+The partial area is that under the ROC curve up to a false positive rate, ``max_fpr`` (1 - specificity). McClish's
+standardization is 0.5 for guessing and 1 for a perfect system: McClish (1989), Med. Decis. Making 9; the same as
+`sklearn.metrics.roc_auc_score(max_fpr=...)`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray
+from reveal_bench.kinds.scored import Confidences, Curve
+from reveal_bench.metrics.agreement import divide
+from reveal_bench.metrics.bootstrap import Counts, code_cases, replicates_of
+from reveal_bench.metrics.intervals import SHARES, Estimate, Resampling
+from reveal_bench.metrics.jackknife import LEAST_UNITS
+from reveal_bench.metrics.operating import Cuts, cuts_of
+
+GRID = np.linspace(0, 1, 101)
+"""False positive rates and recalls at which bands are computed."""
+_WEIGHTS_AT_ONCE = 2**21  # some 16 MB
+
+
+@dataclass(frozen=True, slots=True)
+class LabelBand:
+    """Sensitivity of a finding at a false positive rate of :data:`GRID`, or precision at a recall."""
+
+    finding: str
+    at: float
+    height: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class PartialArea:
+    """Partial area under a finding's ROC curve, and its standardized form."""
+
+    finding: str
+    max_fpr: float
+    area: Estimate
+    standardized: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class LabelCurves:
+    """Curves of the findings that some case has and another lacks.
+
+    Attributes
+    ----------
+    roc, precision_recall : finding -> (false positive rate, sensitivity), and (recall, precision)
+    roc_bands, precision_bands : bands of both, a row per finding and place of :data:`GRID`
+    areas : partial areas
+    """
+
+    roc: Mapping[str, Curve]
+    precision_recall: Mapping[str, Curve]
+    roc_bands: Sequence[LabelBand]
+    precision_bands: Sequence[LabelBand]
+    areas: Sequence[PartialArea]
+
+
+def partial_area(cuts: Cuts, max_fpr: float, *, standardized: bool) -> FloatArray:
+    """Return the area under the ROC curve up to a false positive rate, (...,); NaN with one class.
+
+    Parameters
+    ----------
+    max_fpr : in (0, 1]
+    standardized : True for McClish's form in place of the area
+
+    Examples
+    --------
+    The sensitivity is 0.5 up to a false positive rate of 0.5:
+
+    >>> cuts = cuts_of(np.array([0.1, 0.4, 0.35, 0.8]), np.array([False, False, True, True]))
+    >>> float(partial_area(cuts, 0.5, standardized=False)), round(float(partial_area(cuts, 0.5, standardized=True)), 4)
+    (0.25, 0.6667)
+    """
+    if not 0 < max_fpr <= 1:
+        raise ArgumentError("max_fpr", "must be above 0 and at most 1", max_fpr)
+    fpr, sensitivity = _roc(cuts)
+    width = np.diff(fpr, axis=-1)
+    inside = np.clip(max_fpr - fpr[..., :-1], 0, width)
+    slope = np.divide(np.diff(sensitivity, axis=-1), width, out=np.zeros_like(width), where=width > 0)
+    area: FloatArray = (inside * (sensitivity[..., :-1] + slope * inside / 2)).sum(axis=-1)
+    if not standardized:
+        return area
+    least = max_fpr**2 / 2
+    form: FloatArray = (1 + (area - least) / (max_fpr - least)) / 2
+    return form
+
+
+def label_curves(confidences: Confidences, resampling: Resampling, max_fpr: float = 0.1) -> LabelCurves:
+    """Return the curves of a system that gave a probability for every finding.
+
+    Parameters
+    ----------
+    resampling : unit "patient"; bands and intervals are percentiles of its replicates
+    max_fpr : false positive rate up to which partial areas are computed
+    """
+    if resampling.unit != "patient":
+        raise ArgumentError("unit", "must be 'patient' for curves of findings", repr(resampling.unit))
+    units = sorted(confidences.all_patients)
+    _, codes, of_case = code_cases(
+        confidences.case_groups, confidences.case_patients, findings=confidences.groups, units=units
+    )
+    parts = {}
+    for i, finding in enumerate(confidences.groups):
+        own = codes == i
+        if 0 < confidences.happened[own].sum() < own.sum():
+            parts[finding] = confidences.probabilities[own], confidences.happened[own], of_case[own]
+    cuts = {finding: cuts_of(scores, present) for finding, (scores, present, _) in parts.items()}
+
+    def replicates(counts: Counts) -> dict[str, FloatArray]:
+        return {finding: _drawn(*part, counts, max_fpr) for finding, part in parts.items()}
+
+    drawn = replicates_of(replicates, len(units), resampling) if parts else {}
+    roc_bands, precision_bands, areas = [], [], []
+    n = len(GRID)
+    for finding, (_, present, own_units) in parts.items():
+        enough = min(len(np.unique(own_units[part])) for part in (present, ~present)) >= LEAST_UNITS
+        values = _summary(cuts[finding], max_fpr)
+        estimates = [_estimate(*both, enough) for both in zip(values.tolist(), drawn[finding].T, strict=True)]
+        heights = list(zip(GRID.tolist(), estimates[:n], estimates[n : 2 * n], strict=True))
+        roc_bands += [LabelBand(finding, at, sensitivity) for at, sensitivity, _ in heights]
+        precision_bands += [LabelBand(finding, at, precision) for at, _, precision in heights]
+        areas.append(PartialArea(finding, max_fpr, estimates[-2], estimates[-1]))
+    roc = {finding: _roc(own) for finding, own in cuts.items()}
+    precision = {finding: (own.tp / own.n_positive, own.tp / (own.tp + own.fp)) for finding, own in cuts.items()}
+    return LabelCurves(roc, precision, roc_bands, precision_bands, areas)
+
+
+def _roc(cuts: Cuts) -> Curve:
+    """Return the false positive rates and sensitivities from (0, 0) on, (..., 1 + n_cuts)."""
+    start = np.zeros((*cuts.tp.shape[:-1], 1))
+    fpr = np.concatenate([start, divide(cuts.fp, cuts.n_negative[..., None])], axis=-1)
+    return fpr, np.concatenate([start, divide(cuts.tp, cuts.n_positive[..., None])], axis=-1)
+
+
+def _summary(cuts: Cuts, max_fpr: float) -> FloatArray:
+    """Return sensitivity and precision on the grid, partial area and its standardized form, of one sample."""
+    fpr, sensitivity = _roc(cuts)
+    first = np.searchsorted(sensitivity[1:], GRID - 1e-12)
+    precision = divide(cuts.tp, cuts.tp + cuts.fp)[np.minimum(first, len(cuts.tp) - 1)]
+    areas = [float(partial_area(cuts, max_fpr, standardized=form)) for form in (False, True)]
+    return np.concatenate([np.interp(GRID, fpr, sensitivity), precision, areas])
+
+
+def _drawn(scores: FloatArray, present: BoolArray, units: IntArray, counts: Counts, max_fpr: float) -> FloatArray:
+    """Return :func:`_summary` of every replicate; NaN in replicates with one class."""
+    rows = np.full((len(counts), 2 * len(GRID) + 2), np.nan)
+    step = max(1, _WEIGHTS_AT_ONCE // len(scores))
+    for start in range(0, len(counts), step):
+        cuts = cuts_of(scores, present, counts[start : start + step, units].astype(np.float64))
+        for i in np.flatnonzero((cuts.n_positive > 0) & (cuts.n_negative > 0)).tolist():
+            own = Cuts(cuts.thresholds, cuts.tp[i], cuts.fp[i], cuts.n_positive[i], cuts.n_negative[i])
+            rows[start + i] = _summary(own, max_fpr)
+    return rows
+
+
+def _estimate(value: float, replicates: FloatArray, enough: bool) -> Estimate:
+    defined = replicates[~np.isnan(replicates)]
+    if not enough or not len(defined):
+        return Estimate(value, math.nan, math.nan)
+    low, high = np.quantile(defined, SHARES)
+    return Estimate(value, float(low), float(high))

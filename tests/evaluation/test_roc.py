@@ -1,0 +1,105 @@
+"""ROC and precision-recall curves of findings: hand arithmetic, and scikit-learn."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score, roc_curve
+
+import reveal_bench as rb
+from reveal_bench.dataset.build import build_folder
+from reveal_bench.evaluation.roc import partial_area
+from reveal_bench.metrics.bootstrap import resampling_counts
+from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.operating import cuts_of
+from tests.cli.test_score import call
+from tests.dataset.card_folders import FINDINGS, LABELS, study
+
+EDEMA, MASS, NODULE = LABELS
+N = 60
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write 60 studies: 20 have Mass, 15 of them and 4 others with a probability of 0.6; 5 with 0.2, the others 0.1.
+
+    All have Edema, none has Nodule.
+    """
+    root = tmp_path_factory.mktemp("roc")
+    records = [study(root / "pictures", i, LABELS[:2] if i % 3 == 0 else (EDEMA,)) for i in range(N)]
+    build_folder({"test": records}, root / "folder", FINDINGS)
+    mass = [(0.6 if i < 45 else 0.2) if i % 3 == 0 else (0.6 if i < 6 else 0.1) for i in range(N)]
+    of_studies = [{EDEMA: 0.5, MASS: probability, NODULE: 0.3} for probability in mass]
+    lines = [json.dumps({"study_id": f"study-{i}", "probabilities": own}) for i, own in enumerate(of_studies)]
+    (root / "test.jsonl").write_text("\n".join(lines))
+    return root
+
+
+@pytest.mark.parametrize("max_fpr", [0.05, 0.1, 0.37, 1.0])
+def test_partial_areas_equal_scikit_learn(max_fpr: float) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        n = int(rng.integers(2, 40))
+        present = rng.random(n) < rng.random()
+        scores = rng.integers(0, rng.integers(2, 50), n) / 50
+        area = float(partial_area(cuts_of(scores, present), max_fpr, standardized=max_fpr < 1))
+        if 0 < present.sum() < n:
+            assert area == pytest.approx(roc_auc_score(present, scores, max_fpr=max_fpr), abs=1e-12)
+        else:
+            assert math.isnan(area)
+
+
+def test_curves_have_the_points_of_every_threshold(folder: Path) -> None:
+    """The partial area is a triangle, 0.1 * 0.75 / 2; standardized, (1 + (0.0375 - 0.005) / 0.095) / 2."""
+    result = rb.curves(folder / "test.jsonl", folder / "folder", split="test", n_resamples=200)
+    assert isinstance(result, rb.api.FindingCurves)
+    roc, precision = result.tables["roc"].records, result.tables["precision_recall"].records
+    assert {row["finding"] for row in roc} == {MASS}  # the others are of one class
+    points = [(row["false_positive_rate"], row["sensitivity"]) for row in roc]
+    assert points == [(0, 0), (pytest.approx(0.1), 0.75), (pytest.approx(0.1), 1), (1, 1)]
+    assert [(row["recall"], row["precision"]) for row in precision] == [
+        (0.75, pytest.approx(15 / 19)),
+        (1, pytest.approx(20 / 24)),
+        (1, pytest.approx(1 / 3)),
+    ]
+    (area,) = result.curves.areas
+    assert area.area.value == pytest.approx(0.0375)
+    assert area.standardized.value == pytest.approx((1 + 0.0325 / 0.095) / 2)
+    assert area.standardized.low < area.standardized.value < area.standardized.high
+
+
+def test_bands_are_percentiles_of_resampled_patients(folder: Path) -> None:
+    result = rb.curves(folder / "test.jsonl", folder / "folder", split="test", n_resamples=100)
+    assert isinstance(result, rb.api.FindingCurves)
+    confidences = result.scored.rows.confidences()
+    assert confidences is not None
+    of_mass = np.array(confidences.case_groups) == MASS
+    patients = [sorted(confidences.all_patients).index(name) for name in np.array(confidences.case_patients)[of_mass]]
+    scores, present = confidences.probabilities[of_mass], confidences.happened[of_mass]
+    drawn = []
+    for counts in resampling_counts(len(confidences.all_patients), Resampling(100)):
+        times = counts[patients].astype(int)
+        fpr, sensitivity, _ = roc_curve(np.repeat(present, times), np.repeat(scores, times), drop_intermediate=False)
+        drawn.append(np.interp(0.05, fpr, sensitivity))
+    band = next(one.height for one in result.curves.roc_bands if math.isclose(one.at, 0.05))
+    assert band.value == pytest.approx(0.375)
+    assert (band.low, band.high) == pytest.approx(tuple(np.percentile(drawn, [2.5, 97.5])))
+
+
+def test_the_command_writes_tables_and_figures(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "curves"
+    words = (folder / "test.jsonl", folder / "folder", "--split", "test", "--resamples", "50", "--out", out)
+    printed = call("curves", *words, "--max-fpr", "0.1").stdout
+    assert "0.0375" in printed
+    assert "0.671" in printed
+    written = {path.name for path in out.iterdir()}
+    assert {"roc.csv", "roc.png", "precision_recall.svg", "partial_areas.csv", "roc_bands.csv"} <= written
+
+
+def test_a_rate_outside_its_range_is_refused(folder: Path) -> None:
+    with pytest.raises(ValueError, match="max_fpr"):
+        rb.curves(folder / "test.jsonl", folder / "folder", split="test", max_fpr=0)
