@@ -226,7 +226,7 @@ def _label_panels(systems: Mapping[str, LabelCurves], width: float, *, is_roc: b
             low, high = [100 * one.height.low for one in own], [100 * one.height.high for one in own]
             axes.fill_between([100 * one.at for one in own], low, high, color=paint.colour, alpha=0.2, linewidth=0)
             x, y = points.get(name, (np.zeros(0), np.zeros(0)))
-            # Sensitivities are joined by straight lines; precisions hold back to the recall before
+            # Sensitivities are joined by straight lines; a precision holds from the recall before on
             kind = "default" if is_roc else "steps-pre"
             axes.plot(100 * x, 100 * y, color=paint.colour, linewidth=1.4, drawstyle=kind, clip_on=False)
         axes.set_xlim(0, 100)
