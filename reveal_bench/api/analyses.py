@@ -16,7 +16,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.confidence import CalibrationResult, judge_confidences
 from reveal_bench.evaluation.operating import confidences_of_decisions
 from reveal_bench.evaluation.pixels import PixelStatistic, pixel_statistics
-from reveal_bench.evaluation.roc import LabelCurves, label_curves
+from reveal_bench.evaluation.roc import LabelCurves, ReaderPoint, label_curves, reader_points
 from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.scored import Curve, Curves
@@ -255,12 +255,14 @@ class FindingCurves(TablesResult):
     curves : every curve with its bands
     name : name of the system in figures
     beside : name -> curves of the other systems that figures show
+    readers : points of readers beside the ROC curves of the system
     """
 
     scored: ScoredFile
     curves: LabelCurves
     name: str
     beside: Mapping[str, LabelCurves]
+    readers: Sequence[ReaderPoint]
 
     @property
     def caption(self) -> str:
@@ -276,7 +278,12 @@ class FindingCurves(TablesResult):
         return list(map(as_record, self.curves.areas))
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """Return a row per finding."""
+        """Return a row per finding, with the number of readers below the ROC curve if there are readers."""
+
+        def below(finding: str) -> dict[str, str]:
+            own = [one.below_curve for one in self.readers if one.finding == finding]
+            return {"readers below the curve": f"{sum(own)} of {len(own)}"} if own else {}
+
         return [
             {
                 "finding": one.finding,
@@ -285,6 +292,7 @@ class FindingCurves(TablesResult):
                 "standardized": with_interval(
                     f"{one.standardized.value:.3f}", interval_text(one.standardized.low, one.standardized.high)
                 ),
+                **below(one.finding),
             }
             for one in self.curves.areas
         ]
@@ -296,7 +304,8 @@ class FindingCurves(TablesResult):
         bands = {"roc_bands": curves.roc_bands, "precision_recall_bands": curves.precision_bands}
         of_roc = _points(curves.roc, "false_positive_rate", "sensitivity")
         of_precision = _points(curves.precision_recall, "recall", "precision")
-        return {
+        readers = {"readers": RoundedTable("Readers", list(map(as_record, self.readers)))} if self.readers else {}
+        return readers | {
             "partial_areas": self,
             "roc": RoundedTable("ROC: every threshold", of_roc),
             "precision_recall": RoundedTable("Precision and recall: every threshold", of_precision),
@@ -307,7 +316,7 @@ class FindingCurves(TablesResult):
         """Return the figures of both curves."""
         from reveal_bench.reports.curves import label_figures
 
-        return label_figures({self.name: self.curves, **self.beside})
+        return label_figures({self.name: self.curves, **self.beside}, self.readers)
 
 
 def _sensitivity_record(row: Any) -> dict[str, Any]:
@@ -335,6 +344,7 @@ def curves(
     name: str | None = None,
     beside: Mapping[str, Any] | None = None,
     max_fpr: float = 0.1,
+    readers: Mapping[str, Any] | None = None,
 ) -> DetectorCurves | FindingCurves:
     """Return the curves of a system over all thresholds.
 
@@ -348,6 +358,7 @@ def curves(
     n_resamples, seed, unit : as in :func:`score`
     beside : name -> predictions of other systems, which only the figures show; the tables are of `predictions`
     max_fpr : for findings, the false positive rate (1 - specificity) up to which partial areas are computed
+    readers : for findings, name -> predictions of a reader, who has a sensitivity and a false positive rate
 
     Raises
     ------
@@ -376,7 +387,11 @@ def curves(
             raise ArgumentError("bench", rule, opened.kind.name)
         curves_of[system] = curved
     if of_labels:
-        return FindingCurves(scored[name], of_labels.pop(name), name, of_labels)
+        own, points = of_labels.pop(name), []
+        for reader, inputs in (readers or {}).items():
+            read = score_inputs(inputs, opened, options, argument="readers", name=reader)
+            points += reader_points(own, reader, read.rows.estimates(resampling))
+        return FindingCurves(scored[name], own, name, of_labels, points)
     return DetectorCurves(scored[name], curves_of.pop(name), name, curves_of)
 
 

@@ -81,6 +81,9 @@ def curves(
     max_fpr: Annotated[
         float, typer.Option(help="Findings: false positive rate up to which partial areas are computed.")
     ] = 0.1,
+    reader: Annotated[
+        list[Path] | None, typer.Option(help="Findings: prediction file of a reader, a point in the ROC; repeatable.")
+    ] = None,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
@@ -93,6 +96,7 @@ def curves(
     thresholds = thresholds_of(metadata)
     others = {name_of(other, "other"): other for other in beside or ()}
     options: dict[str, Any] = {"n_resamples": resamples, "max_fpr": max_fpr}
+    options["readers"] = {name_of(one, "reader"): one for one in reader or ()}
     result = api.curves(file, folder, split=split, thresholds=thresholds, beside=others, **options)
     terminal.write_tables(result, out)
     if form == "json":

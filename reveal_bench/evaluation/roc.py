@@ -32,6 +32,7 @@ from reveal_bench.metrics.operating import Cuts, cuts_of
 
 GRID = np.linspace(0, 1, 101)
 """False positive rates and recalls at which bands are computed."""
+_SAME = 1e-9  # rates that differ by less differ by rounding alone
 _WEIGHTS_AT_ONCE = 2**21  # some 16 MB
 
 
@@ -70,6 +71,33 @@ class LabelCurves:
     roc_bands: Sequence[LabelBand]
     precision_bands: Sequence[LabelBand]
     areas: Sequence[PartialArea]
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderPoint:
+    """Operating point of a reader, or another system with decisions, and its place beside a finding's ROC curve.
+
+    Attributes
+    ----------
+    below_curve : True if the curve has a higher sensitivity at the reader's false positive rate
+    """
+
+    finding: str
+    reader: str
+    false_positive_rate: float
+    sensitivity: float
+    below_curve: bool
+
+
+def reader_points(curves: LabelCurves, reader: str, estimates: Sequence[Estimate]) -> list[ReaderPoint]:
+    """Return the points of a reader from the `estimates` of recall and specificity, for the findings with both."""
+    rates = {(one.metric, one.finding): one.value for one in estimates}
+    points = []
+    for finding, curve in curves.roc.items():
+        sensitivity, fpr = rates["recall", finding], 1 - rates["specificity", finding]
+        is_below = bool(sensitivity < np.interp(fpr + _SAME, *curve) - _SAME)
+        points.append(ReaderPoint(finding, reader, fpr, sensitivity, is_below))
+    return points
 
 
 def partial_area(cuts: Cuts, max_fpr: float, *, standardized: bool) -> FloatArray:

@@ -14,7 +14,7 @@ import numpy as np
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
 from reveal_bench.evaluation.confidence import POOLED, CalibrationResult, NetBenefit
-from reveal_bench.evaluation.roc import LabelCurves
+from reveal_bench.evaluation.roc import LabelCurves, ReaderPoint
 from reveal_bench.kinds.scored import Curve, Curves
 from reveal_bench.metrics import METRICS, Metric
 from reveal_bench.metrics.bootstrap import MACRO
@@ -183,7 +183,7 @@ def detection_figures(systems: Mapping[str, Curves]) -> list[Illustration]:
     return figures
 
 
-def label_figures(systems: Mapping[str, LabelCurves]) -> list[Illustration]:
+def label_figures(systems: Mapping[str, LabelCurves], readers: Sequence[ReaderPoint] = ()) -> list[Illustration]:
     """Return figures of ROC and of precision-recall curves of findings, for named systems.
 
     Raises
@@ -197,9 +197,9 @@ def label_figures(systems: Mapping[str, LabelCurves]) -> list[Illustration]:
             "roc",
             "ROC",
             "Sensitivity against the false positive rate over all thresholds; bands are pointwise 95% percentiles of "
-            "replicates of patients, of findings with at least 10 patients with and without them.",
+            "replicates of patients, of findings with at least 10 patients with and without them; points are readers.",
             "Per finding, the sensitivity over the false positive rate.",
-            lambda width: _label_panels(systems, width, is_roc=True),
+            lambda width: _label_panels(systems, width, is_roc=True, readers=readers),
         ),
         Illustration(
             "precision_recall",
@@ -211,7 +211,9 @@ def label_figures(systems: Mapping[str, LabelCurves]) -> list[Illustration]:
     ]
 
 
-def _label_panels(systems: Mapping[str, LabelCurves], width: float, *, is_roc: bool) -> Figure:
+def _label_panels(
+    systems: Mapping[str, LabelCurves], width: float, *, is_roc: bool, readers: Sequence[ReaderPoint] = ()
+) -> Figure:
     looks = list(zip(systems, paints(len(systems)), strict=True))
 
     def draw(axes: Axes, name: str) -> None:
@@ -229,6 +231,9 @@ def _label_panels(systems: Mapping[str, LabelCurves], width: float, *, is_roc: b
             # Sensitivities are joined by straight lines; a precision holds from the recall before on
             kind = "default" if is_roc else "steps-pre"
             axes.plot(100 * x, 100 * y, color=paint.colour, linewidth=1.4, drawstyle=kind, clip_on=False)
+        points_of = [one for one in readers if one.finding == name]
+        rates = [100 * one.false_positive_rate for one in points_of], [100 * one.sensitivity for one in points_of]
+        axes.plot(*rates, "o", color=INK, markersize=3, clip_on=False)
         axes.set_xlim(0, 100)
         axes.set_ylim(0, 100)
 

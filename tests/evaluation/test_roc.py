@@ -100,6 +100,34 @@ def test_the_command_writes_tables_and_figures(folder: Path, tmp_path: Path) -> 
     assert {"roc.csv", "roc.png", "precision_recall.svg", "partial_areas.csv", "roc_bands.csv"} <= written
 
 
+def test_readers_are_points_beside_the_curve(folder: Path, tmp_path: Path) -> None:
+    """At a false positive rate of 0.1 the curve rises from 0.75 to 1, so a reader with 0.75 there is below its top.
+
+    At a rate of 0, the curve has a sensitivity of 0; from 0.1 on it has 1.
+    """
+    positive, negative = [i for i in range(N) if i % 3 == 0], [i for i in range(N) if i % 3]
+    called = {"on": (20, 4), "above": (10, 0), "level": (15, 4), "below": (10, 8)}
+    readers = {}
+    for name, (hits, alarms) in called.items():
+        own = {*positive[:hits], *negative[:alarms]}
+        readers[name] = tmp_path / f"{name}.jsonl"
+        lines = [json.dumps({"study_id": f"study-{i}", "labels": [MASS] if i in own else []}) for i in range(N)]
+        readers[name].write_text("\n".join(lines))
+    words = (folder / "test.jsonl", folder / "folder", "--split", "test", "--resamples", "50")
+    options = [word for path in readers.values() for word in ("--reader", path)]
+    assert "2 of 4" in call("curves", *words, *options).stdout
+    result = rb.curves(folder / "test.jsonl", folder / "folder", split="test", n_resamples=50, readers=readers)
+    assert isinstance(result, rb.api.FindingCurves)
+    points = {one.reader: (one.false_positive_rate, one.sensitivity, one.below_curve) for one in result.readers}
+    assert points == {
+        "on": (pytest.approx(0.1), 1, False),
+        "above": (0, 0.5, False),
+        "level": (pytest.approx(0.1), 0.75, True),
+        "below": (pytest.approx(0.2), 0.5, True),
+    }
+    assert result.drawn()[0].draw(180.0).axes
+
+
 def test_a_rate_outside_its_range_is_refused(folder: Path) -> None:
     with pytest.raises(ValueError, match="max_fpr"):
         rb.curves(folder / "test.jsonl", folder / "folder", split="test", max_fpr=0)
