@@ -392,6 +392,8 @@ def curves(
             read = score_inputs(inputs, opened, options, argument="readers", name=reader)
             points += reader_points(own, reader, read.rows.estimates(resampling))
         return FindingCurves(scored[name], own, name, of_labels, points)
+    if readers:
+        raise ArgumentError("readers", "must be left out for detections, whose curves have no points of readers", None)
     return DetectorCurves(scored[name], curves_of.pop(name), name, curves_of)
 
 
