@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from reveal_leaderboard.boards.catalogue import Catalogue, Published, read_published_boards
 from reveal_leaderboard.boards.overlaps import OverlapError
 from reveal_leaderboard.boards.standings import standings
@@ -14,6 +15,7 @@ from reveal_leaderboard.settings import QuotaPolicy, load_settings
 from reveal_leaderboard.store import boards, quota
 from reveal_leaderboard.store.cases import SharedCases, register_cases, shared_with
 from reveal_leaderboard.store.store import Store
+from reveal_leaderboard.store.tables import fingerprints, scores, submissions
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
@@ -104,7 +106,7 @@ def test_shares_both_ways(database_url: str) -> None:
         register_cases(connection, "a", "1", digests("x", "y", "z"))
         register_cases(connection, "a", "2", digests("y", "z", "v", "w"))
         register_cases(connection, "b", "1", digests("w"))
-        register_cases(connection, "b", "1", digests("x"))  # known already
+        register_cases(connection, "b", "1", digests("w"))  # known already
         assert shared_with(connection, "a", "1") == [SharedCases("a", "2", 2 / 3)]
         assert shared_with(connection, "a", "2") == [SharedCases("a", "1", 0.5), SharedCases("b", "1", 0.25)]
         assert shared_with(connection, "b", "1") == [SharedCases("a", "2", 1.0)]
@@ -144,6 +146,56 @@ def test_the_meter_counts_answers_on_the_same_cases(database_url: str) -> None:
         register_cases(connection, "bench", "2.0", digests("y", "z"))
         before, after = (exposure(connection, "bench", version, world.settings) for version in ("1.0", "2.0"))
     assert (before.n_scored, after.n_scored) == (2, 1)
+
+
+def test_a_small_share_closes_no_board(database_url: str) -> None:
+    """Two of a hundred cases are in common: a score on either board is far from all the labels of the other."""
+    world = World(database_url)
+    with world.store.write() as connection:
+        boards.register_version(connection, "other", "1.0", "holdout", {"n_images": 60})
+        register_cases(connection, "bench", "1.0", digests(*(f"a{i}" for i in range(98)), "x", "y"))
+        register_cases(connection, "other", "1.0", digests(*(f"b{i}" for i in range(98)), "x", "y"))
+        register_cases(connection, "other", "0.9", digests(*(f"c{i}" for i in range(99)), "x"))
+        assert [one.share for one in shared_with(connection, "bench", "1.0")] == [0.02]  # 1% does not count
+    world.score(0.5, "one")
+    with world.store.write() as connection:
+        for table in (submissions, scores, fingerprints):  # the other team's score on the other board
+            row = dict(connection.execute(sa.select(table)).mappings().first() or {})
+            name = "id" if table is submissions else "submission_id"
+            changes = {"benchmark": "other", "team_id": "team2", "user_id": "user2"}
+            changes = {key: value for key, value in changes.items() if key in row}
+            if table is scores:
+                changes["shown_of"] = "second"
+            connection.execute(table.insert().values({**row, **changes, name: "second"}))
+        meters = [exposure(connection, name, "1.0", world.settings) for name in ("bench", "other")]
+    assert [(meter.n_scored, meter.level) for meter in meters] == [(2, "low"), (2, "low")]
+
+
+def test_pictures_that_follow_are_compared(database_url: str) -> None:
+    """A server with the manifests alone registers first; the pictures of the next one show the common case."""
+    store = Store(database_url)
+    with store.write() as connection:
+        for name in ("a", "b"):
+            boards.register_version(connection, name, "1", "holdout")
+        register_cases(connection, "a", "1", {"study": ["x"], "image": ["x1"], "picture": ["same"]})
+        register_cases(connection, "b", "1", {"study": ["y"], "image": ["y1"], "picture": []})
+        assert shared_with(connection, "b", "1") == []
+        register_cases(connection, "b", "1", {"study": ["y"], "image": ["y1"], "picture": ["same"]})
+        assert shared_with(connection, "b", "1") == [SharedCases("a", "1", 1.0)]
+        assert shared_with(connection, "a", "1") == [SharedCases("b", "1", 1.0)]
+
+
+def test_a_submission_scored_again_counts_once(database_url: str) -> None:
+    world = World(database_url)
+    submission = world.score(0.5, "one")
+    with world.store.write() as connection:
+        register_cases(connection, "bench", "1.0", digests("x", "y"))
+        boards.register_version(connection, "bench", "2.0", "holdout")
+        register_cases(connection, "bench", "2.0", digests("y", "z", "w"))
+        row = dict(connection.execute(sa.select(scores)).mappings().one())
+        connection.execute(scores.insert().values({**row, "version": "2.0"}))
+        meter = exposure(connection, "bench", "2.0", world.settings)
+    assert (meter.n_scored, submission.status) == (1, "scored")
 
 
 def test_a_board_whose_budget_is_used_up_is_paused_with_the_reason(database_url: str) -> None:

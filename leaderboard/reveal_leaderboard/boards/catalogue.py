@@ -58,6 +58,8 @@ class Catalogue:
         with store.write() as connection:
             for one in self._known.values():
                 boards.register_version(connection, one.name, one.version, one.split, one.facts())
+        with store.write() as connection:  # apart from the chain of events, which is locked after boards
+            for one in self._known.values():
                 if one.scored_by == "program":
                     cases.register_cases(connection, *one.key, one.held_out)
         self.names = tuple(dict.fromkeys(name for name, _ in self._known))

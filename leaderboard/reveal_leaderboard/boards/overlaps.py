@@ -28,7 +28,7 @@ MANIFEST_WORD = "the manifest"
 
 Digests = dict[str, set[str]]
 """Kind of :data:`ID_COLUMNS`, or "picture" -> digests of ids, or of the bytes of pictures."""
-ID_COLUMNS = {"study": ("study_id",), "image": ("image_id", "image_ids")}
+ID_COLUMNS = {"study": ("study_id",), "image": ("image_id", "image_ids", "prior_image_ids")}
 
 
 class OverlapError(ValueError):
@@ -125,4 +125,6 @@ def _leaves(value: Any) -> Iterator[str | bytes]:
 
 
 def _digest(value: str | bytes) -> str:
-    return hashlib.blake2b(value if isinstance(value, bytes) else value.encode(), digest_size=16).hexdigest()
+    """Return the digest of a picture, or of an id whatever its case and the blanks around it."""
+    data = value if isinstance(value, bytes) else value.strip().casefold().encode()
+    return hashlib.blake2b(data, digest_size=16).hexdigest()

@@ -142,6 +142,14 @@ def exposure(connection: sa.Connection, benchmark: str, version: str, settings: 
     return _measure(accounts, _group_teams(rows, figures.exposure.near, _persons(connection)), figures)
 
 
+def pause_used_up(store: Store, benchmark: str, version: str, *, who: str) -> None:
+    """Pause each open board whose meter says "close" after a score: this one, and those with some of the same cases."""
+    with store.read() as connection:
+        others = [(other.benchmark, other.version) for other in shared_with(connection, benchmark, version)]
+    for key in [(benchmark, version), *others]:
+        pause_if_used_up(store, *key, who=who)
+
+
 def pause_if_used_up(store: Store, benchmark: str, version: str, *, who: str) -> bool:
     """Pause an open board whose meter says "close", with the meter's sentence as the reason; return True if it did."""
     with store.write() as connection:
@@ -172,11 +180,9 @@ def _account(connection: sa.Connection, benchmark: str, version: str, share: flo
 
 
 def _without_rescored(other: _Account, own: _Account) -> _Account:
-    """Return an account of the same cases without predictions that were scored on this version again."""
-    if other.share < 1:
-        return other
-    known = {(row.team, row.content) for row in own.rows if row.content is not None}
-    return replace(other, rows=[row for row in other.rows if (row.team, row.content) not in known])
+    """Return an account without submissions that were scored on this version again, whose new scores count instead."""
+    known = {row.submission_id for row in own.rows}
+    return replace(other, rows=[row for row in other.rows if row.submission_id not in known])
 
 
 def answer_bits(
@@ -311,9 +317,10 @@ def _measure(
     n_held = {names: sum(row.is_held for row in own) for names, own in by_group.items()}
     groups = {names: Group(names, len(own) - n_held[names], n_held[names]) for names, own in by_group.items()}
     measured: dict[str, list[tuple[float, float, Group]]] = defaultdict(list)
+    in_labels = _bits_held(accounts)
     for names in by_group:
         for name, bits in _bits_of_group(accounts, group_of, names).items():
-            measured[name].append((*bits, groups[names]))
+            measured[name].append((bits, in_labels[name], groups[names]))
     learnt: list[_Learnt] = [_together(*entry, figures.exposure.colluding) for entry in measured.items()]
     share, out, held, finding, group = max(learnt, key=lambda entry: entry[0], default=(0.0, 0.0, 0.0, None, None))
     level = _level(share, n_scored, figures)
@@ -335,19 +342,24 @@ def _measure(
 
 def _bits_of_group(
     accounts: Sequence[_Account], group_of: Mapping[str, tuple[str, ...]], names: tuple[str, ...]
-) -> dict[str, tuple[float, float]]:
-    """Return the bits released to one group about each finding in all accounts, and the bits of its labels.
-
-    The labels are those of the first account that shows the finding, which is the measured version's if it does.
-    """
+) -> dict[str, float]:
+    """Return the bits released to one group about each finding, in all accounts by their share."""
     out: dict[str, float] = defaultdict(float)
-    held: dict[str, float] = {}
     for account in accounts:
         own = [row for row in account.rows if group_of[row.team] == names]
-        for finding, (bits, in_labels) in _bits(own, account.n_cases, account.release).items() if own else ():
+        for finding, (bits, _) in _bits(own, account.n_cases, account.release).items() if own else ():
             out[finding] += account.share * bits
-            held.setdefault(finding, account.share * in_labels)
-    return {finding: (bits, held[finding]) for finding, bits in out.items()}
+    return out
+
+
+def _bits_held(accounts: Sequence[_Account]) -> dict[str, float]:
+    """Return the bits of each finding's labels, of the measured version if it shows the finding, else of another."""
+    held: dict[str, float] = {}
+    for account in accounts:
+        if account.rows:
+            for finding, (_, in_labels) in _bits(account.rows, account.n_cases, account.release).items():
+                held.setdefault(finding, in_labels)
+    return held
 
 
 def _together(finding: str, measured: Sequence[tuple[float, float, Group]], colluding: int) -> _Learnt:

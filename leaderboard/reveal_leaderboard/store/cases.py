@@ -24,6 +24,8 @@ from reveal_leaderboard.store.database import locked
 from reveal_leaderboard.store.tables import boards, held_out, shared_cases
 
 BATCH = 10_000
+LEAST_SHARE = 0.02
+"""Smallest share that counts: a few equal ids may be chance, and budgets are rounded up to whole submissions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,31 +40,30 @@ class SharedCases:
 def register_cases(
     connection: sa.Connection, benchmark: str, version: str, digests: Mapping[str, Iterable[str]]
 ) -> None:
-    """Record the held-out cases of a version once, and what it shares with every other version.
+    """Record the held-out cases of a version, and what it shares with every other version.
+
+    Cases that are known already stay, so a folder with the pictures may follow one without them.
 
     Parameters
     ----------
     digests : "study", "image" and "picture" -> hexadecimal digests
     """
-    connection.execute(locked(sa.select(boards.c.benchmark)))  # servers that start at once register one by one
-    if is_registered(connection, benchmark, version):
+    # Servers that start at once register one by one
+    connection.execute(locked(sa.select(boards.c.benchmark).order_by(boards.c.benchmark)))
+    own = _of(held_out, benchmark, version)
+    known = {tuple(row) for row in connection.execute(sa.select(held_out.c.kind, held_out.c.digest).where(own))}
+    given = {(kind, digest) for kind, of_kind in digests.items() for digest in of_kind}
+    place = {"benchmark": benchmark, "version": version}
+    rows = [place | {"kind": kind, "digest": digest} for kind, digest in sorted(given - known)]
+    if not rows:
         return
-    rows = [
-        {"benchmark": benchmark, "version": version, "kind": kind, "digest": digest}
-        for kind, own in digests.items()
-        for digest in sorted(set(own))
-    ]
     for start in range(0, len(rows), BATCH):
         connection.execute(held_out.insert(), rows[start : start + BATCH])
+    theirs = sa.and_(shared_cases.c.other == benchmark, shared_cases.c.other_version == version)
+    connection.execute(shared_cases.delete().where(sa.or_(_of(shared_cases, benchmark, version), theirs)))
     shares = _shares(connection, benchmark, version)
     if shares:
         connection.execute(shared_cases.insert(), shares)
-
-
-def is_registered(connection: sa.Connection, benchmark: str, version: str) -> bool:
-    """Return True if the held-out cases of a version are recorded."""
-    own = _of(held_out, benchmark, version)
-    return connection.execute(sa.select(held_out.c.digest).where(own).limit(1)).one_or_none() is not None
 
 
 def shared_with(connection: sa.Connection, benchmark: str, version: str) -> list[SharedCases]:
@@ -89,7 +90,8 @@ def _shares(connection: sa.Connection, benchmark: str, version: str) -> list[dic
                 pair = (*here, *there)
                 shares[pair] = max(shares.get(pair, 0.0), n / sizes[*here, kind])
     names = ("benchmark", "version", "other", "other_version")
-    return [dict(zip(names, pair, strict=True)) | {"share": share} for pair, share in shares.items()]
+    common_pairs = {pair: share for pair, share in shares.items() if share >= LEAST_SHARE}
+    return [dict(zip(names, pair, strict=True)) | {"share": share} for pair, share in common_pairs.items()]
 
 
 def _of(table: sa.FromClause, benchmark: str, version: str) -> sa.ColumnElement[bool]:

@@ -259,7 +259,7 @@ def _sentence(left: int, total: int, left_today: int, per_day: int, board_left: 
     if not left:
         used = f"{total} of {total} used"
         if carried:
-            used += f", {carried} of them on the same cases in another version or on another board"
+            used += f", {min(carried, total)} of them on the same cases in another version or on another board"
         return f"Your team has no scored submission left for this version of the benchmark ({used})."
     if not board_left:
         return "All scored submissions to this version, which all teams share, are used."

@@ -40,7 +40,7 @@ from reveal_leaderboard.custody import Custody, Lint, Parsed, ParseFailed, Score
 from reveal_leaderboard.custody.arrays import read_canonical, write_canonical
 from reveal_leaderboard.custody.confinement import is_inside, readable_places
 from reveal_leaderboard.release import receipts
-from reveal_leaderboard.release.exposure import pause_if_used_up
+from reveal_leaderboard.release.exposure import pause_used_up
 from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.settings import Settings
 from reveal_leaderboard.store import boards
@@ -255,6 +255,7 @@ class Worker:
     def _do(self, job: Job, holdout: Holdout) -> bool:
         if job.kind in ("score", "rescore"):
             return self._score(job, holdout)
+        self._pause_boards(job)
         policy = self.settings.of(job.benchmark).release
         on_board = [submission.id for submission, _ in self.store.board_rows(job.benchmark, job.version)]
         with self.store.read() as connection:
@@ -282,9 +283,16 @@ class Worker:
         if report is not None and job.kind == "rescore":
             outcome = _with_coverage(outcome, report)
         is_kept = self.queue.finish_score(job, who=self._who, outcome=outcome, sign=self._sign)
-        if is_kept and job.kind == "score":
-            pause_if_used_up(self.store, job.benchmark, job.version, who=self._who)
+        if is_kept:
+            self._pause_boards(job)
         return is_kept
+
+    def _pause_boards(self, job: Job) -> None:
+        """Pause used-up boards. If that fails, the ranking that each score queues tries it again."""
+        try:
+            pause_used_up(self.store, job.benchmark, job.version, who=self._who)
+        except SQLAlchemyError as error:
+            log.warning("the exposure of %s cannot be read now", job.benchmark, exc_info=error)
 
     def _score_ratings(self, job: Job, holdout: Holdout, submission: Submission, manifest: Manifest) -> bool:
         """Pass answers to tasks to readers or, once all are rated, score the submission by their ratings."""
