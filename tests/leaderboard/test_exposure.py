@@ -14,7 +14,17 @@ from reveal_leaderboard.release.exposure import Exposure, Group, answer_bits, ex
 from reveal_leaderboard.release.fingerprints import fingerprint
 from reveal_leaderboard.release.release import ReleasedEstimate, ReleasedScore
 from reveal_leaderboard.settings import ReleasePolicy, load_settings
-from reveal_leaderboard.store.tables import fingerprints, members, scores, submissions, tables, teams, users, versions
+from reveal_leaderboard.store.tables import (
+    fingerprints,
+    members,
+    scores,
+    shared_cases,
+    submissions,
+    tables,
+    teams,
+    users,
+    versions,
+)
 
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.findings import RELEASED_PER_LABEL
@@ -93,6 +103,24 @@ def read(rows: Rows, settings: str = "") -> Exposure:
         path = Path(str(rows.connection.engine.url.database)).with_name("own.toml")
         path.write_text(settings, encoding="utf-8")
     return exposure(rows.connection, BENCHMARK, VERSION, load_settings(path))
+
+
+def test_a_small_share_of_cases_closes_no_board(rows: Rows) -> None:
+    """One team's answer here, and another's on a board with 3 of these 300 studies, which counts as 3% of an answer."""
+    rows.version({"n_studies": 300})
+    rows.score("a")
+    alone = read(rows)
+    rows.score("b")
+    for table in (submissions, fingerprints):
+        key = table.c.id if table is submissions else table.c.submission_id
+        rows.connection.execute(table.update().where(key == "sub2").values(benchmark="other"))
+    board = {"benchmark": "other", "version": VERSION, "split": "holdout", "facts": {"n_studies": 300}, "added_at": 0.0}
+    rows.connection.execute(versions.insert().values(board))
+    pair = {"benchmark": BENCHMARK, "version": VERSION, "other": "other", "other_version": VERSION}
+    rows.connection.execute(shared_cases.insert().values(**pair, share=0.03))
+    both = read(rows)
+    assert (both.bits_held, both.level) == (alone.bits_held, "low")
+    assert both.share == pytest.approx(1.03 * alone.share)
 
 
 def test_bits_of_answers_by_hand() -> None:
