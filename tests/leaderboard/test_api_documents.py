@@ -16,10 +16,10 @@ from fastapi import FastAPI
 from reveal_leaderboard.accounts import invitations
 from reveal_leaderboard.release.receipts import Signer, append
 from reveal_leaderboard.store import boards
-from reveal_leaderboard.store.metadata import Metadata
+from reveal_leaderboard.store.metadata import Metadata, TuningRecord
 from reveal_leaderboard.store.tables import jobs
 from reveal_leaderboard.web.api import add_api, health
-from reveal_leaderboard.web.api.documents import PublicMetadata
+from reveal_leaderboard.web.api.documents import PublicMetadata, PublicTuning
 from reveal_leaderboard.web.api.problems import PROBLEMS
 from starlette.testclient import TestClient
 
@@ -105,6 +105,15 @@ def test_what_is_public_names_no_person_and_no_contact(world: World, write_file:
 
 def test_every_field_of_the_metadata_is_either_shown_or_known_to_be_hidden() -> None:
     assert set(Metadata.model_fields) - set(PublicMetadata.model_fields) == {"contact"}
+    assert set(TuningRecord.model_fields) - set(PublicTuning.model_fields) == {"file", "file_sha256"}
+    own = {"benchmark": "b", "version": "1", "split": "val", "n": 3, "criterion": "f1"}
+    stored = {
+        "model": {"name": "M"},
+        "organization": "O",
+        "kind": "cnn",
+        "tuning": own | {"file": "my-secret-file-name"},
+    }
+    assert PublicMetadata.of(stored).model_dump()["tuning"] == own
 
 
 def test_a_held_submission_says_whose_figures_it_shows(world: World, write_file: WriteFile) -> None:

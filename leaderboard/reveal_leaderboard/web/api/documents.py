@@ -107,8 +107,18 @@ class ProblemPage(Document):
     meaning: str
 
 
+class PublicTuning(Document):
+    """The cases that a submission's thresholds were tuned on, without the name of the sender's file."""
+
+    benchmark: str
+    version: str
+    split: str
+    n: int
+    criterion: str
+
+
 class PublicMetadata(Document):
-    """A submission's metadata, without the contact."""
+    """A submission's metadata, without the contact and the name of the file that thresholds were tuned with."""
 
     model: Model
     organization: str
@@ -117,6 +127,7 @@ class PublicMetadata(Document):
     parameters: dict[str, str | int | float | bool | None] | None = None
     grid: int | None = None
     thresholds: float | dict[str, float] | None = None
+    tuning: PublicTuning | None = None
     training_data: str | None = None
     known_overlap: str | None = None
     links: Links = Links()
@@ -124,7 +135,10 @@ class PublicMetadata(Document):
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> PublicMetadata:
         """Return the public part of stored metadata."""
-        return cls.model_validate({name: value for name, value in stored.items() if name in cls.model_fields})
+        fields = {name: value for name, value in stored.items() if name in cls.model_fields}
+        if tuning := fields.get("tuning"):
+            fields["tuning"] = {name: value for name, value in tuning.items() if name in PublicTuning.model_fields}
+        return cls.model_validate(fields)
 
 
 class EventDocument(Document):
