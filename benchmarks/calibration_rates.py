@@ -148,8 +148,10 @@ def _is_parted(trial: Trial, metric: str, resampling: Resampling) -> tuple[bool,
     resampling = replace(resampling, n_resamples=max(resampling.n_resamples, 40 * n_pairs))  # the least that it takes
     ranked = rank({f"{i:02d}": rows for i, rows in enumerate(systems)}, metric=metric, resampling=resampling)
     first = next(system for system in ranked if system.name == "00")
+    if first.rank_low is None or first.rank_high is None:  # they are not tested
+        return False, False
     n_beyond = max(first.rank_low - 1, len(ranked) - first.rank_high)
-    return any(system.tier > 1 for system in ranked), n_beyond == len(ranked) - 1
+    return any((system.tier or 1) > 1 for system in ranked), n_beyond == len(ranked) - 1
 
 
 def _add(own: Outcomes, trial: Trial, value: Array, low: Array, high: Array, true: Array) -> None:

@@ -16,7 +16,7 @@ from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, interval_of
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.scales import ends_text, groups_text, value_text
-from reveal_bench.words import count_text, p_text, plural
+from reveal_bench.words import UNDEFINED, count_text, p_text, plural
 
 
 @dataclass(frozen=True, repr=False)
@@ -153,14 +153,20 @@ class Ranking(TableResult):
             f"seed {self.resampling.seed}"
         )
 
+    @property
+    def note(self) -> str:
+        """Why the systems have no tiers; empty if they have."""
+        reason = self.ranked[0].reason
+        return f"not tested, so no tiers: {reason}; finding groups rank by other macros" if reason else ""
+
     def printed_rows(self) -> list[dict[str, str]]:
         """Return each system with its ranks, its tier and its score in percent."""
         return [
             {
                 "system": one.name,
                 "rank": str(one.rank),
-                "95% ranks": f"{one.rank_low} to {one.rank_high}",
-                "tier": str(one.tier),
+                "95% ranks": UNDEFINED if one.tier is None else f"{one.rank_low} to {one.rank_high}",
+                "tier": UNDEFINED if one.tier is None else str(one.tier),
                 METRICS[one.metric].title: value_text(one.metric, one.estimate.value),
                 "95% interval": ends_text(one.metric, one.estimate.low, one.estimate.high),
             }

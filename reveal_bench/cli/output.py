@@ -273,6 +273,8 @@ def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: 
 
     A narrow terminal lacks the values of the two systems (`score` prints them), and then the numbers of cases.
     """
+    from reveal_bench.metrics import METRICS
+
     for left_out in ((), ("A", "B"), ("A", "B", "n")):
         table, is_strong = _of_comparisons(comparisons, caption, what, left_out)
         if table.width <= _width():
@@ -280,6 +282,9 @@ def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: 
     _print_table(table, is_strong)
     if any(not math.isnan(one.estimate.value) and math.isnan(one.p_adjusted) for one in comparisons):
         typer.echo("no interval and no p where too few patients differ or have the finding: docs/statistics.md")
+    for one in comparisons:
+        if one.reason and one.verdict is None:  # a verdict says it
+            typer.echo(f"{METRICS[one.metric].title}, {one.finding}: not tested, {one.reason}")
 
 
 def _of_comparisons(

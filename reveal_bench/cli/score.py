@@ -491,10 +491,13 @@ def rank(
         return
     if terminal.printed_as(result, form):
         return
-    terminal.print_shown(result)
-    for name in result.by_group:
-        typer.echo(f"\n{name}")
-        terminal.print_shown(result.of_group(name))
+    groups = {name: result.of_group(name) for name in result.by_group}
+    for name, one in {"": result, **groups}.items():
+        if name:
+            typer.echo(f"\n{name}")
+        terminal.print_shown(one)
+        if one.note:
+            typer.echo(one.note)
 
 
 def _thresholds(scored: Mapping[str, ScoredFile]) -> dict[str, Any]:

@@ -79,6 +79,8 @@ class Comparison:
         p and interval that hold for all findings of the metric together; for the macro, its own p and interval.
     margin, verdict : Margin and Verdict
         Set if differences are tested against a margin, see :mod:`reveal_bench.evaluation.margin`.
+    reason : str
+        For a macro that is not tested because of single findings, these findings; otherwise empty.
     """
 
     metric: str
@@ -96,6 +98,7 @@ class Comparison:
     high_adjusted: float = math.nan
     margin: Margin | None = None
     verdict: Verdict | None = None
+    reason: str = ""
 
     @property
     def is_significant(self) -> bool:
@@ -120,25 +123,29 @@ class RankedSystem:
     rank : int
         1 + number of systems that are better on the data; equal ones share a rank.
     rank_low, rank_high : int
-        Range of possible ranks: below all significantly better systems, above all significantly worse ones.
+        Range of possible ranks: below all significantly better systems, above all significantly worse ones; None if the
+        systems are not tested.
     tier : int
-        1 for the best. No two systems of a tier differ significantly.
+        1 for the best. No two systems of a tier differ significantly. None if the systems are not tested.
     estimate : Estimate
         Macro over the findings that all systems have.
     n : int
         Those findings.
     signature : str
+    reason : str
+        Why the systems are not tested; empty if they are.
     """
 
     name: str
     metric: str
     rank: int
-    rank_low: int
-    rank_high: int
-    tier: int
+    rank_low: int | None
+    rank_high: int | None
+    tier: int | None
     estimate: Estimate
     n: int
     signature: str
+    reason: str = ""
 
 
 def as_records(items: Sequence[Comparison] | Sequence[RankedSystem]) -> list[dict[str, Any]]:
@@ -297,12 +304,13 @@ def compare_resampled(
     combined = combine(*values)
     drawn = np.where(np.isnan(combined), np.nan, combine(*replicates))
     intervals = find_intervals(combined, drawn)
+    rare = "" if paired is None or signs is None else _rare_findings(fewest, values, findings)
     if paired is None or signs is None:
         unknown = None if paired is None else differ_in_few(paired)
         tested = by_replicates(intervals, drawn, fewest, width, unknown)
     else:
         unknown = np.isnan(intervals.values) | lacks_positives(a)
-        unknown[0] |= _has_rare_findings(fewest, values)
+        unknown[0] |= bool(rare)
         relative = combine is not np.subtract
         n_behind = _n_behind(a, b) if fewest is None else fewest
         tested = find_differences(
@@ -328,23 +336,32 @@ def compare_resampled(
             float(tested.p_adjusted[i]),
             float(low_adjusted[i]),
             float(high_adjusted[i]),
+            reason=rare if i == 0 else "",
         )
         if margin is not None:
-            bounds, beyond = (estimate.low, estimate.high), (float(tested.tails[i, 0]), float(tested.tails[i, 1]))
-            one = replace(one, margin=margin, verdict=margin.judge(metric, bounds, one.p, beyond))
+            bounds, beyond = (
+                (one.low_adjusted, one.high_adjusted),
+                (float(tested.tails[i, 0]), float(tested.tails[i, 1])),
+            )
+            verdict = margin.judge(metric, bounds, one.p_adjusted, beyond, reason=one.reason)
+            one = replace(one, margin=margin, verdict=verdict)
         comparisons.append(one)
     return comparisons
 
 
-def _has_rare_findings(fewest: IntArray | None, values: FloatArray) -> bool:
-    """Return True if too few patients support a finding of a macro that its rarest findings decide.
+def _rare_findings(fewest: IntArray | None, values: FloatArray, findings: Sequence[str]) -> str:
+    """Return the reason why a macro that its rarest findings decide is not tested; empty if enough patients have all.
 
     Parameters
     ----------
     fewest : (n_findings,), known only for such macros: AUROC, average precision and scores of detectors
     values : (n_systems, 1 + n_findings), NaN for findings outside the macro
     """
-    return fewest is not None and bool((fewest[~np.isnan(values[0, 1:])] < LEAST_UNITS_IN_MACRO).any())
+    if fewest is None:
+        return ""
+    is_rare = (fewest < LEAST_UNITS_IN_MACRO) & ~np.isnan(values[0, 1:])
+    rare = [finding for finding, is_one in zip(findings, is_rare.tolist(), strict=True) if is_one]
+    return f"fewer than {LEAST_UNITS_IN_MACRO} patients have, or lack, {', '.join(rare)}" if rare else ""
 
 
 def _n_behind(a: Resampled, b: Resampled) -> IntArray:
@@ -383,7 +400,8 @@ def own_interval(rows: Rows, figures: Resampled, interval: Interval) -> Interval
 
     Scores without the jackknife have intervals from replicates.
     """
-    if interval not in ("jackknife", "bca") or figures.left_out() is not None:
+    has_form = figures.evidence() is not None if interval == "jackknife" else figures.left_out() is not None
+    if interval not in ("jackknife", "bca") or has_form:
         return interval
     return "shifted" if "shifted" in KINDS[rows.kind].scoring.intervals else "percentile"
 
@@ -439,7 +457,9 @@ def rank(
     values, replicates = side_by_side([means[metric] for means in resampled])
     n_shared = int((~np.isnan(values[0, 1:])).sum())
     if n_shared == 0:
-        raise ArgumentError("systems", "must share a finding that is defined for all of them", "none")
+        without = [name for name, own in zip(systems, resampled, strict=True) if np.isnan(own[metric].values).all()]
+        got = f"no {metric} of any finding for {', '.join(without)}" if without else "none"
+        raise ArgumentError("systems", "must share a finding that is defined for all of them", got)
     macros = replicates[:, :, 0]
     macros = macros[:, ~np.isnan(macros[0])]
     sign = -1 if METRICS[metric].better == "lower" else 1
@@ -447,11 +467,11 @@ def rank(
     on_data = 1 + is_better.sum(axis=1)
     figures_of = [means[metric] for means in resampled]
     interval = resampling.interval
-    p_values = None
+    p_values, untested = None, ""
     if interval == "jackknife" and (parts := figures_of[0].ratio_parts()) is not None:
         p_values = pairs_p(figures_of, draw_signs(len(parts[0]), resampling))
-        if p_values is not None and _has_rare_findings(figures_of[0].behind, values):
-            p_values = np.ones_like(p_values)  # as `compare` prints no p, no tier parts these systems
+        if p_values is not None and len(systems) > 1:
+            untested = _rare_findings(figures_of[0].behind, values, chosen)
     if p_values is None:
         p_values = np.array([[two_sided(own - other) for other in macros] for own in macros])
     differs = significant_pairs(p_values)
@@ -466,7 +486,18 @@ def rank(
     recipe = resampling.by(printed).signature(metric, METRICS[metric].version)
     ranked = []
     for i in order:
-        ranks = int(on_data[i]), int(rank_low[i]), int(rank_high[i]), tiers[i]
-        estimate = intervals[i].estimates()[0]
-        ranked.append(RankedSystem(names[i], metric, *ranks, estimate, n_shared, recipe))
+        one = RankedSystem(
+            names[i],
+            metric,
+            int(on_data[i]),
+            int(rank_low[i]),
+            int(rank_high[i]),
+            tiers[i],
+            intervals[i].estimates()[0],
+            n_shared,
+            recipe,
+        )
+        if untested:
+            one = replace(one, rank_low=None, rank_high=None, tier=None, reason=untested)
+        ranked.append(one)
     return ranked

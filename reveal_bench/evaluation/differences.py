@@ -87,20 +87,23 @@ class FlipTest:
         """Return the distance of the bound nearer to 0, of a difference that the flips find significant."""
         return abs(self.value) * _student(q, self.n) / max(_student(self.t, self.n), 1e-9)
 
-    def tails(self, margin: float) -> tuple[float, float]:
-        """Return one-sided p that the true value is at most ``-margin``, and at least `margin`."""
-        q = self.distribution.critical()
-        is_near = self.t > q and self.value > 0, self.t > q and self.value < 0
-        below = self._tail(self.value + margin, self.below, self.above, is_near[0])
-        return below, self._tail(margin - self.value, self.above, self.below, is_near[1])
+    def tails(self, margin: float, q: float) -> tuple[float, float]:
+        """Return one-sided p that the true value is at most ``-margin``, and at least `margin`.
 
-    def _tail(self, distance: float, to_margin: Distances, away: Distances, is_near: bool) -> float:
+        They are at most 0.025 exactly if the interval for the critical t `q` excludes these values.
+        """
+        is_near = self.t > q and self.value > 0, self.t > q and self.value < 0
+        below = self._tail(self.value + margin, self.below, self.above, is_near[0], q)
+        return below, self._tail(margin - self.value, self.above, self.below, is_near[1], q)
+
+    def _tail(self, distance: float, to_margin: Distances, away: Distances, is_near: bool, q: float) -> float:
+        scale = self.distribution.critical() / q
         if distance <= 0:
-            return 1 - self.student.upper_tail(away.statistic(-distance))
+            return 1 - self.student.upper_tail(scale * away.statistic(-distance))
         if is_near:
-            near = self._near(self.distribution.critical())
+            near = self._near(q)
             return self.student.upper_tail(self.student.critical * distance / near if near > 0 else math.inf)
-        return self.student.upper_tail(to_margin.statistic(distance))
+        return self.student.upper_tail(scale * to_margin.statistic(distance))
 
 
 def _student(t: float, n: int) -> float:
@@ -117,7 +120,7 @@ class Tested:
     ----------
     low, high, p : interval and two-sided p of each
     low_adjusted, high_adjusted, p_adjusted : the same for all findings together; the macro's own for the macro
-    tails : (1 + n_groups, 2), one-sided p of a margin, if one is given
+    tails : (1 + n_groups, 2), one-sided p of a margin, if one is given; adjusted as the intervals are
     """
 
     low: FloatArray
@@ -162,10 +165,11 @@ def find_differences(
             if enough[i] and not unknown[i] and _agree(paired.contributions[:, i]):
                 result[[2, 5], i] = 1.0
             continue
-        low, high = test.ends(test.distribution.critical())
+        q = test.distribution.critical()
+        low, high = test.ends(q)
         result[:, i] = low, high, test.p, low, high, test.p
         if margin is not None:
-            tails[i] = test.tails(margin)
+            tails[i] = test.tails(margin, q)
     findings = [i for i in range(1, len(kept)) if kept[i] is not None]
     if len(findings) > 1:
         together = largest_of_flips(paired.contributions, signs, findings, paired.swaps)
@@ -175,6 +179,8 @@ def find_differences(
             p = max(float(together.p(np.array([test.t]))[0]), test.p)
             q = max(together.critical(), test.distribution.critical())
             result[3:, i] = *test.ends(q), p
+            if margin is not None:
+                tails[i] = test.tails(margin, q)
     return Tested(result[0], result[1], result[2], result[3], result[4], result[5], tails)
 
 
@@ -270,6 +276,7 @@ def by_replicates(
         n = (~np.isnan(replicates)).sum(axis=0)
         tails = np.column_stack([(replicates <= -margin).sum(axis=0), (replicates >= margin).sum(axis=0)]) + 1.0
         tails = np.where(n[:, None] > 0, tails / (n[:, None] + 1), np.nan)
+        tails[1:] = np.minimum(1, m * tails[1:])
     return Tested(ends[0], ends[1], p, ends[2], ends[3], adjusted, tails)
 
 

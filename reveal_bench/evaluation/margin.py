@@ -74,7 +74,9 @@ class Margin:
                 rule = f"must be smaller than the range of {name}, {span:g}: 0.05 is five percentage points"
                 raise ArgumentError("margin", rule, self.width)
 
-    def judge(self, metric: str, ends: tuple[float, float], p: float, tails: tuple[float, float]) -> Verdict:
+    def judge(
+        self, metric: str, ends: tuple[float, float], p: float, tails: tuple[float, float], *, reason: str = ""
+    ) -> Verdict:
         """Return the verdict on a difference, from its interval.
 
         Parameters
@@ -82,12 +84,12 @@ class Margin:
         ends : bounds of its 95% interval
         p : two-sided p for no difference
         tails : one-sided p that the difference is at most minus the margin, and that it is at least the margin
+        reason : why there is no interval, if that is known
         """
         low, high = ends
         if not low < high or math.isnan(p) or any(map(math.isnan, tails)):
-            return Verdict(
-                "-", math.nan, "nothing can be concluded: too few patients, or too few on whom A and B differ"
-            )
+            why = reason or "too few patients, or too few on whom A and B differ"
+            return Verdict("-", math.nan, f"nothing can be concluded: {why}")
         if METRICS[metric].better == "lower":
             low, high, tails = -high, -low, tails[::-1]
         width = self.width

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from itertools import product
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy.stats import binomtest
 from sklearn.metrics import average_precision_score, cohen_kappa_score, f1_score, precision_score, roc_auc_score
 
 from reveal_bench.evaluation.compare import compare
+from reveal_bench.evaluation.margin import Margin
 from reveal_bench.evaluation.permutation import (
     LEAST_DIFFERING,
     LEAST_POSITIVE,
@@ -172,11 +174,12 @@ def test_p_of_ratios_counts_swapped_answers_with_scores_computed_anew() -> None:
 
 
 def test_p_intervals_and_adjusted_ones_agree_for_200_pairs() -> None:
-    """Interval and p of a row never disagree, whatever the systems; adjusted p are not smaller."""
+    """Interval, p and verdict of a row never disagree, whatever the systems; adjusted p are not smaller."""
     rng = np.random.default_rng(8)
     studies = tuple(StudyRecord(f"s{i:02}", f"p{i:02}", ()) for i in range(60))
     labels = ("a", "b", "c", "d")
     n_significant = 0
+    words: Counter[str] = Counter()
     for trial in range(200):
         present = rng.random((60, 4)) < (0.08, 0.2, 0.4, 0.7)
         errors = rng.choice([0.02, 0.1, 0.3], 2)
@@ -185,7 +188,14 @@ def test_p_intervals_and_adjusted_ones_agree_for_200_pairs() -> None:
             for share in errors
         ]
         interval: Interval = "percentile" if trial % 4 == 0 else "jackknife"
-        for one in compare(*systems, Resampling(200, trial, interval=interval), metrics=["f1", "recall"]):
+        draws, margin = Resampling(200, trial, interval=interval), Margin(0.1)
+        for one in compare(*systems, draws, metrics=["f1", "recall"], margin=margin):
+            assert one.verdict is not None
+            words[one.verdict.word] += 1
+            if one.verdict.word != "-":  # it is that of the printed interval
+                is_above = one.low_adjusted > -0.1
+                assert (one.verdict.word == "non-inferior") == is_above
+                assert is_above == (one.verdict.p < 0.025) or interval == "percentile", (trial, one)
             rows = (one.estimate, one.p), (one.adjusted, one.p_adjusted)
             for estimate, p in rows:
                 if estimate.has_interval:
@@ -193,6 +203,7 @@ def test_p_intervals_and_adjusted_ones_agree_for_200_pairs() -> None:
             assert math.isnan(one.p) or one.p_adjusted >= one.p
             n_significant += one.is_significant
     assert 100 < n_significant < 1500
+    assert all(words[word] > 50 for word in ("non-inferior", "inferior", "not shown", "-")), words
 
 
 def test_equal_systems_never_differ_significantly(rng: np.random.Generator) -> None:
