@@ -96,6 +96,8 @@ PER_LABEL = ("f1", "precision", "recall", "specificity", "npv", "cohen_kappa")
 """Metrics of decisions that have a score per label."""
 _SHARES = ("f1", "precision", "recall", "f1_micro", "precision_micro", "recall_micro", "exact_match", "hamming_loss")
 """Metrics that are proportions: means of rows that are 0 or 1, or F1, which is 2 TP / (2 TP + FP + FN)."""
+_OF_EVERY_STUDY = ("exact_match", "hamming_loss")
+"""Metrics of all labels that every study supports, with or without a label."""
 _NEED_ORDER = ("cohen_kappa_linear", "cohen_kappa_quadratic", "mean_absolute_difference")
 
 
@@ -496,11 +498,19 @@ def studies_behind(name: str, sums: LabelSums) -> FloatArray:
 def _pooled(
     name: str, sums: LabelSums, replicates: FloatArray, n_studies: int, resampling: Resampling
 ) -> list[Estimate]:
-    """Return the estimate over all labels together, with the support of the best supported label."""
+    """Return the estimate over all labels together, supported by the patients who support that of any label."""
     statistic = _OF_SUMS[name]
     values, left_out = statistic(sums.total())[None], statistic(sums.left_out())[:, None]
-    n_units = units_behind(name, sums).max(initial=0, keepdims=True)
-    evidence = Evidence(left_out, n_units, n_units >= LEAST_UNITS, np.array([name in _SHARES]), bounds_of(name))
+    studies = sums.studies[:, :1] if name in _OF_EVERY_STUDY else studies_behind(name, sums)
+    n_units = np.array([(studies > 0).any(axis=1).sum()])
+    evidence = Evidence(
+        left_out,
+        n_units,
+        n_units >= LEAST_UNITS,
+        np.array([name in _SHARES]),
+        bounds_of(name),
+        of_overlap=name in ("f1_micro", "f1_weighted"),
+    )
     intervals = find_intervals(
         values, replicates[:, None], interval=resampling.interval, left_out=left_out, evidence=evidence
     )

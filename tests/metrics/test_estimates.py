@@ -151,6 +151,20 @@ def test_patients_without_a_case_are_drawn_too() -> None:
     assert 10 < more[0].n_empty_replicates < 60  # neither a nor b: (2/4)**4 of 500 is 31
 
 
+def test_patients_of_every_label_support_a_score_of_all_labels() -> None:
+    # 45 patients, 15 per label, and 15 without one. Wilson's bound of n without an event is n / (n + 1.96**2).
+    references = np.repeat(np.vstack([np.eye(3), np.zeros(3)]), 15, axis=0)
+    perfect = {e.metric: e for e in estimate_labels(references, references, labels=LABELS) if e.finding == POOLED}
+    for name in ("f1_micro", "f1_weighted", "f1_samples", "precision_micro", "recall_samples"):
+        assert perfect[name].low == pytest.approx(45 / 48.8415, abs=1e-4), name
+    assert perfect["exact_match"].low == pytest.approx(60 / 63.8415, abs=1e-4)
+    assert perfect["hamming_loss"].high == pytest.approx(3.8415 / 63.8415, abs=1e-4)
+    nothing = estimate_labels(np.zeros_like(references), references, labels=LABELS)
+    missed = {e.metric: e for e in nothing if e.finding == POOLED}
+    assert missed["f1_micro"].high == pytest.approx(3.8415 / (0.75 * 45 + 3.8415), abs=1e-4)  # as for one label
+    assert missed["recall_micro"].high == pytest.approx(3.8415 / 48.8415, abs=1e-4)
+
+
 def test_code_ratings() -> None:
     a, b, scale, is_ordered = code_ratings([1, 5], [2, 2])
     assert (a.tolist(), b.tolist(), scale, is_ordered) == ([0, 4], [1, 1], [1, 2, 3, 4, 5], True)  # 3 and 4 count too
