@@ -29,7 +29,8 @@ and the degrees of freedom of the squared standard error (Satterthwaite), ``2 V*
   macro follow by Satterthwaite's formula. F1 of few patients is too low on average, by the concavity of
   2 TP / (2 TP + FP + FN) in TP; the centre of the interval is higher by this bias, computed at m.
 * A macro of a score whose scale goes below 0, such as kappa or AC1, or has no bounds, is ``value - bias +- t se`` on
-  its own scale. There g is constant, and the bias is the mean of the findings' biases by the jackknife.
+  its own scale. There g is constant, and the bias is the mean of the findings' biases by the jackknife. The macro of
+  kappa has the mean of its findings' lowest kappas as the lower end of its scale.
 * Every other score has ``value - bias +- t se`` on the arcsine scale of its bounds, with the t quantile of its degrees
   of freedom; on its own scale if it has no bounds, as a difference has none here.
 * The macro of one finding has the interval of that finding.
@@ -196,13 +197,14 @@ def evidence_of_groups(
         least_of_macro = int(least[averaged[0]])
     least = np.concatenate([[least_of_macro], least])
     behind = np.concatenate([[of_macro], n_units])
+    lowest_of_macro = bounds[:1] if lowest is None or not is_mean or not len(averaged) else [lowest[averaged].mean()]
     return Evidence(
         left_out,
         behind,
         behind >= least,
         np.concatenate([[False], np.broadcast_to(is_share, n_units.shape)]),
         bounds,
-        None if lowest is None else np.concatenate([bounds[:1], lowest]),
+        None if lowest is None else np.concatenate([lowest_of_macro, lowest]),
         averaged + 1 if is_mean else None,
         of_means,
         of_overlap,

@@ -257,6 +257,24 @@ def test_readers_who_never_agree_have_an_interval_from_lowest_kappa() -> None:
     assert interval(got, "cohen_kappa", "all") == pytest.approx(expected, abs=1e-9)
 
 
+def test_macro_kappa_stays_above_the_mean_of_its_findings_lowest() -> None:
+    # Rates of 1/2 and 1/4 as above, so both findings' lowest is -1/2: never both, and once. The macro is -0.4.
+    a = np.repeat([1, 0, 0], [10, 5, 5])
+    b = np.repeat([0, 1, 0], [10, 5, 5])
+    once = np.repeat([0, 1, 0, 1, 0], [9, 1, 0, 4, 6])
+    got = estimate_labels(np.stack([a, a], axis=1), np.stack([b, once], axis=1), labels=["Edema", "Mass"])
+    assert next(e.value for e in got if e.metric == "cohen_kappa") == pytest.approx(-0.4)
+    assert interval(got, "cohen_kappa", "macro")[0] == pytest.approx(-0.5, abs=1e-12)
+
+
+def test_macro_kappa_of_constant_decisions_starts_at_0() -> None:
+    """Whoever never calls a finding present has a kappa of 0 at least: Wilson of 0 in 0.75 of the most patients."""
+    truth = np.stack([np.arange(60) < 20, np.arange(60) < 30], axis=1)
+    got = estimate_labels(np.zeros_like(truth), truth, labels=["Edema", "Mass"])
+    square = norm.ppf(0.975) ** 2
+    assert interval(got, "cohen_kappa", "macro") == pytest.approx([0, square / (22.5 + square)], abs=1e-9)
+
+
 def test_a_macro_of_one_finding_has_its_interval(rng: np.random.Generator) -> None:
     called, truth = rng.random((2, 60, 1)) < 0.4
     for metric, values in (("point_hit", rng.random(40) < 0.8), ("mask_iou", rng.random(40) ** 3)):
