@@ -185,10 +185,23 @@ class Subgroups(TableResult):
         return rows
 
     def _title(self, group: Subgroup) -> str:
-        """Return the finding, with the metric and the column if there are several."""
+        """Return the finding, with the metric and the column if there are several; of a macro also what is compared."""
         metric = [METRICS[group.metric].title] * (len({g.metric for g in self.groups}) > 1)
         column = [f"by {group.by}"] * (len({g.by for g in self.groups}) > 1)
-        return ", ".join([*metric, group.finding, *column])
+        title = ", ".join([*metric, group.finding, *column])
+        return title + self._compared(group) if group.finding == MACRO else title
+
+    def _compared(self, group: Subgroup) -> str:
+        """Return which findings the differences of macros are over, unless they are over all."""
+        of = group.by, group.metric
+        n = [g.n_compared for g in self.groups if (g.by, g.metric, g.finding) == (*of, MACRO) and g.n]
+        findings = {g.finding for g in self.groups if g.metric == group.metric} - {MACRO}
+        least, most = min(n, default=0), max(n, default=0)
+        if not most:
+            return "; no differences, since too few patients have each finding"
+        some = f"{most}" if least == most else f"{least} to {most}"
+        of_all = count_text(len(findings), "finding")
+        return "" if least == len(findings) else f"; differences over {some} of {of_all}"
 
 
 @dataclass(frozen=True, repr=False)

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reveal_bench.arrays import BoolArray, FloatArray, mean_of_defined
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray, mean_of_defined
 from reveal_bench.evaluation.permutation import ALPHA
 from reveal_bench.metrics.jackknife import LEAST_UNITS
 from reveal_bench.metrics.resampled import Resampled
@@ -57,12 +57,14 @@ class GroupDifferences:
     ----------
     values : NaN if a side has no score
     low, high, p : NaN without a test
+    n_averaged : int array (n_groups,), number of findings of the macros that are subtracted
     """
 
     values: FloatArray
     low: FloatArray
     high: FloatArray
     p: FloatArray
+    n_averaged: IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,7 @@ def differ_from_rest(
         np.maximum(values - reach, -widest),
         np.minimum(values + reach, widest),
         np.where(is_tested, (1 + extreme) / (1 + N_PERMUTATIONS), np.nan),
+        np.array([own.sum() for own in shared], np.int64),
     )
 
 

@@ -43,6 +43,7 @@ class Subgroup:
     estimate : the group's score
     difference : the group's score minus that of all other patients; of macros over the findings that enough patients
         of both sides have
+    n_compared : number of findings in the difference of macros; 0 for a finding, and without a difference
     p : p of the difference, for all groups together; of a finding, for all groups and findings together
     odds_ratio : odds of a right answer in the group, over the odds in all other patients, without correction for
         several groups; NaN for a macro, and for metrics that are not in :data:`PROPORTIONS`
@@ -59,6 +60,7 @@ class Subgroup:
     p: float = math.nan
     odds_ratio: Estimate = UNDEFINED
     flag: str = ""
+    n_compared: int = 0
 
 
 def score_subgroups(
@@ -201,4 +203,5 @@ def _odds_ratios(own: Resampled, rest: Resampled) -> list[Estimate]:
 def _with_difference(one: Subgroup, differences: GroupDifferences, at: tuple[int, int]) -> Subgroup:
     estimate = Estimate(float(differences.values[at]), float(differences.low[at]), float(differences.high[at]))
     reason = one.flag or estimate.missing_interval
-    return replace(one, difference=estimate, p=float(differences.p[at]), flag=reason)
+    n_compared = int(differences.n_averaged[at[0]]) if at[1] == 0 else 0
+    return replace(one, difference=estimate, p=float(differences.p[at]), flag=reason, n_compared=n_compared)

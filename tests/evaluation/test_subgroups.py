@@ -251,6 +251,22 @@ def test_findings_have_the_scores_of_the_groups_own_studies(rng: np.random.Gener
         assert scored[metric, MACRO, "a"].estimate.value == pytest.approx(np.mean(values["a"]))
 
 
+def test_a_macros_difference_states_its_findings(rng: np.random.Generator) -> None:
+    """Mass, which 12 patients have, five of them in group a, counts in the values, but not in the difference."""
+    present = np.column_stack([np.ones(120, bool), np.isin(np.arange(120), [0, 2, 4, 6, 8, 1, 3, 5, 7, 9, 11, 13])])
+    predicted = present & (rng.random((120, 2)) < 0.7)
+    arm = dict(zip(PATIENTS, "ab" * 60, strict=True))
+    table = Subgroups(score_subgroups(studies(predicted, present, PATIENTS), {"arm": arm}, ["recall"]), 120)
+    macro, edema = (next(one for one in table.groups if one.finding == finding) for finding in (MACRO, "Edema"))
+    assert (macro.n_compared, edema.n_compared) == (1, 0)
+    assert macro.difference.value == pytest.approx(edema.difference.value)
+    assert macro.estimate.value != pytest.approx(edema.estimate.value)
+    assert table.printed_rows()[0]["group"] == "macro; differences over 1 of 2 findings"
+    few = {"arm": dict(zip(PATIENTS, ["a"] * 3 + ["b"] * 117, strict=True))}
+    none = Subgroups(score_subgroups(studies(predicted, present, PATIENTS), few, ["recall"]), 120)
+    assert none.printed_rows()[0]["group"] == "macro; no differences, since too few patients have each finding"
+
+
 def test_p_of_findings_covers_all_findings(rng: np.random.Generator) -> None:
     """A second finding that is the same for everyone adds nothing; one with noise makes p larger."""
     present = np.ones((120, 2), bool)
