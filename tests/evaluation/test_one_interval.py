@@ -18,7 +18,7 @@ from reveal_bench.kinds.localization.scoring import CaseRows
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.kinds.tasks.records import CATEGORIES
 from reveal_bench.kinds.tasks.scoring import RubricRows
-from reveal_bench.metrics.bootstrap import MACRO, estimate_cases
+from reveal_bench.metrics.bootstrap import MACRO, estimate_cases, interval_of
 from reveal_bench.metrics.detection_matching import RULES
 from reveal_bench.metrics.estimates import estimate_labels
 from reveal_bench.metrics.intervals import Estimate, Resampling
@@ -89,10 +89,12 @@ def test_a_systems_interval_does_not_depend_on_the_command(make: Callable[[int],
     assert wanted.has_interval
     for n_systems in (1, 2, 10):
         systems = {str(seed): make(seed) for seed in range(1, n_systems + 1)}
-        ranked = {one.name: one.estimate for one in rank(systems, metric=metric, resampling=DRAWS)}
-        assert ends(ranked["1"]) == ends(wanted), n_systems
+        ranked = {one.name: one for one in rank(systems, metric=metric, resampling=DRAWS)}
+        assert ends(ranked["1"].estimate) == ends(wanted), n_systems
+        assert interval_of(ranked["1"].signature) == interval_of(wanted.signature)
     everyone, *of_findings = score_subgroups(rows, {"arm": dict.fromkeys(PATIENTS, "all")}, [metric], DRAWS)
     assert ends(everyone.estimate) == ends(wanted)
+    assert interval_of(everyone.estimate.signature) == interval_of(wanted.signature)
     own = {e.finding: ends(e) for e in rows.estimates(draws) if e.metric == metric}
     assert [ends(one.estimate) for one in of_findings] == [
         pytest.approx(own[one.finding], rel=0, abs=0, nan_ok=True) for one in of_findings
