@@ -11,9 +11,8 @@ they are too good on the cases that the threshold was chosen on. Definitions are
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 
@@ -22,8 +21,8 @@ from reveal_bench.arrays import BoolArray, FloatArray, IntArray, mean_of_defined
 from reveal_bench.kinds.options import Thresholds
 from reveal_bench.kinds.scored import Confidences, Rows
 from reveal_bench.metrics.bootstrap import MACRO, Counts, code_cases, replicates_of
-from reveal_bench.metrics.intervals import Estimate, Resampling
-from reveal_bench.metrics.jackknife import LEAST_UNITS
+from reveal_bench.metrics.intervals import UNDEFINED, Estimate, Resampling
+from reveal_bench.metrics.jackknife import LEAST_UNITS, Z, wilson
 from reveal_bench.metrics.operating import RATES, Criterion, Cuts, at_prevalence, cuts_of, predictive_bounds
 
 LEAST_BEYOND = 5.0
@@ -34,7 +33,6 @@ _AS_SCORED = ("recall", "specificity", "precision", "npv")
 """Names of the rates in METRICS."""
 SENSITIVITY, SPECIFICITY, PPV, NPV = range(len(RATES))
 _WEIGHTS_AT_ONCE = 2**21  # some 16 MB
-_UNDEFINED = Estimate(math.nan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +83,55 @@ class OperatingPoint:
     ppv: Estimate
     npv: Estimate
     prevalence: float = math.nan
-    ppv_at_prevalence: Estimate = _UNDEFINED
-    npv_at_prevalence: Estimate = _UNDEFINED
+    ppv_at_prevalence: Estimate = UNDEFINED
+    npv_at_prevalence: Estimate = UNDEFINED
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FindingCases:
+    """The cases of one finding.
+
+    Attributes
+    ----------
+    scores : float array (n_cases,), probabilities in [0, 1]
+    present : bool array (n_cases,), True for cases with the finding
+    units : int array (n_cases,), code of each case's patient
+    """
+
+    scores: FloatArray
+    present: BoolArray
+    units: IntArray
+
+    @property
+    def cuts(self) -> Cuts:
+        """Candidate thresholds on the data."""
+        return cuts_of(self.scores, self.present)
+
+    def drawn_cuts(self, counts: Counts) -> Iterator[Cuts]:
+        """Yield the candidate thresholds in the replicates of `counts`, in order, some replicates at once."""
+        step = max(1, _WEIGHTS_AT_ONCE // len(self.scores))
+        for start in range(0, len(counts), step):
+            weights = counts[start : start + step, self.units].astype(np.float64)
+            yield cuts_of(self.scores, self.present, weights)
+
+    @property
+    def n_units(self) -> tuple[int, int]:
+        """Numbers of patients with the finding, and of patients without it."""
+        return len(np.unique(self.units[self.present])), len(np.unique(self.units[~self.present]))
+
+
+def cases_by_finding(confidences: Confidences) -> dict[str, FindingCases]:
+    """Return finding -> its cases; codes of patients are positions among all patients of the split, sorted."""
+    units = sorted(confidences.all_patients)
+    _, codes, of_case = code_cases(
+        confidences.case_groups, confidences.case_patients, findings=confidences.groups, units=units
+    )
+    masks = {finding: codes == i for i, finding in enumerate(confidences.groups)}
+    return {
+        finding: FindingCases(confidences.probabilities[own], confidences.happened[own], of_case[own])
+        for finding, own in masks.items()
+    }
 
 
 def confidences_of_decisions(rows: Rows) -> Confidences:
@@ -111,7 +155,8 @@ def confidences_of_decisions(rows: Rows) -> Confidences:
 def tune(confidences: Confidences, criterion: Criterion) -> list[TunedThreshold]:
     """Return the threshold of every finding by a criterion."""
     tuned = []
-    for finding, cuts in zip(confidences.groups, _Cases.of(confidences).cuts(), strict=True):
+    for finding, cases in cases_by_finding(confidences).items():
+        cuts = cases.cuts
         chosen = cuts.choose(criterion)
         reason = cuts.why_none(criterion)
         rates = cuts.rates(chosen, criterion) if not reason else np.full(len(RATES), np.nan)
@@ -155,7 +200,7 @@ def _point(
 ) -> OperatingPoint:
     """Return a point from the estimates of its rates and, for a finding, of the values at the prevalence."""
     se, sp, ppv, npv, *at = estimates
-    ppv_at, npv_at = at or (_UNDEFINED, _UNDEFINED)
+    ppv_at, npv_at = at or (UNDEFINED, UNDEFINED)
     return OperatingPoint(finding, threshold, n, n_positive, se, sp, ppv, npv, prevalence, ppv_at, npv_at, reason)
 
 
@@ -183,21 +228,21 @@ def points_chosen(
     """
     if criterion.name not in ("sensitivity", "specificity") or criterion.target is None:
         raise ArgumentError("criterion", "must fix sensitivity or specificity", criterion.in_words)
-    cases = _Cases.of(confidences)
-    cuts = cases.cuts()
+    cases = cases_by_finding(confidences)
+    cuts = [own.cuts for own in cases.values()]
     chosen = [own.choose(criterion) for own in cuts]
     rates = np.stack([own.rates(index, criterion) for own, index in zip(cuts, chosen, strict=True)])
 
     def replicates(counts: Counts) -> dict[str, FloatArray]:
-        return {"rates": cases.drawn_rates(counts, criterion)}
+        return {finding: _drawn_rates(own, counts, criterion) for finding, own in cases.items()}
 
-    drawn = replicates_of(replicates, cases.n_units, resampling)["rates"]
+    drawn = replicates_of(replicates, len(confidences.all_patients), resampling)
     macro = [Estimate(value) for value in mean_of_defined(rates.T).tolist()]
     points = [_point(MACRO, math.nan, len(cuts), 0, macro)]
-    for i, (finding, own) in enumerate(zip(confidences.groups, cuts, strict=True)):
+    for i, (finding, own) in enumerate(zip(cases, cuts, strict=True)):
         reason, prevalence = own.why_none(criterion), prevalences.get(finding, math.nan)
-        n_units = (0, 0) if reason else cases.n_units_of(i)
-        estimates = _chosen_rates(rates[i], drawn[:, i], criterion, *n_units)
+        n_units = (0, 0) if reason else cases[finding].n_units
+        estimates = _chosen_rates(rates[i], drawn[finding], criterion, *n_units)
         exact = Estimate(criterion.target, criterion.target, criterion.target)
         is_sensitivity = criterion.name == "sensitivity"
         pair = (exact, estimates[SPECIFICITY]) if is_sensitivity else (estimates[SENSITIVITY], exact)
@@ -206,6 +251,11 @@ def points_chosen(
         estimates += _at_prevalence(*pair, math.nan if reason else prevalence)
         points.append(_point(finding, threshold, n, n_positive, estimates, prevalence, reason))
     return points
+
+
+def _drawn_rates(cases: FindingCases, counts: Counts, criterion: Criterion) -> FloatArray:
+    """Return a finding's rates in every replicate of `counts`, thresholds chosen anew, (n_replicates, 4)."""
+    return np.concatenate([own.rates(own.choose(criterion), criterion) for own in cases.drawn_cuts(counts)])
 
 
 def _chosen_rates(
@@ -234,43 +284,5 @@ def _chosen_rates(
 def _share_bounds(value: float, error: float, n: int) -> tuple[float, float]:
     """Return Wilson's bounds of a proportion from its standard error, as of at most `n` patients."""
     size = min(n, value * (1 - value) / error**2) if 0 < value < 1 and error > 0 else n
-    z = NormalDist().inv_cdf(0.975)
-    centre, half = value + z**2 / (2 * size), z * math.sqrt(value * (1 - value) / size + z**2 / (4 * size**2))
-    return max(0.0, (centre - half) / (1 + z**2 / size)), min(1.0, (centre + half) / (1 + z**2 / size))
-
-
-@dataclass(frozen=True)
-class _Cases:
-    """Cases of every finding: probabilities, presence of the finding and unit, in parts by finding."""
-
-    parts: Sequence[tuple[FloatArray, BoolArray, IntArray]]
-    n_units: int
-
-    @classmethod
-    def of(cls, confidences: Confidences) -> _Cases:
-        units = sorted(confidences.all_patients)
-        _, codes, of_case = code_cases(
-            confidences.case_groups, confidences.case_patients, findings=confidences.groups, units=units
-        )
-        masks = [codes == i for i in range(len(confidences.groups))]
-        parts = [(confidences.probabilities[own], confidences.happened[own], of_case[own]) for own in masks]
-        return cls(parts, len(units))
-
-    def cuts(self) -> list[Cuts]:
-        """Return the candidate thresholds of every finding."""
-        return [cuts_of(scores, present) for scores, present, _ in self.parts]
-
-    def drawn_rates(self, counts: Counts, criterion: Criterion) -> FloatArray:
-        """Return the rates in every replicate of `counts`, thresholds chosen anew, (n_replicates, n_findings, 4)."""
-        columns = []
-        for scores, present, units in self.parts:
-            step = max(1, _WEIGHTS_AT_ONCE // len(scores))
-            blocks = [counts[start : start + step, units] for start in range(0, len(counts), step)]
-            drawn = [cuts_of(scores, present, weights.astype(np.float64)) for weights in blocks]
-            columns.append(np.concatenate([own.rates(own.choose(criterion), criterion) for own in drawn]))
-        return np.stack(columns, axis=1)
-
-    def n_units_of(self, i: int) -> tuple[int, int]:
-        """Return the numbers of units with finding `i`, and without it."""
-        _, present, units = self.parts[i]
-        return len(np.unique(units[present])), len(np.unique(units[~present]))
+    low, high = wilson(np.array([value]), np.array([size]), np.array([Z]))[:, 0].clip(0, 1).tolist()
+    return low, high

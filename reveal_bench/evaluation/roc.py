@@ -22,18 +22,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import BoolArray, FloatArray, IntArray
+from reveal_bench.arrays import FloatArray
+from reveal_bench.evaluation.operating import FindingCases, cases_by_finding
 from reveal_bench.kinds.scored import Confidences, Curve
 from reveal_bench.metrics.agreement import divide
-from reveal_bench.metrics.bootstrap import Counts, code_cases, replicates_of
+from reveal_bench.metrics.bootstrap import Counts, replicates_of
 from reveal_bench.metrics.intervals import SHARES, Estimate, Resampling
 from reveal_bench.metrics.jackknife import LEAST_UNITS
-from reveal_bench.metrics.operating import Cuts, cuts_of
+from reveal_bench.metrics.operating import Cuts
 
 GRID = np.linspace(0, 1, 101)
 """False positive rates and recalls at which bands are computed."""
 _SAME = 1e-9  # rates that differ by less differ by rounding alone
-_WEIGHTS_AT_ONCE = 2**21  # some 16 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +112,7 @@ def partial_area(cuts: Cuts, max_fpr: float, *, standardized: bool) -> FloatArra
     --------
     The sensitivity is 0.5 up to a false positive rate of 0.5:
 
+    >>> from reveal_bench.metrics.operating import cuts_of
     >>> cuts = cuts_of(np.array([0.1, 0.4, 0.35, 0.8]), np.array([False, False, True, True]))
     >>> float(partial_area(cuts, 0.5, standardized=False)), round(float(partial_area(cuts, 0.5, standardized=True)), 4)
     (0.25, 0.6667)
@@ -140,25 +141,17 @@ def label_curves(confidences: Confidences, resampling: Resampling, max_fpr: floa
     """
     if resampling.unit != "patient":
         raise ArgumentError("unit", "must be 'patient' for curves of findings", repr(resampling.unit))
-    units = sorted(confidences.all_patients)
-    _, codes, of_case = code_cases(
-        confidences.case_groups, confidences.case_patients, findings=confidences.groups, units=units
-    )
-    parts = {}
-    for i, finding in enumerate(confidences.groups):
-        own = codes == i
-        if 0 < confidences.happened[own].sum() < own.sum():
-            parts[finding] = confidences.probabilities[own], confidences.happened[own], of_case[own]
-    cuts = {finding: cuts_of(scores, present) for finding, (scores, present, _) in parts.items()}
+    cases = {finding: own for finding, own in cases_by_finding(confidences).items() if min(own.n_units)}
+    cuts = {finding: own.cuts for finding, own in cases.items()}
 
     def replicates(counts: Counts) -> dict[str, FloatArray]:
-        return {finding: _drawn(*part, counts, max_fpr) for finding, part in parts.items()}
+        return {finding: _drawn_summaries(own, counts, max_fpr) for finding, own in cases.items()}
 
-    drawn = replicates_of(replicates, len(units), resampling) if parts else {}
+    drawn = replicates_of(replicates, len(confidences.all_patients), resampling) if cases else {}
     roc_bands, precision_bands, areas = [], [], []
     n = len(GRID)
-    for finding, (_, present, own_units) in parts.items():
-        enough = min(len(np.unique(own_units[part])) for part in (present, ~present)) >= LEAST_UNITS
+    for finding, own in cases.items():
+        enough = min(own.n_units) >= LEAST_UNITS
         values = _summary(cuts[finding], max_fpr)
         estimates = [_estimate(*both, enough) for both in zip(values.tolist(), drawn[finding].T, strict=True)]
         heights = list(zip(GRID.tolist(), estimates[:n], estimates[n : 2 * n], strict=True))
@@ -186,16 +179,14 @@ def _summary(cuts: Cuts, max_fpr: float) -> FloatArray:
     return np.concatenate([np.interp(GRID, fpr, sensitivity), precision, areas])
 
 
-def _drawn(scores: FloatArray, present: BoolArray, units: IntArray, counts: Counts, max_fpr: float) -> FloatArray:
+def _drawn_summaries(cases: FindingCases, counts: Counts, max_fpr: float) -> FloatArray:
     """Return :func:`_summary` of every replicate; NaN in replicates with one class."""
-    rows = np.full((len(counts), 2 * len(GRID) + 2), np.nan)
-    step = max(1, _WEIGHTS_AT_ONCE // len(scores))
-    for start in range(0, len(counts), step):
-        cuts = cuts_of(scores, present, counts[start : start + step, units].astype(np.float64))
-        for i in np.flatnonzero((cuts.n_positive > 0) & (cuts.n_negative > 0)).tolist():
-            own = Cuts(cuts.thresholds, cuts.tp[i], cuts.fp[i], cuts.n_positive[i], cuts.n_negative[i])
-            rows[start + i] = _summary(own, max_fpr)
-    return rows
+    undefined = np.full(2 * len(GRID) + 2, np.nan)
+    rows = []
+    for cuts in cases.drawn_cuts(counts):
+        for tp, fp, p, n in zip(cuts.tp, cuts.fp, cuts.n_positive, cuts.n_negative, strict=True):
+            rows.append(_summary(Cuts(cuts.thresholds, tp, fp, p, n), max_fpr) if p > 0 and n > 0 else undefined)
+    return np.stack(rows)
 
 
 def _estimate(value: float, replicates: FloatArray, enough: bool) -> Estimate:
