@@ -4,7 +4,7 @@ Each seed of a database has one arena, in which the points are met one after the
 the board holds is checked. One seed is run, or as many as REVEAL_KILL_SEEDS says, from REVEAL_KILL_FIRST_SEED on. With
 one seed, SQLite meets one point for each state that a kill leaves, and PostgreSQL those within a transaction; with more
 (``make soak``), both meet all. With SQLite the uploads are in a folder, with PostgreSQL in a bucket. ``make soak``
-also has 33 kills during 60 uploads, at named points and at random moments, while everything else goes on.
+also has the many kills of :mod:`tests.leaderboard.kill.many_kills`.
 """
 
 from __future__ import annotations
