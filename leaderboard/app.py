@@ -137,6 +137,8 @@ def plan(environ: Mapping[str, str], home: Path, download: Download) -> dict[str
             folder = home / "holdouts" / str(number)
             download(source, private_access, folder, None)
             work += ["--holdout", f"{source.name}={folder}"]
+        if environ.get("REVEAL_UNCONFINED") == "accepted":
+            work.append("--unconfined")
         commands["worker"] = _command("worker", work, TOKENS + SIGN_IN)
     return commands
 

@@ -94,7 +94,8 @@ def test_a_good_file_is_queued_scored_and_shown(server: Server, scored: dict[str
 @pytest.mark.skipif(landlock_abi() == 0, reason="this kernel has no Landlock")
 @pytest.mark.usefixtures("scored")
 def test_the_running_server_is_confined_and_never_learns_the_path(server: Server) -> None:
-    assert server.get("/readyz").json()["confinement"].startswith(f"landlock-{landlock_abi()}; children: rlimits")
+    confinement = server.get("/readyz").json()["confinement"]
+    assert confinement.startswith(f"landlock-{landlock_abi()}, seccomp; children: rlimits")
     proc = Path(f"/proc/{server.process.pid}")
     assert "NoNewPrivs:\t1" in (proc / "status").read_text()
     secret = str(server.board.holdout.parent).encode()

@@ -339,6 +339,7 @@ def test_readiness_counts_who_waits_and_who_works(world: World, write_file: Writ
     ready = world.client().get("/readyz").json()
     assert (ready["status"], ready["queued"], ready["live_workers"]) == ("ready", 1, 1)
     assert (ready["worker_confinement"], ready["benchmarks"]) == (["rlimits"], [BENCHMARK])
+    assert [gap.split(" (")[1] for gap in ready["gaps"]] == ["neither Landlock nor bubblewrap)", "no seccomp)"]
     assert world.client().get("/healthz").json() == {"status": "ok"}
 
 

@@ -38,7 +38,7 @@ def kept_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def world(kept_world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """The same board for every test, with room on its disk and a worker for every benchmark."""
     kept = Kept(kept_world.store.engine)
-    kept_world.queue.beat_worker("one", [(IMAGES, "1.0.0"), (STUDIES, "1.0.0")], "rlimits, landlock-4", None)
+    kept_world.queue.beat_worker("one", [(IMAGES, "1.0.0"), (STUDIES, "1.0.0")], "rlimits, landlock-4, seccomp", None)
     monkeypatch.setattr(Blobs, "room", lambda blobs: DiskSpace(500 * GB, 1000 * GB, False))
     yield kept_world
     kept.put_back()
@@ -87,11 +87,11 @@ def test_a_board_that_no_worker_serves_is_named(world: World) -> None:
     assert part_of_page.explanation == f"No worker scores {STUDIES} 1.0.0. Start one with its holdout."
 
 
-def test_a_worker_without_landlock_is_named(world: World) -> None:
-    change(world, workers.update().values(confinement="rlimits"))
+def test_a_worker_whose_children_are_not_confined_is_named(world: World) -> None:
+    change(world, workers.update().values(confinement="rlimits, no landlock, seccomp, no bubblewrap"))
     part_of_page = part(world, "Workers")
     assert (part_of_page.state, part_of_page.value[-5:]) == ("watch", "alive")
-    assert "without Landlock" in part_of_page.explanation
+    assert "can read holdouts and vaults (neither Landlock nor bubblewrap)" in part_of_page.explanation
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,12 @@ import typer
 from reveal_leaderboard.cli.admin import admin, audit, backup, restore, webhooks
 from reveal_leaderboard.cli.health import add_health
 from reveal_leaderboard.cli.process import (
+    AsRoot,
     Host,
     Port,
     Proxies,
     check_auth,
+    check_user,
     live_in,
     lock_folder,
     log_to_stderr,
@@ -31,7 +33,8 @@ from reveal_leaderboard.cli.process import (
     secret_files,
 )  # fmt: skip
 from reveal_leaderboard.cli.readers import add_readers
-from reveal_leaderboard.custody.confinement import confine, readable_places
+from reveal_leaderboard.custody.confinement import landlock_abi, readable_places
+from reveal_leaderboard.custody.server import ServerConfinement, confine_server
 from reveal_leaderboard.store.paths import BlobsAt, Data, Database, DataPaths, SettingsFile, make_folder, resolve_paths
 
 if TYPE_CHECKING:
@@ -81,9 +84,11 @@ def serve(
             exists=True, file_okay=False, help="Released cases to browse, made by `gallery`; one per benchmark."
         ),
     ] = None,
+    as_root: AsRoot = False,
 ) -> None:
     """Serve the pages and the API. The process gives up access to files it does not need."""
     log_to_stderr()
+    check_user(as_root)
     listening = _Listening(auth, proxies, max_upload_mb, tuple(folder.resolve() for folder in gallery or ()))
     check_auth(auth, host, proxies)
     at = resolve_paths(data, database, blobs, settings)
@@ -105,7 +110,7 @@ def serve(
 
 
 def _build(
-    at: DataPaths, folders: list[tuple[Path, str]], listening: _Listening, confinement: str
+    at: DataPaths, folders: list[tuple[Path, str]], listening: _Listening, confinement: ServerConfinement
 ) -> tuple[FastAPI, Callable[[], None]]:
     from reveal_leaderboard.accounts.accounts import Accounts
     from reveal_leaderboard.boards.catalogue import Catalogue, read_published_boards
@@ -126,7 +131,8 @@ def _build(
     threading.Thread(target=custody.warm_up, name="warm-up", daemon=True).start()
     front = Front(
         n_proxies=listening.proxies,
-        confinement=f"{confinement}; children: {custody.confinement}",
+        confinement=f"{confinement.summary}; children: {custody.confinement}",
+        gaps=confinement.gaps,
         blocked=at.private,
         max_upload_bytes=listening.max_upload_mb * 1_000_000,
         metrics_token=os.environ.get("REVEAL_METRICS_TOKEN") or None,
@@ -154,6 +160,10 @@ def worker(
     pause_before_finish: Annotated[
         float, typer.Option(min=0, help="For drills: wait this many seconds before a result is stored.")
     ] = 0.0,
+    unconfined: Annotated[
+        bool,
+        typer.Option("--unconfined", help="Start without Landlock and bubblewrap, too: children can read holdouts."),
+    ] = False,
 ) -> None:
     """Score queued submissions. Only this process knows where the holdouts are."""
     log_to_stderr()
@@ -165,6 +175,7 @@ def worker(
     from reveal_leaderboard.worker.webhooks import delivering, open_senders
     from reveal_leaderboard.worker.worker import Worker, open_holdouts
 
+    _check_confinement(unconfined)
     try:
         holdouts = open_holdouts((_name_and_folder(text) for text in holdout), shared=at.shared, vault=vault)
     except OSError as error:
@@ -200,6 +211,21 @@ def worker(
         _on_end_signals(process.stopping)
         with delivering(senders, to_the_end=once):
             process.run(once=once)
+
+
+def _check_confinement(unconfined: bool) -> None:
+    """Refuse to start a worker whose children could read everything that its user can, unless that is accepted."""
+    from reveal_leaderboard.custody.confinement import children_gaps
+    from reveal_leaderboard.custody.fork_client import bubblewrap_works
+    from reveal_leaderboard.custody.sandbox import confinement_here
+
+    if landlock_abi() > 0 or bubblewrap_works():
+        return
+    (gap, *_) = children_gaps(confinement_here())
+    if not unconfined:
+        remedy = "use Linux 5.13 or newer with Landlock, install bubblewrap, or accept it with this option"
+        raise typer.BadParameter(f"{gap}: {remedy}", param_hint="--unconfined")
+    log.warning(gap)
 
 
 def _supervise(processes: int) -> None:
@@ -304,14 +330,14 @@ def _name_and_folder(text: str) -> tuple[str, Path]:
     return name, Path(folder).resolve()
 
 
-def _confine(at: DataPaths, public: list[Path]) -> str:
+def _confine(at: DataPaths, public: list[Path]) -> ServerConfinement:
     from reveal_bench.benchmarks import bundled
 
     settings = [at.settings] if at.settings else []
     reading = [*readable_places(), *public, *settings, *secret_files(), bundled("submissions")]
-    confinement = confine(read=reading, write=at.shared)
-    if confinement == "none":
-        log.warning("this kernel has no Landlock: only file permissions keep the server from the holdout")
+    confinement = confine_server(read=reading, write=at.shared, database=at.database)
+    for gap in confinement.gaps:
+        log.warning(gap)
     return confinement
 
 

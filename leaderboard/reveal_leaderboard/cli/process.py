@@ -32,7 +32,15 @@ Host = Annotated[str, typer.Option(help="Address to listen on; in local mode a l
 Port = Annotated[int, typer.Option(min=0, max=65535)]
 Proxies = Annotated[int, typer.Option(min=0, help="Trusted proxies in front of the server.")]
 
+AsRoot = Annotated[
+    bool, typer.Option("--as-root", envvar="REVEAL_AS_ROOT", help="Accept to run as root outside a container.")
+]
+
 PREFIX = "reveal-scratch-"
+CONTAINER_FILES = Path("/.dockerenv"), Path("/run/.containerenv")
+UID_MAP = Path("/proc/self/uid_map")
+WHOLE_SYSTEM = ["0", "0", str((1 << 32) - 1)]
+"""Map of users of a process that is in no user namespace: first, first outside, number."""
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +50,19 @@ def log_to_stderr(known: Iterable[str] = ()) -> None:
     from reveal_leaderboard.store.journal import set_up_journal
 
     set_up_journal(sys.stderr, known=known)
+
+
+def check_user(as_root: bool) -> None:
+    """Refuse to run as the system's root, who may read every file of it; a container's root sees the container only."""
+    if os.geteuid() == 0 and not as_root and not _is_in_container():
+        words = "a server must not run as root, who can read /etc/shadow: start it as a user of its own, or accept it"
+        raise typer.BadParameter(words, param_hint="--as-root")
+
+
+def _is_in_container() -> bool:
+    """Return True in Docker, Podman, Kubernetes, a container that says so, or a user namespace."""
+    signs = any(name in os.environ for name in ("container", "KUBERNETES_SERVICE_HOST"))
+    return signs or any(file.exists() for file in CONTAINER_FILES) or UID_MAP.read_text().split() != WHOLE_SYSTEM
 
 
 def check_auth(auth: str, host: str, proxies: int) -> None:

@@ -18,10 +18,12 @@ import typer
 
 from reveal_bench.words import count_text
 from reveal_leaderboard.cli.process import (
+    AsRoot,
     Host,
     Port,
     Proxies,
     check_auth,
+    check_user,
     live_in,
     lock_folder,
     log_to_stderr,
@@ -87,11 +89,14 @@ def readers(
     host: Host = "127.0.0.1",
     port: Port = 7870,
     proxies: Proxies = 0,
+    as_root: AsRoot = False,
 ) -> None:
     """Serve the page where readers judge labels, errors or answers, blinded to one another."""
-    from reveal_leaderboard.custody.confinement import confine, readable_places
+    from reveal_leaderboard.custody.confinement import readable_places
+    from reveal_leaderboard.custody.server import confine_server
 
     log_to_stderr()
+    check_user(as_root)
     if auth == "links":
         raise typer.BadParameter(
             "must be local, oidc or huggingface, got links: readers have no links", param_hint="--auth"
@@ -113,8 +118,8 @@ def readers(
     lock = lock_folder(data)
     live_in(data)
     allowed = [*readable_places(), root, *secret_files(), *([people] if people else [])]
-    if confine(read=allowed, write=[data]) == "none":
-        log.warning("this kernel has no Landlock: only file permissions keep the server from the curation folder")
+    for gap in confine_server(read=allowed, write=[data], database="").gaps:
+        log.warning(gap)
     application = _build(data, root, people, auth, proxies)
     try:
         run_server(application, host, port)

@@ -10,7 +10,8 @@ path's existence remains visible. It binds the calling thread and everything it 
 while there is one thread.
 
 The children of :mod:`reveal_leaderboard.custody` have a shorter list, :func:`program_places`, and where the kernel can
-(Landlock 4 and 6), no TCP, no signals to other processes and no abstract sockets.
+(Landlock 4), no TCP. Where it can (Landlock 6), neither servers nor children can send signals to processes outside or
+connect to their abstract sockets. :mod:`reveal_leaderboard.custody.server` adds what Landlock does not cover.
 
 Source: Linux ``Documentation/userspace-api/landlock.rst``; system call numbers are the same on every architecture.
 """
@@ -37,9 +38,10 @@ _RIGHTS_BY_ABI = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 <<
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
 _TCP, _ABI_OF_TCP = (1 << 0) | (1 << 1), 4  # bind, connect
-_SCOPES, _ABI_OF_SCOPES = (1 << 0) | (1 << 1), 6  # abstract sockets and signals, of and to processes outside
+_SCOPES, ABI_OF_SCOPES = (1 << 0) | (1 << 1), 6  # abstract sockets and signals, of and to processes outside
 
-SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/sys/devices/system", "/sys/fs/cgroup")
+RESOLVER = ("/run/systemd/resolve", "/run/resolvconf")  # where /etc/resolv.conf may link to
+SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/sys/devices/system", "/sys/fs/cgroup", *RESOLVER)
 PROC = ("self", "cpuinfo", "meminfo", "stat", "loadavg", "uptime", "filesystems", "sys")
 LIBRARIES = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64", "/etc/ld.so.cache")
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -106,13 +108,21 @@ def is_inside(path: Path, places: Iterable[Path]) -> bool:
     return any(resolved.is_relative_to(place.resolve()) for place in places)
 
 
-def confine(*, read: Sequence[Path], write: Sequence[Path], files: Sequence[int] = (), network: bool = True) -> str:
+def confine(
+    *,
+    read: Sequence[Path],
+    write: Sequence[Path],
+    files: Sequence[int] = (),
+    network: bool = True,
+    scoped: bool = False,
+) -> str:
     """Give up opening files except below `read` (to read) and `write` (to read and write), permanently.
 
     Parameters
     ----------
     files : file descriptors whose files may be opened again, to read
-    network : False also gives up TCP, signals to other processes, and their abstract sockets, as far as the kernel can
+    network : False also gives up TCP, as far as the kernel can
+    scoped : True also gives up signals to other processes, and their abstract sockets, as far as the kernel can
 
     Returns
     -------
@@ -132,9 +142,10 @@ def confine(*, read: Sequence[Path], write: Sequence[Path], files: Sequence[int]
         raise RuntimeError(f"`confine` must be called while the process has one thread, got {n_threads}")
     rights = _RIGHTS_BY_ABI[min(abi, max(_RIGHTS_BY_ABI))]
     attributes = _Ruleset(rights, 0, 0)
-    if not network:
-        attributes.network = _TCP if abi >= _ABI_OF_TCP else 0
-        attributes.scoped = _SCOPES if abi >= _ABI_OF_SCOPES else 0
+    if not network and abi >= _ABI_OF_TCP:
+        attributes.network = _TCP
+    if scoped and abi >= ABI_OF_SCOPES:
+        attributes.scoped = _SCOPES
     size = ctypes.sizeof(ctypes.c_uint64) * (3 if attributes.scoped else 2 if attributes.network else 1)
     ruleset = _call(_CREATE_RULESET, ctypes.byref(attributes), size, 0)
     try:
@@ -150,6 +161,17 @@ def confine(*, read: Sequence[Path], write: Sequence[Path], files: Sequence[int]
     finally:
         os.close(ruleset)
     return f"landlock-{abi}"
+
+
+def children_gaps(summary: str) -> list[str]:
+    """Return a sentence for each thing that children can do under a confinement such as "rlimits, no landlock"."""
+    parts = summary.split(", ")
+    gaps = []
+    if not any(part == "bubblewrap" or part.startswith("landlock-") for part in parts):
+        gaps.append("children that open uploads can read holdouts and vaults (neither Landlock nor bubblewrap)")
+    if "seccomp" not in parts:
+        gaps.append("children that open uploads can start programs and reach the network (no seccomp)")
+    return gaps
 
 
 def _allow(ruleset: int, place: Path, rights: int) -> None:

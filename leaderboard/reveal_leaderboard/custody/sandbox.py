@@ -16,9 +16,6 @@ not on the list fail with EPERM; nothing is killed. The list contains no way to 
 process, a new name in a folder, or a namespace. Some calls are allowed for some arguments only: ``clone`` makes threads
 and no processes, ``open`` reads and never writes, signals reach only the process itself. ``clone3``, whose arguments a
 filter cannot see, is reported as missing, so that the C library uses ``clone``.
-
-The filter applies to every later thread and cannot be removed. Numbers of system calls: Linux ``asm/unistd_64.h``
-(x86_64) and ``asm-generic/unistd.h`` (aarch64); layout of the program: ``linux/filter.h``, ``linux/seccomp.h``.
 """
 
 from __future__ import annotations
@@ -27,26 +24,31 @@ import ctypes
 import errno
 import mmap
 import os
-import platform
 import resource
 import signal
-import struct
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from reveal_leaderboard.custody.confinement import confine, landlock_abi, program_places
 from reveal_leaderboard.custody.limits import JailLimits
+from reveal_leaderboard.custody.seccomp import (
+    ALLOW,
+    JUMP_BITS,
+    JUMP_EQUAL,
+    REFUSE,
+    Rule,
+    argument,
+    failing,
+    has_seccomp,
+    install,
+    jump,
+    numbers_of,
+    only_if_equal,
+)
 
-_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # AUDIT_ARCH of each
-_PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _PR_GET_SECCOMP, _MODE_FILTER = 38, 22, 21, 2
-_LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
-_NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16  # offsets into struct seccomp_data
 _CLONE_THREAD = 0x00010000
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _PR_SET_NAME, _PR_SET_VMA = 15, 0x53564D41
-_X32 = 0x40000000
 
 # name, number on x86_64, number on aarch64; "-" where the architecture has no such call
 _ALLOWED = """
@@ -69,91 +71,34 @@ _CLONE, _CLONE3, _IOCTL, _PRCTL, _PRLIMIT = (56, 220), (435, 435), (16, 29), (15
 _OPEN, _OPENAT, _KILL, _TGKILL = (2, None), (257, 56), (62, 129), (234, 131)
 
 
-class _Program(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
-
-
-def has_seccomp() -> bool:
-    """Return True if :func:`install_filter` can work here."""
-    known = sys.platform.startswith("linux") and platform.machine() in _ARCHITECTURES and sys.maxsize > 1 << 32
-    return known and ctypes.CDLL(None, use_errno=True).prctl(_PR_GET_SECCOMP, 0, 0, 0, 0) >= 0
-
-
 def install_filter() -> str:
-    """Restrict this thread, and the threads that it starts, to the list permanently.
-
-    Returns
-    -------
-    str
-        "seccomp", or "none" if this system has none.
+    """Restrict this thread, and the threads that it starts, to the list permanently; return "seccomp", or "none" if
+    this system has none.
 
     Raises
     ------
     OSError
         If the kernel refuses the filter.
     """
-    if not has_seccomp():
-        return "none"
-    program = b"".join(_instructions(platform.machine(), os.getpid()))
-    libc = ctypes.CDLL(None, use_errno=True)
-    wanted = _Program(len(program) // 8, program)
-    for arguments in ((_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), (_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(wanted), 0, 0)):
-        if libc.prctl(*arguments) != 0:
-            raise OSError(ctypes.get_errno(), f"prctl({arguments[0]}) failed: {os.strerror(ctypes.get_errno())}")
-    return "seccomp"
+    return install(_rules(os.getpid()), otherwise=REFUSE)
 
 
-def _instructions(machine: str, pid: int) -> list[bytes]:
-    column = 0 if machine == "x86_64" else 1
-    refuse = _return(_ERRNO | errno.EPERM)
-    program = [_load(_ARCH), _jump(_JUMP_EQUAL, _ARCHITECTURES[machine], 1, 0), refuse, _load(_NUMBER)]
-    if column == 0:
-        program += [_jump(_JUMP_AT_LEAST, _X32, 0, 1), refuse]
-    numbers_here = (entry.split()[1 + column] for entry in _ALLOWED.split(","))
-    for allowed in sorted(int(text) for text in numbers_here if text != "-"):
-        program += [_jump(_JUMP_EQUAL, allowed, 0, 1), _return(_ALLOW)]
-    own = [_jump(_JUMP_EQUAL, pid, 0, 1), _return(_ALLOW), refuse]
-    reading = [_jump(_JUMP_BITS, _WRITING, 1, 0), _return(_ALLOW), refuse]
-    rules: Sequence[tuple[tuple[int | None, int | None], list[bytes]]] = (
-        (_CLONE, [_argument(0), _jump(_JUMP_BITS, _CLONE_THREAD, 0, 1), _return(_ALLOW), refuse]),
-        (_CLONE3, [_return(_ERRNO | errno.ENOSYS)]),
-        (_IOCTL, [_return(_ERRNO | errno.ENOTTY)]),
-        (_OPEN, [_argument(1), *reading]),
-        (_OPENAT, [_argument(2), *reading]),
-        (_KILL, [_argument(0), *own]),
-        (_TGKILL, [_argument(0), *own]),
-        (_PRCTL, [_argument(0), _jump(_JUMP_EQUAL, _PR_SET_NAME, 1, 0), *_allow_if_equal(_PR_SET_VMA), refuse]),
+def _rules(pid: int) -> list[Rule]:
+    own = only_if_equal([pid])
+    reading = [jump(JUMP_BITS, _WRITING, 1, 0), ALLOW, REFUSE]
+    return [
+        *((numbers, [ALLOW]) for numbers in numbers_of(_ALLOWED)),
+        (_CLONE, [argument(0), jump(JUMP_BITS, _CLONE_THREAD, 0, 1), ALLOW, REFUSE]),
+        (_CLONE3, [failing(errno.ENOSYS)]),
+        (_IOCTL, [failing(errno.ENOTTY)]),
+        (_OPEN, [argument(1), *reading]),
+        (_OPENAT, [argument(2), *reading]),
+        (_KILL, [argument(0), *own]),
+        (_TGKILL, [argument(0), *own]),
+        (_PRCTL, [argument(0), *only_if_equal([_PR_SET_NAME, _PR_SET_VMA])]),
         # only to read limits: the pointer to new ones, in two halves, must be null
-        (_PRLIMIT, [_argument(2), _jump(_JUMP_EQUAL, 0, 1, 0), refuse, _argument(2, high=True),
-                    *_allow_if_equal(0), refuse]),
-    )  # fmt: skip
-    for numbers, body in rules:
-        number = numbers[column]
-        if number is not None:  # every path through the body ends in a return
-            program += [_jump(_JUMP_EQUAL, number, 0, len(body)), *body]
-    return [*program, refuse]
-
-
-def _load(offset: int) -> bytes:
-    return struct.pack("=HBBI", _LOAD, 0, 0, offset)
-
-
-def _argument(place: int, *, high: bool = False) -> bytes:
-    """Load the lower (or higher) half of an argument; both architectures are little-endian."""
-    return _load(_ARGUMENTS + 8 * place + (4 if high else 0))
-
-
-def _jump(kind: int, value: int, if_true: int, if_false: int) -> bytes:
-    """Skip `if_true` or `if_false` instructions."""
-    return struct.pack("=HBBI", kind, if_true, if_false, value)
-
-
-def _allow_if_equal(value: int) -> list[bytes]:
-    return [_jump(_JUMP_EQUAL, value, 0, 1), _return(_ALLOW)]
-
-
-def _return(action: int) -> bytes:
-    return struct.pack("=HBBI", _RETURN, 0, 0, action)
+        (_PRLIMIT, [argument(2), jump(JUMP_EQUAL, 0, 1, 0), REFUSE, argument(2, high=True), *only_if_equal([0])]),
+    ]
 
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
@@ -188,7 +133,7 @@ def enter_jail(limits: JailLimits, *, template: int, places: Sequence[Path], fil
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0 or os.getppid() != template:
         raise RuntimeError("the template is gone")
     _set_limits(limits)
-    confine(read=[*program_places(), *places], write=[], files=files, network=False)
+    confine(read=[*program_places(), *places], write=[], files=files, network=False, scoped=True)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limits.open_files, limits.open_files))
     install_filter()
 

@@ -160,7 +160,7 @@ class Front:
     Attributes
     ----------
     n_proxies : number of trusted proxies in front of it
-    confinement : answer of :func:`reveal_leaderboard.custody.confinement.confine`, shown by ``/readyz``
+    confinement, gaps : answer of :func:`reveal_leaderboard.custody.server.confine_server`, shown by ``/readyz``
     blocked : paths that no file route may serve
     max_upload_bytes : largest request body
     metrics_token : bearer token for ``/metrics``; without a token, only this machine may request the page
@@ -170,6 +170,7 @@ class Front:
 
     n_proxies: int = 0
     confinement: str = "none"
+    gaps: Sequence[str] = ()
     blocked: Sequence[Path] = field(default=())
     max_upload_bytes: int = MAX_UPLOAD_BYTES
     metrics_token: str | None = None
@@ -199,6 +200,7 @@ def build_app(
         accounts=accounts,
         auth=auth,
         confinement=front.confinement,
+        gaps=tuple(front.gaps),
         metrics=metrics,
         metrics_token=front.metrics_token,
         galleries=front.galleries,

@@ -31,7 +31,7 @@ class Services:
 
     Attributes
     ----------
-    confinement : confinement of this process, for ``/readyz``
+    confinement, gaps : confinement of this process and what it leaves open, for ``/readyz``
     metrics : renders ``/metrics``; None to switch it off
     metrics_token : bearer token for ``/metrics``; without a token, only this machine may request the page
     galleries : viewers of cases
@@ -43,6 +43,7 @@ class Services:
     accounts: Accounts
     auth: Auth
     confinement: str = "none"
+    gaps: tuple[str, ...] = ()
     metrics: Callable[[], str] | None = None
     metrics_token: str | None = None
     galleries: Galleries = field(default_factory=Galleries)

@@ -15,7 +15,8 @@ from reveal_leaderboard.custody import sandbox as jail_module
 from reveal_leaderboard.custody.confinement import landlock_abi
 from reveal_leaderboard.custody.fork_client import TemplateService
 from reveal_leaderboard.custody.messages import TOO_LARGE, ExitStatus, JobRequest
-from reveal_leaderboard.custody.sandbox import has_seccomp, install_filter
+from reveal_leaderboard.custody.sandbox import install_filter
+from reveal_leaderboard.custody.seccomp import has_seccomp
 
 from tests.leaderboard.custody.conftest import SMALL
 

@@ -532,3 +532,4 @@ class Readiness(Document):
     queued: int
     live_workers: Annotated[int, Field(description=f"workers seen within {ALIVE_SECONDS:g} seconds")]
     worker_confinement: list[str]
+    gaps: Annotated[list[str], Field(description="what the confinement of the server or of a worker leaves open")]

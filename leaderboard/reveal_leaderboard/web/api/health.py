@@ -11,6 +11,7 @@ from fastapi.security import HTTPBearer
 from sqlalchemy.exc import SQLAlchemyError
 
 from reveal_bench.evaluation.receipts import key_id
+from reveal_leaderboard.custody.confinement import children_gaps
 from reveal_leaderboard.release import receipts
 from reveal_leaderboard.web.api.documents import Health, Key, Keys, Readiness
 from reveal_leaderboard.web.api.problems import ALWAYS, ProblemError, answers
@@ -45,13 +46,15 @@ def health_routes(services: Services) -> APIRouter:
             raise ProblemError("not-ready", confinement=services.confinement) from None
         if not services.intake.blobs.has_room(LEAST_ROOM):
             raise ProblemError("not-ready", NO_ROOM, confinement=services.confinement)
+        confinements = sorted({worker.confinement for worker in workers})
         return Readiness(
             status="ready",
             confinement=services.confinement,
             benchmarks=list(services.catalogue.names),
             queued=n_waiting,
             live_workers=len(workers),
-            worker_confinement=sorted({worker.confinement for worker in workers}),
+            worker_confinement=confinements,
+            gaps=[*services.gaps, *(f"worker: {gap}" for one in confinements for gap in children_gaps(one))],
         )
 
     @router.get(

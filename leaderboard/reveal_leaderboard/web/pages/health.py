@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from reveal_bench.words import count_text
 from reveal_leaderboard.boards.catalogue import Catalogue
+from reveal_leaderboard.custody.confinement import children_gaps
 from reveal_leaderboard.store.blobs import DiskSpace
 from reveal_leaderboard.store.database import moment, size_of
 from reveal_leaderboard.store.queue import WorkerRow
@@ -90,10 +91,9 @@ def _workers(alive: Sequence[WorkerRow], catalogue: Catalogue) -> HealthPart:
         return HealthPart(
             "Workers", "bad", value, f"No worker scores {', '.join(unserved)}. Start one with its holdout."
         )
-    bare = [worker.name for worker in alive if "landlock" not in worker.confinement]
-    if bare:
-        text = f"These workers open uploads without Landlock: {', '.join(bare)}."
-        return HealthPart("Workers", "watch", value, text)
+    gaps = [f"{worker.name}: {gap}." for worker in alive for gap in children_gaps(worker.confinement)]
+    if gaps:
+        return HealthPart("Workers", "watch", value, " ".join(gaps))
     return HealthPart("Workers", "good", value, "Every board is scored, and uploads are opened in confined processes.")
 
 

@@ -1,0 +1,160 @@
+"""Confines a server: Landlock for files, and seccomp for what Landlock does not cover.
+
+Conventions
+-----------
+A server never needs the holdout, so it gives up reaching it before the first request, in case its own code is taken
+over. Landlock covers opening, creating and renaming files, debugging other processes and, from Linux 6.12, signals and
+abstract sockets. The seccomp filter allows everything except a list of system calls:
+
+* sockets other than internet ones: another program of the same user, such as a session bus or a container engine, could
+  read the holdout on the server's behalf. Pairs of connected Unix sockets stay allowed. If the database itself is at a
+  Unix socket, all Unix sockets stay allowed, since a filter cannot see a path;
+* changes of a mode, owner or attribute by path. By an open descriptor they are allowed, because Landlock decides what
+  can be opened;
+* namespaces and mounts, where Landlock works: without it, bubblewrap needs them to confine the server's children;
+* memory, limits and priorities of other processes, io_uring, keys, BPF, and parts of the kernel that no server needs.
+
+What the system cannot prevent is listed as *gaps*, for the log and ``/readyz``.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from socket import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, SOCK_SEQPACKET, SOCK_STREAM
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from reveal_leaderboard.custody.confinement import ABI_OF_SCOPES, confine, landlock_abi
+from reveal_leaderboard.custody.seccomp import (
+    ALLOW,
+    JUMP_BITS,
+    JUMP_EQUAL,
+    REFUSE,
+    Rule,
+    argument,
+    failing,
+    install,
+    jump,
+    keep_bits,
+    numbers_of,
+    only_if_equal,
+)
+
+# name, number on x86_64, number on aarch64; "-" where the architecture has no such call
+_REFUSED = """
+chmod 90 -, fchmodat 268 53, fchmodat2 452 452, chown 92 -, lchown 94 -, fchownat 260 54, setxattr 188 5,
+lsetxattr 189 6, setxattrat 463 463, removexattr 197 14, lremovexattr 198 15, removexattrat 466 466,
+file_setattr 469 469, truncate 76 45, open_by_handle_at 304 265, fanotify_init 300 262,
+ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, process_madvise 440 440,
+process_mrelease 448 448, pidfd_getfd 438 438, pidfd_send_signal 424 424, kcmp 312 272, setpriority 141 140,
+ioprio_set 251 30, sched_setscheduler 144 119, sched_setparam 142 118, sched_setattr 314 274,
+sched_setaffinity 203 122, move_pages 279 239, migrate_pages 256 238,
+io_uring_setup 425 425, io_uring_enter 426 426, io_uring_register 427 427,
+keyctl 250 219, add_key 248 217, request_key 249 218, bpf 321 280, perf_event_open 298 241, userfaultfd 323 282,
+shmget 29 194, shmat 30 196, shmctl 31 195, semget 64 190, semop 65 193, semtimedop 220 192, semctl 66 191,
+msgget 68 186, msgsnd 69 189, msgrcv 70 188, msgctl 71 187, mq_open 240 180, mq_unlink 241 181,
+kexec_load 246 104, kexec_file_load 320 294, init_module 175 105, finit_module 313 273, delete_module 176 106,
+swapon 167 224, swapoff 168 225, reboot 169 142, acct 163 89, syslog 103 116, quotactl 179 60, quotactl_fd 443 443,
+iopl 172 -, ioperm 173 -, modify_ldt 154 -
+"""
+_NAMESPACES = """
+unshare 272 97, setns 308 268, mount 165 40, umount2 166 39, pivot_root 155 41, chroot 161 51, move_mount 429 429,
+fsopen 430 430, fsconfig 431 431, fsmount 432 432, fspick 433 433, open_tree 428 428, open_tree_attr 467 467,
+mount_setattr 442 442
+"""
+_CLONE, _CLONE3, _SOCKET, _SOCKETPAIR = (56, 220), (435, 435), (41, 198), (53, 199)
+_PRLIMIT, _IOCTL = (302, 261), (16, 29)
+_CLONE_NAMESPACES = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET
+_SOCKET_TYPE = 0xF  # the other bits are flags
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C  # they type into the terminal, which the worker may share
+
+NO_LANDLOCK = "this kernel has no Landlock: only file permissions keep the server from its user's other files"
+NO_SCOPES = "this kernel lets the server send signals to other processes of its user (Linux 6.12 prevents it)"
+NO_SECCOMP = (
+    "this system has no seccomp: the server can connect to Unix sockets, create namespaces, and change the modes of "
+    "its user's files"
+)
+UNIX_DATABASE = (
+    "the database is at a Unix socket, so the server can connect to other Unix sockets, too: give it an address of a "
+    "host, such as localhost"
+)
+AS_ROOT = "the server runs as root"
+
+
+@dataclass(frozen=True)
+class ServerConfinement:
+    """Confinement of a server: a short form such as "landlock-7, seccomp", and a sentence per gap."""
+
+    summary: str
+    gaps: tuple[str, ...]
+
+
+def confine_server(*, read: Sequence[Path], write: Sequence[Path], database: str) -> ServerConfinement:
+    """Give up everything a server does not need, permanently.
+
+    Parameters
+    ----------
+    read, write : places that stay readable, and readable and writable
+    database : URL of the database, for whose Unix socket the server may need other ones, too
+
+    Raises
+    ------
+    RuntimeError
+        If the process has threads already: they would stay unconfined.
+    """
+    has_unix_sockets = is_at_unix_socket(database)
+    landlock = confine(read=read, write=write, scoped=True)
+    seccomp = install(_rules(has_unix_sockets, has_namespaces=landlock == "none"), otherwise=ALLOW)
+    if seccomp != "none":  # libraries copy a file with its mode
+        os.chmod = _chmod_by_descriptor
+    holds = (
+        (landlock == "none", NO_LANDLOCK),
+        (landlock_abi() < ABI_OF_SCOPES, NO_SCOPES),
+        (seccomp == "none", NO_SECCOMP),
+        (has_unix_sockets and seccomp != "none", UNIX_DATABASE),
+        (os.geteuid() == 0, AS_ROOT),
+    )
+    parts = ("no landlock" if landlock == "none" else landlock, "no seccomp" if seccomp == "none" else seccomp)
+    return ServerConfinement(", ".join(parts), tuple(sentence for is_open, sentence in holds if is_open))
+
+
+def is_at_unix_socket(database: str) -> bool:
+    """Return True if the PostgreSQL database at a URL is reached through a Unix socket, which is libpq's default."""
+    address = urlsplit(database)
+    if not address.scheme.startswith("postgresql"):
+        return False
+    hosts = parse_qs(address.query).get("host") or [address.hostname or os.environ.get("PGHOST", "")]
+    return any(not host or host[0] in "/@" for text in hosts for host in text.split(","))
+
+
+def _rules(has_unix_sockets: bool, *, has_namespaces: bool) -> list[Rule]:
+    families = [AF_INET, AF_INET6, AF_NETLINK, *([AF_UNIX] if has_unix_sockets else [])]
+    rules: list[Rule] = [(numbers, [REFUSE]) for numbers in numbers_of(_REFUSED)]
+    if not has_namespaces:
+        rules += [(numbers, [REFUSE]) for numbers in numbers_of(_NAMESPACES)]
+        rules.append((_CLONE, [argument(0), jump(JUMP_BITS, _CLONE_NAMESPACES, 0, 1), REFUSE, ALLOW]))
+        rules.append((_CLONE3, [failing(errno.ENOSYS)]))  # its flags are out of sight; the C library then uses clone
+    if not has_unix_sockets:  # a pair of datagram sockets can send to any other socket
+        pair = [argument(1), keep_bits(_SOCKET_TYPE), *only_if_equal([SOCK_STREAM, SOCK_SEQPACKET])]
+        rules.append((_SOCKETPAIR, pair))
+    rules.append((_SOCKET, [argument(0), *only_if_equal(families)]))
+    rules.append((_PRLIMIT, [argument(0), *only_if_equal([0])]))  # of the process itself
+    terminal = [jump(JUMP_EQUAL, _TIOCSTI, 1, 0), jump(JUMP_EQUAL, _TIOCLINUX, 0, 1), REFUSE, ALLOW]
+    rules.append((_IOCTL, [argument(1), *terminal]))
+    return rules
+
+
+def _chmod_by_descriptor(path: Any, mode: int, *, dir_fd: int | None = None, follow_symlinks: bool = True) -> None:
+    """Change a mode as :func:`os.chmod` does, by a descriptor of the opened file."""
+    if isinstance(path, int):
+        os.fchmod(path, mode)
+        return
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | (0 if follow_symlinks else os.O_NOFOLLOW), dir_fd=dir_fd)
+    try:
+        os.fchmod(handle, mode)
+    finally:
+        os.close(handle)
