@@ -60,21 +60,13 @@ class Confidence(TablesResult):
             if confidences.n_without_confidence
             else ""
         )
+        slopes = {one.finding: one.undefined for one in self.judged.calibration if one.finding != MACRO}
         return (
             f"{self.scored.report.file} on {self.scored.place}: "
             f"calibration of the probability of {confidences.event}: Brier score, mean probability minus the rate "
             "(excess, in percent), and slope and intercept of the logistic recalibration with 95% intervals by the "
-            f"jackknife over patients, and ECE with {bins}{unsaid}{self._no_slopes}"
+            f"jackknife over patients, and ECE with {bins}{unsaid}{_lacking('slope', slopes)}"
         )
-
-    @property
-    def _no_slopes(self) -> str:
-        """The findings without a calibration slope, by reason."""
-        reasons: dict[str, list[str]] = {}
-        for row in self.judged.calibration:
-            if row.undefined and row.finding != MACRO:
-                reasons.setdefault(row.undefined, []).append(row.finding)
-        return "".join(f"; no slope for {', '.join(names)}: {reason}" for reason, names in reasons.items())
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
@@ -140,6 +132,14 @@ class Confidence(TablesResult):
         from reveal_bench.reports.curves import confidence_figures
 
         return confidence_figures(self.judged)
+
+
+def _lacking(what: str, reasons: Mapping[str, str]) -> str:
+    """Return the findings that lack something, by reason; `reasons` are empty for the others."""
+    findings: dict[str, list[str]] = {}
+    for finding, reason in reasons.items():
+        findings.setdefault(reason, []).append(finding)
+    return "".join(f"; no {what} for {', '.join(names)}: {reason}" for reason, names in findings.items() if reason)
 
 
 def _fit_text(estimate: Estimate) -> str:
@@ -267,9 +267,10 @@ class FindingCurves(TablesResult):
     @property
     def caption(self) -> str:
         """Predictions, split and method."""
+        intervals = {one.finding: one.area.missing_interval for one in self.curves.areas}
         return (
-            f"{self.scored.report.file} on {self.scored.place}: partial area under the ROC curve, with 95% percentiles "
-            "of replicates"
+            f"{self.scored.report.file} on {self.scored.place}: partial area under the ROC curve, with 95% intervals "
+            f"from resampled patients{_lacking('curve', self.curves.left_out)}{_lacking('interval', intervals)}"
         )
 
     @cached_property

@@ -2,8 +2,8 @@
 
 Thresholds fixed beforehand, such as those tuned on another split, give the intervals of ``score``. Thresholds with a
 fixed sensitivity or specificity are chosen on the same cases, and again in every replicate. Then the other rate, and
-PPV at a fixed sensitivity, have Wilson's interval with the effective sample size ``value (1 - value) / se^2``, the
-standard error being that of the replicates. The fixed rate has no interval, and the remaining rates have none because
+PPV at a fixed sensitivity, have the interval of :func:`~reveal_bench.metrics.jackknife.share_bounds` by the standard
+error of the replicates. The fixed rate has no interval, and the remaining rates have none because
 they are too good on the cases that the threshold was chosen on. Definitions are in
 :mod:`reveal_bench.metrics.operating`.
 """
@@ -22,7 +22,7 @@ from reveal_bench.kinds.options import Thresholds
 from reveal_bench.kinds.scored import Confidences, Rows
 from reveal_bench.metrics.bootstrap import MACRO, Counts, code_cases, replicates_of
 from reveal_bench.metrics.intervals import UNDEFINED, Estimate, Resampling
-from reveal_bench.metrics.jackknife import LEAST_UNITS, Z, wilson
+from reveal_bench.metrics.jackknife import LEAST_UNITS, share_bounds
 from reveal_bench.metrics.operating import RATES, Criterion, Cuts, at_prevalence, cuts_of, predictive_bounds
 
 LEAST_BEYOND = 5.0
@@ -275,14 +275,8 @@ def _chosen_rates(
     if n_other < LEAST_UNITS or n_beyond < LEAST_BEYOND:
         return estimates
     for k in (SPECIFICITY, PPV) if fixes_sensitivity else (SENSITIVITY,):
-        value, error = float(rates[k]), float(np.nanstd(drawn[:, k], ddof=1))
+        value, error = rates[k : k + 1], np.nanstd(drawn[:, k : k + 1], axis=0, ddof=1)
         n = n_other if k != PPV else n_with if value == 1 else n_with + n_without
-        estimates[k] = Estimate(value, *_share_bounds(value, error, n))
+        low, high = share_bounds(value, error, np.array([n]))[:, 0].tolist()
+        estimates[k] = Estimate(float(rates[k]), low, high)
     return estimates
-
-
-def _share_bounds(value: float, error: float, n: int) -> tuple[float, float]:
-    """Return Wilson's bounds of a proportion from its standard error, as of at most `n` patients."""
-    size = min(n, value * (1 - value) / error**2) if 0 < value < 1 and error > 0 else n
-    low, high = wilson(np.array([value]), np.array([size]), np.array([Z]))[:, 0].clip(0, 1).tolist()
-    return low, high

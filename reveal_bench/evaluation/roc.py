@@ -3,10 +3,15 @@
 Conventions
 -----------
 Points are at every probability that occurs: cases with at least that probability are called positive. ROC curves are
-joined by straight lines from (0, 0); precision has the value of the first point with at least that recall. Bands are
-pointwise: 95 % percentiles of the replicates of patients at each false positive rate or recall, which hold for one
-place on the curve, not for all of it. There are no bands or intervals if fewer than
-:data:`~reveal_bench.metrics.jackknife.LEAST_UNITS` patients have the finding, or lack it.
+joined by straight lines from (0, 0); precision has the value of the first point with at least that recall.
+
+Bands are pointwise: 95 % intervals of the height at each false positive rate or recall, which hold for one place on the
+curve, not for all of it. They are those of proportions, by the standard errors of the replicates of patients
+(:func:`~reveal_bench.metrics.jackknife.share_bounds`): a sensitivity is of the patients with the finding, a precision
+of those called, an area of the patients with the finding after division by `max_fpr`. Percentiles would have no width
+where the curve is at 1. There is no band or interval if fewer than :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS`
+patients have the finding, or lack it, or if the rate on the horizontal axis leaves fewer than :data:`LEAST_BEYOND`
+patients on one side.
 
 The partial area is that under the ROC curve up to a false positive rate, ``max_fpr`` (1 - specificity). McClish's
 standardization is 0.5 for guessing and 1 for a perfect system: McClish (1989), Med. Decis. Making 9; the same as
@@ -15,7 +20,6 @@ standardization is 0.5 for guessing and 1 for a perfect system: McClish (1989), 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -27,12 +31,14 @@ from reveal_bench.evaluation.operating import FindingCases, cases_by_finding
 from reveal_bench.kinds.scored import Confidences, Curve
 from reveal_bench.metrics.agreement import divide
 from reveal_bench.metrics.bootstrap import Counts, replicates_of
-from reveal_bench.metrics.intervals import SHARES, Estimate, Resampling
-from reveal_bench.metrics.jackknife import LEAST_UNITS
+from reveal_bench.metrics.intervals import Estimate, Resampling
+from reveal_bench.metrics.jackknife import LEAST_UNITS, share_bounds
 from reveal_bench.metrics.operating import Cuts
 
 GRID = np.linspace(0, 1, 101)
 """False positive rates and recalls at which bands are computed."""
+LEAST_BEYOND = 2.0
+"""Least number of patients on both sides of a false positive rate or recall for a band: 2 of 100 at a rate of 0.02."""
 _SAME = 1e-9  # rates that differ by less differ by rounding alone
 
 
@@ -64,6 +70,7 @@ class LabelCurves:
     roc, precision_recall : finding -> (false positive rate, sensitivity), and (recall, precision)
     roc_bands, precision_bands : bands of both, a row per finding and place of :data:`GRID`
     areas : partial areas
+    left_out : finding -> reason why it has no curves
     """
 
     roc: Mapping[str, Curve]
@@ -71,6 +78,7 @@ class LabelCurves:
     roc_bands: Sequence[LabelBand]
     precision_bands: Sequence[LabelBand]
     areas: Sequence[PartialArea]
+    left_out: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +131,12 @@ def partial_area(cuts: Cuts, max_fpr: float, *, standardized: bool) -> FloatArra
     width = np.diff(fpr, axis=-1)
     inside = np.clip(max_fpr - fpr[..., :-1], 0, width)
     slope = np.divide(np.diff(sensitivity, axis=-1), width, out=np.zeros_like(width), where=width > 0)
-    area: FloatArray = (inside * (sensitivity[..., :-1] + slope * inside / 2)).sum(axis=-1)
-    if not standardized:
-        return area
+    area: FloatArray = (inside * (sensitivity[..., :-1] + slope * inside / 2)).sum(axis=-1).clip(0, max_fpr)
+    return _standardized(area, max_fpr) if standardized else area
+
+
+def _standardized(area: FloatArray, max_fpr: float) -> FloatArray:
+    """Return McClish's form of partial areas."""
     least = max_fpr**2 / 2
     form: FloatArray = (1 + (area - least) / (max_fpr - least)) / 2
     return form
@@ -136,12 +147,16 @@ def label_curves(confidences: Confidences, resampling: Resampling, max_fpr: floa
 
     Parameters
     ----------
-    resampling : unit "patient"; bands and intervals are percentiles of its replicates
+    resampling : unit "patient", at least 2 replicates
     max_fpr : false positive rate up to which partial areas are computed
     """
     if resampling.unit != "patient":
         raise ArgumentError("unit", "must be 'patient' for curves of findings", repr(resampling.unit))
-    cases = {finding: own for finding, own in cases_by_finding(confidences).items() if min(own.n_units)}
+    if resampling.n_resamples < 2:
+        raise ArgumentError("n_resamples", "must be at least 2 for bands", resampling.n_resamples)
+    cases = cases_by_finding(confidences)
+    left_out = {finding: reason for finding, own in cases.items() if (reason := own.cuts.one_class)}
+    cases = {finding: own for finding, own in cases.items() if finding not in left_out}
     cuts = {finding: own.cuts for finding, own in cases.items()}
 
     def replicates(counts: Counts) -> dict[str, FloatArray]:
@@ -149,18 +164,17 @@ def label_curves(confidences: Confidences, resampling: Resampling, max_fpr: floa
 
     drawn = replicates_of(replicates, len(confidences.all_patients), resampling) if cases else {}
     roc_bands, precision_bands, areas = [], [], []
-    n = len(GRID)
     for finding, own in cases.items():
-        enough = min(own.n_units) >= LEAST_UNITS
-        values = _summary(cuts[finding], max_fpr)
-        estimates = [_estimate(*both, enough) for both in zip(values.tolist(), drawn[finding].T, strict=True)]
-        heights = list(zip(GRID.tolist(), estimates[:n], estimates[n : 2 * n], strict=True))
-        roc_bands += [LabelBand(finding, at, sensitivity) for at, sensitivity, _ in heights]
-        precision_bands += [LabelBand(finding, at, precision) for at, _, precision in heights]
-        areas.append(PartialArea(finding, max_fpr, estimates[-2], estimates[-1]))
+        *heights, area = _with_intervals(_summary(cuts[finding], max_fpr), drawn[finding], own.n_units, max_fpr)
+        both = zip(GRID.tolist(), heights[: len(GRID)], heights[len(GRID) :], strict=True)
+        for at, sensitivity, precision in both:
+            roc_bands.append(LabelBand(finding, at, sensitivity))
+            precision_bands.append(LabelBand(finding, at, precision))
+        value, low, high = _standardized(np.array([area.value, area.low, area.high]), max_fpr).tolist()
+        areas.append(PartialArea(finding, max_fpr, area, Estimate(value, low, high)))
     roc = {finding: _roc(own) for finding, own in cuts.items()}
-    precision = {finding: (own.tp / own.n_positive, own.tp / (own.tp + own.fp)) for finding, own in cuts.items()}
-    return LabelCurves(roc, precision, roc_bands, precision_bands, areas)
+    precision_recall = {finding: (own.tp / own.n_positive, own.tp / (own.tp + own.fp)) for finding, own in cuts.items()}
+    return LabelCurves(roc, precision_recall, roc_bands, precision_bands, areas, left_out)
 
 
 def _roc(cuts: Cuts) -> Curve:
@@ -171,17 +185,17 @@ def _roc(cuts: Cuts) -> Curve:
 
 
 def _summary(cuts: Cuts, max_fpr: float) -> FloatArray:
-    """Return sensitivity and precision on the grid, partial area and its standardized form, of one sample."""
+    """Return sensitivity and precision on the grid, and the partial area, of one sample."""
     fpr, sensitivity = _roc(cuts)
     first = np.searchsorted(sensitivity[1:], GRID - 1e-12)
     precision = divide(cuts.tp, cuts.tp + cuts.fp)[np.minimum(first, len(cuts.tp) - 1)]
-    areas = [float(partial_area(cuts, max_fpr, standardized=form)) for form in (False, True)]
-    return np.concatenate([np.interp(GRID, fpr, sensitivity), precision, areas])
+    area = partial_area(cuts, max_fpr, standardized=False)
+    return np.concatenate([np.interp(GRID, fpr, sensitivity), precision, area[None]])
 
 
 def _drawn_summaries(cases: FindingCases, counts: Counts, max_fpr: float) -> FloatArray:
     """Return :func:`_summary` of every replicate; NaN in replicates with one class."""
-    undefined = np.full(2 * len(GRID) + 2, np.nan)
+    undefined = np.full(2 * len(GRID) + 1, np.nan)
     rows = []
     for cuts in cases.drawn_cuts(counts):
         for tp, fp, p, n in zip(cuts.tp, cuts.fp, cuts.n_positive, cuts.n_negative, strict=True):
@@ -189,9 +203,22 @@ def _drawn_summaries(cases: FindingCases, counts: Counts, max_fpr: float) -> Flo
     return np.stack(rows)
 
 
-def _estimate(value: float, replicates: FloatArray, enough: bool) -> Estimate:
-    defined = replicates[~np.isnan(replicates)]
-    if not enough or not len(defined):
-        return Estimate(value, math.nan, math.nan)
-    low, high = np.quantile(defined, SHARES)
-    return Estimate(value, float(low), float(high))
+def _with_intervals(values: FloatArray, drawn: FloatArray, n_units: tuple[int, int], max_fpr: float) -> list[Estimate]:
+    """Return sensitivities and precisions on the grid, and the partial area, with intervals.
+
+    Parameters
+    ----------
+    values, drawn : :func:`_summary` of the data, and of every replicate
+    n_units : numbers of patients with the finding, and of patients without it
+    """
+    n_with, n_without = n_units
+    precision = values[len(GRID) : -1]
+    scale = np.append(np.ones(len(values) - 1), max_fpr)
+    sizes = np.concatenate([np.full(len(GRID), n_with), divide(GRID * n_with, precision), [n_with]])
+    inside = np.minimum(GRID, 1 - GRID) + _SAME
+    beyond = np.concatenate([inside * n_without, inside * n_with, [max_fpr * n_without]])
+    own = (beyond >= LEAST_BEYOND) & (min(n_units) >= LEAST_UNITS)
+    errors = np.nanstd(drawn[:, own], axis=0, ddof=1) / scale[own]
+    bounds = np.full((2, len(values)), np.nan)
+    bounds[:, own] = scale[own] * share_bounds(values[own] / scale[own], errors, sizes[own])
+    return [Estimate(*row) for row in zip(values.tolist(), *bounds.tolist(), strict=True)]

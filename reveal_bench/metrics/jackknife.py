@@ -376,6 +376,18 @@ def wilson(shares: FloatArray, sizes: FloatArray, quantiles: FloatArray) -> Floa
     return np.stack([centre - reach, centre + reach])
 
 
+def share_bounds(shares: FloatArray, errors: FloatArray, sizes: FloatArray) -> FloatArray:
+    """Return both bounds (2, n) of shares with these standard errors, each of at most `sizes` units.
+
+    The bounds are Wilson's for the effective number of units, ``share (1 - share) / error^2``, moved out next to 0
+    and 1 as those of other proportions.
+    """
+    variances = shares * (1 - shares)
+    effective = np.where(variances > 0, np.minimum(sizes, _divide(variances, errors**2)), sizes)
+    low, high = _with_rare_events(wilson(shares, effective, np.full_like(shares, Z)), shares, effective).clip(0, 1)
+    return np.stack([np.minimum(low, shares), np.maximum(high, shares)])  # against rounding
+
+
 def _with_rare_events(ends: FloatArray, shares: FloatArray, sizes: FloatArray) -> FloatArray:
     """Return Wilson bounds, moved out next to an end of the scale if only one or two of many patients are not there."""
     low, high = ends

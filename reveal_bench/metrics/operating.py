@@ -143,12 +143,15 @@ class Cuts:
         undefined = none & (criterion.name != "specificity") | (self.n_positive == 0) | (self.n_negative == 0)
         return np.where(undefined[..., None], np.nan, rates)
 
+    @property
+    def one_class(self) -> str:
+        """Reason why the data of one sample have cases of one class only; empty if they have both."""
+        return "no case has it" if not self.n_positive else "" if self.n_negative else "all cases have it"
+
     def why_none(self, criterion: Criterion) -> str:
         """Return the reason why the data have no threshold by a criterion; empty if they have one."""
-        if not self.n_positive:
-            return "no case has it"
-        if not self.n_negative:
-            return "all cases have it"
+        if self.one_class:
+            return self.one_class
         if len(self.thresholds) == 1:
             return "all probabilities are equal"
         return _NO_THRESHOLD[criterion.name] if self.choose(criterion) < 0 else ""

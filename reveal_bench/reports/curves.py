@@ -196,8 +196,8 @@ def label_figures(systems: Mapping[str, LabelCurves], readers: Sequence[ReaderPo
         Illustration(
             "roc",
             "ROC",
-            "Sensitivity against the false positive rate over all thresholds; bands are pointwise 95% percentiles of "
-            "replicates of patients, of findings with at least 10 patients with and without them; points are readers.",
+            "Sensitivity against the false positive rate over all thresholds; bands are pointwise 95% intervals, "
+            "of findings with at least 10 patients with and without them; points are readers.",
             "Per finding, the sensitivity over the false positive rate.",
             lambda width: _label_panels(systems, width, is_roc=True, readers=readers),
         ),

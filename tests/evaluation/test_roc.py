@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -72,7 +73,7 @@ def test_curves_have_the_points_of_every_threshold(folder: Path) -> None:
     assert area.standardized.low < area.standardized.value < area.standardized.high
 
 
-def test_bands_are_percentiles_of_resampled_patients(folder: Path) -> None:
+def test_bands_are_wilson_intervals_by_the_error_of_resampled_patients(folder: Path) -> None:
     result = rb.curves(folder / "test.jsonl", folder / "folder", split="test", n_resamples=100)
     assert isinstance(result, rb.api.FindingCurves)
     confidences = result.scored.rows.confidences()
@@ -86,8 +87,28 @@ def test_bands_are_percentiles_of_resampled_patients(folder: Path) -> None:
         fpr, sensitivity, _ = roc_curve(np.repeat(present, times), np.repeat(scores, times), drop_intermediate=False)
         drawn.append(np.interp(0.05, fpr, sensitivity))
     band = next(one.height for one in result.curves.roc_bands if math.isclose(one.at, 0.05))
-    assert band.value == pytest.approx(0.375)
-    assert (band.low, band.high) == pytest.approx(tuple(np.percentile(drawn, [2.5, 97.5])))
+    value, z = 0.375, NormalDist().inv_cdf(0.975)
+    size = value * (1 - value) / np.std(drawn, ddof=1) ** 2
+    # The ends of Wilson's interval solve (value - p)^2 = z^2 p (1 - p) / size
+    ends = np.sort(np.roots([1 + z**2 / size, -2 * value - z**2 / size, value**2]))
+    assert (band.value, band.low, band.high) == pytest.approx((value, *ends))
+
+
+def test_bands_of_a_perfect_system_have_a_width(folder: Path, tmp_path: Path) -> None:
+    """At a sensitivity of 1 among 20 patients, Wilson's lower bound is 20 / (20 + z^2)."""
+    lines = [{"study_id": f"study-{i}", "probabilities": {EDEMA: 0.5, MASS: 0.9 - 0.8 * (i % 3 > 0), NODULE: 0.5}}
+             for i in range(N)]  # fmt: skip
+    (tmp_path / "perfect.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    result = rb.curves(tmp_path / "perfect.jsonl", folder / "folder", split="test", n_resamples=20)
+    assert isinstance(result, rb.api.FindingCurves)
+    low = 20 / (20 + NormalDist().inv_cdf(0.975) ** 2)
+    (area,) = result.curves.areas
+    assert (area.area.low, area.area.high) == pytest.approx((0.1 * low, 0.1), abs=1e-12)
+    heights = {round(one.at, 2): one.height for one in result.curves.roc_bands}
+    assert (heights[0.5].low, heights[0.5].high) == pytest.approx((low, 1), abs=1e-12)
+    assert not heights[0.04].has_interval  # 1.6 of 40 patients
+    assert heights[0.05].has_interval
+    assert f"no curve for {EDEMA}: all cases have it; no curve for {NODULE}: no case has it" in result.caption
 
 
 def test_the_command_writes_tables_and_figures(folder: Path, tmp_path: Path) -> None:
