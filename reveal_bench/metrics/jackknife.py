@@ -302,7 +302,8 @@ def _ends_of_scale(
         centre = np.clip(shares[:1] - bias[:1], 0, 1)
         inside = np.clip(centre, _INSIDE, 1 - _INSIDE)
         ends[:, :1] = wilson(centre, inside * (1 - inside) / errors[:1] ** 2, t[:1])
-    return lowest + width * ends
+    below, above = np.clip(lowest + width * ends, low, high)
+    return np.stack([np.minimum(below, values), np.maximum(above, values)])  # against rounding
 
 
 def spread(values: FloatArray, evidence: Evidence) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -275,6 +275,16 @@ def test_macro_kappa_of_constant_decisions_starts_at_0() -> None:
     assert interval(got, "cohen_kappa", "macro") == pytest.approx([0, square / (22.5 + square)], abs=1e-9)
 
 
+def test_intervals_of_scores_at_an_end_of_the_scale_end_exactly_there() -> None:
+    """With 200 patients rounding would put the end of half of these intervals 1e-16 to 1e-13 beside it."""
+    present = np.arange(200)[:, None] < np.array([21, 87, 55, 99, 40])
+    for called, end in ((present, 1), (~present, 0), (np.zeros_like(present), 0)):
+        got = [e for e in estimate_labels(called, present, labels=list("abcde")) if e.value in (0, 1)]
+        assert all(e.low <= e.value <= e.high for e in got if e.has_interval)
+        f1 = [e for e in got if e.metric == "f1" and e.has_interval]
+        assert [(e.low, e.high)[end] for e in f1] == [end] * 6  # the macro, too
+
+
 def test_a_macro_of_one_finding_has_its_interval(rng: np.random.Generator) -> None:
     called, truth = rng.random((2, 60, 1)) < 0.4
     for metric, values in (("point_hit", rng.random(40) < 0.8), ("mask_iou", rng.random(40) ** 3)):
