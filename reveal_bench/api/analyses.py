@@ -475,7 +475,7 @@ def pixels(
     name = name_of(predictions, "predictions") if name is None else name
     options = once(ScoringOptions(allow_missing=allow_missing))
     scored = score_inputs(predictions, opened, options, argument="predictions", name=name)
-    records = opened.kind.data.read_references(opened.dataset, opened.split)
+    records = list(opened.kind.data.read_references(opened.dataset, opened.split))
     statistics = pixel_statistics(scored.report.predictions, records, scored.rows.groups)
     return PixelStatistics(scored, statistics)
 
@@ -549,7 +549,7 @@ def score_maps(
     opened = as_bench(bench, split)
     manifest = asked_of(opened)
     files = found_maps(maps, manifest, names)
-    records = opened.kind.data.read_references(opened.dataset, manifest.split)
+    records = list(opened.kind.data.read_references(opened.dataset, manifest.split))
     rows = rows_of_maps(files, records, tolerance=tolerance, in_mm=in_mm, n_processes=n_processes, progress=progress)
     everybody = sorted({record.patient_id for record in records})
     estimates = []

@@ -121,7 +121,7 @@ def tune_saliency(
     """
     opened = as_bench(bench, split)
     files = found_maps(maps, asked_of(opened), names)
-    records = opened.kind.data.read_references(opened.folder, split)
+    records = list(opened.kind.data.read_references(opened.folder, split))
     return tune_thresholds(files, records, split, grid=grid, metric=metric, progress=progress)
 
 
@@ -153,7 +153,7 @@ def tune_gates(
     """
     opened = as_bench(bench, split)
     files = found_maps(maps, asked_of(opened), names)
-    records = opened.kind.data.read_references(opened.folder, split)
+    records = list(opened.kind.data.read_references(opened.folder, split))
     return gates_of(files, records, split, rule=rule, fill=fill, grid=grid, progress=progress)
 
 

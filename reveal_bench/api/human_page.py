@@ -356,7 +356,8 @@ def _without_masks(compared: Comparisons) -> Comparisons:
 
 def _readers(bench: Bench, path: Path) -> Path:
     """Write the dataset's benchmark readers as a prediction file; return its path."""
-    predictions = human_baseline(asked_of(bench), bench.kind.data.read_references(bench.folder, bench.split))
+    references = list(bench.kind.data.read_references(bench.folder, bench.split))
+    predictions = human_baseline(asked_of(bench), references)
     write_whole(path, bench.kind.predictions.to_jsonl(predictions))
     return path
 

@@ -83,7 +83,7 @@ def baseline(
     if name == "chance":
         predictions = chance_baseline(manifest, seed=seed)
     elif name == "human":
-        predictions = human_baseline(manifest, kind.data.read_references(folder, split))
+        predictions = human_baseline(manifest, list(kind.data.read_references(folder, split)))
         shares = dict.fromkeys(manifest.findings, 1.0)
         n_asked = len(manifest.asked_pairs())
         n_missing, n_unmasked = n_asked - len(predictions), sum(one.mask is None for one in predictions)
@@ -247,7 +247,7 @@ def score(
         from reveal_bench.evaluation.pixels import boundary_means
         from reveal_bench.kinds import KINDS
 
-        records = KINDS[scored.rows.kind].data.read_references(folder, scored.manifest.split)
+        records = list(KINDS[scored.rows.kind].data.read_references(folder, scored.manifest.split))
         means = boundary_means(scored.report.predictions, records, scored.rows.groups)
         with _replacing(boundaries) as new:
             new.write_text(RoundedTable("boundaries", [asdict(one) for one in means]).to_csv(), encoding="utf-8")

@@ -55,7 +55,7 @@ def preview_rows(folder: Path, split: str, kind: AnyKind) -> Iterator[Row]:
 
 
 def _all_rows(folder: Path, split: str, kind: AnyKind) -> Iterator[Row]:
-    references, pictures = kind.data.each_reference(folder, split), _pictures_of(folder, split, kind)
+    references, pictures = kind.data.read_references(folder, split), _pictures_of(folder, split, kind)
     for record, (key, cells) in zip(references, pictures, strict=True):
         if kind.data.key_of(record) != key:
             raise ValueError(f"{folder}: references and pictures of {split} must have one order, they differ at {key}")

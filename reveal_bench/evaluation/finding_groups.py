@@ -28,7 +28,7 @@ from reveal_bench.metrics.intervals import Estimate, Resampling
 
 
 def resolve_finding_groups(inputs: Any, folder: OpenFolder) -> dict[str, tuple[str, ...]]:
-    """Return the groups of findings that apply to a folder: those given, or by default its own.
+    """Return the groups of findings that a user asked for, with names and findings of a folder.
 
     Raises
     ------
@@ -36,8 +36,6 @@ def resolve_finding_groups(inputs: Any, folder: OpenFolder) -> dict[str, tuple[s
         If the benchmark has no findings, or as :func:`~reveal_bench.kinds.finding_groups.parse_finding_groups`.
     """
     info = folder.info
-    if inputs is None:
-        return {name: tuple(members) for name, members in info.finding_groups.items()}
     if not info.findings:
         raise ArgumentError("finding_groups", f"must be left out for {info.benchmark}, which asks for no findings")
     groups = parse_finding_groups(inputs, info.findings)
@@ -54,16 +52,8 @@ def _by_prevalence(folder: OpenFolder) -> dict[str, tuple[str, ...]]:
     return groups_by_prevalence(*count_positives(records, info.findings))
 
 
-def group_macros(rows: Rows, groups: FindingGroups, resampling: Resampling) -> dict[str, list[Estimate]]:
-    """Return group -> the macro of every metric over its findings."""
-    return {
-        name: [one for one in rows.estimates(resampling, groups=findings) if one.finding == MACRO]
-        for name, findings in groups.items()
-    }
-
-
 def named_macros(macros: Mapping[str, Sequence[Estimate]]) -> list[Estimate]:
-    """Return the macros of :func:`group_macros` by metric, with names such as "macro tail" in place of a finding."""
+    """Return the macros of :meth:`Rows.group_macros` by metric, with names such as "macro tail" instead of findings."""
     named = [replace(one, finding=f"{MACRO} {name}") for name, estimates in macros.items() for one in estimates]
     order = list(dict.fromkeys(one.metric for one in named))
     return sorted(named, key=lambda one: order.index(one.metric))

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.evaluation.finding_groups import group_macros, resolve_finding_groups
+from reveal_bench.evaluation.finding_groups import resolve_finding_groups
 from reveal_bench.files import file_sha256
 from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import AnyFolder, open_folder, read_rows, split_shards
@@ -122,7 +122,7 @@ class ScoredFile:
     @cached_property
     def finding_groups(self) -> Mapping[str, Sequence[Estimate]]:
         """Macros over groups of findings, by the name of the group; empty without groups."""
-        return group_macros(self.rows, self.options.finding_groups or {}, self.resampling)
+        return self.rows.group_macros(self.resampling, self.options.finding_groups or {})
 
     def to_document(self) -> dict[str, Any]:
         """Return the stable JSON document described above."""
@@ -267,10 +267,9 @@ def resolve_options(
             "ratings",
             f"must be given: answers to tasks of {folder.info.benchmark} are scored by readers, not by a program",
         )
-    resolved = replace(
-        kind.resolve(options, folder.info),
-        finding_groups=resolve_finding_groups(options.finding_groups, folder),
-    )
+    resolved = kind.resolve(options, folder.info)
+    if options.finding_groups is not None:
+        resolved = replace(resolved, finding_groups=resolve_finding_groups(options.finding_groups, folder))
     if not split_shards(folder, kind.config, split):
         kind.data.read_records(folder, split)  # refuses, in the words of the kind
     return resolved
@@ -309,7 +308,7 @@ def score_report(
     options = replace(options, allow_missing=report.allow_missing)
     resampling = options.resampling
     manifest = kind.questions.read_manifest(folder, split)
-    references = kind.data.each_reference(folder, split)
+    references = kind.data.read_references(folder, split)
     rows = kind.scoring.score(report.predictions, references, manifest, options, ratings or ())
     strata = {name: rows.estimates(resampling, stratum=name) for name in rows.strata()} if options.strata else {}
     return ScoredFile(

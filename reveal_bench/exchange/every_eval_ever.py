@@ -286,7 +286,7 @@ def _cases(result: Result, document: Json, folder: Path, predictions: Path) -> I
     kind = kind_of(opened.info)
     report = lint_file(predictions, opened, result.split, LintOptions(options.grid, options.allow_missing))
     manifest = kind.questions.read_manifest(opened, result.split)
-    references = kind.data.each_reference(opened, result.split)
+    references = kind.data.read_references(opened, result.split)
     table = kind.scoring.score(report.predictions, references, manifest, options, ()).to_table()
     hits = [name for name in HITS if name in table.column_names]
     if not hits:

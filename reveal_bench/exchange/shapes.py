@@ -14,8 +14,9 @@ import numpy.typing as npt
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.cases import AnnotatedImage, Drawing
 from reveal_bench.masks import Rle, encode_mask, pack_masks
+from reveal_bench.predictions.files import open_source
 from reveal_bench.predictions.jsonl import JsonError, parse_json
-from reveal_bench.predictions.limits import Limits, open_source
+from reveal_bench.predictions.limits import Limits
 
 DECIMALS = 9
 """Number of decimals of pixel coordinates that are converted from other units, such as percent of the width."""

@@ -107,12 +107,12 @@ def read_folder_info(folder: AnyFolder) -> FolderInfo:
         remedy = ": a newer version of reveal-bench built the folder" if is_newer else ""
         raise ValueError(f"{path}: `schema`, the format of the folder, must be 1 or {FORMAT}, got {version!r}{remedy}")
     terms = raw.pop("terms", {})
-    groups = raw.pop("finding_groups", {})
+    groups = raw.pop("finding_groups", None)
     if set(raw) != {*_REQUIRED, "format"}:
         raise ValueError(f"{path}: the fields must be {sorted([*_REQUIRED, 'format'])}, got {sorted(raw)}")
     findings = Vocabulary.of(raw["findings"], terms) if terms else tuple(raw["findings"])
     try:
-        groups = check_finding_groups(groups, findings)
+        groups = {} if groups is None else check_finding_groups(groups, findings)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     return FolderInfo(**{**raw, "findings": findings, "finding_groups": groups})

@@ -78,6 +78,8 @@ class Kind(Generic[RecordT, PredictionT, ManifestT, RowsT, ReadingT]):
     def resolve(self, options: ScoringOptions, info: FolderInfo) -> ScoringOptions:
         """Return scoring options for a dataset folder of this kind, with all defaults filled in.
 
+        Groups of findings that a user asked for are not checked.
+
         Raises
         ------
         ArgumentError
@@ -101,6 +103,7 @@ class Kind(Generic[RecordT, PredictionT, ManifestT, RowsT, ReadingT]):
             allow_missing=options.allow_missing or options.missing is not None,
             strata=self.scoring.has_strata if options.strata is None else options.strata,
             asks=info.asks,
+            finding_groups=info.finding_groups if options.finding_groups is None else options.finding_groups,
         )
 
     def protocol(self, options: ScoringOptions) -> dict[str, Any]:

@@ -86,13 +86,12 @@ class Data(Protocol[RecordT]):
     def read_records(self, folder: AnyFolder, split: str) -> list[RecordT]:
         """Return the records of `split`, without pixels, in file order."""
 
-    def read_references(self, folder: AnyFolder, split: str) -> list[RecordT]:
-        """Return the records of `split` with the columns that scoring and :meth:`Display.case` need."""
-        return self.read_records(folder, split)
+    def read_references(self, folder: AnyFolder, split: str) -> Iterable[RecordT]:
+        """Return the records of `split` with the columns that scoring and :meth:`Display.case` need.
 
-    def each_reference(self, folder: AnyFolder, split: str) -> Iterable[RecordT]:
-        """Return the records of :meth:`read_references`; a kind may read a few at a time."""
-        return self.read_references(folder, split)
+        A kind may read a few at a time.
+        """
+        return self.read_records(folder, split)
 
     @abstractmethod
     def key_of(self, record: RecordT) -> str:

@@ -22,12 +22,15 @@ import numpy as np
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray
+from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.resampled import Resampled
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+
+    from reveal_bench.kinds.finding_groups import FindingGroups
 
 Spread = Callable[[FloatArray], FloatArray]
 """Function from true values of a score to the standard errors that the score would have, both in the metric's unit."""
@@ -86,6 +89,13 @@ class Rows(ABC):
         ValueError
             If the stratum, unit, group or interval is unknown.
         """
+
+    def group_macros(self, resampling: Resampling, groups: FindingGroups) -> dict[str, list[Estimate]]:
+        """Return the name of each group of findings -> the macro of every metric over its findings."""
+        return {
+            name: [one for one in self.estimates(resampling, groups=findings) if one.finding == MACRO]
+            for name, findings in groups.items()
+        }
 
     @abstractmethod
     def strata(self) -> dict[str, BoolArray]:

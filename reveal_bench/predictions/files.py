@@ -1,14 +1,25 @@
-"""Finding of prediction files: a path may be a file, a run folder, or a folder of either."""
+"""Prediction files: the files that a path means, and the bytes of a file within the limits.
+
+Conventions
+-----------
+A path may be a file, a run folder, or a folder of either. gzip is recognised by 1f 8b, zstd by 28 b5 2f fd, whatever
+the file is called; only one layer is unpacked.
+"""
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Iterable
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.files import FOLDER_INFO
+from reveal_bench.predictions.limits import Limits
+from reveal_bench.predictions.report import ProblemLog, escape
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 _RUN = "run.json"
@@ -16,6 +27,9 @@ _BESIDE = {"submission.json", _RUN, "transcript.jsonl", "summary.json", "answers
 """Names of other files that may be next to predictions, for example in a run folder."""
 _MOST_NAMED = 5
 _COMPRESSED = (".gz", ".zst")
+_CHUNK = 1 << 20
+_ALWAYS_ALLOWED = 16 * _CHUNK  # bytes that a compressed file may expand to, whatever the ratio
+_NAME_CHARACTERS = 200
 
 
 def stem_of(path: Path) -> str:
@@ -117,3 +131,97 @@ def prediction_files(directory: Path) -> dict[str, Path]:
 
 def _is_prediction_file(path: Path) -> bool:
     return path.is_file() and path.name not in _BESIDE and stem_of(path) != path.name
+
+
+def open_source(path: Path, limits: Limits, name: str | None = None) -> tuple[ProblemLog, bytes | None]:
+    """Return a log for the file, known by `name` or its own name, and its bytes.
+
+    Returns
+    -------
+    log : ProblemLog
+    data : bytes, decompressed and without a byte order mark; None if refused, with the reason in `log`
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    """
+    log = ProblemLog(escape(name if name is not None else Path(path).name)[:_NAME_CHARACTERS], limits.problems)
+    return log, _read(Path(path), limits, log)
+
+
+def _read(path: Path, limits: Limits, log: ProblemLog) -> bytes | None:
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size  # 0 for a pipe
+        data = file.read(size) if 0 < size <= limits.file_bytes else b""
+        while size == 0 and len(data) <= limits.file_bytes and (chunk := file.read(_CHUNK)):
+            data += chunk
+    if max(size, len(data)) > limits.file_bytes:
+        log.refuse("file-size", f"the file must have at most {limits.file_bytes} bytes", value=max(size, len(data)))
+        return None
+    expand = _expander(data)
+    if expand is None:
+        return _without_mark(data, log)
+    expanded = _expanded(expand, data, limits, log)
+    if expanded is not None and _expander(expanded) is not None:
+        log.refuse("compression", "the file is compressed twice", hint="compress once")
+        return None
+    return None if expanded is None else _without_mark(expanded, log)
+
+
+def _without_mark(data: bytes, log: ProblemLog) -> bytes | None:
+    if data.startswith(b"\xef\xbb\xbf"):
+        log.warning("byte-order-mark", "the file begins with a byte order mark, which was skipped", hint="plain UTF-8")
+        return data[3:]
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        log.refuse("encoding", "the file must be UTF-8; its first bytes are those of UTF-16", hint="save it as UTF-8")
+        return None
+    if not data or data.isspace():
+        log.refuse("empty-file", "the file holds no predictions")
+        return None
+    return data
+
+
+def _expander(data: bytes) -> Callable[[bytes], Iterator[bytes]] | None:
+    if data.startswith(b"\x1f\x8b"):
+        return _gunzip
+    if data.startswith(b"\x28\xb5\x2f\xfd"):
+        return _unzstd
+    return None
+
+
+def _expanded(expand: Callable[[bytes], Iterator[bytes]], data: bytes, limits: Limits, log: ProblemLog) -> bytes | None:
+    allowed = min(limits.expanded_bytes, max(_ALWAYS_ALLOWED, limits.expansion * len(data)))
+    chunks = []
+    n_bytes = 0
+    try:
+        for chunk in expand(data):
+            chunks.append(chunk)
+            n_bytes += len(chunk)
+            if n_bytes > allowed:
+                log.refuse(
+                    "expanded-size",
+                    f"a compressed file of {len(data)} bytes may expand to at most {allowed} bytes",
+                    hint="if the content is right, send it uncompressed",
+                )
+                return None
+    except (OSError, zlib.error, EOFError) as error:
+        log.refuse("compression", f"the compressed file is damaged: {error}", hint="compress it again")
+        return None
+    return b"".join(chunks)
+
+
+def _gunzip(data: bytes) -> Iterator[bytes]:
+    import gzip
+
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
+        while chunk := stream.read(_CHUNK):
+            yield chunk
+
+
+def _unzstd(data: bytes) -> Iterator[bytes]:
+    import pyarrow as pa
+
+    with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+        while chunk := stream.read(_CHUNK):
+            yield chunk

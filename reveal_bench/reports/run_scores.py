@@ -16,7 +16,6 @@ from typing import ClassVar
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.evaluation.compare import Comparison, compare
-from reveal_bench.evaluation.finding_groups import group_macros
 from reveal_bench.evaluation.published import OwnScores
 from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.scored import Rows
@@ -173,7 +172,7 @@ class ScoreReport(RunReport):
             return []
         rows = []
         for run, own_rows in zip(self.runs, self.rows, strict=True):
-            for name, macros in group_macros(own_rows, groups, self._resampling).items():
+            for name, macros in own_rows.group_macros(self._resampling, groups).items():
                 cells = {one.metric: _cell(one) for one in macros}
                 rows.append((run.label, name, *(cells.get(metric, NOTHING) for metric in self.metrics)))
         members = "; ".join(f"{name}: {', '.join(findings)}" for name, findings in groups.items())

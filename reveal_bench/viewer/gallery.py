@@ -127,7 +127,7 @@ class CaseSource:
         if not private and info.splits[split].get("references") != "public":
             raise ArgumentError("split", "must be one whose references are public", repr(split))
         kind = kind_of(info)
-        records = kind.data.read_references(folder, split)
+        records = list(kind.data.read_references(folder, split))
         manifest = kind.questions.read_manifest(folder, split)
         options = kind.resolve(ScoringOptions(thresholds=thresholds), info)
         systems = {name: _answers(kind, path, records, manifest, options) for name, path in predictions.items()}

@@ -99,7 +99,7 @@ def _score(
     manifest: Manifest = kind.questions.read_manifest(opened, split)
     predictions, ratings = read_rated(file, manifest)
     options = kind.resolve(ScoringOptions(thresholds=thresholds), opened.info)
-    rows = kind.scoring.score(predictions, kind.data.each_reference(opened, split), manifest, options, ratings)
+    rows = kind.scoring.score(predictions, kind.data.read_references(opened, split), manifest, options, ratings)
     return rows, manifest, predictions
 
 

@@ -59,15 +59,10 @@ class DetectionData(ImageData):
 
     @override
     def read_records(self, folder: AnyFolder, split: str) -> list[LocalizationRecord]:
-        """Return the images of `split` with their references."""
+        """Return the images of `split` with their references; only the contours may separate instances."""
         from reveal_bench.kinds.localization.records import read_localization
 
         return read_localization(folder, split, config="detection")
-
-    @override
-    def read_references(self, folder: AnyFolder, split: str) -> list[LocalizationRecord]:
-        """Return the same records, contours included, because only contours may separate instances."""
-        return self.read_records(folder, split)
 
 
 class DetectionQuestions(ImageQuestions["DetectionManifest"]):

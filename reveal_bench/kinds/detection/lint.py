@@ -29,8 +29,9 @@ from reveal_bench.kinds.localization.records import ImageManifest
 from reveal_bench.kinds.parts import override
 from reveal_bench.masks import pack_masks, rasterize_polygons
 from reveal_bench.predictions.abstain import Abstentions
+from reveal_bench.predictions.files import open_source
 from reveal_bench.predictions.jsonl import RawPrediction, check_entries
-from reveal_bench.predictions.limits import Limits, LintOptions, open_source
+from reveal_bench.predictions.limits import Limits, LintOptions
 from reveal_bench.predictions.report import LintReport, ProblemLog
 
 MOST_ON_IMAGE = 100

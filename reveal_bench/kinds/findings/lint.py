@@ -21,9 +21,10 @@ from typing import Any
 from reveal_bench.findings import canonical_finding, conflict
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest
 from reveal_bench.predictions.abstain import Abstentions
+from reveal_bench.predictions.files import open_source
 from reveal_bench.predictions.hints import name_hint, study_hint
 from reveal_bench.predictions.jsonl import RawPrediction, check_entries, read_jsonl
-from reveal_bench.predictions.limits import Limits, LintOptions, open_source
+from reveal_bench.predictions.limits import Limits, LintOptions
 from reveal_bench.predictions.report import LintReport, ProblemLog
 from reveal_bench.predictions.tables import open_rows, row_values
 

@@ -51,15 +51,8 @@ class LocalizationData(ImageData):
         return read_localization(folder, split)
 
     @override
-    def read_references(self, folder: AnyFolder, split: str) -> list[LocalizationRecord]:
-        """Return the images of `split` with their references, without contours."""
-        from reveal_bench.kinds.localization.records import read_localization
-
-        return read_localization(folder, split, contours=False)
-
-    @override
-    def each_reference(self, folder: AnyFolder, split: str) -> Iterator[LocalizationRecord]:
-        """Return the same images, a few at a time."""
+    def read_references(self, folder: AnyFolder, split: str) -> Iterator[LocalizationRecord]:
+        """Return the images of `split` with their references, without contours, a few at a time."""
         from reveal_bench.kinds.localization.records import each_localization
 
         return each_localization(folder, split, contours=False)

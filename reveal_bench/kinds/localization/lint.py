@@ -29,8 +29,9 @@ from reveal_bench.kinds.localization.formats import read_entries
 from reveal_bench.kinds.localization.records import ImageManifest, LocalizationPrediction, Point
 from reveal_bench.masks import MaskProblem, Rle, measure_masks, pack_masks, rasterize_polygons, union_masks
 from reveal_bench.predictions.abstain import Abstentions
+from reveal_bench.predictions.files import open_source
 from reveal_bench.predictions.jsonl import check_entries
-from reveal_bench.predictions.limits import Limits, LintOptions, open_source
+from reveal_bench.predictions.limits import Limits, LintOptions
 from reveal_bench.predictions.report import LintProblem, LintReport, ProblemLog
 from reveal_bench.words import count_text
 

@@ -25,9 +25,10 @@ from typing import Any
 from reveal_bench.kinds.localization.records import Box
 from reveal_bench.kinds.tasks.records import AnswerBox, TaskAnswer, TaskManifest, TaskQuestion
 from reveal_bench.predictions.abstain import Abstentions
+from reveal_bench.predictions.files import open_source
 from reveal_bench.predictions.hints import name_hint
 from reveal_bench.predictions.jsonl import RawPrediction, check_entries, read_jsonl
-from reveal_bench.predictions.limits import Limits, LintOptions, open_source
+from reveal_bench.predictions.limits import Limits, LintOptions
 from reveal_bench.predictions.report import LintReport, ProblemLog
 
 _FIELDS = ("task_id", "answer", "boxes")

@@ -36,8 +36,9 @@ from reveal_bench.kinds.rows import Fault, Row, text_schema
 from reveal_bench.kinds.scored import Disclosure, disclosure_of_findings
 from reveal_bench.kinds.split_counts import Tally
 from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.predictions.files import open_source
 from reveal_bench.predictions.jsonl import RawPrediction, check_entries, read_jsonl
-from reveal_bench.predictions.limits import Limits, LintOptions, open_source
+from reveal_bench.predictions.limits import Limits, LintOptions
 from reveal_bench.predictions.report import LintReport
 
 from .scoring import GROUPS, Answer, TubeManifest, TubeRecord, TubeRows, score_tubes
