@@ -18,17 +18,19 @@ from reveal_leaderboard.boards.catalogue import Catalogue
 from reveal_leaderboard.custody import Custody
 from reveal_leaderboard.custody.scoring import read_cases
 from reveal_leaderboard.release.release import release
-from reveal_leaderboard.settings import load_settings
+from reveal_leaderboard.settings import Settings, load_settings
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.metadata import read_metadata
 from reveal_leaderboard.store.queue import Job, Queue
 from reveal_leaderboard.store.store import NewSubmission, Store, Submission
-from reveal_leaderboard.store.tables import jobs, submissions
+from reveal_leaderboard.store.tables import jobs, ledger, submissions
 from reveal_leaderboard.web.submissions import Intake
 from reveal_leaderboard.worker import worker as worker_module
-from reveal_leaderboard.worker.worker import Worker, open_holdouts
+from reveal_leaderboard.worker.answers import AnswerCount
+from reveal_leaderboard.worker.worker import USED_UP, Worker, open_holdouts
 from sqlalchemy.exc import OperationalError
 
+from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.scoring import CaseRows, score_localization
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board, guesses, running, wait_until
 from tests.leaderboard.databases import DATABASE_SOURCE
@@ -83,9 +85,9 @@ class Desk:
     def wait_for_result_in_hand(self, submission: Submission) -> None:
         wait_until(self.exact_file(submission).exists)
 
-    def in_process(self) -> Worker:
+    def in_process(self, settings: Settings | None = None) -> Worker:
         holdouts = open_holdouts([(BENCHMARK, self.board.holdout)], shared=[self.data], vault=self.vault)
-        return Worker(self.store, self.blobs, holdouts, self.custody, self.store.settings)
+        return Worker(self.store, self.blobs, holdouts, self.custody, settings or self.store.settings)
 
 
 @pytest.fixture
@@ -272,6 +274,38 @@ def test_an_outage_of_storage_fails_nobody(
     assert desk.job(submission).attempts == 1
     steps = [event.to_status for event in desk.store.events_of(submission.id)]
     assert steps == ["received", "linted", "queued", *["scoring", "queued"] * 4, "scoring", "scored"]
+
+
+def test_a_server_that_rewrites_budgets_gets_no_more_answers_than_the_vault_counts(
+    desk: Desk, board: Board, tmp_path: Path
+) -> None:
+    """The server's settings allow three files per team and 150 in all; the worker's own allow two in all."""
+    (tmp_path / "own.toml").write_text("[quota]\ntotal = 2\nboard_total = 2\n", encoding="utf-8")
+    own = load_settings(tmp_path / "own.toml")
+    sent = []
+    for n, blanks in ((1, ""), (2, ""), (3, ""), (2, " ")):
+        text = predictions_to_jsonl(guesses(board.manifest, seed=n))
+        (file := tmp_path / f"{len(sent)}.jsonl").write_text(text.replace("}\n", f"{blanks}}}\n", 1))
+        with desk.store.write() as connection:  # as if nobody had sent anything
+            connection.execute(ledger.update().values(amount=0))
+        sent.append(desk.submit(file))
+        desk.in_process(own).run(once=True)
+    assert [desk.status(one) for one in sent] == ["scored", "scored", "refused", "scored"]
+    assert desk.store.events_of(sent[2].id)[-1].why == USED_UP.format(limit=2)
+    assert len(json.loads((desk.vault / f"answers.{BENCHMARK}.1.0.0.json").read_text())) == 2
+
+
+def test_answers_are_counted_once_each_and_a_refresh_apart(tmp_path: Path) -> None:
+    count = AnswerCount(tmp_path, BENCHMARK, "1.1.0")
+    assert [count.admit(content, "rescore", 1) for content in "aab"] == [True, True, False]
+    assert [count.admit(content, "score", 2) for content in "acdb"] == [True, True, True, False]
+    count.include({"a": "score", "e": "rescore"})
+    assert AnswerCount(tmp_path, BENCHMARK, "1.1.0").read() == {
+        "a": "rescore",
+        "c": "score",
+        "d": "score",
+        "e": "rescore",
+    }
 
 
 def test_a_worker_tells_that_it_lives(desk: Desk) -> None:

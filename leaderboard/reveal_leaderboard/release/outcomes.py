@@ -63,6 +63,11 @@ class ScoredOutcome:
     fingerprint: Fingerprint
     signs: tuple[str, ...] = ()
 
+    @property
+    def has_figures(self) -> bool:
+        """True if any score is released; otherwise the holdout is too small."""
+        return any(part.shown for part in (self.released, self.final) if part is not None)
+
     def record(
         self,
         connection: sa.Connection,
@@ -134,7 +139,7 @@ def _decide(
         why = f"the same predictions as submission {first.submission_id}; nothing is charged"
         score = own if is_free else _as_of(own, first)
         return score, ScoringVerdict(False, score.shown_of, why)
-    if not any(part.shown for part in (outcome.released, outcome.final) if part is not None):
+    if not outcome.has_figures:
         released = {**own.released, "note": f"{own.released['note']} Nothing is charged."}
         return replace(own, released=released), ScoringVerdict(
             False, submission.id, "no figure can be shown; nothing is charged"

@@ -48,6 +48,7 @@ from reveal_leaderboard.store.blobs import BlobDamagedError, Blobs, write_durabl
 from reveal_leaderboard.store.queue import LEASE_SECONDS, Job, Queue
 from reveal_leaderboard.store.ratings import answers_of, ratings_of
 from reveal_leaderboard.store.store import Score, Store, Submission
+from reveal_leaderboard.worker.answers import AnswerCount, answers_in_database
 
 
 class Vault:
@@ -140,6 +141,7 @@ POLL_SECONDS = 0.5
 LONGEST_PAUSE = 60.0
 BEAT_SECONDS = 15.0
 HALF_WRITTEN_SECONDS = 3600.0
+USED_UP = "This version has given all {limit} answers that its worker may give."
 INCIDENT = "Scoring stopped on our side. The cause cannot be shown; please send the operators incident number {number}."
 
 Answer = TypeVar("Answer")
@@ -181,6 +183,7 @@ class Worker:
         self.pause_before_finish = pause_before_finish
         self.stopping = threading.Event()
         self._pause = POLL_SECONDS
+        self.answers = {key: AnswerCount(holdout.vault.folder, *key) for key, holdout in holdouts.items()}
         self.signers = {key: receipts.Signer(holdout.vault.folder) for key, holdout in holdouts.items()}
         for holdout in holdouts.values():
             _sweep(holdout.vault.folder)
@@ -188,8 +191,12 @@ class Worker:
     def run(self, *, once: bool = False) -> None:
         """Work until :attr:`stopping` is set; with `once`, until the queue is empty."""
         served = list(self.holdouts)
+        with self.store.read() as connection:
+            for key, count in self.answers.items():
+                count.include(answers_in_database(connection, *key))
         for name, version in served:
-            log.info("worker %s serves %s %s", self.name, name, version)
+            n, most = len(self.answers[name, version].read()), self.settings.of(name).quota.board_total
+            log.info("worker %s serves %s %s, which gave %d of %d answers", self.name, name, version, n, most)
         with _Ticker(self._tell, BEAT_SECONDS, at_once=True):
             while not self.stopping.is_set():
                 try:
@@ -282,7 +289,7 @@ class Worker:
         outcome = replace(outcome, signs=tuple(signs))
         if report is not None and job.kind == "rescore":
             outcome = _with_coverage(outcome, report)
-        is_kept = self.queue.finish_score(job, who=self._who, outcome=outcome, sign=self._sign)
+        is_kept = self._finish(job, outcome)
         if is_kept:
             self._pause_boards(job)
         return is_kept
@@ -311,6 +318,24 @@ class Worker:
             write_canonical(file, answers, manifest, ratings)
             outcome = self._outcome(file, submission, holdout)
         outcome = replace(outcome, signs=tuple(KINDS[manifest.kind].release.signs(answers, manifest)))
+        return self._finish(job, outcome)
+
+    def _finish(self, job: Job, outcome: ScoredOutcome) -> bool:
+        """Release an outcome; return False if another worker has the lease.
+
+        Raises
+        ------
+        RefusedError
+            If the version has given as many answers as this worker's own settings allow, whatever the database says.
+        """
+        limit = self.settings.of(job.benchmark).quota.board_total
+        if job.kind == "rescore":
+            given = (len(count.read()) for key, count in self.answers.items() if key[0] == job.benchmark)
+            limit = max(limit, sum(given) - len(self.answers[job.benchmark, job.version].read()))
+        count = self.answers[job.benchmark, job.version]
+        if outcome.has_figures and not count.admit(outcome.fingerprint.content, job.kind, limit):
+            log.error("%s %s gave its %d answers: scores are withheld", job.benchmark, job.version, limit)
+            raise RefusedError(USED_UP.format(limit=limit))
         return self.queue.finish_score(job, who=self._who, outcome=outcome, sign=self._sign)
 
     @contextlib.contextmanager

@@ -1,0 +1,83 @@
+"""The vault's own count of the answers that a version has given.
+
+Conventions
+-----------
+Budgets are in the database, which the server writes. If the server is taken over, it can raise them, delete the ledger
+or invent teams. So the worker counts again, in the vault: every scored file whose scores are released is one answer, by
+the keyed fingerprint of its predictions (:mod:`reveal_leaderboard.release.fingerprints`). Scoring the same predictions
+again is not a further answer. The limit is `quota.board_total` of the worker's own settings.
+
+Submissions that a refresh scores against another version are counted separately. Their limit is the number of answers
+that the benchmark's other versions gave, if that is larger.
+
+The count is a file per version, ``answers.BENCHMARK.VERSION.json``. At every start the worker adds the fingerprints in
+the database, for vaults from before this count or restored from a backup. This can only raise the count.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from reveal_leaderboard.store.blobs import write_durably
+from reveal_leaderboard.store.tables import fingerprints, submissions
+
+Contents = dict[str, str]
+"""Fingerprint of predictions -> kind of the job that scored them first: "score" or "rescore"."""
+
+
+class AnswerCount:
+    """The answers that one version has given; safe to use from several workers that share the vault."""
+
+    def __init__(self, vault: Path, benchmark: str, version: str) -> None:
+        self._vault, self._file = vault, vault / f"answers.{benchmark}.{version}.json"
+
+    def read(self) -> Contents:
+        """Return all answers so far."""
+        return json.loads(self._file.read_bytes()) if self._file.exists() else {}
+
+    def include(self, contents: Mapping[str, str]) -> None:
+        """Count answers that were given already."""
+        with self._locked():
+            known = self.read()
+            if not contents.keys() <= known.keys():
+                self._write({**contents, **known})
+
+    def admit(self, content: str, kind: str, limit: int) -> bool:
+        """Count one more answer, unless `limit` answers of its kind were given; return True if it may be released."""
+        with self._locked():
+            known = self.read()
+            if content in known:
+                return True
+            if sum(one == kind for one in known.values()) >= limit:
+                return False
+            self._write({**known, content: kind})
+            return True
+
+    def _write(self, contents: Contents) -> None:
+        write_durably(self._file, json.dumps(contents, indent=0).encode())
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        folder = os.open(self._vault, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
+
+
+def answers_in_database(connection: sa.Connection, benchmark: str, version: str) -> Contents:
+    """Return the answers that the database knows of."""
+    query = (
+        sa.select(fingerprints.c.content, submissions.c.version)
+        .join(submissions, submissions.c.id == fingerprints.c.submission_id)
+        .where(fingerprints.c.benchmark == benchmark, fingerprints.c.version == version)
+    )
+    return {row.content: "score" if row.version == version else "rescore" for row in connection.execute(query)}
