@@ -5,12 +5,35 @@ Also the mean that leaves out NaN, which means an undefined score everywhere.
 
 from __future__ import annotations
 
+import math
+from typing import IO, Any
+
 import numpy as np
 import numpy.typing as npt
 
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+
+
+def read_npy(stream: IO[bytes], n_bytes: int) -> npt.NDArray[Any]:
+    """Return the array of a NumPy file, from a stream that can be rewound and has `n_bytes`.
+
+    Raises
+    ------
+    ValueError
+        If it is not such a file, holds Python objects, or its header claims more values than it has.
+    """
+    version = np.lib.format.read_magic(stream)
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    if version not in readers:
+        raise ValueError(f"a NumPy file of version {version[0]}.{version[1]}")
+    shape, _, dtype = readers[version](stream)
+    if math.prod(shape) * dtype.itemsize > n_bytes:
+        raise ValueError(f"the header claims the shape {shape} of {dtype}, the file has {n_bytes:,} bytes")
+    stream.seek(0)
+    array: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+    return array
 
 
 def mean_of_defined(values: FloatArray) -> FloatArray:

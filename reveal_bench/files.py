@@ -17,11 +17,36 @@ import secrets
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 FOLDER_INFO = "manifest/benchmark.json"
 """Path of the file that identifies a dataset folder."""
+
+
+_DOWNLOAD: ContextVar[tuple[Path, ...]] = ContextVar("download", default=())
+
+
+@contextmanager
+def reading_download(*places: Path | None) -> Iterator[None]:
+    """Let tables, documents and pictures in the block be read from these folders and files alone.
+
+    Parameters
+    ----------
+    places : what the user named; None is ignored. Each may itself be a link
+    """
+    token = _DOWNLOAD.set(tuple(Path(place).resolve() for place in places if place is not None))
+    try:
+        yield
+    finally:
+        _DOWNLOAD.reset(token)
+
+
+def leads_out(path: Path) -> bool:
+    """Return True if a link leads out of the download that is being read; without a download, return False."""
+    places = _DOWNLOAD.get()
+    return bool(places) and not any(map(path.resolve().is_relative_to, places))
 
 
 def file_sha256(path: Path) -> str:

@@ -21,8 +21,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from reveal_bench.arguments import Problem
-from reveal_bench.files import parse_json, where_not_utf8
+from reveal_bench.files import leads_out, parse_json, where_not_utf8
 
+JSON_BYTES = 1 << 26
+"""Largest JSON list or document that is parsed as a whole; its values take some ten times as much memory."""
 MOST_EXACT = 10**15
 """Smallest number that a sheet may have stored with fewer digits than it had."""
 
@@ -48,19 +50,20 @@ class TableLimits:
     file_bytes : size on disk
     unpacked_bytes, expansion : size of compressed text in bytes, and per byte of the file beyond 64 MiB; size of texts
         in Parquet
-    document_bytes : size of a JSON list or of the parts of a workbook, which are parsed as a whole
+    json_bytes, workbook_bytes : size of a JSON list, and of the parts of a workbook, which are parsed as a whole
     rows, columns : number of rows below the header, and of columns in it
-    cells : number of cells of a Parquet file, in which repeated values take no space
+    cells : number of cells of all rows
     line_bytes : size of one line, and of one cell
     """
 
-    file_bytes: int = 1 << 30
-    unpacked_bytes: int = 1 << 30
+    file_bytes: int = 1 << 29
+    unpacked_bytes: int = 1 << 29
     expansion: int = 100
-    document_bytes: int = 1 << 28
-    rows: int = 5_000_000
+    json_bytes: int = JSON_BYTES
+    workbook_bytes: int = 1 << 28
+    rows: int = 2_000_000
     columns: int = 16_384
-    cells: int = 50_000_000
+    cells: int = 10_000_000
     line_bytes: int = 16 << 20
 
 
@@ -164,7 +167,7 @@ def numbered_rows(
 
 def _file_size(path: Path, within: Path | None, notes: TableNotes) -> int:
     status = path.stat()
-    if within is not None and not path.resolve().is_relative_to(within.resolve()):
+    if leads_out(path) or (within is not None and not path.resolve().is_relative_to(within.resolve())):
         raise notes.error("file", "must be within the download", "a place outside of it")
     if not stat.S_ISREG(status.st_mode):  # reading from a pipe would wait for ever
         raise notes.error("file", "must be a regular file", "something else")
@@ -254,8 +257,8 @@ def _only_table(path: Path, names: Sequence[str], opened: ExitStack) -> Any:
 
 
 def _json_list(file: BinaryIO, size: int, notes: TableNotes) -> Iterator[tuple[int, Any]]:
-    if size > notes.limits.document_bytes:
-        raise notes.error("size", f"must be at most {notes.limits.document_bytes:,} bytes", f"{size:,}")
+    if size > notes.limits.json_bytes:
+        raise notes.error("size", f"must be at most {notes.limits.json_bytes:,} bytes", f"{size:,}")
     entries = parse_json("".join(_lines(file, size, notes)))
     if not isinstance(entries, list):
         raise notes.error("file", "must be a JSON list of objects", type(entries).__name__)
@@ -279,8 +282,8 @@ def _sheet_rows(path: Path, sheet: str | None, notes: TableNotes, opened: ExitSt
     with _workbook_errors():
         with zipfile.ZipFile(path) as archive:
             size = sum(info.file_size for info in archive.infolist())  # zipfile never unpacks more than it says here
-        if size > notes.limits.document_bytes:
-            raise OSError(f"{size:,} bytes unpacked; at most {notes.limits.document_bytes:,} are read")
+        if size > notes.limits.workbook_bytes:
+            raise OSError(f"{size:,} bytes unpacked; at most {notes.limits.workbook_bytes:,} are read")
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     opened.callback(book.close)
     names = book.sheetnames

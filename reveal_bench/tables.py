@@ -306,9 +306,13 @@ class TableReader(TableNotes):
     def _not_blank(self, numbered: Numbered) -> Numbered:
         """Yield the rows that are not blank; blank rows count towards the limit."""
         strip = str.strip if self.format == "csv" else plain_text
+        n_cells = 0
         for n_rows, (number, cells) in enumerate(numbered):
+            n_cells += len(cells)
             if n_rows > self.limits.rows:
                 raise self.error("rows", f"must be at most {self.limits.rows:,}", "more", number)
+            if n_cells > self.limits.cells:
+                raise self.error("cells", f"must be at most {self.limits.cells:,}", "more", number)
             if any(map(strip, cells)):
                 yield number, cells
 

@@ -284,7 +284,7 @@ LIMITED: dict[str, tuple[str | bytes | dict[str, Any], TableLimits, str]] = {
     "repeated texts in lists": (
         {"a": [["x" * 1000]] * 1000}, TableLimits(unpacked_bytes=900_000), "t:1: `size` must be at most"
     ),
-    "a JSON list": ('[{"a": 1}]', TableLimits(document_bytes=9), "`size` must be at most 9 bytes, got 10"),
+    "a JSON list": ('[{"a": 1}]', TableLimits(json_bytes=9), "`size` must be at most 9 bytes, got 10"),
 }  # fmt: skip
 
 

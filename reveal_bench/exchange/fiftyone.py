@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import read_npy
 from reveal_bench.exchange.shapes import finite, joined, listed, mapped, mask_in_box, pairs, pixels, read_json, word
 from reveal_bench.files import write_whole
 from reveal_bench.kinds.cases import AnnotatedImage, Annotations, Drawing, StudyLabels
@@ -265,7 +266,7 @@ def _mask(binary: Any, box: Sequence[float], film: AnnotatedImage) -> Rle:
     try:
         packed = base64.b64decode(binary["$binary"]["base64"], validate=True)
         data = zlib.decompressobj().decompress(packed, limit)
-        part = np.load(io.BytesIO(data), allow_pickle=False)
+        part = read_npy(io.BytesIO(data), len(data))
     except (KeyError, TypeError, ValueError, EOFError, zlib.error) as error:
         raise ArgumentError("file", f"must have masks that can be read: {error}", film.image_id) from None
     if part.shape != (height, width):

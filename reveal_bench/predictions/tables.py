@@ -54,7 +54,11 @@ def read_csv(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[RawPredic
 def open_rows(data: bytes, limits: Limits, log: ProblemLog, *, most_columns: int) -> Iterator[TableReader]:
     """Open a table of predictions as :mod:`reveal_bench.tables` reads it; problems go to `log`."""
     bounds = TableLimits(
-        unpacked_bytes=len(data), rows=limits.entries, columns=most_columns, line_bytes=limits.line_bytes
+        unpacked_bytes=len(data),
+        rows=limits.entries,
+        columns=most_columns,
+        cells=limits.entries * most_columns,
+        line_bytes=limits.line_bytes,
     )
     with open_table(data, log.file, _Logged(log), limits=bounds, verbatim=True) as table:
         yield table

@@ -17,8 +17,11 @@ spelled as :func:`reveal_bench.findings.canonical_finding` allows.
 
 from __future__ import annotations
 
+import math
 import re
+import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,9 +30,11 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import read_npy
 from reveal_bench.findings import CHEXPERT_LABELS, canonical_finding, nearest_names
+from reveal_bench.kinds.images import MOST_PIXELS
 from reveal_bench.metrics.heat_maps import checked_map
-from reveal_bench.saliency_maps.pickles import read_pickle
+from reveal_bench.saliency_maps.pickles import MOST_BYTES, read_pickle
 
 ENDINGS = (".npy", ".npz", ".safetensors", ".png", ".tif", ".tiff", ".pkl")
 _ARCHIVES = (".npz", ".safetensors")
@@ -178,7 +183,7 @@ def _maps_of(
 def _parts_of(path: Path, findings: Sequence[str], names: Sequence[str]) -> Iterator[tuple[str | int, str]]:
     """Yield (name or index, finding) of each map in a file of several maps."""
     if path.suffix.lower() in _ARCHIVES:
-        for name in _archive(path):
+        for name in _names_in(path):
             if name not in ("prob", "probs"):
                 yield name, _canonical(name, findings, "maps", path)
         return
@@ -238,45 +243,78 @@ def _checked_probability(value: Any) -> float | None:
 
 
 def _read_npy(file: MapFile) -> tuple[Any, Any]:
-    try:
-        return np.load(file.path, allow_pickle=False), None
-    except (ValueError, OSError, EOFError) as error:
-        raise ArgumentError("map", "must be a whole array of numbers", str(error)) from None
+    with _damage(file.path), file.path.open("rb") as stream:
+        return read_npy(stream, _checked_size(file.path.stat().st_size)), None
 
 
 def _read_archive(file: MapFile) -> tuple[Any, Any]:
-    arrays = _archive(file.path)
+    names = _names_in(file.path)
     name = file.part if isinstance(file.part, str) else "map"
-    if name not in arrays:
-        raise ArgumentError("map", f"must exist under {name!r}", ", ".join(arrays))
-    return arrays[name], arrays.get("prob") if file.part is None else None
+    if name not in names:
+        raise ArgumentError("map", f"must exist under {name!r}", ", ".join(names))
+    with_probability = file.part is None and "prob" in names
+    return _array_in(file.path, name), _array_in(file.path, "prob") if with_probability else None
 
 
-def _archive(path: Path) -> dict[str, Any]:
-    try:
+def _names_in(path: Path) -> list[str]:
+    """Return the names of the arrays in an archive."""
+    with _damage(path):
         if path.suffix.lower() == ".npz":
-            with np.load(path, allow_pickle=False) as archive:
-                return {name: archive[name] for name in archive.files}
-        try:
-            from safetensors.numpy import load_file
-        except ImportError:
-            raise ImportError("safetensors files need safetensors: pip install 'reveal-bench[saliency]'") from None
-        return dict(load_file(path))
+            with zipfile.ZipFile(path) as archive:
+                return [name.removesuffix(".npy") for name in archive.namelist()]
+        with _safetensors(path) as archive:
+            return list(archive.keys())
+
+
+def _array_in(path: Path, name: str) -> npt.NDArray[Any]:
+    with _damage(path):
+        if path.suffix.lower() == ".npz":
+            with zipfile.ZipFile(path) as archive:
+                size = _checked_size(archive.getinfo(f"{name}.npy").file_size)  # zipfile never unpacks more than this
+                with archive.open(f"{name}.npy") as stream:
+                    return read_npy(stream, size)
+        with _safetensors(path) as archive:
+            _checked_size(math.prod(archive.get_slice(name).get_shape()))
+            return np.asarray(archive.get_tensor(name))
+
+
+def _safetensors(path: Path) -> Any:
+    try:
+        from safetensors import safe_open
+    except ImportError:
+        raise ImportError("safetensors files need safetensors: pip install 'reveal-bench[saliency]'") from None
+    return safe_open(path, framework="numpy")
+
+
+def _checked_size(n_bytes: int) -> int:
+    if n_bytes > MOST_BYTES:
+        raise ValueError(f"{n_bytes:,} bytes; at most {MOST_BYTES:,} are read")
+    return n_bytes
+
+
+@contextmanager
+def _damage(path: Path) -> Iterator[None]:
+    """Raise ArgumentError for any exception of a damaged file."""
+    try:
+        yield
     except ImportError:
         raise
     except Exception as error:  # zipfile, numpy and safetensors have many of their own
-        raise ArgumentError("map", "must be a whole file of arrays", f"{path.name}: {error}") from None
+        raise ArgumentError("map", "must be a whole file of arrays of numbers", f"{path.name}: {error}") from None
 
 
 def _read_picture(file: MapFile) -> tuple[Any, Any]:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with Image.open(file.path) as picture:
+        with Image.open(file.path, formats=("PNG", "TIFF")) as picture:
             if len(picture.getbands()) != 1 or picture.mode == "P":
                 raise ArgumentError("map", "must be a picture of one channel", picture.mode)
+            if picture.width * picture.height > MOST_PIXELS:
+                size = f"{picture.width} x {picture.height}"
+                raise ArgumentError("map", f"must have at most {MOST_PIXELS:,} pixels", size)
             return np.asarray(picture), None
-    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
+    except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise ArgumentError("map", "must be a whole picture", str(error)) from None
 
 

@@ -12,27 +12,56 @@ To add a source: its module here, its row in :data:`reveal_bench.benchmarks.BENC
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import wraps
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
+from typing import Any, TypeVar
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import SOURCES
 from reveal_bench.dicom.files import is_dicom
+from reveal_bench.files import reading_download
 from reveal_bench.sources.own_boxes_files import is_of_boxes
 from reveal_bench.sources.source import BuildError, Inspection, Problem, SourceData, SourceModule
 
 __all__ = ["SOURCE_MODULES", "BuildError", "SourceModule", "Inspection", "Problem", "SourceData", "detect_source"]
 
+Result = TypeVar("Result")
+
 _LOOKED_AT = 200  # files of a folder that no source recognises
 _DICOM_START = 140  # bytes that show whether a file is DICOM
+
+
+def _within_download(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Return the function of a source so that it follows no link out of the download, and refuses endless nesting."""
+
+    @wraps(function)
+    def guarded(root: Path, **options: Any) -> Result:
+        root, mapping = Path(root), options.get("mapping")
+        beside = [root.parent if root.is_file() else None, mapping and Path(mapping).parent]
+        try:
+            with reading_download(root, *beside, mapping, options.get("pictures")):
+                return function(root, **options)
+        except RecursionError:
+            rule = "must not have folders or documents that are nested hundreds of levels deep"
+            raise ArgumentError("root", rule, root) from None
+
+    return guarded
 
 
 def _source_module(name: str) -> SourceModule:
     source, benchmark = SOURCES[name]
     module = import_module(f"reveal_bench.sources.{name.replace('-', '_')}")
     return SourceModule(
-        name, benchmark.name, source.holdout_split, module.detect, module.inspect, module.read, source.options
+        name,
+        benchmark.name,
+        source.holdout_split,
+        _within_download(module.detect),
+        _within_download(module.inspect),
+        _within_download(module.read),
+        source.options,
     )
 
 

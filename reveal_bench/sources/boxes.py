@@ -47,6 +47,8 @@ SLACK = 1.0
 """Largest number of pixels by which a box may stick out of its image."""
 NIH_SIDE = 1024
 """Width and height of every frame of NIH ChestX-ray14 as several sources show it, in pixels."""
+MOST_PROBLEMS = 100_000
+"""Number of problems of a download after which nothing more is read."""
 DEPTH, MANY = 5, 60
 """Depth of the search for tables; a folder with more than MANY subfolders counts as a tree of pictures."""
 
@@ -60,8 +62,17 @@ class Faults:
     is_fatal: bool = False
 
     def add(self, problem: Problem, image_id: str | None) -> None:
-        """Note a problem of an image, or of a whole file if `image_id` is None."""
+        """Note a problem of an image, or of a whole file if `image_id` is None.
+
+        Raises
+        ------
+        BuildError
+            With all problems, if there are more than :data:`MOST_PROBLEMS`.
+        """
         self.problems.append(problem)
+        if len(self.problems) > MOST_PROBLEMS:
+            hint = f"nothing is read after {MOST_PROBLEMS:,} problems"
+            raise BuildError(self.problems, hint=hint)
         if image_id is None:
             self.is_fatal = True
         else:

@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from reveal_bench.files import leads_out
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS, canonical_finding, hint
 from reveal_bench.kinds.localization.records import Polygons
 from reveal_bench.masks import Rle, parse_masks
@@ -182,7 +183,7 @@ def index_pictures(download: ChexlocalizeDownload, split: str, problems: list[Pr
 def _index_folder(download: ChexlocalizeDownload, folder: Path, problems: list[Problem]) -> dict[str, Path]:
     pictures: dict[str, Path] = {}
     for path in sorted(folder.rglob("*.jpg")):
-        if path.name.startswith("."):
+        if path.name.startswith(".") or leads_out(path):
             continue
         name = download.path_text(path)
         image_id = image_id_of(name)

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.files import leads_out
 from reveal_bench.findings import CHEXPERT_LABELS, canonical_finding
 from reveal_bench.kinds.findings.records import UNKNOWN, StudyRecord, age_band
 from reveal_bench.sources.source import (
@@ -137,7 +138,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False) -> S
 def _tables_of(root: Path) -> Iterator[Path]:
     """Yield the tables with CheXpert's columns: `root` itself, or files directly in it."""
     for path in [root] if root.is_file() else sorted(root.glob("*.csv")):
-        if path.is_file() and path.suffix.lower() == ".csv":
+        if path.is_file() and path.suffix.lower() == ".csv" and not leads_out(path):
             with path.open(encoding="utf-8-sig", errors="replace") as file:
                 head = file.readline(10_000).rstrip("\n")
             names = {canonical_finding(name.strip().strip('"'), CHEXPERT_LABELS) for name in re.split(r"[,;\t]", head)}

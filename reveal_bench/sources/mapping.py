@@ -35,7 +35,6 @@ a column of labels. All scalars are read as text, so `Yes`, `1` and `1.0` need n
 from __future__ import annotations
 
 import re
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,7 +43,7 @@ from typing import Any
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.findings import REVEAL_LABELS, Vocabulary, canonical_finding, hint
 from reveal_bench.kinds.findings.records import AGE_BANDS, AGREEMENTS, PATIENT_CLASSES, RACES, SEXES
-from reveal_bench.sources.source import BuildError, Problem
+from reveal_bench.sources.source import BuildError, Problem, read_document
 
 KEY_FACTS = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "PatientID", "folder", "file")
 """Facts that a study key may match: a value of the headers, the name of a folder above the images, or an image's file
@@ -70,6 +69,7 @@ FINDING_NAME = re.compile(r"(?!macro$)[^\W_][^,;|\n\r\t]{0,79}", re.IGNORECASE)
 
 Answers list findings with commas between them, and "macro" is the average over all findings.
 """
+_MOST_BYTES = 1 << 20
 KEYS = (
     "table", "sheet", "study_key", "labels", "agreement", "n_agree_all", "demographics", "split", "patient_key", "ids",
     "source", "require_deidentified", "other_studies", "findings", "reader",
@@ -182,7 +182,11 @@ def _load(path: Path, problems: list[Problem]) -> Any:
     import yaml
 
     class Loader(yaml.BaseLoader):
-        pass
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):  # a few lines of them can stand for billions of values
+                mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+                raise yaml.MarkedYAMLError(problem="an alias (*) must be written out", problem_mark=mark)
+            return super().compose_node(parent, index)
 
     def construct(loader: yaml.BaseLoader, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         pairs: dict[Any, Any] = {}
@@ -197,14 +201,12 @@ def _load(path: Path, problems: list[Problem]) -> Any:
 
     Loader.add_constructor("tag:yaml.org,2002:map", construct)
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # reading from a pipe would wait for ever
-            problems.append(Problem(path.name, None, "file", "must be a regular file", "something else"))
-            return None
-        return yaml.load(path.read_text(encoding="utf-8-sig"), Loader)
+        return yaml.load(read_document(path, _MOST_BYTES), Loader)
     except FileNotFoundError:
         problems.append(Problem(path.name, None, "file", "must exist", "none"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
-        problems.append(Problem(path.name, None, "file", "must be YAML in UTF-8", " ".join(str(error).split())[:300]))
+        reason = " ".join(str(error).replace('"<unicode string>", ', "").split())
+        problems.append(Problem(path.name, None, "file", "must be YAML in UTF-8", reason[:300]))
     return None
 
 

@@ -32,6 +32,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
+from reveal_bench.files import leads_out
 from reveal_bench.kinds.images import PictureFile, StudyImage
 from reveal_bench.sources.pictures import picture_size
 from reveal_bench.sources.source import Problem, entries_in, folders_in
@@ -157,7 +158,7 @@ def study_images(study: MimicStudy, *, need_pictures: bool) -> tuple[tuple[Study
     """Return (images, problems) of a study for a record; the headers of the pictures that are present are read."""
     images, faults = [], []
     for image in study.images:
-        there = image.path.is_file()
+        there = image.path.is_file() and not leads_out(image.path)
         size = image.size
         try:
             picture_height_width = picture_size(image.path) if there else None
@@ -276,6 +277,8 @@ def table_rows(path: Path, required: tuple[str, ...], problems: list[Problem]) -
 def _text(path: Path, problems: list[Problem]) -> Iterator[TextIO]:
     """Open a text file, compressed or not, whatever its suffix says; if it cannot be read, note a problem."""
     try:
+        if leads_out(path):
+            raise OSError("a link out of the download")
         with path.open("rb") as raw:
             packed = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)

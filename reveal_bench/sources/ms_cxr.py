@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.files import parse_json
+from reveal_bench.files import leads_out, parse_json
 from reveal_bench.findings import MS_CXR_FINDINGS
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import LocalizationRecord
@@ -53,7 +53,7 @@ from reveal_bench.sources.boxes import (
     read_table,
 )
 from reveal_bench.sources.mimic_cxr_jpg import PROJECTIONS, table_rows
-from reveal_bench.sources.source import Extra, Problem
+from reveal_bench.sources.source import Extra, Problem, read_document
 from reveal_bench.words import count_text
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def read_rows(files: Mapping[str, Path], faults: Faults, warnings: list[str]) ->
 def _coco_table(path: Path, faults: Faults) -> list[BoxRow]:
     """Return the annotations of the JSON file with the columns of the CSV file."""
     try:
-        content = parse_json(path.read_text(encoding="utf-8"))
+        content = parse_json(read_document(path))
         images = {image["id"]: image for image in content["images"]}
         categories = {category["id"]: category["name"] for category in content["categories"]}
         annotations = list(content["annotations"])
@@ -274,7 +274,7 @@ def _pictures(rows: list[PhraseBox], root: Path, faults: Faults, *, need_all: bo
     for row in {row.image_id: row for row in rows}.values():
         tail = Path(row.path).with_suffix(".jpg")
         places = (root / tail, root / Path(*tail.parts[-4:]), root / "files" / Path(*tail.parts[-4:]))
-        path = next((place for place in places if place.is_file()), None)
+        path = next((place for place in places if place.is_file() and not leads_out(place)), None)
         if path is None and need_all:
             rule = f"must exist for {row.image_id}"
             faults.add(Problem(row.file, row.line, "picture", rule, f"no file {tail}"), row.image_id)

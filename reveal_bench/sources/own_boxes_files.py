@@ -16,7 +16,7 @@ from reveal_bench.findings import conflict
 from reveal_bench.sources.boxes import BoxRow, Faults, known_finding
 from reveal_bench.sources.mapping import MappingParser, is_split_name, load_mapping
 from reveal_bench.sources.reveal_cxr import UNDIVIDED
-from reveal_bench.sources.source import BuildError, Problem, read_json
+from reveal_bench.sources.source import BuildError, Problem, read_document, read_json
 from reveal_bench.sources.study_labels import NO_LABEL, image_stem
 from reveal_bench.tables import missing_columns, scan_table
 
@@ -57,7 +57,7 @@ class BoxMapping:
 def is_of_boxes(path: Path) -> bool:
     """Return True if a mapping is a mapping of boxes."""
     try:
-        return re.search(r"^boxes *:", path.read_text(encoding="utf-8-sig"), re.MULTILINE) is not None
+        return re.search(r"^boxes *:", read_document(path), re.MULTILINE) is not None
     except (OSError, UnicodeDecodeError):
         return False
 

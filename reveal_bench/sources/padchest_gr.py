@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.dicom.files import open_archive
+from reveal_bench.files import leads_out
 from reveal_bench.findings import PADCHEST_GR_FINDINGS, PADCHEST_GR_LABELS, PADCHEST_OTHER_LABELS
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import LocalizationRecord
@@ -51,7 +52,7 @@ from reveal_bench.sources.boxes import (
     read_table,
     xyxy_to_xywh,
 )
-from reveal_bench.sources.pictures import picture_size
+from reveal_bench.sources.pictures import open_picture, picture_size
 from reveal_bench.sources.source import Extra, Problem, read_json
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ class PngSource:
 def _members(root: Path) -> dict[str, tuple[Path, str]]:
     members: dict[str, tuple[Path, str]] = {}
     for path in sorted(root.rglob("*.zip")):
-        if EARLIER not in path.relative_to(root).parts and zipfile.is_zipfile(path):
+        if EARLIER not in path.relative_to(root).parts and not leads_out(path) and zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
                 names = [name for name in archive.namelist() if name.endswith(".png") and "__MACOSX" not in name]
             members |= {Path(name).stem: (path, name) for name in names}
@@ -209,10 +210,10 @@ def _members(root: Path) -> dict[str, tuple[Path, str]]:
 def _size(picture: PictureFile) -> tuple[int, int]:
     if picture.member is None:
         return picture_size(picture.path)
-    from PIL import Image, UnidentifiedImageError
+    from PIL import UnidentifiedImageError
 
     try:
-        with open_archive(picture.path).open(picture.member) as file, Image.open(file) as image:
+        with open_archive(picture.path).open(picture.member) as file, open_picture(file) as image:
             return image.height, image.width
     except UnidentifiedImageError:
         raise ValueError("not a picture") from None

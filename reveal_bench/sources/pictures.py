@@ -19,13 +19,15 @@ import hashlib
 import io
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from reveal_bench.kinds.images import PictureFile, PublishedPicture
+from reveal_bench.kinds.images import MOST_PIXELS, PictureFile, PublishedPicture
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -68,7 +70,7 @@ def without_metadata(data: bytes) -> bytes:
 
 def _jpeg(data: bytes) -> bytes:
     segments = [data[:2]]
-    place = 2
+    place, n_scans = 2, 0
     while True:
         if data[place : place + 1] != b"\xff" or place + 1 >= len(data):
             raise ValueError(f"a broken JPEG file: no marker at byte {place:,}")
@@ -85,6 +87,9 @@ def _jpeg(data: bytes) -> bytes:
             raise ValueError(f"a broken JPEG file: a segment of {length:,} bytes at byte {place:,}")
         if marker == 0xDA:
             end = _end_of_scan(data, end)
+            n_scans += 1
+            if n_scans > _MOST_SCANS:
+                raise ValueError(f"a JPEG file of more than {_MOST_SCANS} scans")
         if not _is_metadata(marker, data[place + 4 : end]):
             segments.append(data[place:end])
         place = end
@@ -131,8 +136,9 @@ PNG16 = "png16-v1: 16-bit PNG, [lowest, highest] value of the picture -> [0, 255
 """`pixel_pipeline` of a picture of 16 bits."""
 FORMATS = ("JPEG", "PNG")
 """The only formats that are opened, whatever a file's name says: some of Pillow's readers start other programs."""
-MEMBER_BYTES = 256 << 20
-"""Largest picture that is read from an archive, in bytes."""
+MOST_BYTES = 256 << 20
+"""Largest file of a picture."""
+_MOST_SCANS = 100  # of a JPEG; each takes as long as decoding the whole picture, and encoders write at most some ten
 
 
 def develop(picture: PictureFile) -> PublishedPicture:
@@ -171,7 +177,7 @@ def _check_upright(data: bytes) -> None:
     if not data.startswith(_JPEG):
         return
     try:
-        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+        with open_picture(io.BytesIO(data)) as image:
             turned = image.getexif().get(_ORIENTATION, 1)
     except (OSError, SyntaxError, Image.DecompressionBombError):
         return  # a damaged file fails later, when its metadata are cut out and it is decoded
@@ -190,20 +196,43 @@ def picture_size(path: Path) -> tuple[int, int]:
     from PIL import Image
 
     try:
-        with Image.open(path, formats=FORMATS) as image:
+        with open_picture(path) as image:
             return image.height, image.width
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise ValueError(_reason(error, path)) from None
 
 
+def _check_size(n_bytes: int) -> None:
+    if n_bytes > MOST_BYTES:
+        raise ValueError(f"{n_bytes:,} bytes; at most {MOST_BYTES:,} are read")
+
+
+@contextmanager
+def open_picture(file: Path | IO[bytes]) -> Iterator[Image]:
+    """Open a PNG or JPEG file.
+
+    Raises
+    ------
+    ValueError
+        If it has more than :data:`reveal_bench.kinds.images.MOST_PIXELS`.
+    OSError, SyntaxError, PIL.Image.DecompressionBombError
+        If it is something else, or damaged.
+    """
+    from PIL import Image
+
+    with Image.open(file, formats=FORMATS) as image:
+        if image.width * image.height > MOST_PIXELS:
+            raise ValueError(f"{image.width} x {image.height} pixels; at most {MOST_PIXELS:,} are read")
+        yield image
+
+
 def _file_bytes(picture: PictureFile) -> bytes:
     try:
         if picture.member is None:
+            _check_size(picture.path.stat().st_size)
             return picture.path.read_bytes()
         with zipfile.ZipFile(picture.path) as archive:
-            size = archive.getinfo(picture.member).file_size
-            if size > MEMBER_BYTES:
-                raise ValueError(f"a member of {size:,} bytes, more than {MEMBER_BYTES:,}")
+            _check_size(archive.getinfo(picture.member).file_size)
             return archive.read(picture.member)
     except KeyError:
         raise ValueError(f"no member {picture.member!r} in the archive") from None
@@ -216,7 +245,7 @@ def _decode(data: bytes, path: Path) -> tuple[tuple[int, int], str]:
     from PIL import Image
 
     try:
-        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+        with open_picture(io.BytesIO(data)) as image:
             pixels = image.convert("L").tobytes()
             return (image.height, image.width), hashlib.sha256(pixels).hexdigest()
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
@@ -228,9 +257,10 @@ def grey_of_16_bits(image: Image) -> npt.NDArray[np.uint8]:
 
     Its lowest value becomes 0, its highest 255.
     """
-    values = np.asarray(image).astype(np.float64)
-    low, high = values.min(), values.max()
-    grey: npt.NDArray[np.uint8] = np.rint((values - low) * (255 / max(high - low, 1))).astype(np.uint8)
+    values = np.asarray(image)
+    low, high = int(values.min()), int(values.max())
+    every_grey: npt.NDArray[np.uint8] = np.rint(np.arange(high - low + 1) * (255 / max(high - low, 1))).astype(np.uint8)
+    grey: npt.NDArray[np.uint8] = every_grey[values - values.dtype.type(low)]
     return grey
 
 
@@ -238,7 +268,7 @@ def _from_png16(picture: PictureFile, data: bytes) -> PublishedPicture:
     from PIL import Image
 
     try:
-        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+        with open_picture(io.BytesIO(data)) as image:
             if not image.mode.startswith("I"):
                 raise ValueError(f"a picture of mode {image.mode} instead of 16 bits")
             grey = grey_of_16_bits(image)

@@ -41,7 +41,7 @@ from reveal_bench.sources.boxes import (
     read_box,
     read_table,
 )
-from reveal_bench.sources.source import Extra, Problem
+from reveal_bench.sources.source import Extra, Problem, read_document
 from reveal_bench.words import count_text
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _read_patients(path: Path | None, boxes: Boxes, faults: Faults, warnings: li
         return {}
     patients: dict[str, str] = {}
     try:
-        for entry in parse_json(path.read_text(encoding="utf-8")):
+        for entry in parse_json(read_document(path)):
             patients[str(entry["subset_img_id"])] = str(entry["img_id"]).split("_")[0]
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         rule = "must be a JSON list of entries with subset_img_id and img_id"

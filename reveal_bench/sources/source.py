@@ -18,6 +18,7 @@ With ``keep_going=True`` an entry with a problem is left out, and the warnings s
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,10 +26,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from reveal_bench.arguments import Problem as Problem  # many import it from here
 from reveal_bench.benchmarks import Benchmark
-from reveal_bench.files import parse_json
+from reveal_bench.files import leads_out, parse_json
 from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.kinds.tasks.records import TaskRecord
+from reveal_bench.table_formats import JSON_BYTES
 from reveal_bench.words import count_text
 
 if TYPE_CHECKING:
@@ -169,6 +171,26 @@ class SourceModule:
     options: tuple[str, ...] = ()
 
 
+def read_document(path: Path, most_bytes: int = JSON_BYTES) -> str:
+    """Return the text of a UTF-8 file of the download that is parsed as a whole.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read, is not a regular file, is larger than `most_bytes`, or a link out of the download.
+    UnicodeDecodeError
+        If it is not UTF-8.
+    """
+    status = path.stat()
+    if leads_out(path):
+        raise OSError("a link out of the download")
+    if not stat.S_ISREG(status.st_mode):  # reading from a pipe would wait for ever
+        raise OSError("not a regular file")
+    if status.st_size > most_bytes:
+        raise OSError(f"{status.st_size:,} bytes; at most {most_bytes:,} are read")
+    return path.read_text(encoding="utf-8-sig")
+
+
 def read_json(
     path: Path,
     form: type[Form],
@@ -187,7 +209,7 @@ def read_json(
     """
     name = "list" if form is list else "object"
     try:
-        content = parse_json(path.read_text(encoding="utf-8-sig"), repeated)
+        content = parse_json(read_document(path), repeated)
     except (OSError, ValueError, RecursionError) as error:
         note(Problem(file or path.name, None, "file", f"must be a JSON {name} in UTF-8", str(error)[:200]))
         return form()

@@ -386,7 +386,7 @@ def test_files_with_the_maps_of_several_findings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("p1_s1_Edema.npy", b"\x93NUMPY", "must be a whole array of numbers"),
+        ("p1_s1_Edema.npy", b"\x93NUMPY", "must be a whole file of arrays"),
         ("p1_s1_Edema.npz", b"PK\x03\x04", "must be a whole file of arrays"),
         ("p1_s1_Edema.safetensors", b"\x08\x00", "must be a whole file of arrays"),
         ("p1_s1_Edema.png", b"\x89PNG\r\n", "must be a whole picture"),

@@ -71,7 +71,7 @@ def test_table_must_be_a_regular_file(tmp_path, suffix):
 def test_mapping_must_be_a_regular_file(tmp_path):
     os.mkfifo(tmp_path / "m.yaml")
     for path in (tmp_path / "m.yaml", tmp_path):
-        with pytest.raises(BuildError, match="`file` must be a regular file, got something else"):
+        with pytest.raises(BuildError, match="`file` must be YAML in UTF-8, got not a regular file"):
             read_mapping(path)
 
 
@@ -156,10 +156,10 @@ def test_a_workbook_without_enough_memory(tmp_path, monkeypatch):
 
 
 def test_a_workbook_that_unpacks_to_too_much(tmp_path):
-    assert TableLimits().document_bytes == 256 << 20
+    assert TableLimits().workbook_bytes == 256 << 20
     path = workbook(tmp_path / "t.xlsx", {"xl/theme/theme1.xml": lambda part: part + b" " * (3 << 20)})
     assert path.stat().st_size < 1 << 20
-    (message,) = messages(path, limits=TableLimits(document_bytes=2 << 20))
+    (message,) = messages(path, limits=TableLimits(workbook_bytes=2 << 20))
     assert "bytes unpacked; at most 2,097,152 are read" in message
 
 
@@ -187,8 +187,8 @@ def test_parts_count_together(tmp_path):
     path = workbook(tmp_path / "t.xlsx")
     with zipfile.ZipFile(path) as archive:
         sizes = [info.file_size for info in archive.infolist()]
-    assert messages(path, limits=TableLimits(document_bytes=sum(sizes))) == []
-    (message,) = messages(path, limits=TableLimits(document_bytes=sum(sizes) - 1))
+    assert messages(path, limits=TableLimits(workbook_bytes=sum(sizes))) == []
+    (message,) = messages(path, limits=TableLimits(workbook_bytes=sum(sizes) - 1))
     assert f"{sum(sizes):,} bytes unpacked" in message
 
 
