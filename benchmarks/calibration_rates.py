@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -144,8 +144,6 @@ def _judge(
 def _is_parted(trial: Trial, metric: str, resampling: Resampling) -> tuple[bool, bool]:
     """Return True if any two systems differ significantly, and if the first differs from all others."""
     systems = rows_of(trial, [metric], trial.systems)
-    n_pairs = len(systems) * (len(systems) - 1) // 2
-    resampling = replace(resampling, n_resamples=max(resampling.n_resamples, 40 * n_pairs))  # the least that it takes
     ranked = rank({f"{i:02d}": rows for i, rows in enumerate(systems)}, metric=metric, resampling=resampling)
     first = next(system for system in ranked if system.name == "00")
     if first.rank_low is None or first.rank_high is None:  # they are not tested

@@ -12,10 +12,11 @@ replicate: a system neither gains nor loses by a finding that another one left u
 system's own macro in :meth:`~reveal_bench.kinds.scored.Rows.estimates`.
 
 By default interval and p of a difference come from swapping the systems' answers to patients
-(:mod:`reveal_bench.evaluation.permutation`). With ``interval="percentile"``, and always for scores of detectors, both
-come from the replicates (:func:`~reveal_bench.evaluation.differences.by_replicates`). In both cases the interval
-excludes 0 exactly if p is at most 0.05. The same is true of the adjusted interval and the adjusted p of a metric's
-findings. Tiers come from the p of all pairs of systems, corrected by Holm. Signatures name the method.
+(:mod:`reveal_bench.evaluation.permutation`), those of AUROC and average precision from closed forms
+(:mod:`reveal_bench.evaluation.ranking_differences`). With ``interval="percentile"``, and always for scores of
+detectors, both come from the replicates (:func:`~reveal_bench.evaluation.differences.by_replicates`). The interval
+always excludes 0 exactly if p is at most 0.05. The same is true of the adjusted interval and the adjusted p of a
+metric's findings. Tiers come from the p of all pairs of systems, corrected by Holm. Signatures name the method.
 
 Source: relative decrease from the human benchmark as in paper 002, Extended Data Figs. 5 and 6, always over the
 reference; the paired bootstrap as in Efron and Tibshirani (1993), chapter 16; Holm (1979).
@@ -33,10 +34,11 @@ import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
-from reveal_bench.evaluation.differences import by_replicates, differ_in_few, find_differences, two_sided
+from reveal_bench.evaluation.differences import by_replicates, differ_in_few, find_differences
 from reveal_bench.evaluation.margin import Margin, Verdict
-from reveal_bench.evaluation.permutation import ALPHA, Signs, draw_signs, lacks_positives, pair_up, pairs_p
-from reveal_bench.evaluation.tiers import find_tiers, rank_bounds, significant_pairs
+from reveal_bench.evaluation.permutation import ALPHA, Signs, draw_signs, lacks_positives, pair_up
+from reveal_bench.evaluation.ranking_differences import ranking_differences, ranking_of, untested_ranking
+from reveal_bench.evaluation.tiers import compare_pairs, find_tiers, rank_bounds, significant_pairs
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
@@ -48,11 +50,12 @@ from reveal_bench.metrics.intervals import (
     as_record,
     find_intervals,
 )
-from reveal_bench.metrics.jackknife import LEAST_UNITS_IN_MACRO
 from reveal_bench.metrics.resampled import Resampled
 
 PERMUTATION = "permutation"
 """Method in the signature of a difference whose interval and p come from swapped answers."""
+CLOSED_FORM = "closed"
+"""The same for differences of AUROC and average precision, whose interval and p have a closed form."""
 _SAME = 1e-12  # smaller differences of macros are rounding errors
 
 
@@ -259,7 +262,7 @@ def _compare(
     for name in names:
         parts = figures[0][name].ratio_parts()
         own: Interval = interval if parts is not None else "percentile"
-        method = PERMUTATION if own == "jackknife" else own
+        method = own if own == "percentile" else PERMUTATION if ranking_of(figures[0][name]) is None else CLOSED_FORM
         recipe = resampling.signature(name, METRICS[name].version, method=method)
         if own == "jackknife" and signs is None and parts is not None:
             signs = draw_signs(len(parts[0]), resampling)
@@ -294,8 +297,9 @@ def compare_resampled(
 ) -> list[Comparison]:
     """Return :func:`compare` for one metric, from values on the same replicates: the macro, then each of `findings`.
 
-    With `signs`, interval and p come from swapped answers, otherwise from the replicates. In both cases, findings that
-    too few patients support have neither; `fewest` is the number of these patients where the scores do not contain it.
+    With `signs`, interval and p come from swapped answers or, for rankings, from a closed form, otherwise from the
+    replicates. In all cases, findings that too few patients support have neither; `fewest` is the number of these
+    patients where the scores do not contain it.
     """
     metric = recipe.split("|", 1)[0]
     values, replicates = side_by_side([a, b])
@@ -304,19 +308,21 @@ def compare_resampled(
     combined = combine(*values)
     drawn = np.where(np.isnan(combined), np.nan, combine(*replicates))
     intervals = find_intervals(combined, drawn)
-    rare = "" if paired is None or signs is None else _rare_findings(fewest, values, findings)
-    if paired is None or signs is None:
+    rankings, reason, relative = (ranking_of(a), ranking_of(b)), "", combine is not np.subtract
+    if signs is not None and rankings[0] is not None and rankings[1] is not None:
+        both = values[0], values[1]
+        tested = ranking_differences(rankings[0], rankings[1], both, relative=relative, margin=width)
+        reason = untested_ranking(rankings[0], values[0])
+    elif paired is None or signs is None:
         unknown = None if paired is None else differ_in_few(paired)
         tested = by_replicates(intervals, drawn, fewest, width, unknown)
     else:
         unknown = np.isnan(intervals.values) | lacks_positives(a)
-        unknown[0] |= bool(rare)
-        relative = combine is not np.subtract
         n_behind = _n_behind(a, b) if fewest is None else fewest
         tested = find_differences(
             paired, signs, (values[0], values[1]), n_behind, unknown, relative=relative, margin=width
         )
-    widest = _widest(metric, relative=combine is not np.subtract)
+    widest = _widest(metric, relative=relative)
     low, low_adjusted = (np.maximum(ends, widest[0]) for ends in (tested.low, tested.low_adjusted))
     high, high_adjusted = (np.minimum(ends, widest[1]) for ends in (tested.high, tested.high_adjusted))
     n_shared = int((~np.isnan(values[0, 1:])).sum())
@@ -336,7 +342,7 @@ def compare_resampled(
             float(tested.p_adjusted[i]),
             float(low_adjusted[i]),
             float(high_adjusted[i]),
-            reason=rare if i == 0 else "",
+            reason=reason if i == 0 else "",
         )
         if margin is not None:
             bounds, beyond = (
@@ -347,21 +353,6 @@ def compare_resampled(
             one = replace(one, margin=margin, verdict=verdict)
         comparisons.append(one)
     return comparisons
-
-
-def _rare_findings(fewest: IntArray | None, values: FloatArray, findings: Sequence[str]) -> str:
-    """Return the reason why a macro that its rarest findings decide is not tested; empty if enough patients have all.
-
-    Parameters
-    ----------
-    fewest : (n_findings,), known only for such macros: AUROC, average precision and scores of detectors
-    values : (n_systems, 1 + n_findings), NaN for findings outside the macro
-    """
-    if fewest is None:
-        return ""
-    is_rare = (fewest < LEAST_UNITS_IN_MACRO) & ~np.isnan(values[0, 1:])
-    rare = [finding for finding, is_one in zip(findings, is_rare.tolist(), strict=True) if is_one]
-    return f"fewer than {LEAST_UNITS_IN_MACRO} patients have, or lack, {', '.join(rare)}" if rare else ""
 
 
 def _n_behind(a: Resampled, b: Resampled) -> IntArray:
@@ -423,8 +414,7 @@ def rank(
     systems : name -> rows, all of one kind and on the same split
     metric : metric that applies to all systems and has a better direction
     findings : findings that the macro averages if all systems have them; the vocabulary by default
-    resampling : at least 40 replicates per pair of systems, or no p corrected by Holm could be as small as 0.05;
-        interval "jackknife" or "percentile", which also decides the method of tiers and rank intervals
+    resampling : interval "jackknife" or "percentile", which also decides the method of tiers and rank intervals
 
     Returns
     -------
@@ -433,21 +423,13 @@ def rank(
     Raises
     ------
     ValueError
-        If no system is given, the metric does not apply or has no direction, the splits differ, no finding is defined
-        for all, or there are too few replicates.
+        If no system is given, the metric does not apply or has no direction, the splits differ, or no finding is
+        defined for all.
     """
     if not systems:
         raise ArgumentError("systems", "must hold at least one system", "none")
     if metric not in METRICS or METRICS[metric].better == "neither":
         raise ArgumentError("metric", "must have a better direction", repr(metric))
-    n_pairs = len(systems) * (len(systems) - 1) // 2
-    if resampling.n_resamples < 2 / ALPHA * n_pairs:
-        raise ArgumentError(
-            "n_resamples",
-            f"must be at least {2 / ALPHA:.0f} for each of the {n_pairs} pairs of systems "
-            f"({2 / ALPHA * n_pairs:.0f}), or none could differ significantly",
-            resampling.n_resamples,
-        )
     for name, rows in systems.items():
         if metric not in rows.metrics():
             raise ArgumentError("metric", "must apply to every system", f"{metric!r}, which does not apply to {name!r}")
@@ -460,21 +442,13 @@ def rank(
         without = [name for name, own in zip(systems, resampled, strict=True) if np.isnan(own[metric].values).all()]
         got = f"no {metric} of any finding for {', '.join(without)}" if without else "none"
         raise ArgumentError("systems", "must share a finding that is defined for all of them", got)
-    macros = replicates[:, :, 0]
-    macros = macros[:, ~np.isnan(macros[0])]
     sign = -1 if METRICS[metric].better == "lower" else 1
     is_better = sign * (values[:, 0] - values[:, :1]) > _SAME  # the column's system than the row's
     on_data = 1 + is_better.sum(axis=1)
     figures_of = [means[metric] for means in resampled]
     interval = resampling.interval
-    p_values, untested = None, ""
-    if interval == "jackknife" and (parts := figures_of[0].ratio_parts()) is not None:
-        p_values = pairs_p(figures_of, draw_signs(len(parts[0]), resampling))
-        if p_values is not None and len(systems) > 1:
-            untested = _rare_findings(figures_of[0].behind, values, chosen)
-    if p_values is None:
-        p_values = np.array([[two_sided(own - other) for other in macros] for own in macros])
-    differs = significant_pairs(p_values)
+    tests = compare_pairs(figures_of, values, replicates[:, :, 0], resampling)
+    differs = significant_pairs(tests.p)
     printed = own_interval(first, figures_of[0], interval)
     averaged, bounds = np.flatnonzero(~np.isnan(values[0, 1:])), bounds_of(metric)
     asked = printed if printed == "shifted" else interval
@@ -497,7 +471,7 @@ def rank(
             n_shared,
             recipe,
         )
-        if untested:
-            one = replace(one, rank_low=None, rank_high=None, tier=None, reason=untested)
+        if tests.untested:
+            one = replace(one, rank_low=None, rank_high=None, tier=None, reason=tests.untested)
         ranked.append(one)
     return ranked

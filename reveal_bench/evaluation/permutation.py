@@ -12,10 +12,10 @@ are the means over its findings. If neither system is better, every patient's an
 between the systems. A flip is a choice of patients whose answers are swapped.
 
 * t is ``|F_A - F_B| / sqrt(sum d**2)``, and t* the same after every flip, with both scores computed anew and the d of
-  the data. Of AUROC and average precision, whose scores cannot be computed anew in time, the d change signs instead,
-  which is the same for means. p is the proportion of flips with t* > t, ties counting half (mid-p), and is linear
-  between the values that t* takes. Below 2**12 flips all are used, otherwise one sample of them, shared by all metrics
-  and findings.
+  the data. For means the d change signs instead, which is the same. p is the proportion of flips with t* > t, ties
+  counting half (mid-p), and is linear between the values that t* takes. Below 2**12 flips all are used, otherwise one
+  sample of them, shared by all metrics and findings. p below :data:`TAIL` / (number of sampled flips) falls like the
+  tail of the normal distribution, so that it may be corrected for thousands of pairs of systems.
 * The critical value q is the t whose p is 0.05. The bound nearer to 0 of a difference with t > q is chosen by the same
   flips, so the interval excludes 0 exactly if p <= 0.05: it uses ``t / sqrt(1 - t**2 / n)`` for n patients, which is
   Student's t, because the standard error is estimated. Every other bound comes from
@@ -26,16 +26,19 @@ between the systems. A flip is a choice of patients whose answers are swapped.
   hold for all findings together.
 * If the systems differ in fewer than :data:`LEAST_DIFFERING` patients, p is undefined; if they differ in none, p is 1.
 
+AUROC and average precision have tests of their own (:mod:`reveal_bench.evaluation.ranking_differences`).
+
 Sources: Lehmann and Romano, Testing Statistical Hypotheses (2005), section 15.2; mid-p as in Lancaster (1961), J. Am.
-Stat. Assoc. 56; maxima as in Westfall and Young, Resampling-Based Multiple Testing (1993), section 2.3; contributions
-of AUROC as in DeLong, DeLong and Clarke-Pearson (1988), Biometrics 44.
+Stat. Assoc. 56; maxima as in Westfall and Young, Resampling-Based Multiple Testing (1993), section 2.3; extrapolated p
+as in Knijnenburg et al. (2009), Bioinformatics 25, but with the tail of the normal distribution.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +54,8 @@ LEAST_DIFFERING = 6
 of the 32 flips are as extreme as the data, which is more than 0.05."""
 LEAST_POSITIVE = 5
 """Number of patients with a finding, below which p is undefined if other patients contribute to the score."""
+TAIL = 10
+"""Number of flips as extreme as the data, below which p is extrapolated."""
 
 Signs = npt.NDArray[np.float32]
 
@@ -100,14 +105,29 @@ class Swaps:
         """
         both = np.hstack(self.halves).astype(signs.dtype).T @ signs.T
         moved, moved_rows = np.split(both.astype(np.float64), 2)
-        of_both, rows = (own[:, None] for own in self.sums)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            groups: FloatArray = (of_both + moved) / (rows + moved_rows) - (of_both - moved) / (rows - moved_rows)
-        defined = groups[~np.isnan(self.sums[1])]
-        macro: FloatArray = defined.sum(axis=0) / max(len(defined), 1)
-        if np.isnan(macro).any():
-            macro = mean_of_defined(defined.T)
+        groups = _after_swaps(self.sums, (moved, moved_rows))
+        macro = _macro_of(groups[~np.isnan(self.sums[1])])
         return macro[None] if only_macro else np.vstack([macro, groups])
+
+
+def _after_swaps(sums: tuple[FloatArray, FloatArray], moved: tuple[FloatArray, FloatArray]) -> FloatArray:
+    """Return the difference of two systems after every flip, (n_groups, n_flips).
+
+    Parameters
+    ----------
+    sums : numerators and denominators of each group, half the sum of both systems
+    moved : half of A's numerators and denominators minus B's after every flip, (n_groups, n_flips) each
+    """
+    (of_both, rows), (of_moved, rows_moved) = (own[:, None] for own in sums), moved
+    with np.errstate(divide="ignore", invalid="ignore"):
+        groups: FloatArray = (of_both + of_moved) / (rows + rows_moved) - (of_both - of_moved) / (rows - rows_moved)
+    return groups
+
+
+def _macro_of(groups: FloatArray) -> FloatArray:
+    """Return the mean over the groups that are defined, (n_flips,)."""
+    macro: FloatArray = groups.sum(axis=0) / max(len(groups), 1)
+    return mean_of_defined(groups.T) if np.isnan(macro).any() else macro
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,11 +213,11 @@ def _steadied(influences: FloatArray, n_behind: IntArray) -> float:
 
 @dataclass(frozen=True, slots=True)
 class FlipDistribution:
-    """Values of t* in rising order, the p of each, and the number of flips."""
+    """Values of t* in rising order, the p of each, and the index of the last one whose p is not extrapolated."""
 
     values: FloatArray
     p_values: FloatArray
-    n_flips: int
+    last: int
 
     @classmethod
     def of(cls, flipped: FloatArray, *, is_exact: bool = False) -> FlipDistribution:
@@ -208,15 +228,19 @@ class FlipDistribution:
         n_tied = np.diff(n_up_to, prepend=0)
         above = len(ordered) - n_up_to + n_tied / 2
         p_values = above / len(ordered) if is_exact else (above + 0.5) / (len(ordered) + 1)
-        return cls(ordered[last], p_values, len(ordered))
+        is_tail = p_values <= min(TAIL / len(ordered), ALPHA / 2)
+        is_tail[-1] = True
+        return cls(ordered[last], p_values, len(last) - 1 if is_exact else int(is_tail.argmax()))
 
     def p(self, t: FloatArray) -> FloatArray:
         """Return the p of `t`."""
         above_none = self.values[0] > _TIE
-        values = np.append(0.0, self.values) if above_none else self.values
-        p_values = np.append(1.0, self.p_values) if above_none else self.p_values
-        beyond = 0.5 / (self.n_flips + 1)
-        return np.where(t > self.values[-1] + _TIE, min(beyond, p_values[-1]), np.interp(t, values, p_values))
+        known = slice(0, self.last + 1)
+        values = np.append(0.0, self.values[known]) if above_none else self.values[known]
+        p_values = np.append(1.0, self.p_values[known]) if above_none else self.p_values[known]
+        known_p = np.interp(t, values, p_values)
+        farther = [normal_tail(float(one), float(values[-1])) for one in np.ravel(t)]
+        return np.where(t > values[-1] + _TIE, p_values[-1] * np.reshape(farther, np.shape(t)), known_p)
 
     def critical(self, alpha: float = ALPHA) -> float:
         """Return the t whose p is `alpha`; infinite if no flip has so small a p."""
@@ -224,6 +248,18 @@ class FlipDistribution:
             return float("inf")
         values, p_values = np.append(0.0, self.values), np.append(1.0, self.p_values)
         return float(np.interp(-alpha, -p_values, values)) - _SAME
+
+
+def normal_tail(t: float, start: float) -> float:
+    """Return the proportion of the normal distribution above `t`, of that above `start`; 1 if `t` is smaller.
+
+    Examples
+    --------
+    >>> round(normal_tail(3.0, 2.0), 4)
+    0.0593
+    """
+    whole = math.erfc(start / math.sqrt(2))
+    return min(1.0, math.erfc(t / math.sqrt(2)) / whole) if whole > 0 else 1.0
 
 
 def flip_distributions(
@@ -323,20 +359,45 @@ def pairs_p(systems: Sequence[Resampled], signs: Signs) -> FloatArray | None:
     undefined = np.zeros(len(systems[0].values), np.bool_)
     for system, (_, rows) in zip(systems, parts, strict=True):
         undefined |= np.isnan(system.values) | (rows.sum(axis=0) <= 0)
+    systems_moved = [_Moved.of((of[:, ~undefined], rows[:, ~undefined]), signs) for of, rows in parts]
     p_values = np.ones((len(systems), len(systems)))
-    for i in range(1, len(systems)):
-        macros = np.stack(
-            [_macro_first(_contributions(parts[i], other, undefined))[:, 0] for other in parts[:i]], axis=1
-        )
-        swaps = [Swaps.of(parts[i], other, undefined) for other in parts[:i]]
-        if any(swaps):
-            distributions = [flip_distributions(macros[:, [j]], signs, own)[0] for j, own in enumerate(swaps)]
-        else:
-            distributions = flip_distributions(macros, signs)
-        for j, distribution in enumerate(distributions):
-            if distribution is not None:
-                p_values[i, j] = p_values[j, i] = distribution.p(np.array([t_of(macros[:, j])]))[0]
+    for i, j in combinations(range(len(systems)), 2):
+        macro, distribution = _of_pair(systems_moved[i], systems_moved[j])
+        if distribution is not None:
+            p_values[i, j] = p_values[j, i] = distribution.p(np.array([t_of(macro)]))[0]
     return p_values
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """Numerators and denominators of one system by unit, (n_units, n_groups), and their sums after every flip,
+    (n_groups, n_flips). The sums of a pair of systems need no more than the differences of these.
+    """
+
+    parts: tuple[FloatArray, FloatArray]
+    flipped: tuple[FloatArray, FloatArray]
+
+    @classmethod
+    def of(cls, parts: tuple[FloatArray, FloatArray], signs: Signs) -> _Moved:
+        """Return the sums of one system, exact enough for the difference of two similar systems."""
+        of, rows = (part.T @ signs.T.astype(np.float64) for part in parts)
+        return cls(parts, (of, rows))
+
+
+def _of_pair(a: _Moved, b: _Moved) -> tuple[FloatArray, FlipDistribution | None]:
+    """Return the contributions of units to the macro of ``a - b``, and its t*; None if too few units differ."""
+    none = np.zeros(a.parts[0].shape[1], np.bool_)
+    macro = _macro_first(_contributions(a.parts, b.parts, none))[:, :1]
+    if n_differing(macro[:, 0]) < LEAST_DIFFERING:
+        return macro[:, 0], None
+    swaps = Swaps.of(a.parts, b.parts, none)
+    units = _units_that_differ(macro, 0, swaps)
+    if units.sum() < _EXACT_BELOW:
+        return macro[:, 0], _of_all_flips(macro, 0, units, swaps)
+    sums = [(one + other).sum(axis=0) / 2 for one, other in zip(a.parts, b.parts, strict=True)]
+    moved = [(one - other) / 2 for one, other in zip(a.flipped, b.flipped, strict=True)]
+    macros = _macro_of(_after_swaps((sums[0], sums[1]), (moved[0], moved[1])))
+    return macro[:, 0], FlipDistribution.of(np.abs(macros) / np.sqrt((macro**2).sum()))
 
 
 def lacks_positives(system: Resampled) -> BoolArray:

@@ -10,6 +10,9 @@ Two systems differ significantly if the p of their paired difference, corrected 
 The correction is valid for any dependence between the pairs. A joint test of all pairs by common flips of signs would
 assume that all differences of a patient are jointly symmetric, which is false for three systems with skewed scores.
 
+p comes from swapped answers, for AUROC and average precision from their closed form, and otherwise from replicates: the
+proportion beyond 0, extrapolated by the tail of the normal distribution where fewer than ten replicates are beyond.
+
 Source: Holm (1979), Scandinavian Journal of Statistics 6.
 
 A system's rank is between 1 + the number of significantly better systems and the number of all systems minus the number
@@ -19,12 +22,73 @@ of significantly worse systems.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
-from reveal_bench.evaluation.permutation import ALPHA
+from reveal_bench.evaluation.differences import two_sided
+from reveal_bench.evaluation.permutation import ALPHA, TAIL, draw_signs, normal_tail, pairs_p
+from reveal_bench.evaluation.ranking_differences import ranking_of, ranking_pairs_p, untested_ranking
+from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.multiplicity import holm
+from reveal_bench.metrics.resampled import Resampled
+
+
+@dataclass(frozen=True, slots=True)
+class PairTests:
+    """Tests of the macros of every two systems.
+
+    Attributes
+    ----------
+    p : (n_systems, n_systems), not corrected for the number of pairs; symmetric
+    untested : why no pair is tested; empty if pairs are
+    """
+
+    p: FloatArray
+    untested: str = ""
+
+
+def compare_pairs(
+    figures: Sequence[Resampled], values: FloatArray, macros: FloatArray, resampling: Resampling
+) -> PairTests:
+    """Return the tests of the macros of every two systems.
+
+    Parameters
+    ----------
+    figures : of each system
+    values : (n_systems, 1 + n_groups), macro first; NaN for a finding that any system has not
+    macros : (n_systems, n_resamples), the macro in every replicate
+    resampling : with interval "percentile" to use nothing but the replicates
+    """
+    if resampling.interval != "percentile":
+        rankings = [known for one in figures if (known := ranking_of(one)) is not None]
+        if len(rankings) == len(figures):
+            untested = untested_ranking(rankings[0], values[0]) if len(figures) > 1 else ""
+            return PairTests(ranking_pairs_p(rankings, values), untested)
+        parts = figures[0].ratio_parts()
+        by_swaps = None if parts is None else pairs_p(figures, draw_signs(len(parts[0]), resampling))
+        if by_swaps is not None:
+            return PairTests(by_swaps)
+    defined = macros[:, ~np.isnan(macros).any(axis=0)]
+    p = np.ones((len(macros), len(macros)))
+    for i, j in combinations(range(len(macros)), 2):
+        p[i, j] = p[j, i] = _of_replicates(defined[i] - defined[j])
+    return PairTests(p)
+
+
+def _of_replicates(differences: FloatArray) -> float:
+    """Return two-sided p from replicates of a difference, extrapolated where few of them are beyond 0."""
+    p, n = two_sided(differences), len(differences)
+    spread = float(differences.std()) if n else 0.0
+    few = min(TAIL, n // 100)
+    if spread <= 0 or not few or p > 2 * (few + 1) / (n + 1):
+        return p if n else 1.0
+    towards_zero = np.sort(differences * np.sign(differences.mean()))
+    centre = float(towards_zero.mean())
+    start = (centre - float(towards_zero[few - 1])) / spread
+    return 2 * (few + 1) / (n + 1) * normal_tail(centre / spread, start)
 
 
 def significant_pairs(p: FloatArray) -> BoolArray:

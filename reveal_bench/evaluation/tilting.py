@@ -52,7 +52,14 @@ class Student:
     @property
     def critical(self) -> float:
         """97.5th percentile."""
-        return math.sqrt(self.freedom * math.expm1((Z / self._scale) ** 2 / self.freedom))
+        return self._at(Z)
+
+    def quantile(self, alpha: float) -> float:
+        """Return the value that is exceeded in either direction with probability `alpha`."""
+        return self._at(_NORMAL.inv_cdf(1 - alpha / 2))
+
+    def _at(self, z: float) -> float:
+        return math.sqrt(self.freedom * math.expm1((z / self._scale) ** 2 / self.freedom))
 
     @property
     def _scale(self) -> float:

@@ -52,6 +52,8 @@ LEAST_UNITS_OF_CLASS = 5
 """Smallest number of patients with a finding, and without it, for an interval."""
 SPARSE = 0.25
 """Largest proportion of a macro's findings with fewer patients, for average precision."""
+HALF_UNITS = 0.25
+"""Number of further patients, half of them with right results, who raise the variance of a difference of findings."""
 _HALVINGS = 40
 
 
@@ -91,7 +93,7 @@ class RankingEvidence:
         macro = singles[:, averaged[0]] if len(averaged) == 1 else self._macro_ends(values[1:], averaged)
         ends = np.column_stack([macro, singles])
         ends = np.stack([np.fmin(ends[0], values), np.fmax(ends[1], values)])
-        is_few = np.array([bool(reason) for reason in self._few(values)])
+        is_few = np.array([bool(reason) for reason in self.few(values)])
         return np.where(is_few | np.isnan(values) | (ends[1] - ends[0] > WIDEST), np.nan, ends)
 
     def missing_reasons(self, values: FloatArray, ends: FloatArray) -> list[str]:
@@ -99,10 +101,10 @@ class RankingEvidence:
         is_missing = np.isnan(ends).all(axis=0) & ~np.isnan(values)
         return [
             (reason or TOO_WIDE) if missing else ""
-            for reason, missing in zip(self._few(values), is_missing.tolist(), strict=True)
+            for reason, missing in zip(self.few(values), is_missing.tolist(), strict=True)
         ]
 
-    def _few(self, values: FloatArray) -> list[str]:
+    def few(self, values: FloatArray) -> list[str]:
         """Return, for each column, why there are too few patients for an interval; empty if there are enough."""
         is_few, averaged = self.n_smaller < LEAST_UNITS_OF_CLASS, self._averaged(values)
         least = f"{LEAST_UNITS_OF_CLASS} patients with it or without it"
@@ -126,8 +128,7 @@ class RankingEvidence:
         return scores * (1 - scores) / positive
 
     def _freedom(self) -> IntArray:
-        sizes = self.n_smaller if self.metric == "auroc" else self.n_positive
-        return np.maximum(sizes - 1, 0)
+        return np.maximum(self._sizes() - 1, 0)
 
     def _ratios(self, values: FloatArray) -> FloatArray:
         """Return c of each group."""
@@ -156,21 +157,55 @@ class RankingEvidence:
     def _macro_ends(self, values: FloatArray, averaged: IntArray) -> FloatArray:
         if not len(averaged):
             return np.full(2, np.nan)
-        sizes = (self.n_smaller if self.metric == "auroc" else self.n_positive)[averaged]
-        centres = self.centres[averaged]
+        drawn = self._drawn_together(averaged)
+        variance, freedom = self._macro_variance(self._ratios(values) * self._variance(drawn), averaged)
+        at = drawn[averaged].mean()
+        size = np.array([at * (1 - at) / variance])
+        quantile = t_quantile(np.array([freedom]))
+        return wilson(np.array([self.centres[averaged].mean()]), size, quantile)[:, 0]
+
+    def _sizes(self) -> IntArray:
+        return self.n_smaller if self.metric == "auroc" else self.n_positive
+
+    def _drawn_together(self, averaged: IntArray) -> FloatArray:
+        """Return the scores of the macro's findings, drawn towards the common one; the common one for the others."""
+        sizes, centres = self._sizes()[averaged], self.centres[averaged]
         common = ((sizes * centres).sum() + 0.5) / (sizes.sum() + 1)
-        drawn = (sizes * centres + common) / (sizes + 1)
-        everywhere = np.full(values.shape, common)
-        everywhere[averaged] = drawn
-        variances = (self._ratios(values) * self._variance(everywhere))[averaged]
-        n = len(self.influences)
+        drawn = np.full(self.centres.shape, common)
+        drawn[averaged] = (sizes * centres + common) / (sizes + 1)
+        return drawn
+
+    def _macro_variance(self, variances: FloatArray, averaged: IntArray) -> tuple[float, float]:
+        """Return the variance of a macro and its degrees of freedom, from the variances of the findings."""
+        own, n = variances[averaged], len(self.influences)
         covariance = n / max(n - 1, 1) * self.influences[:, averaged].T @ self.influences[:, averaged]
-        total = variances.sum() + covariance.sum() - np.trace(covariance)
-        total = max(float(total), float(variances.sum()) / 4) / len(averaged) ** 2
-        freedom = variances.sum() ** 2 / (variances**2 / (self._freedom()[averaged] + PRIOR_FREEDOM)).sum()
-        at = drawn.mean()
-        size = np.array([at * (1 - at) / total])
-        return wilson(np.array([centres.mean()]), size, t_quantile(np.array([freedom])))[:, 0]
+        total = own.sum() + covariance.sum() - np.trace(covariance)
+        total = max(float(total), float(own.sum()) / 4) / len(averaged) ** 2
+        freedom = own.sum() ** 2 / (own**2 / (self._freedom()[averaged] + PRIOR_FREEDOM)).sum()
+        return total, float(freedom)
+
+    def variances(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the variances for a difference of systems, and their degrees of freedom, (1 + n_groups,) each.
+
+        The variance of a finding is computed at a score that is drawn towards 1/2, as if :data:`HALF_UNITS` further
+        patients had the score 1/2. The macro of average precision combines these variances. That of AUROC has its own,
+        as in :meth:`ends`, because good systems could hardly be told apart by the others.
+        """
+        sizes = self._sizes()
+        drawn = (sizes * self.centres + HALF_UNITS / 2) / (sizes + HALF_UNITS)
+        ratios, averaged = self._ratios(values[1:]), self._averaged(values)
+        own = ratios * self._variance(drawn)
+        together = own
+        if self.metric == "auroc" and len(averaged) > 1:
+            together = ratios * self._variance(self._drawn_together(averaged))
+        macro, freedom = self._macro_variance(together, averaged) if len(averaged) else (np.nan, np.nan)
+        return np.append(macro, own), np.append(freedom, self._freedom() + PRIOR_FREEDOM)
+
+    def macro_first(self, columns: FloatArray, values: FloatArray) -> FloatArray:
+        """Return columns of groups after their mean over the macro's groups."""
+        averaged = self._averaged(values)
+        macro = columns[..., averaged].sum(axis=-1, keepdims=True) / max(len(averaged), 1)
+        return np.concatenate([macro, columns], axis=-1)
 
 
 def area_variance(scores: FloatArray, n_positive: IntArray, n_negative: IntArray) -> FloatArray:

@@ -333,10 +333,6 @@ def test_incomparable_systems_are_refused(rng: np.random.Generator) -> None:
         (lambda: rank({"a": a}, metric="grid_chance"), "`metric` must have a better direction, got 'grid_chance'"),
         (lambda: rank({"a": a, "b": no_mask}, metric="mask_iou"), "got 'mask_iou', which does not apply to 'b'"),
         (
-            lambda: rank(dict.fromkeys("abc", a), metric="point_hit", resampling=Resampling(119)),
-            "3 pairs of systems (120), or none",
-        ),
-        (
             lambda: rank({"a": constant(NAN, 1, 1), "b": constant(1, NAN, NAN)}, metric="point_hit"),
             "must share a finding that is defined for all of them, got none",
         ),

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from reveal_bench.evaluation.compare import compare, rank
-from reveal_bench.evaluation.margin import Margin
+from reveal_bench.evaluation.compare import compare
 from reveal_bench.evaluation.permutation import LEAST_DIFFERING
 from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.findings.scoring import (
@@ -169,23 +168,6 @@ def test_a_ranking_of_few_patients_has_its_difference_and_nothing_else() -> None
         assert rare.estimate.value == rare.a - rare.b
         assert common.estimate.low < common.estimate.high
         assert [not np.isnan(x) for x in (rare.estimate.low, rare.estimate.high, rare.p)] == [is_known] * 3
-
-
-def test_systems_are_not_tested_by_a_macro_that_rare_findings_decide() -> None:
-    """They have neither tiers nor possible ranks, so they do not look like systems that were found to be equal."""
-    few = np.arange(N) == 7  # one study has the first label
-    best = replace(system(1), present=np.column_stack([few, PRESENT[:, 1:]]))
-    reason = f"fewer than 5 patients have, or lack, {best.labels[0]}"
-    for name, places, why in (("auroc", [(None, None, None)] * 2, reason), ("f1", [(1, 1, 1), (2, 2, 2)], "")):
-        right = replace(best, predicted=best.present, probabilities=best.present.astype(float))
-        wrong = replace(best, predicted=~best.present, probabilities=1.0 - best.present)
-        ranked = rank({"right": right, "wrong": wrong}, metric=name)
-        assert [(one.rank_low, one.rank_high, one.tier) for one in ranked] == places
-        assert [(one.name, one.rank, one.reason) for one in ranked] == [("right", 1, why), ("wrong", 2, why)]
-        macro = compare(right, wrong, metrics=[name], margin=Margin(0.05))[0]
-        assert macro.reason == why
-        assert macro.verdict is not None
-        assert (macro.verdict.sentence == f"nothing can be concluded: {reason}") is bool(why)
 
 
 def test_a_difference_of_recall_rests_on_those_who_have_the_label() -> None:

@@ -8,6 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.stats import binomtest
 from sklearn.metrics import average_precision_score, cohen_kappa_score, f1_score, precision_score, roc_auc_score
 
@@ -216,3 +217,13 @@ def test_equal_systems_never_differ_significantly(rng: np.random.Generator) -> N
     assert p is not None
     assert p[0, 1] == 1
     assert p[0, 2] == p[1, 2] < 0.01
+
+
+def test_few_swaps_give_the_small_p_of_many_pairs() -> None:
+    """Of 30 patients, all prefer the first system: 2 of 2**30 flips are as extreme, far fewer than 1 in 1,000."""
+    (distribution,) = flip_distributions(np.ones((30, 1)), draw_signs(30, Resampling(1000)))
+    assert distribution is not None
+    p = float(distribution.p(np.array([math.sqrt(30)]))[0])
+    assert 2 / 2**30 < p < 0.05 / 4950  # the 4,950 pairs of 100 systems
+    exact = 2 * stats.binom.sf(24, 30, 0.5) + stats.binom.pmf(24, 30, 0.5)  # 24 prefer it: t = 18 / sqrt(30)
+    assert exact / 2.5 < float(distribution.p(np.array([18 / math.sqrt(30)]))[0]) < 2.5 * exact

@@ -6,7 +6,7 @@ All rows belong to one version and part of a holdout, and all systems are comput
 patients. The findings and the primary metric are the ones that :mod:`reveal_leaderboard.release.release` releases.
 Outputs are letters and whole ranks.
 
-Two systems *differ significantly* by a test of all pairs at once. Tiers and rank intervals follow from these pairs
+Two systems *differ significantly* by tests corrected for all pairs. Tiers and rank intervals follow from these pairs
 (:mod:`reveal_bench.evaluation.tiers`); the intervals cover all systems' ranks at once with 95% confidence. The
 percentiles of bootstrapped ranks would be narrower and are not used: among near-equal systems they miss the true rank
 too often. The members of a tier share a rank and the union of their intervals, so that no order inside a tier is
@@ -17,10 +17,9 @@ limit is Bonferroni's. Values and spreads are rounded for it to steps of :data:`
 of a macro than that; the simulated teams of docs/operating.md receive as much. The spread of a *paired* difference
 would reveal in how many cases two systems differ and, with both scores known, how many of the cases that both name have
 the finding: one more answer for every pair, 45 for a team with ten entries. So ranks follow from the scores of each
-system alone. Once a board is closed, and answers are useless, its ranks are computed *paired*: a difference is then
-significant if it exceeds its bootstrap spread by more than the largest such excess of any pair does in 95% of the
-replicates. Ratings by readers are not held-out labels; they are always paired. Paired systems that differ in fewer than
-:data:`FEWEST_DIFFERING` cases do not differ significantly.
+system alone. Once a board is closed, and answers are useless, its ranks are computed *paired*, by the tests of
+:func:`reveal_bench.evaluation.compare.rank`. Ratings by readers are not held-out labels; they are always paired. Paired
+systems that differ in fewer than :data:`FEWEST_DIFFERING` cases do not differ significantly.
 
 Callers may pass only the rows of submissions that show their own scores, never rows of a submission that the ladder
 holds back.
@@ -42,7 +41,7 @@ import numpy as np
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.evaluation.compare import side_by_side
 from reveal_bench.evaluation.permutation import ALPHA
-from reveal_bench.evaluation.tiers import find_tiers, rank_bounds
+from reveal_bench.evaluation.tiers import compare_pairs, find_tiers, rank_bounds, significant_pairs
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.scored import Rows
@@ -56,52 +55,27 @@ SAME = 1e-12
 """Numbers that differ by less are equal."""
 OPEN_STEP = 0.005
 """Rounding step of macros and their spreads before the ranks of an open board are computed."""
-_PRODUCTS = 1 << 22  # pairs x replicates at a time: some 32 MB
 
 
-def significantly_different(
-    values: FloatArray, macros: FloatArray, is_tested: BoolArray, n_patients: int, *, paired: bool
-) -> BoolArray:
-    """Return the pairs (n_systems, n_systems) that differ by the joint test.
+def differ_unpaired(values: FloatArray, macros: FloatArray, n_patients: int) -> BoolArray:
+    """Return the pairs (n_systems, n_systems) that differ significantly, tested as independent systems.
 
     Parameters
     ----------
     values : (n_systems,), the macro of each system
     macros : (n_systems, n_resamples), its macro in each replicate of the patients
-    is_tested : (n_systems, n_systems), pairs to test; the others do not differ
     n_patients : number of resampled patients
-    paired : True to use the bootstrap spread of each difference, False to compute it as for two independent systems
     """
-    differs = np.zeros(is_tested.shape, bool)
-    i, j = np.nonzero(np.triu(is_tested, 1))
+    differs = np.zeros((len(values), len(values)), bool)
+    i, j = np.triu_indices(len(values), 1)
     macros = macros[:, ~np.isnan(macros).any(axis=0)]
     if not len(i) or not macros.shape[1] or n_patients < 2:
         return differs
-    differences = values[i] - values[j]
-    if paired:
-        spreads, limit = _paired_spreads(macros, i, j, differences)
-    else:
-        alone = np.maximum(np.round(macros.std(axis=1) / OPEN_STEP), 1) * OPEN_STEP
-        spreads, limit = np.hypot(alone[i], alone[j]), NormalDist().inv_cdf(1 - ALPHA / (2 * len(i)))
-    exceeds = np.abs(differences) > _for_few(limit, n_patients) * spreads + SAME
+    alone = np.maximum(np.round(macros.std(axis=1) / OPEN_STEP), 1) * OPEN_STEP
+    limit = _for_few(NormalDist().inv_cdf(1 - ALPHA / (2 * len(i))), n_patients)
+    exceeds = np.abs(values[i] - values[j]) > limit * np.hypot(alone[i], alone[j]) + SAME
     differs[i[exceeds], j[exceeds]] = differs[j[exceeds], i[exceeds]] = True
     return differs
-
-
-def _paired_spreads(macros: FloatArray, i: IntArray, j: IntArray, differences: FloatArray) -> tuple[FloatArray, float]:
-    """Return (spreads, limit): the bootstrap spread of the difference of each pair (i, j), and the 95% quantile of the
-    largest excess, in spreads, of any pair in a replicate.
-    """
-    spreads, largest = np.empty(len(i)), np.zeros(macros.shape[1])
-    step = max(1, _PRODUCTS // macros.shape[1])
-    for part in (slice(start, start + step) for start in range(0, len(i), step)):
-        drawn = macros[i[part]] - macros[j[part]]
-        spreads[part] = drawn.std(axis=1)
-        excess = np.abs(drawn - differences[part, None])
-        varies = spreads[part] > SAME
-        if varies.any():
-            largest = np.maximum(largest, (excess[varies] / spreads[part][varies, None]).max(axis=0))
-    return spreads, float(np.quantile(largest, 1 - ALPHA, method="higher"))
 
 
 def _for_few(limit: float, n: int) -> float:
@@ -189,22 +163,24 @@ def rank_document(systems: Mapping[str, Rows], policy: ReleasePolicy, *, paired:
     score = release(first, policy)
     if score.figure(metric) is None:
         return document
-    values, replicates = side_by_side(_resample(list(placed.values()), metric, score.shown, policy))
-    values, macros = values[:, 0], replicates[:, :, 0]
-    if METRICS[metric].better == "lower":
-        values, macros = -values, -macros
-    is_tested = ~np.eye(len(placed), dtype=bool)
-    if not paired:
-        values = np.round(values / OPEN_STEP) * OPEN_STEP
+    rows, n_patients = list(placed.values()), len(first.patients())
+    figures = _resample(rows, metric, score.shown, policy)
+    scores, replicates = side_by_side(figures)
+    values, macros = scores[:, 0], replicates[:, :, 0]
+    if paired:
+        p = compare_pairs(figures, scores, macros, Resampling(policy.n_resamples, policy.seed)).p
+        p[_differing(rows, metric, score.shown) < FEWEST_DIFFERING] = 1.0
+        differs = significant_pairs(p)
     else:
-        is_tested = _differing(list(placed.values()), metric, score.shown) >= FEWEST_DIFFERING
-    n_patients = len(first.patients())
-    differs = significantly_different(values, macros, is_tested, n_patients, paired=paired)
+        values = np.round(values / OPEN_STEP) * OPEN_STEP
+        differs = differ_unpaired(values, macros, n_patients)
+    if METRICS[metric].better == "lower":
+        values = -values
     return document | {
         "findings": list(score.shown),
         "entries": dict(zip(placed, ranks(values, differs), strict=True)),
         "n_patients": n_patients,
-        "chance": _chance(list(placed.values()), score.shown),
+        "chance": _chance(rows, score.shown),
     }
 
 
