@@ -257,6 +257,7 @@ def verify_receipt(
     ] = None,
     previous: Annotated[Path | None, typer.Option(help="The receipt before it in the chain.")] = None,
     predictions: Annotated[Path | None, typer.Option("--file", help="The prediction file that was scored.")] = None,
+    any_key: Annotated[bool, typer.Option("--any-key", help="Accept a receipt that anyone could have signed.")] = False,
 ) -> None:
     """Check a receipt offline: its signature, its place in the chain, and the file that was scored."""
     from reveal_bench.evaluation import receipts
@@ -272,6 +273,8 @@ def verify_receipt(
         typer.echo(f"checked      {sentence}")
     for sentence in verified.unchecked:
         typer.echo(f"not checked  {sentence}")
+    if not verified.is_from_trusted_key and not any_key:
+        raise ValueError("the key of the receipt is unknown: give --key, or accept any key with --any-key")
 
 
 def _show_receipt(receipt: Any) -> None:

@@ -171,7 +171,7 @@ def export(
 
     result = read_result(file, model=model, trusted_key=None if key is None else read_key(key, file))
     if result.receipt is not None and key is None:
-        terminal.warn(["the signature fits the key inside the receipt: give --key with a key that the board published"])
+        raise typer.BadParameter("--key is needed for a receipt, which anyone could have signed otherwise")
     match to:
         case "eval-results":
             if dataset is None:

@@ -289,6 +289,16 @@ def test_the_command_refuses_what_does_not_hold(folder: Path) -> None:
 def test_hostile_figures_do_not_stop_the_command(tmp_path: Path) -> None:
     file = tmp_path / "receipt.json"
     file.write_text(json.dumps(make(released={"figures": ["x", {"metric": "\x1b]0;"}, None]})))
-    done = run(file)
+    done = run(file, "--any-key")
     assert done.exit_code == 0
     assert "\x1b" not in done.output
+
+
+def test_a_receipt_of_an_unknown_key_fails_unless_accepted(tmp_path: Path) -> None:
+    file = tmp_path / "receipt.json"
+    file.write_text(json.dumps(make(key=STRANGER)))
+    refused = run(file)
+    assert refused.exit_code != 0
+    assert "the key of the receipt is unknown" in str(refused.exception)
+    assert "not checked  whose key that is" in refused.output
+    assert run(file, "--any-key").exit_code == 0

@@ -38,8 +38,9 @@ def test_every_form_of_a_receipt(signed: Path, form: str) -> None:
         jsonschema.Draft7Validator(EVERY_EVAL_EVER).validate(json.loads(done.stdout))
 
 
-def test_a_key_that_came_with_the_receipt_is_said_to_have(signed: Path) -> None:
-    assert "the key inside the receipt" in call("export", signed, "--to", "latex").stderr
+def test_a_receipt_is_not_exported_without_a_known_key(signed: Path) -> None:
+    done = call("export", signed, "--to", "latex", expect=2)
+    assert (done.stdout, "--key is needed for a receipt" in done.stderr) == ("", True)
 
 
 def test_what_is_refused(signed: Path, tmp_path: Path) -> None:
