@@ -19,6 +19,7 @@ _LATEX = {
     "|": r"\textbar{}", '"': r"\textquotedbl{}", "`": r"\textasciigrave{}", "'": r"\textquotesingle{}",
 }  # fmt: skip
 _NARROWEST = 12
+_UNBOUNDED = 10_000  # characters of a line that is not cut to a terminal
 _MINUS = re.compile(r"(?<![^\s(])-(?=[\d ])")
 _JOINING = re.compile("-(?=-)")  # LaTeX joins two to a dash
 _OPTION = re.compile(r"^(?=[\[*])")  # LaTeX would read it as an option of the line end before it
@@ -67,7 +68,7 @@ class PrintedTable:
     Attributes
     ----------
     head : column names
-    rows : cells; a row may be shorter than the head
+    rows : cells; a row may be shorter than the head, and a first cell alone is a heading as wide as the table
     caption : the contents in one line
     n_left : number of columns aligned left on a terminal, from the first; the others are aligned right
     """
@@ -86,8 +87,11 @@ class PrintedTable:
         """Number of characters of a line on a terminal."""
         return sum(self._widths()) + 2 * (len(self.head) - 1)
 
+    def _is_heading(self, row: Sequence[str]) -> bool:
+        return len(self.head) > 1 and not any(row[1:])
+
     def _widths(self) -> list[int]:
-        lines = [self.head, *self.rows]
+        lines = [self.head, *(row for row in self.rows if not self._is_heading(row))]
         return [max(len(line[i]) for line in lines if i < len(line)) for i in range(len(self.head))]
 
     def to_lines(self, width: int | None = None) -> list[str]:
@@ -107,6 +111,9 @@ class PrintedTable:
         align = [str.ljust if i < self.n_left else str.rjust for i in range(len(self.head))]
         lines = []
         for row in (self.head, *self.rows):
+            if self._is_heading(row):
+                lines.append("\n".join(wrap(printable(row[0]), width or _UNBOUNDED)))
+                continue
             texts = zip(map(printable, row), widths, strict=False)
             cells = [wrap(text, n) if len(text) > n else [text] for text, n in texts]
             parts = [

@@ -44,6 +44,11 @@ class TableResult(ABC):
     @abstractmethod
     def records(self) -> Sequence[Mapping[str, Any]]: ...  # noqa: D102
 
+    @property
+    def requested(self) -> Sequence[str]:
+        """Columns of the printed rows that an option asked for, by need: a narrow terminal drops others first."""
+        return ()
+
     def printed_rows(self) -> list[dict[str, str]]:
         """Return the rows for people: column -> text."""
         return [{name: _text(value) for name, value in record.items()} for record in self.records]

@@ -107,7 +107,7 @@ class Scores(TableResult):
                 "finding": e.finding,
                 "value": value_text(e.metric, e.value),
                 "95% interval": ends_text(e.metric, e.low, e.high),
-                "n": groups_text(e.metric, e.n) if i < n_macros else part_text(positives.get(e.finding), e.n),
+                "n": groups_text(e.metric, e.n) if i < n_macros else _cases_text(e, positives.get(e.finding)),
             }
             for i, e in enumerate(ordered)
         ]
@@ -116,6 +116,11 @@ class Scores(TableResult):
         """Return the stable JSON document of ``reveal-bench score --json``, including other requested results."""
         parts = {"subgroups": self.subgroups, "readers": self.readers, "published": self.published}
         return self.scored.to_document() | {name: part.plain for name, part in parts.items() if part is not None}
+
+
+def _cases_text(estimate: Estimate, n_positive: int | None) -> str:
+    """Return the number of cases with a finding and of all cases, or only that of the cases with a score."""
+    return str(estimate.n) if n_positive is None else part_text(n_positive, estimate.n_rows)
 
 
 def _record(estimate: Estimate) -> dict[str, Any]:
@@ -159,8 +164,23 @@ class Subgroups(TableResult):
         return (
             f"{', '.join(metrics)} by {' and by '.join(columns)}, with 95% intervals; difference from all other "
             "patients, its interval and p corrected for all groups, those of findings for all groups and findings"
-            f"{odds}{out}"
+            f"{odds}{out}{self._undivided}"
         )
+
+    @property
+    def _undivided(self) -> str:
+        """The columns that have one group, which has no others to differ from."""
+        groups = {by: [g.group for g in self.groups if g.by == by and g.n] for by in {g.by: 0 for g in self.groups}}
+        return "".join(
+            f"; no difference by {by}, since all patients are in the group {names[0]!r}"
+            for by, names in groups.items()
+            if len(set(names)) == 1
+        )
+
+    @property
+    def requested(self) -> Sequence[str]:
+        """Scores of the groups, and their differences."""
+        return "value", "difference", "p"
 
     def printed_rows(self) -> list[dict[str, str]]:
         """Return each group with a case in percent, below a row with its finding."""
@@ -195,6 +215,8 @@ class Subgroups(TableResult):
         """Return which findings the differences of macros are over, unless they are over all."""
         of = group.by, group.metric
         n = [g.n_compared for g in self.groups if (g.by, g.metric, g.finding) == (*of, MACRO) and g.n]
+        if len(n) == 1:
+            return ""
         findings = {g.finding for g in self.groups if g.metric == group.metric} - {MACRO}
         least, most = min(n, default=0), max(n, default=0)
         if not most:

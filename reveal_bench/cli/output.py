@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import zip_longest
 from pathlib import Path
 from textwrap import fill
@@ -130,15 +130,17 @@ def print_scores(
     from reveal_bench.words import part_text
 
     by_finding = [e for e in estimates if e.finding != POOLED]
+    held = positives or {}
+    by_finding = [replace(e, n=e.n_rows) if e.finding in held else e for e in by_finding]
     first = (by_finding or estimates)[0].metric  # a kind may have only scores over all its cases
     n = {e.finding: e.n for e in by_finding if e.metric == first}
     alike = {metric: own for metric in {e.metric for e in by_finding}
              if (own := _other_n(by_finding, metric, n))}  # fmt: skip
     cells = {}
     for e in by_finding:
-        note = "" if e.n in (0, n[e.finding]) or e.metric in alike else f" n={e.n}"
+        is_noted = e.n not in (0, n[e.finding]) and (e.finding == MACRO or e.metric not in alike)
+        note = f" n={e.n}" if is_noted else ""
         cells[e.finding, e.metric] = estimate_text(e.metric, e.value, e.low, e.high) + note
-    held = positives or {}
     counts = {
         name: groups_text(first, count) if name == MACRO else part_text(held.get(name), count)
         for name, count in n.items()
@@ -229,7 +231,7 @@ def _print_grid(
 
     metrics = list(dict.fromkeys(metric for _, metric in cells))
     titles = {metric: METRICS[metric].title if metric in METRICS else metric for metric in metrics}
-    titles |= {metric: f"{titles[metric]}, n={own}" for metric, own in others.items()}
+    heads = titles | {metric: f"{titles[metric]}, n={own}" for metric, own in others.items()}
     columns = {metric: [cells.get((finding, metric), "-") for finding in counts] for metric in metrics}
     width = _width(wide=wide)
     distinct = [
@@ -237,17 +239,15 @@ def _print_grid(
         for i, m in enumerate(metrics)
         if len({*columns[m]} - {"-"}) <= 1 or columns[m] not in [columns[other] for other in metrics[:i]]
     ]
-    fitting = metrics if wide else _that_fit(width, counts, distinct, columns, titles)
+    fitting = metrics if wide else _that_fit(width, counts, distinct, columns, heads)
     if len(fitting) < len(distinct) and MACRO in counts:  # next to its name, its count leaves room for another metric
         counts = {f"{MACRO} of {n}" if finding == MACRO else finding: "" if finding == MACRO else n
                   for finding, n in counts.items()}  # fmt: skip
-        fitting = _that_fit(width, counts, distinct, columns, titles)
+        fitting = _that_fit(width, counts, distinct, columns, heads)
     rows = [(finding, n, *(columns[metric][i] for metric in fitting)) for i, (finding, n) in enumerate(counts.items())]
-    table = PrintedTable((head, "n", *(titles[metric] for metric in fitting)), rows, caption)
+    table = PrintedTable((head, "n", *(heads[metric] for metric in fitting)), rows, caption)
     _print_table(table, [finding.split(" of ")[0] == MACRO for finding in counts], wide=True)
-    left_out = [titles[metric] for metric in metrics if metric not in fitting]
-    if left_out:
-        typer.echo(f"--wide also shows {', '.join(left_out)}")
+    _print_left_out(titles[metric] for metric in metrics if metric not in fitting)
 
 
 def _that_fit(
@@ -255,31 +255,32 @@ def _that_fit(
     counts: Mapping[str, str],
     metrics: Sequence[str],
     columns: Mapping[str, Sequence[str]],
-    titles: Mapping[str, str],
+    heads: Mapping[str, str],
 ) -> list[str]:
     """Return the first metrics that fit next to findings and counts, at least one."""
     left = width - max(map(len, ("finding", *counts))) - max(map(len, ("n", *counts.values()))) - 2
     fitting: list[str] = []
     for metric in metrics:
-        left -= 2 + max(map(len, (titles[metric], *columns[metric])))
+        left -= 2 + max(map(len, (heads[metric], *columns[metric])))
         if left < 0 and fitting:
             break
         fitting.append(metric)
     return fitting
 
 
-def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: str) -> None:
+def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: str, wide: bool = False) -> None:
     """Print two systems in percent, a block per metric, the macro first; `what` heads the column of differences.
 
-    A narrow terminal lacks the values of the two systems (`score` prints them), and then the numbers of cases.
+    A narrow terminal lacks the values of the two systems, and then the numbers of cases, unless `wide`.
     """
     from reveal_bench.metrics import METRICS
 
-    for left_out in ((), ("A", "B"), ("A", "B", "n")):
+    for left_out in ((), ("A", "B"), ("n", "A", "B")):
         table, is_strong = _of_comparisons(comparisons, caption, what, left_out)
-        if table.width <= _width():
+        if table.width <= _width(wide=wide):
             break
-    _print_table(table, is_strong)
+    _print_table(table, is_strong, wide=wide)
+    _print_left_out(left_out)
     if any(not math.isnan(one.estimate.value) and math.isnan(one.p_adjusted) for one in comparisons):
         typer.echo("no interval and no p where too few patients differ or have the finding: docs/statistics.md")
     for one in comparisons:
@@ -343,16 +344,23 @@ def print_balance(balance: Balance) -> None:
 def print_shown(result: TableResult, *, wide: bool | None = None) -> None:
     """Print a result's rows under its caption.
 
-    If a command has ``--wide``, its value is `wide`; False leaves out columns that do not fit.
+    If a command has ``--wide``, its value is `wide`; False leaves out columns that do not fit: those that no option
+    asked for first, from the last on.
     """
     rows = result.printed_rows()
-    names = list(rows[0])
-    room = [2 + max(map(len, (name, *(row[name] for row in rows)))) for name in names]
-    while wide is False and len(names) > 1 and sum(room[: len(names)]) - 2 > _width():
-        names.pop()
-    _print_table(PrintedTable(names, [[row[name] for name in names] for row in rows], result.caption), wide=bool(wide))
-    if left_out := list(rows[0])[len(names) :]:
-        typer.echo(f"--wide also shows {', '.join(left_out)}")
+    first, *others = rows[0]
+    requested = [name for name in result.requested if name in others]
+    by_need = [first, *requested, *(name for name in others if name not in requested)]
+
+    def table_of(n_columns: int) -> PrintedTable:
+        names = [name for name in rows[0] if name in by_need[:n_columns]]
+        return PrintedTable(names, [[row[name] for name in names] for row in rows], result.caption)
+
+    n_columns = len(by_need)
+    while wide is False and n_columns > 1 and table_of(n_columns).width > _width():
+        n_columns -= 1
+    _print_table(table_of(n_columns), wide=bool(wide))
+    _print_left_out(name for name in rows[0] if name in by_need[n_columns:])
     if any(record.get("flag") for record in result.records):
         typer.echo(_NO_INTERVAL)
 
@@ -383,6 +391,12 @@ def _print_table(table: PrintedTable, is_strong: Sequence[bool] = (), *, wide: b
     typer.secho(head, bold=True)
     for row, strong in zip_longest(rows, is_strong, fillvalue=False):
         typer.secho(row, bold=bool(strong) or None)
+
+
+def _print_left_out(columns: Iterable[str]) -> None:
+    """Name the columns that a narrow terminal lacks, if any."""
+    if names := ", ".join(columns):
+        typer.echo(f"--wide also shows {names}")
 
 
 def _width(*, wide: bool = False) -> int:

@@ -377,6 +377,7 @@ def compare(
     ratings: Ratings = None,
     form: Format = None,
     as_json: AsJson = False,
+    wide: Wide = False,
 ) -> None:
     """Compare two prediction files on one split: paired differences with intervals and p."""
     from reveal_bench.api.scoring import compare_with
@@ -429,7 +430,7 @@ def compare(
     if terminal.printed_as(result, form):
         return
     caption = replace(result, a=name_a, b=name_b).caption
-    terminal.print_comparisons(result.comparisons, caption, what="decrease" if relative else "A - B")
+    terminal.print_comparisons(result.comparisons, caption, what="decrease" if relative else "A - B", wide=wide)
     for verdict in result.verdicts:
         typer.echo(verdict)
 

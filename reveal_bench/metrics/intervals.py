@@ -135,6 +135,11 @@ class Estimate:
         is_missing = math.isnan(self.low) and math.isnan(self.high) and not math.isnan(self.value)
         return (self.reason or FEW) if is_missing else ""
 
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, defined or not; for a macro, of findings."""
+        return self.n + self.n_undefined
+
     def times(self, factor: float) -> Estimate:
         """Return value and interval on another scale, such as percent."""
         return Estimate(factor * self.value, factor * self.low, factor * self.high, self.n)

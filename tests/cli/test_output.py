@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
+from reveal_bench.api.result_table import TableResult
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import _message, output
 from reveal_bench.cli.output import plain_progress, progress
@@ -60,8 +63,66 @@ def test_narrow_terminal_shows_whole_differences(
         output.print_comparisons(comparisons, "caption", what="A - B")
         lines_by_width[width] = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert " ".join(lines_by_width[80][1]) == "finding A - B 95% interval p verdict"
-    assert " ".join(lines_by_width[80][-1]) == "Enlarged Cardiomediastinum 25.0 -50.0 to 100.0 0.500 not equivalent"
+    assert " ".join(lines_by_width[80][-2]) == "Enlarged Cardiomediastinum 25.0 -50.0 to 100.0 0.500 not equivalent"
+    assert " ".join(lines_by_width[80][-1]) == "--wide also shows n, A, B"
     assert " ".join(lines_by_width[200][-1]).startswith("Enlarged Cardiomediastinum 60 50.0 25.0 25.0 -50.0 to 100.0")
+
+
+class Points(TableResult):
+    """A table of rates, and of the PPV that an option asked for."""
+
+    caption = "caption"
+    records = ()
+    requested = ("PPV there",)
+
+    def printed_rows(self) -> list[dict[str, str]]:
+        """Return a long heading, and a row."""
+        row = {"finding": "Edema", "recall": "90.0 (80.0 to 95.0)", "PPV": "50.0", "PPV there": "10.0 (5.0 to 20.0)"}
+        return [dict.fromkeys(row, "") | {"finding": "of all findings together, or of any other"}, row]
+
+
+def test_narrow_terminal_keeps_the_columns_that_an_option_asked_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "_width", lambda *, wide=False: 50)
+    output.print_shown(Points(), wide=False)
+    assert capsys.readouterr().out.splitlines() == [
+        "caption",
+        "finding               recall           PPV there",
+        "of all findings together, or of any other",
+        "Edema    90.0 (80.0 to 95.0)  10.0 (5.0 to 20.0)",
+        "--wide also shows PPV",
+    ]
+    monkeypatch.setattr(output, "_width", lambda *, wide=False: 30)
+    output.print_shown(Points(), wide=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split() == ["finding", "PPV", "there"]
+    assert lines[2:4] == ["of all findings together, or", "of any other"]
+    assert lines[-1] == "--wide also shows recall, PPV"
+
+
+def test_counts_of_a_finding_are_of_all_cases_and_those_of_macros_of_each_metric(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = {("f1", "macro"): (1, 1), ("f1", "Edema"): (80, 0), ("f1", "Mass"): (0, 80),
+              ("specificity", "macro"): (2, 0), ("specificity", "Edema"): (80, 0),
+              ("specificity", "Mass"): (80, 0)}  # fmt: skip
+    estimates = [
+        Estimate(1.0 if n else math.nan, n=n, n_undefined=n_undefined, metric=metric, finding=finding)
+        for (metric, finding), (n, n_undefined) in scores.items()
+    ]
+    output.print_scores(estimates, "caption", positives={"Edema": 7, "Mass": 0})
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines[1:5] == [
+        "finding n F1 Specificity",
+        "macro 1 finding 100.0 100.0 n=2",
+        "Edema 7 of 80 100.0 100.0",
+        "Mass 0 of 80 - 100.0",
+    ]
+    # Without positives, n are those of each score; the footer has plain names
+    monkeypatch.setattr(output, "_width", lambda *, wide=False: 30)
+    output.print_scores(estimates, "caption")
+    assert "--wide also shows Specificity\n" in capsys.readouterr().out
 
 
 def test_a_table_keeps_its_form_whatever_the_names() -> None:

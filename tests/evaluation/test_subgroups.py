@@ -96,6 +96,13 @@ def test_small_groups_have_a_value_and_nothing_else(rng: np.random.Generator) ->
     assert math.isnan(scored(np.full(120, 0.5), "ab" * 60)["a"].p)  # nothing varies: no test
 
 
+def test_a_column_of_one_group_says_why_there_is_no_difference(rng: np.random.Generator) -> None:
+    groups = score_subgroups(rows_of(rng.random(40)), {"sex": dict.fromkeys(PATIENTS, "missing")}, ["mask_iou"])
+    result = Subgroups(groups, 40)
+    assert result.caption.endswith("; no difference by sex, since all patients are in the group 'missing'")
+    assert result.printed_rows()[0]["group"] == MACRO
+
+
 def test_equal_groups_rarely_differ_significantly() -> None:
     rng = np.random.default_rng(8)
     n_trials = 60
