@@ -68,6 +68,17 @@ class ThresholdTuning(TableResult):
         )
 
     @property
+    def warnings(self) -> list[str]:
+        """Findings whose thresholds few cases decided."""
+        sparse = [f"{one.finding} ({one.sparse})" for one in self.tuned if one.sparse]
+        return [f"few cases decided the thresholds of {', '.join(sparse)}"] if sparse else []
+
+    @property
+    def requested(self) -> Sequence[str]:
+        """Thresholds, and notes on them."""
+        return "threshold", "note"
+
+    @property
     def records(self) -> list[dict[str, Any]]:
         """The fields of each :class:`~reveal_bench.evaluation.operating.TunedThreshold`, as fractions."""
         thresholds = self.thresholds
@@ -75,7 +86,7 @@ class ThresholdTuning(TableResult):
 
     def printed_rows(self) -> list[dict[str, str]]:
         """Return thresholds with three decimals, and rates in percent."""
-        thresholds, with_note = self.thresholds, any(one.reason for one in self.tuned)
+        thresholds, with_note = self.thresholds, any(one.reason or one.sparse for one in self.tuned)
         return [
             {
                 "finding": one.finding,
@@ -86,7 +97,7 @@ class ThresholdTuning(TableResult):
                 "PPV": percent_number(one.ppv),
                 "NPV": percent_number(one.npv),
             }
-            | ({"note": f"as given: {one.reason}" if one.reason else ""} if with_note else {})
+            | ({"note": f"as given: {one.reason}" if one.reason else one.sparse} if with_note else {})
             for one in self.tuned
         ]
 
@@ -137,7 +148,38 @@ class OperatingPoints(TableResult):
                 f"thresholds chosen on these cases, with a {self.criterion.in_words}, and again in each of {n:,} "
                 f"resamples of patients (seed {seed}), from which the 95% intervals come"
             )
-        return f"{self.scored.report.file} on {self.scored.place}: rates in percent at {how}"
+        return f"{self.scored.report.file} on {self.scored.place}: rates in percent at {how}{self._there}"
+
+    @property
+    def _there(self) -> str:
+        """The origin of the predictive values at another prevalence."""
+        if not self._with_prevalence:
+            return ""
+        rates = "the row's sensitivity and specificity"
+        if self.criterion is not None:
+            other = "specificity" if self.criterion.name == "sensitivity" else "sensitivity"
+            rates = f"a {self.criterion.name} of exactly {self.criterion.target:g} and the row's {other}"
+        return f"; PPV there and NPV there are at the row's prevalence, from {rates}, and have no macro"
+
+    @property
+    def _with_prevalence(self) -> bool:
+        return any(not math.isnan(point.prevalence) for point in self.points)
+
+    @property
+    def no_interval(self) -> str:
+        """The rates without an interval, in words; empty for thresholds fixed beforehand."""
+        if self.criterion is None:
+            return ""
+        rates = "sensitivity and NPV" if self.criterion.name == "sensitivity" else "specificity, PPV and NPV"
+        return f"no interval of macros, of {rates} on these cases, or if too few patients support a rate"
+
+    @property
+    def requested(self) -> Sequence[str]:
+        """Predictive values at the given prevalence, and the rate at the fixed one."""
+        there = ("PPV there", "NPV there") if self._with_prevalence else ()
+        if self.criterion is None:
+            return there
+        return *there, "specificity" if self.criterion.name == "sensitivity" else "sensitivity", "note"
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -146,10 +188,9 @@ class OperatingPoints(TableResult):
 
     def printed_rows(self) -> list[dict[str, str]]:
         """Return rates in percent with their intervals, thresholds with three decimals."""
-        with_prevalence = any(not math.isnan(point.prevalence) for point in self.points)
         with_note = any(point.reason for point in self.points)
         return [
-            _printed(point, with_prevalence=with_prevalence) | ({"note": point.reason} if with_note else {})
+            _printed(point, with_prevalence=self._with_prevalence) | ({"note": point.reason} if with_note else {})
             for point in self.points
         ]
 

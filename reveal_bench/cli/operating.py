@@ -54,6 +54,7 @@ def tune(
     )
     target = metadata or (file if file.is_dir() else file.parent) / "submission.json"
     result.write(target)
+    terminal.warn(result.warnings)
     if form == "json":
         typer.echo(result.to_json().rstrip())
     elif not terminal.printed_as(result, form):
@@ -97,8 +98,8 @@ def operating_points(
         typer.echo(result.to_json().rstrip())
     elif not terminal.printed_as(result, form):
         terminal.print_shown(result, wide=wide)
-        if result.criterion is not None:
-            typer.echo("no interval of a fixed rate, of NPV, or if too few patients support a rate: docs/confidence.md")
+        if result.no_interval:
+            typer.echo(f"{result.no_interval}: docs/confidence.md")
 
 
 def _prevalences_of(words: list[str] | None) -> float | dict[str, float] | None:

@@ -24,11 +24,14 @@ from reveal_bench.metrics.bootstrap import MACRO, Counts, code_cases, replicates
 from reveal_bench.metrics.intervals import UNDEFINED, Estimate, Resampling
 from reveal_bench.metrics.jackknife import LEAST_UNITS, share_bounds
 from reveal_bench.metrics.operating import RATES, Criterion, Cuts, at_prevalence, cuts_of, predictive_bounds
+from reveal_bench.words import count_text
 
 LEAST_BEYOND = 5.0
 """Least expected number of patients beyond a fixed rate for an interval: 50 with the finding for a sensitivity of
 0.9.
 """
+LEAST_TO_TUNE = 5
+"""Number of cases with a finding, and without it, below which the choice of a threshold deserves a warning."""
 _AS_SCORED = ("recall", "specificity", "precision", "npv")
 """Names of the rates in METRICS."""
 SENSITIVITY, SPECIFICITY, PPV, NPV = range(len(RATES))
@@ -57,6 +60,13 @@ class TunedThreshold:
     ppv: float
     npv: float
     reason: str
+
+    @property
+    def sparse(self) -> str:
+        """Number of cases that decided the threshold, in words, if they are few."""
+        n_negative = self.n - self.n_positive
+        n, side = (self.n_positive, "with") if self.n_positive <= n_negative else (n_negative, "without")
+        return f"only {count_text(n, 'case')} {side} it" if n < LEAST_TO_TUNE and not self.reason else ""
 
 
 @dataclass(frozen=True, slots=True)

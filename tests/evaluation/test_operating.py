@@ -78,6 +78,16 @@ def test_thresholds_are_tuned_on_one_split_and_applied_on_another(folder: Path, 
     assert leak in call("compare", *own).stderr
 
 
+def test_thresholds_that_few_cases_decide_are_noted(folder: Path, tmp_path: Path) -> None:
+    """Four of the 60 studies have Mass."""
+    records = [study(folder / "pictures", i, LABELS[:2] if i < 4 else (EDEMA,)) for i in range(N)]
+    build_folder({"val": records}, tmp_path / "folder", FINDINGS)
+    words = (folder / "val.jsonl", tmp_path / "folder", "--metric", "f1", "--otherwise", "0.4")
+    printed = call("tune", *words, "--metadata", tmp_path / "submission.json")
+    assert re.search(r"Mass +4 of 60 .* only 4 cases with it", printed.stdout)
+    assert printed.stderr.count("few cases decided the thresholds of Mass (only 4 cases with it)\n") == 1
+
+
 def test_damaged_record_of_tuning_is_refused(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "s.json").write_text('{"thresholds": {"Mass": 0.2}, "tuning": {"split": "val"}}')
     words = (folder / "test.jsonl", folder / "folder", "--split", "test", "--metadata", tmp_path / "s.json")
@@ -110,6 +120,8 @@ def test_the_command_shows_a_fixed_specificity(folder: Path) -> None:
     assert "chosen on these cases, with a specificity of at least 0.9, and again in each of 1,000 resamples" in printed
     assert re.search(r"Mass +20 of 60 +0.200 +100.0 +90.0 +83.3 +100.0 +2.0 +16.9", printed)  # 0.02 / 0.118
     assert re.search(r"Nodule +0 of 60 .*no case has it", printed)
+    assert "there are at the row's prevalence, from a specificity of exactly 0.9 and the row's sensitivity" in printed
+    assert "no interval of macros, of specificity, PPV and NPV on these cases" in printed
     printed = call("operating-points", *words, "--specificity", "0.95").stdout
     assert re.search(
         r"Mass +20 of 60 +- +0.0 +100.0 +- .*no threshold reaches the target with a true positive", printed
