@@ -196,10 +196,32 @@ def test_an_audit_goes_on_from_a_report_that_was_kept(operator: Operator, tmp_pa
     report["heads"]["receipts"]["length"] += 1
     kept.write_text(json.dumps(report))
     assert "later entries are lost" in operator.run("audit", "--kept", str(kept), blobs=True, code=1)
-    kept.write_text("{}")
+    kept.write_text("[]")
     assert "must be a report as `audit --json` prints it" in in_one_line(
         operator.run("audit", "--kept", str(kept), code=2)
     )
+
+
+def test_an_audit_compares_with_the_last_backup(operator: Operator, tmp_path: Path) -> None:
+    """A damaged log loses the newest entries without a trace, as if the database were an older one."""
+    database = str(operator.board.store.engine.url.database)
+    with sqlite3.connect(database) as before, sqlite3.connect(tmp_path / "before.sqlite") as copy:
+        before.backup(copy)
+    assert "and no backup was made with this --data" in operator.run("audit", blobs=True)
+    operator.board.score_next(0.93)
+    (tmp_path / "data").mkdir(exist_ok=True)
+    operator.run("backup", str(tmp_path / "monday"), blobs=True)
+    for options in ([], ["--kept", str(tmp_path / "monday")]):
+        output = operator.run("audit", *options, blobs=True)
+        assert "not checked: whether entries after" in output
+        assert str(tmp_path / "monday") in output
+        assert output.endswith("intact\n")
+    operator.board.store.engine.dispose()
+    with sqlite3.connect(tmp_path / "before.sqlite") as copy, sqlite3.connect(database) as after:
+        copy.backup(after)
+    assert "later entries are lost" in operator.run("audit", blobs=True, code=1)
+    assert "later entries are lost" in operator.run("backup", str(tmp_path / "tuesday"), blobs=True, code=1)
+    assert "later entries are lost" in operator.run("audit", blobs=True, code=1)  # still compared with Monday
 
 
 @pytest.mark.parametrize("words", [["serve", "--benchmark", "."], ["migrate"], ["readers"]], ids=lambda words: words[0])

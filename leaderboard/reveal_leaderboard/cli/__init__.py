@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reveal_leaderboard.cli.admin import admin, audit, backup, restore, webhooks
+from reveal_leaderboard.cli.admin import admin, webhooks
+from reveal_leaderboard.cli.backups import audit, backup, restore
 from reveal_leaderboard.cli.health import add_health
 from reveal_leaderboard.cli.process import (
     AsRoot,

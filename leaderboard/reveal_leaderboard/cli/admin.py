@@ -8,7 +8,6 @@ it; and ``webhooks``: list deliveries, send a test message, retry a delivery, or
 from __future__ import annotations
 
 import getpass
-import json
 import os
 import signal
 import threading
@@ -22,14 +21,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reveal_bench.printed_tables import PrintedTable
-from reveal_bench.words import count_text
 from reveal_leaderboard.cli.process import log_to_stderr
-from reveal_leaderboard.store.paths import BlobsAt, Data, Database, SettingsFile, make_folder, resolve_paths
+from reveal_leaderboard.store.paths import BlobsAt, Data, Database, SettingsFile, resolve_paths
 
 if TYPE_CHECKING:
     from reveal_leaderboard.accounts.accounts import Accounts
     from reveal_leaderboard.accounts.people import Team, User
-    from reveal_leaderboard.store.audit import AuditReport
     from reveal_leaderboard.store.store import Store
     from reveal_leaderboard.worker.webhooks import Sender
 
@@ -426,90 +423,6 @@ def _team(accounts: Accounts, name: str) -> Team:
     if match is None:
         raise LookupError(f"no team {name!r}; `admin people` lists them")
     return match
-
-
-def backup(
-    target: Annotated[Path, typer.Argument(help="New folder for the copy.")],
-    data: Data,
-    database: Database = None,
-    blobs: BlobsAt = None,
-) -> None:
-    """Copy the database and every upload into a new folder, while the board runs. Vaults are not in it."""
-    from reveal_leaderboard.store.backup import backup as make
-
-    at = resolve_paths(data, database, blobs, None)
-    try:
-        made = make(at.database, at.blobs, target)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    typer.echo(f"{made.folder}: {len(made.manifest['files'])} files")
-    _show_audit(made.report)
-
-
-def restore(
-    source: Annotated[Path, typer.Argument(help="Folder of a backup.", exists=True, file_okay=False)],
-    data: Data,
-    database: Database = None,
-    blobs: BlobsAt = None,
-) -> None:
-    """Restore a backup into an empty folder and database, check every hash, and audit the restored board."""
-    from reveal_leaderboard.store.backup import restore as put_back
-
-    at = resolve_paths(data, database, blobs, None)
-    make_folder(at.data, "--data")
-    try:
-        made = put_back(source, at.database, at.blobs)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    _show_audit(made.report)
-
-
-def audit(
-    data: Data,
-    database: Database = None,
-    blobs: BlobsAt = None,
-    uploads: Annotated[bool, typer.Option(help="Hash every stored file, too.")] = True,
-    kept: Annotated[
-        Path | None, typer.Option(help="An earlier report (--json), kept elsewhere, that the chains must continue.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the whole report as JSON.")] = False,
-) -> None:
-    """Check the chains of events and receipts, and that scores, ledger and uploads agree with them. Writes nothing."""
-    from sqlalchemy.exc import DatabaseError
-
-    from reveal_leaderboard.store.audit import NoBoardError, check_schema, opened_to_read, read_heads
-    from reveal_leaderboard.store.audit import audit as check
-
-    at = resolve_paths(data, database, blobs, None)
-    try:
-        heads = None if kept is None else read_heads(kept.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise typer.BadParameter(f"{kept}: {error}", param_hint="--kept") from None
-    try:
-        with opened_to_read(at.database) as connection:
-            check_schema(connection)
-            report = check(connection, blobs=at.open_blobs() if uploads else None, kept=heads)
-    except NoBoardError as error:
-        raise typer.BadParameter(str(error), param_hint="--database" if database else "--data") from None
-    except DatabaseError as error:
-        raise typer.BadParameter(f"the database cannot be read: {error.orig}") from None
-    if as_json:
-        typer.echo(json.dumps(report.to_json(), indent=2))
-    _show_audit(report, quiet=as_json)
-
-
-def _show_audit(report: AuditReport, *, quiet: bool = False) -> None:
-    """Print the audit's report, and exit with a code that says if there are problems."""
-    if not quiet:
-        counted = ", ".join(f"{n} {name}" for name, n in report.counts.items() if n is not None)
-        typer.echo(f"checked {counted}")
-        for name, (length, head) in report.heads.items():
-            typer.echo(f"chain of {name}: {length} links, head {head}")
-        for problem in report.problems:
-            typer.secho(f"{problem.area}: {problem.text}", fg="red", err=True)
-        typer.echo("intact" if report.ok else count_text(len(report.problems), "problem"))
-    if not report.ok:
-        raise typer.Exit(1)
 
 
 DELIVERIES_SHOWN = 100

@@ -214,7 +214,7 @@ def audit(connection: sa.Connection, *, blobs: Blobs | None = None, kept: Heads 
 
 
 def read_heads(text: str) -> dict[str, tuple[int, str]]:
-    """Return the heads in an earlier report, as :meth:`AuditReport.to_json` writes it.
+    """Return the heads in an earlier report, as :meth:`AuditReport.to_json` writes it, or in a backup's manifest.
 
     Raises
     ------
@@ -222,9 +222,10 @@ def read_heads(text: str) -> dict[str, tuple[int, str]]:
         If the text is not an audit report.
     """
     try:
-        heads = json.loads(text)["heads"]
+        document = json.loads(text)
+        heads = document.get("audit", document)["heads"]
         return {name: (int(heads[name]["length"]), str(heads[name]["hash"])) for name in _CHAINED}
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         raise ValueError("must be a report as `audit --json` prints it, with the heads of both chains") from None
 
 

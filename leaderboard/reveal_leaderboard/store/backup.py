@@ -36,12 +36,14 @@ import sqlalchemy as sa
 
 from reveal_bench.files import flush_folder
 from reveal_leaderboard import __version__
-from reveal_leaderboard.store.audit import AuditReport, NoBoardError, audit, opened_to_read
+from reveal_leaderboard.store.audit import AuditReport, Heads, NoBoardError, audit, opened_to_read, read_heads
 from reveal_leaderboard.store.blobs import Blobs, write_durably
 from reveal_leaderboard.store.database import connect, iso_time
 from reveal_leaderboard.store.submissions import stored_names
 
 SCHEMA = "reveal-leaderboard-backup/1"
+MANIFEST = "manifest.json"
+LAST_BACKUP = "last-backup.json"
 DATABASES = {"sqlite": "database.sqlite", "postgresql": "database.dump"}
 
 
@@ -58,8 +60,52 @@ class Backup:
     report: AuditReport
 
 
-def backup(store_url: str, blobs_url: str | Path, target: Path) -> Backup:
+@dataclass(frozen=True)
+class LastBackup:
+    """The last backup made or restored with a data folder: when, where, and the heads of the chains in it."""
+
+    made_at: str
+    folder: str
+    heads: Heads
+
+
+def remember(data: Path, made: Backup) -> None:
+    """Note in the data folder that a backup was made or restored, for later audits.
+
+    Raises
+    ------
+    OSError
+        If the data folder cannot be written.
+    """
+    note = {"made_at": made.manifest["made_at"], "folder": str(made.folder), "heads": made.manifest["audit"]["heads"]}
+    write_durably(data / LAST_BACKUP, json.dumps(note, indent=1).encode())
+
+
+def last_backup(data: Path) -> LastBackup | None:
+    """Return the last backup made or restored with a data folder, or None.
+
+    Raises
+    ------
+    BackupError
+        If the note about it is damaged.
+    """
+    file = data / LAST_BACKUP
+    if not file.exists():
+        return None
+    try:
+        text = file.read_text(encoding="utf-8")
+        note = json.loads(text)
+        return LastBackup(str(note["made_at"]), str(note["folder"]), read_heads(text))
+    except (KeyError, TypeError, ValueError):
+        raise BackupError(f"{file} must be as `backup` wrote it; delete it and make a backup") from None
+
+
+def backup(store_url: str, blobs_url: str | Path, target: Path, *, kept: Heads | None = None) -> Backup:
     """Copy the board at `store_url` and `blobs_url` into the new folder `target`.
+
+    Parameters
+    ----------
+    kept : heads of an earlier backup, which the chains must contain; else the report has a problem
 
     Raises
     ------
@@ -77,7 +123,7 @@ def backup(store_url: str, blobs_url: str | Path, target: Path) -> Backup:
         dump = new / DATABASES.get(kind, "none")
         with _copied(store_url, dump) as connection:
             uploads, predictions = stored_names(connection)
-            report = audit(connection)
+            report = audit(connection, kept=kept)
         files = {dump.name: _facts(dump)}
         for name in sorted(uploads | {name for name in predictions if blobs.exists(name)}):
             what = "upload" if name in uploads else "predictions"  # predictions may be deleted, uploads never
@@ -90,7 +136,7 @@ def backup(store_url: str, blobs_url: str | Path, target: Path) -> Backup:
             "files": files,
             "audit": report.to_json(),
         }
-        write_durably(new / "manifest.json", json.dumps(manifest, indent=1, sort_keys=True).encode())
+        write_durably(new / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True).encode())
         flush_folder(new)
         new.rename(target)
         flush_folder(target.parent)
@@ -239,7 +285,7 @@ def _facts(path: Path) -> dict[str, Any]:
 
 def _read_manifest(source: Path) -> dict[str, Any]:
     try:
-        manifest = json.loads((source / "manifest.json").read_bytes())
+        manifest = json.loads((source / MANIFEST).read_bytes())
     except (OSError, ValueError) as error:
         raise BackupError(f"{source} must be the folder of a backup with its manifest.json: {error}") from None
     if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA or manifest.get("database") not in DATABASES:
