@@ -125,8 +125,8 @@ def inspect(
         typer.echo(f"  {name:<{width}}  {count:,}{note}")
     terminal.warn(inspection.warnings)
     if inspection.problems:
-        for problem in inspection.problems:
-            typer.secho(f"error: {problem}", fg="red", err=True)
+        for line in terminal.shortened(list(map(str, inspection.problems))):
+            typer.secho(f"error: {line}", fg="red", err=True)
         raise typer.Exit(1)
 
 

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from reveal_bench.dataset.hub import Publication, PublishResult
     from reveal_bench.sources import Problem
 
-LINES_SHOWN = 50
-"""Number of problems or names to print; the rest are counted."""
-
 
 def validate(
     folder: Folder,
@@ -58,8 +55,8 @@ def validate(
         document = {"schema": 1, "problems": list(map(asdict, problems)), "warnings": list(map(asdict, warnings))}
         typer.echo(json.dumps(document, indent=2))
     else:
-        terminal.warn(_some([str(warning) for warning in warnings]))
-        for line in _some([str(problem) for problem in problems]):
+        terminal.warn(terminal.shortened([str(warning) for warning in warnings]))
+        for line in terminal.shortened([str(problem) for problem in problems]):
             typer.secho(f"error: {line}", fg="red")
     if problems:
         raise typer.Exit(1)
@@ -101,19 +98,15 @@ def attach(
     log = AttachLog()
     with terminal.progress("attaching") as progress:
         attach_images(folder, root, out=out, keep_going=keep_going, progress=progress, log=log)
-    terminal.warn(_some([f"left out: {problem}" for problem in log.problems]))
+    terminal.warn(terminal.shortened([f"left out: {problem}" for problem in log.problems]))
     if log.unverified:
-        names = ", ".join(_some(log.unverified))
+        names = ", ".join(terminal.shortened(log.unverified))
         terminal.warn([f"matched by name and not verified, because the dataset has no hashes for them: {names}"])
     images = "image" if log.n_verified == 1 else "images"
     counts = (
         f"{log.n_verified:,} {images} verified, {len(log.unverified):,} not verified, {len(log.problems):,} left out"
     )
     typer.echo(f"wrote {out}: {counts}")
-
-
-def _some(lines: list[str]) -> list[str]:
-    return lines if len(lines) <= LINES_SHOWN else [*lines[:LINES_SHOWN], f"... and {len(lines) - LINES_SHOWN:,} more"]
 
 
 HOLDOUT_TOKEN = "HF_HOLDOUT_TOKEN"

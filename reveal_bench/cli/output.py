@@ -509,6 +509,11 @@ def plain_progress(
     return update
 
 
+def shortened(lines: Sequence[str]) -> list[str]:
+    """Return the first fifty lines, and a line that counts the others."""
+    return list(lines) if len(lines) <= 50 else [*lines[:50], f"... and {len(lines) - 50:,} more"]
+
+
 def warn(warnings: Sequence[str]) -> None:
     """Print warnings to standard error, a line each."""
     for warning in warnings:

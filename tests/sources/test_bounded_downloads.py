@@ -16,9 +16,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from PIL import Image
 
 from reveal_bench.benchmarks import SOURCES
+from reveal_bench.cli.build import inspect
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.phantom import LAYOUTS
 from reveal_bench.saliency_maps.maps import MapFile, read_map
@@ -130,6 +132,19 @@ def test_reading_ends_after_many_problems(monkeypatch):
         faults.add(row.problem("x", "must be", "no"), "film1")
     with pytest.raises(BuildError, match=r"3 problems:(.|\n)*nothing is read after 2 problems"):
         faults.add(row.problem("x", "must be", "no"), "film1")
+
+
+def test_inspect_prints_the_first_fifty_problems(tmp_path, capsys):
+    mapping = "boxes: boxes.csv\nimage: {column: image, matches: file}\nfinding: {column: finding}\n"
+    mapping += "xyxy: [a, b, c, d]\ncoordinates: pixels\nfindings: [Nodule]\n"
+    (tmp_path / "mapping.yaml").write_text(mapping)
+    (tmp_path / "boxes.csv").write_text("image,finding,a,b,c,d\n" + "film,Nodel,1,1,9,9\n" * 60)
+    Image.new("L", (64, 64)).save(tmp_path / "film.png")
+    with pytest.raises(typer.Exit):
+        inspect(tmp_path)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 51
+    assert lines[-1] == "error: ... and 10 more"
 
 
 # --- pictures
