@@ -60,6 +60,7 @@ NUMBERS = {
     "chmod": (90, None), "fchmodat": (268, 53), "unshare": (272, 97), "setns": (308, 268), "clone": (56, 220),
     "io_uring_setup": (425, 425), "ptrace": (101, 117), "process_vm_readv": (310, 270), "prlimit64": (302, 261),
     "keyctl": (250, 219), "bpf": (321, 280), "perf_event_open": (298, 241), "truncate": (76, 45),
+    "inotify_add_watch": (254, 27),
 }  # fmt: skip
 """System calls with their numbers in the kernel's headers, on x86_64 and on aarch64."""
 USER_NAMESPACE = 0x10000000
@@ -99,6 +100,7 @@ def takeovers(shard: Path, vault: Path, sockets: Mapping[str, str], stranger: in
         "io_uring": lambda: call("io_uring_setup", 0, None),
         "keys": lambda: call("keyctl", 0, -3, 0),
         "bpf": lambda: call("bpf", -1, None, 0),
+        "watch a file": lambda: call("inotify_add_watch", -1, os.fsencode(shard), 1),
         "performance events": lambda: call("perf_event_open", None, 0, -1, -1, 0),
     }
 
@@ -383,6 +385,12 @@ def test_a_server_refuses_to_run_as_the_systems_root(
     process.check_user(as_root=True)
     with pytest.raises(BadParameter, match="must not run as root") if is_refused else nullcontext():
         process.check_user(as_root=False)
+
+
+def test_a_worker_refuses_settings_that_the_server_could_change(board: Board, tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").touch()
+    words = ("worker", "--data", str(tmp_path), "--holdout", f"{BENCHMARK}={board.holdout}", "--settings")
+    assert_refused("must be outside the data folder", *words, str(tmp_path / "settings.toml"))
 
 
 def test_migrate_makes_the_database(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from reveal_leaderboard.cli.process import (
     secret_files,
 )  # fmt: skip
 from reveal_leaderboard.cli.readers import add_readers
-from reveal_leaderboard.custody.confinement import landlock_abi, readable_places
+from reveal_leaderboard.custody.confinement import is_inside, landlock_abi, readable_places
 from reveal_leaderboard.custody.server import ServerConfinement, confine_server
 from reveal_leaderboard.store.paths import BlobsAt, Data, Database, DataPaths, SettingsFile, make_folder, resolve_paths
 
@@ -177,6 +177,9 @@ def worker(
     from reveal_leaderboard.worker.worker import Worker, open_holdouts
 
     _check_confinement(unconfined)
+    if at.settings and is_inside(at.settings, at.shared):
+        words = f"must be outside the data folder, where the server could change the worker's limits: {at.settings}"
+        raise typer.BadParameter(words, param_hint="--settings")
     try:
         holdouts = open_holdouts((_name_and_folder(text) for text in holdout), shared=at.shared, vault=vault)
     except OSError as error:

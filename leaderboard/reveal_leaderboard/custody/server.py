@@ -12,6 +12,7 @@ abstract sockets. The seccomp filter allows everything except a list of system c
 * changes of a mode, owner or attribute by path. By an open descriptor they are allowed, because Landlock decides what
   can be opened;
 * namespaces and mounts, where Landlock works: without it, bubblewrap needs them to confine the server's children;
+* watching files, which would tell when a worker opens a file of the holdout;
 * memory, limits and priorities of other processes, io_uring, keys, BPF, and parts of the kernel that no server needs.
 
 What the system cannot prevent is listed as *gaps*, for the log and ``/readyz``.
@@ -49,6 +50,7 @@ _REFUSED = """
 chmod 90 -, fchmodat 268 53, fchmodat2 452 452, chown 92 -, lchown 94 -, fchownat 260 54, setxattr 188 5,
 lsetxattr 189 6, setxattrat 463 463, removexattr 197 14, lremovexattr 198 15, removexattrat 466 466,
 file_setattr 469 469, truncate 76 45, open_by_handle_at 304 265, fanotify_init 300 262,
+inotify_add_watch 254 27,
 ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, process_madvise 440 440,
 process_mrelease 448 448, pidfd_getfd 438 438, pidfd_send_signal 424 424, kcmp 312 272, setpriority 141 140,
 ioprio_set 251 30, sched_setscheduler 144 119, sched_setparam 142 118, sched_setattr 314 274,

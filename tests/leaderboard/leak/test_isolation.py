@@ -76,7 +76,7 @@ from reveal_leaderboard.store.paths import resolve_paths
 
 root, files = Path(sys.argv[1]), json.loads(sys.argv[2])
 live_in(root / "data")
-state = cli._confine(resolve_paths(root / "data", None, None, root / "settings.toml"), [root / "public"])
+state = cli._confine(resolve_paths(root / "data", None, None, root / "settings.toml"), [root / "public"]).summary
 sys.path.insert(0, str(root / "data" / "modules"))
 
 from opener import opened
