@@ -36,7 +36,15 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.evaluation.differences import by_replicates, differ_in_few, find_differences
 from reveal_bench.evaluation.margin import Margin, Verdict
-from reveal_bench.evaluation.permutation import ALPHA, Signs, draw_signs, lacks_positives, pair_up
+from reveal_bench.evaluation.permutation import (
+    ALPHA,
+    OUTWEIGHED,
+    Signs,
+    draw_signs,
+    lacks_positives,
+    outweighed,
+    pair_up,
+)
 from reveal_bench.evaluation.ranking_differences import ranking_differences, ranking_of, untested_ranking
 from reveal_bench.evaluation.tiers import compare_pairs, find_tiers, rank_bounds, significant_pairs
 from reveal_bench.kinds import KINDS
@@ -83,7 +91,8 @@ class Comparison:
     margin, verdict : Margin and Verdict
         Set if differences are tested against a margin, see :mod:`reveal_bench.evaluation.margin`.
     reason : str
-        For a macro that is not tested because of single findings, these findings; otherwise empty.
+        For a macro that is not tested because of single findings, these findings; for a finding on which one patient
+        outweighs all in whom the systems differ, that; otherwise empty.
     """
 
     metric: str
@@ -309,15 +318,16 @@ def compare_resampled(
     drawn = np.where(np.isnan(combined), np.nan, combine(*replicates))
     intervals = find_intervals(combined, drawn)
     rankings, reason, relative = (ranking_of(a), ranking_of(b)), "", combine is not np.subtract
+    minor = np.zeros(values.shape[1], bool) if paired is None else outweighed(paired)
     if signs is not None and rankings[0] is not None and rankings[1] is not None:
         both = values[0], values[1]
         tested = ranking_differences(rankings[0], rankings[1], both, relative=relative, margin=width)
         reason = untested_ranking(rankings[0], values[0])
     elif paired is None or signs is None:
-        unknown = None if paired is None else differ_in_few(paired)
+        unknown = None if paired is None else differ_in_few(paired) | minor
         tested = by_replicates(intervals, drawn, fewest, width, unknown)
     else:
-        unknown = np.isnan(intervals.values) | lacks_positives(a)
+        unknown = np.isnan(intervals.values) | lacks_positives(a) | minor
         n_behind = _n_behind(a, b) if fewest is None else fewest
         tested = find_differences(
             paired, signs, (values[0], values[1]), n_behind, unknown, relative=relative, margin=width
@@ -342,7 +352,7 @@ def compare_resampled(
             float(tested.p_adjusted[i]),
             float(low_adjusted[i]),
             float(high_adjusted[i]),
-            reason=reason if i == 0 else "",
+            reason=reason if i == 0 else OUTWEIGHED if minor[i] else "",
         )
         if margin is not None:
             bounds, beyond = (

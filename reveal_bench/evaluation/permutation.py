@@ -25,6 +25,7 @@ between the systems. A flip is a choice of patients whose answers are swapped.
 * For several findings of two systems, the largest t* of any finding in every flip replaces t*: p and intervals then
   hold for all findings together.
 * If the systems differ in fewer than :data:`LEAST_DIFFERING` patients, p is undefined; if they differ in none, p is 1.
+  It is also undefined if one patient outweighs all who differ (:func:`outweighed`).
 
 AUROC and average precision have tests of their own (:mod:`reveal_bench.evaluation.ranking_differences`).
 
@@ -54,12 +55,15 @@ LEAST_DIFFERING = 6
 of the 32 flips are as extreme as the data, which is more than 0.05."""
 LEAST_POSITIVE = 5
 """Number of patients with a finding, below which p is undefined if other patients contribute to the score."""
+OUTWEIGHED = "one patient outweighs all in whom the systems differ"
+"""Reason why there is no test of a group that :func:`outweighed` names."""
 TAIL = 10
 """Number of flips as extreme as the data, below which p is extrapolated."""
 
 Signs = npt.NDArray[np.float32]
 
 _EXACT_BELOW = 12  # patients: all 2**11 patterns are fewer than most draws
+_NORMAL_REACH = 1.96  # standard errors in half of a 95 % interval
 _SAME = 1e-9
 _TIE = 1e-5  # t* that differ by less are equal: they are computed in single precision
 
@@ -405,3 +409,17 @@ def lacks_positives(system: Resampled) -> BoolArray:
     positive = system.positive_units
     few = np.zeros(len(system.values), bool) if positive is None else positive < LEAST_POSITIVE
     return np.concatenate([[False], few])
+
+
+def outweighed(paired: Paired) -> BoolArray:
+    """Return True for groups that one unit may change by more than all units in which the systems differ.
+
+    This concerns scores over the rows that each system selects, such as NPV: if no false negative differs, the true
+    negatives move it by next to nothing, and one more false negative by 1 / n. False for the macro, which is first, and
+    for means over the same rows.
+    """
+    largest = np.abs(np.concatenate(paired.influences)).max(axis=0)
+    reach = _NORMAL_REACH * np.sqrt((paired.contributions**2).sum(axis=0))
+    exceeds: BoolArray = (reach > 0) & (reach < largest) & (paired.swaps is not None)
+    exceeds[0] = False
+    return exceeds

@@ -111,6 +111,28 @@ def test_a_finding_that_few_patients_have_has_no_p() -> None:
         assert 0 < results[metric, "macro"].p < 1
 
 
+@pytest.mark.parametrize("interval", ["jackknife", "percentile"])
+def test_a_predictive_value_needs_errors_that_differ(interval: Interval) -> None:
+    """Of 100 patients 14 have Edema. Both systems miss the first, and 12 of the others are called by one of them only.
+
+    NPV is 81 of 82 and 79 of 80: another miss would change it by 0.012, the 12 patients change it by 0.0003.
+    """
+    present = np.arange(100)[:, None] < 14
+    a, b = present & (np.arange(100)[:, None] > 0), present & (np.arange(100)[:, None] > 0)
+    a[14:19], b[20:27] = True, True
+    studies = tuple(StudyRecord(f"s{i}", f"p{i:02d}", ()) for i in range(100))
+    systems = [StudyRows(("Edema",), studies, own, present, None, np.ones(100, bool)) for own in (a, b)]
+    by_metric = {
+        one.metric: one for one in compare(*systems, Resampling(200, interval=interval)) if one.finding != "macro"
+    }
+    npv = by_metric["npv"]
+    assert (npv.a, npv.b) == (81 / 82, 79 / 80)
+    assert np.isnan([npv.p, npv.p_adjusted, npv.estimate.low]).all()
+    assert npv.reason == "one patient outweighs all in whom the systems differ"
+    assert not np.isnan([by_metric[name].p for name in ("specificity", "precision", "f1")]).any()
+    assert not by_metric["precision"].reason
+
+
 def test_ratios_of_every_unit_add_up_to_the_score(rng: np.random.Generator) -> None:
     present, called = rng.random((40, 2)) < 0.4, rng.random((40, 2)) < 0.5
     scores = rng.integers(0, 9, (40, 2)) / 8
