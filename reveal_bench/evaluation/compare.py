@@ -62,7 +62,7 @@ from reveal_bench.metrics.resampled import Resampled
 
 PERMUTATION = "permutation"
 """Method in the signature of a difference whose interval and p come from swapped answers."""
-CLOSED_FORM = "closed"
+CLOSED_FORM = "closed-form"
 """The same for differences of AUROC and average precision, whose interval and p have a closed form."""
 _SAME = 1e-12  # smaller differences of macros are rounding errors
 
