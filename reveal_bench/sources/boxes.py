@@ -33,7 +33,7 @@ from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord, Polygons, Reader
 from reveal_bench.masks import Box, Rle, pack_boxes, pack_masks, tight_box
 from reveal_bench.sources import source
-from reveal_bench.sources.source import BuildError, Extra, Problem
+from reveal_bench.sources.source import BuildError, DownloadProblems, Extra, Problem
 from reveal_bench.tables import scan_table
 from reveal_bench.words import count_text
 
@@ -47,32 +47,21 @@ SLACK = 1.0
 """Largest number of pixels by which a box may stick out of its image."""
 NIH_SIDE = 1024
 """Width and height of every frame of NIH ChestX-ray14 as several sources show it, in pixels."""
-MOST_PROBLEMS = 100_000
-"""Number of problems of a download after which nothing more is read."""
 DEPTH, MANY = 5, 60
 """Depth of the search for tables; a folder with more than MANY subfolders counts as a tree of pictures."""
 
 
 @dataclass
 class Faults:
-    """Problems found while reading, and the images that they make unusable."""
+    """DownloadProblems found while reading, and the images that they make unusable."""
 
-    problems: list[Problem] = field(default_factory=list)
+    problems: DownloadProblems = field(default_factory=DownloadProblems)
     bad: set[str] = field(default_factory=set)
     is_fatal: bool = False
 
     def add(self, problem: Problem, image_id: str | None) -> None:
-        """Note a problem of an image, or of a whole file if `image_id` is None.
-
-        Raises
-        ------
-        BuildError
-            With all problems, if there are more than :data:`MOST_PROBLEMS`.
-        """
+        """Note a problem of an image, or of a whole file if `image_id` is None."""
         self.problems.append(problem)
-        if len(self.problems) > MOST_PROBLEMS:
-            hint = f"nothing is read after {MOST_PROBLEMS:,} problems"
-            raise BuildError(self.problems, hint=hint)
         if image_id is None:
             self.is_fatal = True
         else:
@@ -169,7 +158,7 @@ def read_table(
 
     If a column is missing, note a problem of the file and return no rows. An unknown column gives a warning.
     """
-    problems: list[Problem] = []
+    problems = DownloadProblems()
     table = scan_table(path, path.name, problems, may_be_empty=True)
     if table is not None:
         heads = ", ".join(table.columns)

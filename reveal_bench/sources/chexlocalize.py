@@ -58,7 +58,7 @@ from reveal_bench.sources.chexlocalize_files import (
     study_of,
 )
 from reveal_bench.sources.pictures import picture_size
-from reveal_bench.sources.source import Inspection, Pixels, Problem, Records, SourceData, finish
+from reveal_bench.sources.source import DownloadProblems, Inspection, Pixels, Problem, Records, SourceData, finish
 from reveal_bench.words import count_text
 
 SPLITS = {"validation": "val", "test": "test"}
@@ -281,7 +281,7 @@ def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
     """
     root = Path(root)
     download = _download(root, pictures)
-    problems: list[Problem] = []
+    problems = DownloadProblems()
     warnings: list[str] = []
     splits = parse_splits(download, problems, warnings, need_pictures=False)
     counts: dict[str, int] = {}
@@ -326,7 +326,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
     """
     root = Path(root)
     download = _download(root, pictures)
-    problems: list[Problem] = []
+    problems = DownloadProblems()
     warnings: list[str] = []
     splits = parse_splits(download, problems, warnings, need_pictures=pixels == "embed")
     for parsed in splits.values():

@@ -29,6 +29,7 @@ from reveal_bench.findings import CHEXPERT_LABELS, canonical_finding
 from reveal_bench.kinds.findings.records import UNKNOWN, StudyRecord, age_band
 from reveal_bench.sources.source import (
     BuildError,
+    DownloadProblems,
     Inspection,
     Pixels,
     Problem,
@@ -70,7 +71,7 @@ class _ChexpertTables:
     references: dict[str, _StudyLabels] = field(default_factory=dict)
     readers: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+    problems: DownloadProblems = field(default_factory=DownloadProblems)
 
     @property
     def counts(self) -> dict[str, int]:

@@ -43,7 +43,7 @@ from typing import Any
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.findings import REVEAL_LABELS, Vocabulary, canonical_finding, hint
 from reveal_bench.kinds.findings.records import AGE_BANDS, AGREEMENTS, PATIENT_CLASSES, RACES, SEXES
-from reveal_bench.sources.source import BuildError, Problem, read_document
+from reveal_bench.sources.source import BuildError, DownloadProblems, Problem, read_document
 
 KEY_FACTS = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "PatientID", "folder", "file")
 """Facts that a study key may match: a value of the headers, the name of a folder above the images, or an image's file
@@ -152,7 +152,7 @@ def read_mapping(path: Path) -> StudyMapping:
     BuildError
         With everything that is wrong with it.
     """
-    problems: list[Problem] = []
+    problems = DownloadProblems()
     content = load_mapping(path, problems)
     mapping = None if content is None else MappingParser(path.name, problems).parse(content)
     if mapping is None or problems:

@@ -48,7 +48,16 @@ from reveal_bench.sources.reveal_cxr import (
     needs_key,
     suggestion,
 )
-from reveal_bench.sources.source import Extra, Inspection, Pixels, Problem, SourceData, is_synthetic, read_json
+from reveal_bench.sources.source import (
+    DownloadProblems,
+    Extra,
+    Inspection,
+    Pixels,
+    Problem,
+    SourceData,
+    is_synthetic,
+    read_json,
+)
 from reveal_bench.sources.study_labels import age_of
 from reveal_bench.tables import InputTable, TableRow, scan_table
 
@@ -324,7 +333,7 @@ def inspect(
         If `root` holds neither a table or manifest of MIDRC nor a DICOM file.
     """
     root = checked_folder(Path(root), WANTED)
-    problems: list[Problem] = []
+    problems = DownloadProblems()
     nodes = read_nodes(root, problems)
     path = mapping_path(root, mapping)
     joining = join(root, path, workers=workers, include_secondary=include_secondary)
@@ -377,13 +386,14 @@ def read(
             "mapping of its columns are needed",
             "none; `inspect` suggests a mapping if there is a table",
         )
-    problems: list[Problem] = []
+    problems = DownloadProblems()
     nodes = read_nodes(root, problems)
     joining = join(root, path, workers=workers, include_secondary=include_secondary)
     needs_key(joining.mapping, id_key)
     warnings = [*joining.warnings, *_mismatches(joining, nodes)]
     warnings += check_files(root, nodes, problems, verify=True, workers=workers)
-    problems = [*joining.tree.problems, *problems, *joining.problems]
+    problems[:0] = joining.tree.problems
+    problems += joining.problems
     namer = Namer(id_key)
     source_data = collect_data(
         joining,

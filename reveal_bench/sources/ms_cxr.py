@@ -53,7 +53,7 @@ from reveal_bench.sources.boxes import (
     read_table,
 )
 from reveal_bench.sources.mimic_cxr_jpg import PROJECTIONS, table_rows
-from reveal_bench.sources.source import Extra, Problem, read_document
+from reveal_bench.sources.source import DownloadProblems, Extra, Problem, read_document
 from reveal_bench.words import count_text
 
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ def _read_views(place: Path, image_ids: set[str], faults: Faults, warnings: list
     path = find_file(place, *METADATA)
     if path is None:
         return {}
-    problems: list[Problem] = []
+    problems = DownloadProblems()
     views = {
         row["dicom_id"]: row["ViewPosition"].strip()
         for row in table_rows(path, ("dicom_id", "ViewPosition"), problems)

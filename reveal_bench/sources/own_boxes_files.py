@@ -16,7 +16,7 @@ from reveal_bench.findings import conflict
 from reveal_bench.sources.boxes import BoxRow, Faults, known_finding
 from reveal_bench.sources.mapping import MappingParser, is_split_name, load_mapping
 from reveal_bench.sources.reveal_cxr import UNDIVIDED
-from reveal_bench.sources.source import BuildError, Problem, read_document, read_json
+from reveal_bench.sources.source import BuildError, DownloadProblems, Problem, read_document, read_json
 from reveal_bench.sources.study_labels import NO_LABEL, image_stem
 from reveal_bench.tables import missing_columns, scan_table
 
@@ -70,7 +70,7 @@ def read_box_mapping(path: Path) -> BoxMapping:
     BuildError
         With everything that is wrong with it.
     """
-    problems: list[Problem] = []
+    problems = DownloadProblems()
     content = load_mapping(path, problems)
     mapping = _BoxParser(path.name, problems).boxes(content) if content is not None else None
     if mapping is None or problems:
@@ -199,7 +199,7 @@ def _rows(
     path: Path, sheet: str | None, columns: Sequence[str], named_in: str, faults: Faults
 ) -> tuple[list[BoxRow], tuple[str, ...]]:
     """Return (rows, all columns of the table), rows with only the `columns`; both are empty after a problem."""
-    problems: list[Problem] = []
+    problems = DownloadProblems()
     table = scan_table(path, path.name, problems, sheet=sheet)
     problems += [] if table is None else missing_columns(table, columns, named_in=named_in)
     for problem in problems:

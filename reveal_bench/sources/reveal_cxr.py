@@ -40,6 +40,7 @@ from reveal_bench.sources.ids import KINDS, IdKind, check_collisions, keyed_id
 from reveal_bench.sources.mapping import KEY_FACTS, StudyMapping, read_mapping
 from reveal_bench.sources.source import (
     BuildError,
+    DownloadProblems,
     Extra,
     Inspection,
     Pixels,
@@ -444,7 +445,7 @@ class Joining:
     table: InputTable | None = None
     rows: list[LabelledStudy] = field(default_factory=list)
     joined: list[Joined] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    problems: DownloadProblems = field(default_factory=DownloadProblems)
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -491,7 +492,8 @@ def join(root: Path, mapping: Path | None, *, workers: int, include_secondary: b
         tree = read_tree(
             root, workers=workers, require_deidentified=require_deidentified, include_secondary=include_secondary
         )
-    joining = Joining(root, tree, mapping=read, problems=early, warnings=[*tree.warnings, *_passed_over(tree)])
+    warnings = [*tree.warnings, *_passed_over(tree)]
+    joining = Joining(root, tree, mapping=read, problems=DownloadProblems(early), warnings=warnings)
     if read is not None:
         if absent := read.without_column:
             warning = f"{', '.join(absent)}: absent in every study, because `labels.wide` has no column for them"

@@ -51,7 +51,16 @@ from reveal_bench.sources.rexecution_files import (
     parse_ratings,
     parse_tasks,
 )
-from reveal_bench.sources.source import SYNTHETIC_MARKER, Extra, Inspection, Pixels, Problem, SourceData, finish
+from reveal_bench.sources.source import (
+    SYNTHETIC_MARKER,
+    DownloadProblems,
+    Extra,
+    Inspection,
+    Pixels,
+    Problem,
+    SourceData,
+    finish,
+)
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -150,7 +159,7 @@ class _ParsedFiles:
     ratings: list[TaskRatingRow] = field(default_factory=list)
     studies: dict[str, MimicStudy] = field(default_factory=dict)
     images: dict[str, tuple[StudyImage, ...]] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+    problems: DownloadProblems = field(default_factory=DownloadProblems)
     warnings: list[str] = field(default_factory=list)
 
     @property

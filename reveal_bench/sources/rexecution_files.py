@@ -54,7 +54,7 @@ from reveal_bench import tables
 from reveal_bench.findings import nearest_names
 from reveal_bench.kinds.localization.records import Box
 from reveal_bench.kinds.tasks.records import CATEGORIES, CRITERIA, QUESTION_SCORES, TAGS, Rating, ReferenceBox
-from reveal_bench.sources.source import BuildError, Problem
+from reveal_bench.sources.source import BuildError, DownloadProblems, Problem
 from reveal_bench.tables import TABLE_SUFFIXES, InputTable
 
 SUFFIXES = TABLE_SUFFIXES
@@ -115,12 +115,12 @@ def read_table(
     problems, warnings : lists that get the problems, and the unknown columns
     """
     table = CanonicalTable(path.name)
-    faults: list[Problem] = []
+    faults = DownloadProblems()
     try:
         raw = tables.scan_table(path, path.name, faults)
     except ImportError as error:
         raw = None
-        faults = [Problem(path.name, None, "file", "must be readable", str(error))]
+        faults = DownloadProblems([Problem(path.name, None, "file", "must be readable", str(error))])
     if raw is None:  # nothing of it is good, so no line can be left out
         rule = "must be the only one of its workbook"
         for p in faults:
@@ -458,7 +458,7 @@ def read_ratings_table(path: Path) -> list[Rating]:
     BuildError
         With everything that is wrong with it.
     """
-    problems: list[Problem] = []
+    problems = DownloadProblems()
     ratings = parse_ratings(path, problems, [])
     if problems:
         raise BuildError(problems)

@@ -22,7 +22,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from reveal_bench.arguments import Problem as Problem  # many import it from here
 from reveal_bench.benchmarks import Benchmark
@@ -44,6 +44,8 @@ Record = LocalizationRecord | StudyRecord | TaskRecord
 SYNTHETIC_MARKER = "SYNTHETIC.txt"
 """A file of this name at the root of a download says that all of it is synthetic (see :mod:`reveal_bench.phantom`)."""
 
+MOST_PROBLEMS = 100_000
+"""Number of problems of a download after which nothing more is read."""
 SHOWN = 50
 """Number of problems in the message of a BuildError; its `problems` has all of them."""
 
@@ -61,6 +63,24 @@ class BuildError(ValueError):
             lines.append(f"... and {len(self.problems) - SHOWN} more")
         count = count_text(len(self.problems), "problem")
         super().__init__("\n".join([f"{count}:", *lines, *([hint] if hint else [])]))
+
+
+class DownloadProblems(list[Problem]):
+    """The problems of a download; more than :data:`MOST_PROBLEMS` stop the reading with a BuildError."""
+
+    def append(self, problem: Problem) -> None:
+        """Add a problem."""
+        self.extend((problem,))
+
+    def extend(self, problems: Iterable[Problem]) -> None:
+        """Add problems."""
+        super().extend(problems)
+        if len(self) > MOST_PROBLEMS:
+            raise BuildError(self, hint=f"nothing is read after {MOST_PROBLEMS:,} problems")
+
+    def __iadd__(self, problems: Iterable[Problem]) -> Self:  # type: ignore[override, misc]
+        self.extend(problems)
+        return self
 
 
 @dataclass(frozen=True)

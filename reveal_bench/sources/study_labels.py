@@ -32,7 +32,7 @@ from reveal_bench.sources.mapping import (
     which_labels,
 )
 from reveal_bench.sources.pictures import SUFFIXES
-from reveal_bench.sources.source import Extra, Problem
+from reveal_bench.sources.source import DownloadProblems, Extra, Problem
 from reveal_bench.tables import InputTable, TableRow, missing_columns
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ class _MappedRow:
 
     def __init__(self, mapping: StudyMapping, file: str, row: TableRow) -> None:
         self.mapping, self.file, self.row = mapping, file, row
-        self.problems: list[Problem] = []
+        self.problems = DownloadProblems()
 
     def fail(self, column: str, rule: str, value: str) -> None:
         self.problems.append(Problem(self.file, self.row.number, column, rule, value))

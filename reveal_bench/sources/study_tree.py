@@ -26,7 +26,7 @@ from reveal_bench.dicom.scan import scan_tree, set_aside, walk
 from reveal_bench.findings import REVEAL_LABELS, canonical_finding
 from reveal_bench.sources.mapping import FINDING_NAME, KEY_FACTS, VOCABULARIES, folded
 from reveal_bench.sources.pictures import SUFFIXES, picture_size
-from reveal_bench.sources.source import Problem
+from reveal_bench.sources.source import DownloadProblems, Problem
 from reveal_bench.sources.study_labels import ABSENT, PRESENT, age_of, spelled_labels
 from reveal_bench.tables import TABLE_SUFFIXES, InputTable, scan_table
 from reveal_bench.words import count_text
@@ -92,7 +92,7 @@ class StudyTree:
 
     studies: dict[str, TreeStudy] = field(default_factory=dict)
     set_aside: list[tuple[str, str]] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    problems: DownloadProblems = field(default_factory=DownloadProblems)
     problem_studies: set[str] = field(default_factory=set)
     warnings: list[str] = field(default_factory=list)
     n_others: Counter[str] = field(default_factory=Counter)
@@ -325,7 +325,7 @@ def guess_mapping(root: Path, tree: StudyTree) -> Guess | None:
     """Return the best guess at the columns of a table below `root`; None if no table matches any study."""
     guesses = []
     for path in tables_below(root):
-        problems: list[Problem] = []
+        problems = DownloadProblems()
         try:
             table = scan_table(path, path.relative_to(root).as_posix(), problems)
         except ImportError:

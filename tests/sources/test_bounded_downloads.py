@@ -24,13 +24,13 @@ from reveal_bench.cli.build import inspect
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.phantom import LAYOUTS
 from reveal_bench.saliency_maps.maps import MapFile, read_map
-from reveal_bench.sources import SOURCE_MODULES, boxes
+from reveal_bench.sources import SOURCE_MODULES, source
 from reveal_bench.sources.mapping import read_mapping
 from reveal_bench.sources.pictures import develop
-from reveal_bench.sources.source import BuildError, read_json
+from reveal_bench.sources.source import BuildError, DownloadProblems, Problem, read_json
 from reveal_bench.tables import TableLimits, scan_table
 
-SOURCES_DRAWN = [name for name, (source, _) in SOURCES.items() if source.styles]
+SOURCES_DRAWN = [name for name, (row, _) in SOURCES.items() if row.styles]
 READ = (".csv", ".tsv", ".gz", ".json", ".jsonl", ".xlsx", ".parquet", ".yaml", ".zip", ".jpg", ".png")
 
 
@@ -126,12 +126,17 @@ def test_cells_of_all_rows_count_together(tmp_path):
 
 
 def test_reading_ends_after_many_problems(monkeypatch):
-    monkeypatch.setattr(boxes, "MOST_PROBLEMS", 2)
-    faults, row = boxes.Faults(), boxes.BoxRow("t.csv", 2, {})
-    for _ in range(2):
-        faults.add(row.problem("x", "must be", "no"), "film1")
-    with pytest.raises(BuildError, match=r"3 problems:(.|\n)*nothing is read after 2 problems"):
-        faults.add(row.problem("x", "must be", "no"), "film1")
+    monkeypatch.setattr(source, "MOST_PROBLEMS", 2)
+    problem = Problem("t.csv", 2, "x", "must be", "no")
+    for add in (lambda problems: problems.append(problem), lambda problems: problems.extend([problem])):
+        problems = DownloadProblems([problem])
+        add(problems)
+        problems += []
+        with pytest.raises(BuildError, match=r"3 problems:(.|\n)*nothing is read after 2 problems"):
+            add(problems)
+    problems = DownloadProblems()
+    with pytest.raises(BuildError, match="3 problems"):
+        problems += [problem] * 3
 
 
 def test_inspect_prints_the_first_fifty_problems(tmp_path, capsys):
