@@ -96,6 +96,5 @@ def test_the_published_quota_is_enforced(database_url: str, board: Board) -> Non
     limits = board.published.quota(store.settings.of(BENCHMARK))
     assert limits.total == 1, "one answer of marked places"
     with store.read() as connection:
-        policy = store.settings.of(BENCHMARK).quota
-        balance = quota.balance(connection, "nobody", BENCHMARK, "1.0.0", policy)
+        balance = quota.balance(connection, "nobody", BENCHMARK, "1.0.0", store.settings)
     assert (balance.total, balance.per_day, balance.board_left) == (limits.total, limits.per_day, limits.board_total)

@@ -143,9 +143,10 @@ def test_a_grant_raises_the_budget(operator: Operator) -> None:
     from reveal_leaderboard.store import quota
 
     def left() -> int:
-        policy = operator.board.store.settings.of(BENCHMARK).quota
         with operator.board.store.read() as connection:
-            return quota.balance(connection, operator.board.team.id, BENCHMARK, "1.0.0", policy).left
+            return quota.balance(
+                connection, operator.board.team.id, BENCHMARK, "1.0.0", operator.board.store.settings
+            ).left
 
     before = left()
     assert "may have 2 more" in operator.run("admin", "grant", "Example Laboratory", BENCHMARK, "2", "--why", "outage")

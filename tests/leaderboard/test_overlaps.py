@@ -14,7 +14,7 @@ from reveal_leaderboard.release.exposure import exposure, pause_if_used_up
 from reveal_leaderboard.settings import QuotaPolicy, load_settings
 from reveal_leaderboard.store import boards, quota
 from reveal_leaderboard.store.cases import SharedCases, register_cases, shared_with
-from reveal_leaderboard.store.store import Store
+from reveal_leaderboard.store.store import QuotaExceededError, Store
 from reveal_leaderboard.store.tables import scores
 
 from reveal_bench.benchmarks import BENCHMARKS
@@ -125,15 +125,59 @@ def test_budgets_carry_over_by_the_share_of_cases(database_url: str) -> None:
             register_cases(connection, "bench", version, digests(*studies))
         left = {}
         for version in ("2.0", "3.0", "4.0"):
-            balance = quota.balance(connection, "team1", "bench", version, world.settings.quota)
+            balance = quota.balance(connection, "team1", "bench", version, world.settings)
             left[version] = balance.carried, balance.left, balance.board_left
-        other = quota.balance(connection, "team2", "bench", "3.0", world.settings.quota)
+        other = quota.balance(connection, "team2", "bench", "3.0", world.settings)
     assert left == {"2.0": (2, 1, 3), "3.0": (3, 0, 2), "4.0": (0, 3, 5)}
     assert (other.carried, other.left, other.board_left) == (0, 3, 2)
     assert balance.why.startswith("Scored submissions left for your team: 3 of 3")
     with world.store.read() as connection:
-        used_up = quota.balance(connection, "team1", "bench", "3.0", world.settings.quota)
+        used_up = quota.balance(connection, "team1", "bench", "3.0", world.settings)
     assert "(3 of 3 used, 3 of them on the same cases in another version or on another board)" in used_up.why
+
+
+CONTAINED = {"bench": digests("x", "y"), "other": digests("x", "y", "z", "v")}
+IN_PART = {"bench": digests("x", "y"), "other": digests("y", "z")}
+
+
+@pytest.mark.parametrize("held_out", [CONTAINED, IN_PART], ids=["contained", "in part"])
+@pytest.mark.parametrize("order", [("bench", "other"), ("other", "bench")], ids=["one first", "other first"])
+def test_no_order_reveals_more_of_a_case(
+    database_url: str, held_out: dict[str, dict[str, list[str]]], order: tuple[str, str]
+) -> None:
+    """Two answers on the common cases, and no third one on either board, today or later."""
+    world = World(database_url, quota=QuotaPolicy(total=2, per_day=2, board_total=5))
+    with world.store.write() as connection:
+        boards.register_version(connection, "other", "1.0", "holdout", {"n_images": 60})
+        for name, cases in held_out.items():
+            register_cases(connection, name, "1.0", cases)
+    first, second = order
+    world.add(benchmark=first)
+    world.add(benchmark=second, sha256="b" * 64)
+    with world.store.read() as connection:
+        balances = [quota.balance(connection, "team1", name, "1.0", world.settings) for name in order]
+        other = quota.balance(connection, "team2", first, "1.0", world.settings)
+    assert [(balance.left, balance.left_today, balance.board_left) for balance in balances] == [(0, 0, 3)] * 2
+    assert (other.left, other.board_left) == (2, 3)
+    for name in order:
+        with pytest.raises(QuotaExceededError, match="no scored submission left"):
+            world.add(benchmark=name, sha256="c" * 64)
+
+
+def test_a_small_board_that_is_used_up_closes_a_large_one_for_the_team(database_url: str) -> None:
+    """The small board's three cases are below the share of the large one that counts, yet all of them are in it."""
+    world = World(database_url, quota=QuotaPolicy(total=2, per_day=9, board_total=9))
+    with world.store.write() as connection:
+        boards.register_version(connection, "large", "1.0", "holdout", {"n_images": 60})
+        register_cases(connection, "bench", "1.0", digests("x", "y", "z"))
+        register_cases(connection, "large", "1.0", digests("x", "y", "z", *(f"other{i}" for i in range(200))))
+        assert shared_with(connection, "large", "1.0") == []
+    for n in range(2):
+        world.add(sha256=f"{n:064x}")
+    with world.store.read() as connection:
+        balance = quota.balance(connection, "team1", "large", "1.0", world.settings)
+    assert (balance.total, balance.carried, balance.left) == (2, 0, 0)
+    assert balance.why.endswith("for the cases that the board of bench holds out, too (2 of 2 used).")
 
 
 def test_the_meter_counts_answers_on_the_same_cases(database_url: str) -> None:

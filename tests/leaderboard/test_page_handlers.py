@@ -412,8 +412,7 @@ def test_compare_opens_with_the_first_two_places(world: Any) -> None:
 
 def test_the_other_boards_ledger_is_another_one(world: Any) -> None:
     with world.store.read() as connection:
-        policy = world.settings.of(STUDIES).quota
-        assert quota.balance(connection, world.north.id, STUDIES, "1.0.0", policy).left == 10
+        assert quota.balance(connection, world.north.id, STUDIES, "1.0.0", world.settings).left == 10
     visible = mine.MineHandlers(world.services).show(asking(world, world.ada), world.north.id, STUDIES)[1]
     assert "Nothing has been charged yet." in visible
 

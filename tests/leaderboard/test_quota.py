@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 from reveal_leaderboard.settings import QuotaPolicy
 from reveal_leaderboard.store import boards, quota
+from reveal_leaderboard.store.cases import register_cases
 from reveal_leaderboard.store.events import history
 from reveal_leaderboard.store.quota import QuotaExceededError
 from reveal_leaderboard.store.tables import ledger
@@ -155,14 +156,14 @@ def test_nothing_is_reserved_twice(database_url: str) -> None:
     world = World(database_url)
     submission = world.add()
     with world.store.write() as connection, pytest.raises(ValueError, match="must have nothing reserved"):
-        quota.reserve(connection, submission.id, "team1", BENCHMARK, "1.0", world.settings.quota, who="user:user1")
+        quota.reserve(connection, submission.id, "team1", BENCHMARK, "1.0", world.settings, who="user:user1")
 
 
 def test_budgets_belong_to_a_version(database_url: str) -> None:
     world = World(database_url, quota=QuotaPolicy(total=1, per_day=1, board_total=1))
     world.add()
     with world.store.read() as connection:
-        assert quota.balance(connection, "team1", BENCHMARK, "2.0", world.settings.quota).left == 1
+        assert quota.balance(connection, "team1", BENCHMARK, "2.0", world.settings).left == 1
 
 
 @pytest.mark.parametrize(
@@ -183,9 +184,10 @@ def test_by_itself_a_budget_follows_the_kind_and_the_size_of_the_holdout(
     world = World(database_url, quota=QuotaPolicy())
     with world.store.write() as connection:
         boards.register_version(connection, BENCHMARK, "3.0", "holdout", facts)
-        balance = quota.balance(connection, "team1", BENCHMARK, "3.0", QuotaPolicy())
+        balance = quota.balance(connection, "team1", BENCHMARK, "3.0", world.settings)
         assert (balance.total, balance.left_today) == (total, 2)
-        assert quota.balance(connection, "team1", BENCHMARK, "3.0", QuotaPolicy(total=7)).total == 7
+        fixed = replace(world.settings, quota=QuotaPolicy(total=7))
+        assert quota.balance(connection, "team1", BENCHMARK, "3.0", fixed).total == 7
 
 
 @pytest.mark.parametrize(
@@ -209,4 +211,25 @@ def test_of_two_at_once_at_the_edge_one_passes(
         return True
 
     assert sorted(at_once(is_taken, list(enumerate(teams)))) == [False, True]
+    assert world.spent() == 1
+
+
+@on_both
+def test_of_two_at_once_on_boards_with_the_same_cases_one_passes(database_url: str) -> None:
+    """Two teams, the last place of all teams, and two boards, each of which holds out all cases of the other."""
+    world = World(database_url, quota=QuotaPolicy(9, 9, 1))
+    with world.store.write() as connection:
+        boards.register_version(connection, "other", "1.0", "holdout", {"n_images": 60})
+        for name in (BENCHMARK, "other"):
+            register_cases(connection, name, "1.0", {"study": ["x", "y"]})
+
+    def is_taken(sent: tuple[str, int]) -> bool:
+        name, team = sent
+        try:
+            world.add(benchmark=name, team_id=f"team{team}", user_id=f"user{team}")
+        except QuotaExceededError:
+            return False
+        return True
+
+    assert sorted(at_once(is_taken, [(BENCHMARK, 1), ("other", 2)])) == [False, True]
     assert world.spent() == 1

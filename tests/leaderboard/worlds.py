@@ -143,7 +143,7 @@ class World:
 
     def balance(self, team_id: str = "team1") -> quota.QuotaBalance:
         with self.store.read() as connection:
-            return quota.balance(connection, team_id, BENCHMARK, "1.0", self.settings.quota)
+            return quota.balance(connection, team_id, BENCHMARK, "1.0", self.settings)
 
     def jobs(self) -> list[tuple[str, str]]:
         """Kind and status of every job, oldest first."""

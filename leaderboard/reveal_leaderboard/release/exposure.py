@@ -60,7 +60,7 @@ from reveal_leaderboard.release.release import POLICY, ReleasedEstimate, Release
 from reveal_leaderboard.release.rounding import Rounding, is_positional
 from reveal_leaderboard.settings import BenchmarkSettings, ReleasePolicy, Settings
 from reveal_leaderboard.store import boards
-from reveal_leaderboard.store.cases import shared_with
+from reveal_leaderboard.store.cases import boards_sharing, shared_with
 from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.store.tables import fingerprints, members, scores, submissions, teams, users, versions
 
@@ -145,7 +145,7 @@ def exposure(connection: sa.Connection, benchmark: str, version: str, settings: 
 def pause_used_up(store: Store, benchmark: str, version: str, *, who: str) -> None:
     """Pause each open board whose meter says "close" after a score: this one, and those with some of the same cases."""
     with store.read() as connection:
-        others = [(other.benchmark, other.version) for other in shared_with(connection, benchmark, version)]
+        others = boards_sharing(connection, benchmark, version)
     for key in [(benchmark, version), *others]:
         pause_if_used_up(store, *key, who=who)
 

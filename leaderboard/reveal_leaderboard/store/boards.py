@@ -15,6 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from reveal_leaderboard.store import events
+from reveal_leaderboard.store.cases import boards_sharing
 from reveal_leaderboard.store.database import insert_if_absent, locked, moment
 from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.submissions import Submission
@@ -127,13 +128,20 @@ def set_state(connection: sa.Connection, benchmark: str, state: str, *, who: str
 def check_open_board(connection: sa.Connection, benchmark: str, version: str, *, lock: bool = False) -> None:
     """Check that a board accepts submissions to `version` now; with `lock`, until the transaction ends.
 
+    The boards that hold out some of the same cases are locked, too, all of them in the order of their names.
+
     Raises
     ------
     BoardClosedError
         If the board does not accept them.
     """
-    query = sa.select(boards).where(boards.c.benchmark == benchmark)
-    row = connection.execute(locked(query) if lock else query).one_or_none()
+    if lock:
+        names = {benchmark, *(name for name, _ in boards_sharing(connection, benchmark, version))}
+        concerned = sa.select(boards).where(boards.c.benchmark.in_(sorted(names))).order_by(boards.c.benchmark)
+        rows = {row.benchmark: row for row in connection.execute(locked(concerned))}
+        row = rows.get(benchmark)
+    else:
+        row = connection.execute(sa.select(boards).where(boards.c.benchmark == benchmark)).one_or_none()
     if row is None:
         raise BoardClosedError(f"no board of {benchmark}")
     if row.state != "open":

@@ -10,6 +10,10 @@ The *share* of a version in common with another one is the fraction of its studi
 that the other one holds out, too, whichever is most. Only versions that a program scores are recorded: readers rate
 answers anew, which reveals nothing of labels.
 
+A submission to another version of the same benchmark counts by this share, because a refresh replaces a part of the
+cases. A submission to another benchmark counts in full on every board that holds out some of its cases: both boards
+are open at once, and a team could answer for the common cases alone.
+
 Every function runs in its caller's transaction.
 """
 
@@ -36,6 +40,10 @@ class SharedCases:
     version: str
     share: float
 
+    def weight(self, benchmark: str) -> float:
+        """Return how much a submission to this version counts on a version of `benchmark` that shares its cases."""
+        return self.share if self.benchmark == benchmark else 1.0
+
 
 def register_cases(
     connection: sa.Connection, benchmark: str, version: str, digests: Mapping[str, Iterable[str]]
@@ -59,8 +67,8 @@ def register_cases(
         return
     for start in range(0, len(rows), BATCH):
         connection.execute(held_out.insert(), rows[start : start + BATCH])
-    theirs = sa.and_(shared_cases.c.other == benchmark, shared_cases.c.other_version == version)
-    connection.execute(shared_cases.delete().where(sa.or_(_of(shared_cases, benchmark, version), theirs)))
+    either = _of(shared_cases, benchmark, version) | _of_other(benchmark, version)
+    connection.execute(shared_cases.delete().where(either))
     shares = _shares(connection, benchmark, version)
     if shares:
         connection.execute(shared_cases.insert(), shares)
@@ -71,6 +79,14 @@ def shared_with(connection: sa.Connection, benchmark: str, version: str) -> list
     columns = shared_cases.c.other, shared_cases.c.other_version, shared_cases.c.share
     query = sa.select(*columns).where(_of(shared_cases, benchmark, version)).order_by(*columns[:2])
     return [SharedCases(*row) for row in connection.execute(query)]
+
+
+def boards_sharing(connection: sa.Connection, benchmark: str, version: str) -> list[tuple[str, str]]:
+    """Return (benchmark, version) of the other benchmarks' boards on which submissions to a version count, by name."""
+    other = _of_other(benchmark, version) & (shared_cases.c.benchmark != benchmark)
+    is_visible = (boards.c.benchmark == shared_cases.c.benchmark) & (boards.c.version == shared_cases.c.version)
+    query = sa.select(boards.c.benchmark, boards.c.version).join(shared_cases, is_visible).where(other)
+    return [(row.benchmark, row.version) for row in connection.execute(query.order_by(boards.c.benchmark))]
 
 
 def _shares(connection: sa.Connection, benchmark: str, version: str) -> list[dict[str, object]]:
@@ -96,3 +112,7 @@ def _shares(connection: sa.Connection, benchmark: str, version: str) -> list[dic
 
 def _of(table: sa.FromClause, benchmark: str, version: str) -> sa.ColumnElement[bool]:
     return sa.and_(table.c.benchmark == benchmark, table.c.version == version)
+
+
+def _of_other(benchmark: str, version: str) -> sa.ColumnElement[bool]:
+    return sa.and_(shared_cases.c.other == benchmark, shared_cases.c.other_version == version)

@@ -2,34 +2,37 @@
 
 Conventions
 -----------
-A budget belongs to a team and to one version of one benchmark. Scored submissions to another version, or to another
-board, that holds out some of the same cases count by the share of this version's cases that it holds out
-(:mod:`reveal_leaderboard.store.cases`), rounded up to whole submissions. Sending a submission *reserves* one (+1), and
-a released score *charges* it (0: the reservation becomes final). An error, a refusal, a timely withdrawal, a repetition
-or a score of which nothing can be shown *refunds* it (-1), and an admin may *grant* more (-n). So the sum of a team's
-amounts, without grants, is the number of its submissions that are charged or in progress. Every row has a reason, and
-no row is ever changed.
+A budget belongs to a team and to one version of one benchmark. Scored submissions to other versions and boards that
+hold out some of the same cases count, too (:mod:`reveal_leaderboard.store.cases`), rounded up to whole submissions. So
+a submission needs a place in the budget of its own version and of every board that holds out some of its cases, and
+no order of submissions reveals more about these cases than their boards allow.
+
+Sending a submission *reserves* one (+1), and a released score *charges* it (0: the reservation becomes final). An
+error, a refusal, a timely withdrawal, a repetition or a score of which nothing can be shown *refunds* it (-1), and an
+admin may *grant* more (-n). So the sum of a team's amounts, without grants, is the number of its submissions that are
+charged or in progress. Every row has a reason, and no row is ever changed.
 
 Repetitions and scores of which nothing can be shown are not counted in the total, but they count for their day, because
 scoring them has a cost. They differ from other refunds in that their submission was scored; a scored submission is
 never reserved again.
 
-Days are UTC days by the database's clock. :func:`reserve` locks the team's row, and its caller holds the board's lock,
-so that two simultaneous submissions cannot both take the last place.
+Days are UTC days by the database's clock. :func:`reserve` locks the team's row, and its caller holds the locks of all
+boards concerned, so that two simultaneous submissions cannot both take the last place.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
 
 from reveal_bench.kinds import KINDS
-from reveal_leaderboard.settings import Quota, QuotaPolicy
+from reveal_leaderboard.settings import Quota, QuotaPolicy, Settings
 from reveal_leaderboard.store import events
-from reveal_leaderboard.store.cases import shared_with
+from reveal_leaderboard.store.cases import boards_sharing, shared_with
 from reveal_leaderboard.store.database import locked, moment
 from reveal_leaderboard.store.tables import ledger, submissions, teams, versions
 
@@ -45,7 +48,7 @@ class QuotaBalance:
     total : allowed scored submissions, grants included
     charged, pending : submissions scored and in progress
     carried : submissions that count here because other versions or boards hold out the same cases
-    left : number of submissions that remain of `total`
+    left : number of submissions that remain of `total`, and of the totals of boards that hold out the same cases
     per_day, left_today : the day's limit, and the remainder of today
     next_at : when the next one is possible, seconds since 1970 UTC: now or the next midnight; None for never
     board_left : remaining submissions of all teams together
@@ -94,37 +97,74 @@ class LedgerEntry:
     at: float
 
 
-def balance(connection: sa.Connection, team_id: str, benchmark: str, version: str, policy: QuotaPolicy) -> QuotaBalance:
-    """Return a team's current budget."""
-    at, quota = moment(connection), _on_version(connection, benchmark, version, policy)
-    ours = _account(benchmark, version) & (ledger.c.team_id == team_id)
+@dataclass(frozen=True, slots=True)
+class _Account:
+    """What a team, and what all teams, have used of the budgets of one version; `today` is about the team."""
+
+    benchmark: str
+    quota: Quota
+    charged: int
+    pending: int
+    carried: int
+    today: int
+    of_all: int
+
+    @property
+    def left(self) -> int:
+        return max(0, self.quota.total - self.charged - self.pending - self.carried)
+
+    @property
+    def left_today(self) -> int:
+        return max(0, self.quota.per_day - self.today)
+
+    @property
+    def board_left(self) -> int:
+        return max(0, self.quota.board_total - self.of_all)
+
+
+def balance(connection: sa.Connection, team_id: str, benchmark: str, version: str, settings: Settings) -> QuotaBalance:
+    """Return a team's current budget: the smallest of the budgets in which a submission takes a place."""
+    at = moment(connection)
+    midnight = at - at % DAY
+    keys = [(benchmark, version), *boards_sharing(connection, benchmark, version)]
+    accounts = [_account(connection, team_id, *key, settings, midnight) for key in keys]
+    own = accounts[0]
+    left, left_today, board_left = (
+        min(getattr(account, name) for account in accounts) for name in ("left", "left_today", "board_left")
+    )
+    next_at = None if not left or not board_left or not own.quota.per_day else at if left_today else midnight + DAY
+    return QuotaBalance(
+        *(own.quota.total, own.charged, own.pending, own.carried, left, own.quota.per_day, left_today, next_at),
+        *(board_left, _sentence(accounts)),
+    )
+
+
+def _account(
+    connection: sa.Connection, team_id: str, benchmark: str, version: str, settings: Settings, midnight: float
+) -> _Account:
+    quota = _on_version(connection, benchmark, version, settings.of(benchmark).quota)
+    is_own = ledger.c.team_id == team_id
     amount, kind = ledger.c.amount, ledger.c.kind
-    by_kind = sa.select(kind, sa.func.sum(amount), sa.func.count()).where(ours).group_by(kind)
+    where = _lines(benchmark, version) & is_own
+    by_kind = sa.select(kind, sa.func.sum(amount), sa.func.count()).where(where).group_by(kind)
     lines = {name: (int(total), n) for name, total, n in connection.execute(by_kind)}
     granted = -lines.pop("granted", (0, 0))[0]
-    used = sum(total for total, _ in lines.values())
     charged = lines.get("charged", (0, 0))[1]
-    of_all = _sum(connection, amount, _account(benchmark, version) & (kind != "granted"))
-    carried = carried_over(connection, benchmark, version, team_id)
-    midnight = at - at % DAY
-    today = _used_since(connection, ours, midnight)
-    total = quota.total + granted
-    left, left_today = max(0, total - used - carried), max(0, quota.per_day - today)
-    board_left = max(0, quota.board_total - of_all - carried_over(connection, benchmark, version))
-    next_at = None if not left or not board_left or not quota.per_day else at if left_today else midnight + DAY
-    why = _sentence(left, total, left_today, quota.per_day, board_left, carried)
-    per_day, pending = quota.per_day, used - charged
-    return QuotaBalance(total, charged, pending, carried, left, per_day, left_today, next_at, board_left, why)
+    is_use, is_today = kind != "granted", (ledger.c.at >= midnight) & _STANDS
+    carried = _carried(connection, benchmark, version, is_own & is_use)
+    today = _sum(connection, where & is_today) + _carried(connection, benchmark, version, is_own & is_today)
+    of_all = _sum(connection, _lines(benchmark, version) & is_use) + _carried(connection, benchmark, version, is_use)
+    pending = sum(total for total, _ in lines.values()) - charged
+    quota = replace(quota, total=quota.total + granted)
+    return _Account(benchmark, quota, charged, pending, carried, today, of_all)
 
 
-def carried_over(connection: sa.Connection, benchmark: str, version: str, team_id: str | None = None) -> int:
-    """Return how many submissions to other versions and boards count on a version, of one team or of all teams."""
-    weighted = 0.0
-    for other in shared_with(connection, benchmark, version):
-        spent = _account(other.benchmark, other.version) & (ledger.c.kind != "granted")
-        if team_id is not None:
-            spent &= ledger.c.team_id == team_id
-        weighted += other.share * _sum(connection, ledger.c.amount, spent)
+def _carried(connection: sa.Connection, benchmark: str, version: str, where: sa.ColumnElement[bool]) -> int:
+    """Return how many submissions on other versions and boards, of those that `where` selects, count on a version."""
+    weighted = sum(
+        other.weight(benchmark) * _sum(connection, _lines(other.benchmark, other.version) & where)
+        for other in shared_with(connection, benchmark, version)
+    )
     return math.ceil(round(weighted, 6))
 
 
@@ -134,7 +174,7 @@ def reserve(
     team_id: str,
     benchmark: str,
     version: str,
-    policy: QuotaPolicy,
+    settings: Settings,
     *,
     who: str,
 ) -> QuotaBalance:
@@ -155,7 +195,7 @@ def reserve(
     last = _last(connection, submission_id)
     if last is not None and last.kind != "refunded":
         raise ValueError(f"`submission_id` must have nothing reserved, got {submission_id}, {last.kind}")
-    before = balance(connection, team_id, benchmark, version, policy)
+    before = balance(connection, team_id, benchmark, version, settings)
     if not before.may_send:
         raise QuotaExceededError(before)
     sending = 1 if last is None else last.sending + 1
@@ -210,7 +250,7 @@ def granted_words(n: int, benchmark: str, version: str, why: str) -> str:
 
 def statement(connection: sa.Connection, team_id: str, benchmark: str, version: str) -> list[LedgerEntry]:
     """Return every line of a team's budget, oldest first."""
-    query = sa.select(ledger).where(_account(benchmark, version), ledger.c.team_id == team_id).order_by(ledger.c.id)
+    query = sa.select(ledger).where(_lines(benchmark, version), ledger.c.team_id == team_id).order_by(ledger.c.id)
     return [LedgerEntry(**row._mapping) for row in connection.execute(query)]
 
 
@@ -225,12 +265,13 @@ def _on_version(connection: sa.Connection, benchmark: str, version: str, policy:
     return policy.on(1 if kind is None else kind.release.answers_on(facts.get(f"n_{kind.items}", 0)))
 
 
-def _account(benchmark: str, version: str) -> sa.ColumnElement[bool]:
+def _lines(benchmark: str, version: str) -> sa.ColumnElement[bool]:
     return (ledger.c.benchmark == benchmark) & (ledger.c.version == version)
 
 
-def _sum(connection: sa.Connection, amount: Any, where: sa.ColumnElement[bool]) -> int:
-    return int(connection.execute(sa.select(sa.func.coalesce(sa.func.sum(amount), 0)).where(where)).scalar_one())
+def _sum(connection: sa.Connection, where: sa.ColumnElement[bool]) -> int:
+    total = sa.func.coalesce(sa.func.sum(ledger.c.amount), 0)
+    return int(connection.execute(sa.select(total).where(where)).scalar_one())
 
 
 def _refunded() -> sa.ColumnElement[bool]:
@@ -247,27 +288,36 @@ def _refunded() -> sa.ColumnElement[bool]:
 
 
 _STANDS = (ledger.c.kind == "reserved") & ~_refunded()
-"""The condition that a line of the ledger is a reservation never refunded; building it takes longer than running it."""
+"""The condition that a line of the ledger is a reservation that was charged for a scored submission or never refunded;
+building it takes longer than running it.
+"""
 
 
-def _used_since(connection: sa.Connection, ours: sa.ColumnElement[bool], start: float) -> int:
-    """Count the reservations since `start` that were charged for scored submissions or never refunded."""
-    return _sum(connection, ledger.c.amount, ours & (ledger.c.at >= start) & _STANDS)
-
-
-def _sentence(left: int, total: int, left_today: int, per_day: int, board_left: int, carried: int) -> str:
-    if not left:
-        used = f"{total} of {total} used"
-        if carried:
-            used += f", {min(carried, total)} of them on the same cases in another version or on another board"
+def _sentence(accounts: Sequence[_Account]) -> str:
+    own, *others = accounts
+    quota = own.quota
+    if not own.left:
+        used = f"{quota.total} of {quota.total} used"
+        if own.carried:
+            used += (
+                f", {min(own.carried, quota.total)} of them on the same cases in another version or on another board"
+            )
         return f"Your team has no scored submission left for this version of the benchmark ({used})."
-    if not board_left:
-        return "All scored submissions to this version, which all teams share, are used."
-    if not left_today:
+    if full := next((other for other in others if not other.left), None):
+        total = full.quota.total
+        return (
+            f"Your team has no scored submission left for the cases that the board of {full.benchmark} holds out, too "
+            f"({total} of {total} used)."
+        )
+    if not all(account.board_left for account in accounts):
+        return "All scored submissions to these cases, which all teams share, are used."
+    if full := next((account for account in accounts if not account.left_today), None):
+        per_day = full.quota.per_day
         return (
             f"Your team has no submission left today ({per_day} of {per_day} used); the next day starts at 00:00 UTC."
         )
-    return f"Scored submissions left for your team: {left} of {total}, {min(left, left_today)} of them today."
+    left, left_today = (min(getattr(account, name) for account in accounts) for name in ("left", "left_today"))
+    return f"Scored submissions left for your team: {left} of {quota.total}, {min(left, left_today)} of them today."
 
 
 def _last(connection: sa.Connection, submission_id: str) -> sa.Row[Any] | None:

@@ -139,8 +139,7 @@ def _show_again(connection: sa.Connection, known: Submission, who: str) -> Submi
 
 
 def _queue(connection: sa.Connection, submission_id: str, new: NewSubmission, settings: Settings, who: str) -> None:
-    policy = settings.of(new.benchmark).quota
-    quota.reserve(connection, submission_id, new.team_id, new.benchmark, new.version, policy, who=who)
+    quota.reserve(connection, submission_id, new.team_id, new.benchmark, new.version, settings, who=who)
     Queue.put(connection, "score", new.benchmark, new.version, submission_id)
 
 
@@ -237,8 +236,7 @@ class Store:
                     raise
                 _check_thresholds(known, new)
                 return
-            policy = self.settings.of(new.benchmark).quota
-            balance = quota.balance(connection, new.team_id, new.benchmark, new.version, policy)
+            balance = quota.balance(connection, new.team_id, new.benchmark, new.version, self.settings)
             if not balance.may_send:
                 raise QuotaExceededError(balance)
 

@@ -86,12 +86,12 @@ def _add_account(router: APIRouter, services: Services) -> None:
         actor = require_actor(services, request, "read")
         published = find_published(services, benchmark, version)
         name, version = published.name, published.version
-        policy = services.settings.of(name).quota
         ledgers = []
         with services.store.read() as connection:
             for team in _teams(actor):
                 rows = quota.statement(connection, team.id, name, version)
-                balance = Budget.model_validate(quota.balance(connection, team.id, name, version, policy))
+                left = quota.balance(connection, team.id, name, version, services.settings)
+                balance = Budget.model_validate(left)
                 listed = [ApiLedgerRow.model_validate(row) for row in rows]
                 document = LedgerDocument(team=team, benchmark=name, version=version, balance=balance, rows=listed)
                 ledgers.append(document)

@@ -331,10 +331,9 @@ class MineHandlers(Handlers):
             version = self.services.catalogue.current(benchmark).version
         except UnknownBenchmarkError as error:
             return message("bad", "This benchmark is not served.", str(error))
-        policy = self.services.settings.of(benchmark).quota
         with self.services.store.read() as connection:
             rows = quota.statement(connection, membership.team.id, benchmark, version)
-            balance = quota.balance(connection, membership.team.id, benchmark, version, policy)
+            balance = quota.balance(connection, membership.team.id, benchmark, version, self.services.settings)
         return ledger_view(rows, balance)
 
 

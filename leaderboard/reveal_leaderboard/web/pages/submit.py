@@ -368,12 +368,11 @@ class SubmitHandlers(Handlers):
             return "", True  # sending reports the problem
         try:
             version = self.services.catalogue.current(benchmark).version
-            policy = self.services.settings.of(benchmark).quota
             with self.services.store.read() as connection:
                 row = boards.board(connection, benchmark)
                 if row is not None and row.state != "open":
                     return board_notes.closed(row.state, row.why), False
-                balance = quota.balance(connection, team.id, benchmark, version, policy)
+                balance = quota.balance(connection, team.id, benchmark, version, self.services.settings)
             return balance_view(balance, team.name), balance.may_send
         except UnknownBenchmarkError:
             return "", True
