@@ -304,6 +304,24 @@ def webhook_keys(name: str, environ: Mapping[str, str]) -> tuple[bytes, ...]:
     return tuple(keys)
 
 
+def case_key(environ: Mapping[str, str]) -> bytes:
+    """Return the operator's key for digests of ids, from ``REVEAL_CASE_KEY`` or the file that ``..._FILE`` names.
+
+    Empty if there is none.
+
+    Raises
+    ------
+    SettingsError
+        If the key is not 64 to 128 hexadecimal digits.
+    """
+    text = secret_from(environ, "REVEAL_CASE_KEY")
+    if text is None:
+        return b""
+    if not re.fullmatch(r"([0-9a-fA-F]{2}){32,64}", text):
+        raise SettingsError("REVEAL_CASE_KEY must be 64 to 128 hexadecimal digits, got another text")
+    return bytes.fromhex(text)
+
+
 def secret_from(environ: Mapping[str, str], name: str) -> str | None:
     """Return the secret in the variable `name` or in the file that ``NAME_FILE`` names; None if neither is set.
 

@@ -172,6 +172,17 @@ def build(
         bool,
         typer.Option("--retire-holdout", help="If the source defines the splits: private patients may be released."),
     ] = False,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Folders of your other benchmarks and versions to compare with, besides those next to --out and "
+            "--holdout (repeatable)."
+        ),
+    ] = None,
+    accept_overlap: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Allow that this benchmark and NAME reveal each other's references."),
+    ] = None,
     version: Annotated[str, typer.Option(help="Version of the dataset, such as 1.2.0.")] = "1.0.0",
     asks: Annotated[str | None, typer.Option(help="Findings to ask for: only those `present`, or `all`.")] = None,
     finding_groups: Annotated[
@@ -210,6 +221,7 @@ def build(
     from reveal_bench.dataset.citation import render_citation
     from reveal_bench.dataset.holdout import HOLDOUT
     from reveal_bench.dataset.origin import describe_origin
+    from reveal_bench.dataset.overlaps import dataset_folders_beside
     from reveal_bench.scale.build import TaskBuild
     from reveal_bench.sources import BuildError
 
@@ -279,6 +291,8 @@ def build(
                 log=build_log,
                 progress=progress,
                 engine=None if tasks is None else TaskBuild(tasks),
+                beside=[*(beside or ()), *dataset_folders_beside(out, holdout)],
+                accepted_overlaps=accept_overlap or (),
             )
     except BuildError as error:
         _write_log(log, error.problems, source_data)

@@ -41,7 +41,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -64,6 +64,7 @@ from reveal_bench.dataset.holdout import (
     shuffle_key,
 )
 from reveal_bench.dataset.layout import SHARD_BYTES, FolderWriter, ShardWriter
+from reveal_bench.dataset.overlaps import check_build
 from reveal_bench.dataset.row_pool import RowPool, Spool
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FolderInfo
@@ -242,6 +243,8 @@ def build_folder(
     max_shard_bytes: int = SHARD_BYTES,
     progress: Progress | None = None,
     engine: BuildEngine | None = None,
+    beside: Sequence[Path] = (),
+    accepted_overlaps: Collection[str] = (),
 ) -> FolderInfo:
     """Write a dataset folder and, if `holdout` is given, the private folder of its holdout.
 
@@ -267,6 +270,8 @@ def build_folder(
         a problem) after each record
     engine : maker of rows and writer of shards, such as :class:`reveal_bench.scale.build.TaskBuild`; it does not change
         the bytes that are written. By default `workers` processes of this machine
+    beside : public or private folders of other benchmarks and versions, with which the new folders are compared
+    accepted_overlaps : benchmarks that may reveal references of this holdout, or this build of theirs
 
     Returns
     -------
@@ -279,7 +284,8 @@ def build_folder(
         same call resumes from them.
     ValueError
         If an argument is invalid, or if overwriting would move a patient from one half to the other, or make a holdout
-        public.
+        public, or if the build reveals references that a folder `beside` it holds out, or the reverse
+        (:class:`reveal_bench.dataset.overlaps.OverlapError`).
     """
     out, holdout = Path(out), None if holdout is None else Path(holdout)
     if not _VERSION.fullmatch(version):
@@ -346,11 +352,16 @@ def build_folder(
         division.check_released(assembly.public_splits(), key)
         assembly.add_extras(extras, left_out={problem.row for problem in log.left_out})
         info = assembly.finish(synthetic=synthetic)
+        check_build(_folders(public, private), beside, retire_holdout, accepted_overlaps)
         if private is not None:
             for path in private.folder.rglob("*"):
                 path.chmod(0o700 if path.is_dir() else 0o600)
         replace_targets([place for place in (private, public) if place is not None])
         return info
+
+
+def _folders(*places: Workplace | None) -> list[Path]:
+    return [place.folder for place in places if place is not None]
 
 
 def _check_arguments(

@@ -11,6 +11,7 @@ from reveal_leaderboard.boards.refresh import Progress, RankChange, RankChanges,
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.boards import BoardClosedError, RefreshError
 from reveal_leaderboard.store.events import history
+from reveal_leaderboard.store.queue import QueuePosition
 from reveal_leaderboard.store.store import NotAllowedError, Submission
 from reveal_leaderboard.store.tables import scores
 
@@ -189,7 +190,7 @@ def test_what_was_scored_meanwhile_is_scored_again_before_the_switch(world: Worl
     register(world)
     assert refresh(world) == 0
     submission = world.add()
-    with pytest.raises(RefreshError, match="still to be scored against the old one; pause the board and wait"):
+    with pytest.raises(RefreshError, match="still to be scored against the old one; pause the board"):
         switch(world)
     assert world.finish(world.take_score(), 0.5, "late")
     with pytest.raises(RefreshError, match="1 submissions of bench are not queued to be scored"):
@@ -198,6 +199,27 @@ def test_what_was_scored_meanwhile_is_scored_again_before_the_switch(world: Worl
     rescore(world, {submission.id: 0.4})
     switch(world)
     assert board_values(world, "2.0") == {submission.id: 0.4}
+
+
+def test_a_paused_board_scores_nothing_and_a_switch_returns_what_waits(world: World) -> None:
+    """One file waits in the queue and one is being scored when the board is paused."""
+    register(world)
+    leased, queued = world.add(), world.add(sha256="b" * 64)
+    job = world.take_score()
+    with world.store.write() as connection:
+        boards.set_state(connection, BENCHMARK, "paused", who=ADMIN, why="used up")
+    assert world.queue.position(queued.id) == QueuePosition(1, None, is_paused=True)
+    with pytest.raises(RefreshError, match="1 submissions of bench are still to be scored against the old one"):
+        switch(world)
+    assert not world.finish(job, 0.5, "late")
+    assert world.claim() is None
+    switch(world)
+    assert [world.get(one).status for one in (leased, queued)] == ["refused", "refused"]
+    assert world.path(leased) == ["received", "linted", "queued", "scoring", "queued", "refused"]
+    assert world.spent() == 0
+    with world.store.write() as connection:
+        boards.set_state(connection, BENCHMARK, "open", who=ADMIN, why="refreshed")
+    assert world.score(0.5, version="2.0").status == "scored"
 
 
 def test_after_a_switch_the_newest_of_a_model_is_shown_and_the_old_board_stays(world: World) -> None:

@@ -172,7 +172,7 @@ def test_a_database_of_a_later_version_is_refused(database_url: str) -> None:
     engine = connect(database_url)
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(ValueError, match="must have version 0010 or an earlier one, got 9999"):
+    with pytest.raises(ValueError, match="must have version 0011 or an earlier one, got 9999"):
         migrate(engine)
 
 

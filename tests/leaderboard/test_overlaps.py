@@ -7,18 +7,20 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard.boards.catalogue import Catalogue, Published, read_published_boards
-from reveal_leaderboard.boards.overlaps import OverlapError
+from reveal_leaderboard.boards.catalogue import Catalogue, Published, TooSmallError, read_published_boards
+from reveal_leaderboard.boards.refresh import start_refresh, switch_version
 from reveal_leaderboard.boards.standings import standings
 from reveal_leaderboard.release.exposure import exposure, pause_if_used_up
 from reveal_leaderboard.settings import QuotaPolicy, load_settings
 from reveal_leaderboard.store import boards, quota
+from reveal_leaderboard.store.boards import RefreshError
 from reveal_leaderboard.store.cases import SharedCases, register_cases, shared_with
 from reveal_leaderboard.store.store import QuotaExceededError, Store
 from reveal_leaderboard.store.tables import scores
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
+from reveal_bench.dataset.overlaps import OverlapError
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.kinds.findings.records import StudyRecord
 from tests.leaderboard.conftest import BENCHMARK, Board
@@ -90,6 +92,52 @@ def test_other_cases_overlap_with_nothing(board: Board, tmp_path: Path) -> None:
     )
     published = read_published_boards([(board.folder, "holdout"), (tmp_path / "labels", "holdout")])
     assert [one.overlaps for one in published.values()] == [(), ()]
+
+
+def test_a_version_that_an_earlier_one_reveals_is_never_shown(database_url: str, tmp_path: Path) -> None:
+    """Version 2 holds out what version 1 released; version 3 publishes the holdout of version 1, as when it retires."""
+    studies = [[StudyRecord(f"{half}{i}", f"{half}{i}", (REVEAL_LABELS[0],)) for i in range(3)] for half in "abcd"]
+    halves = {"1.0.0": (studies[0], studies[1]), "2.0.0": (studies[3], studies[0]), "3.0.0": (studies[1], studies[2])}
+    folders = []
+    for version, (released, held) in halves.items():
+        place = {"holdout": tmp_path / version / "private", "holdout_split": "holdout", "pixels": "withhold"}
+        splits = {"released": released, "holdout": held}
+        build_folder(splits, tmp_path / version / "public", BENCHMARKS[LABELS], version=version, **place)  # type: ignore[arg-type]
+        folders.append((tmp_path / version / "public", "holdout"))
+    published = read_published_boards(folders)
+    with pytest.raises(TooSmallError):  # the versions that wait are no reason not to start
+        serve(database_url, published, "", tmp_path / "settings.toml")
+    store = Store(database_url)
+    with store.write() as connection:
+        with pytest.raises(
+            RefreshError, match=r"version 2\.0\.0 must hold .*, but the public split 'released' of reveal-cxr"
+        ):
+            start_refresh(connection, LABELS, "2.0.0", who="user:admin")
+        with pytest.raises(
+            RefreshError, match=r"of reveal-cxr 3\.0\.0 reveals references of 3 of 3 .*: pause the board first"
+        ):
+            start_refresh(connection, LABELS, "3.0.0", who="user:admin")
+        boards.set_state(connection, LABELS, "paused", who="user:admin", why="the holdout is retired")
+        assert start_refresh(connection, LABELS, "3.0.0", who="user:admin") == 0
+        switch_version(connection, LABELS, "3.0.0", who="user:admin")
+    with pytest.raises(TooSmallError):  # the frozen version is public now
+        serve(database_url, published, "", tmp_path / "settings.toml")
+    accepted = f'[benchmarks.{LABELS}.exposure]\naccepted_overlaps = ["{LABELS}"]\n'
+    with pytest.raises(TooSmallError):
+        serve(database_url, published, accepted, tmp_path / "settings.toml")
+    with store.write() as connection:
+        assert start_refresh(connection, LABELS, "2.0.0", who="user:admin") == 0
+
+
+def test_boards_of_two_servers_are_compared(database_url: str, board: Board, tmp_path: Path) -> None:
+    """Either server refuses: the manifest of CheXlocalize names the labels of the other board's studies."""
+    labels = labels_of(board, tmp_path / "labels", is_held=True)
+    for own, other in ((labels, board.folder), (board.folder, labels)):
+        published = read_published_boards([(own, "holdout")], beside=[other])
+        with pytest.raises(
+            OverlapError, match=r"reveal-cxr 1\.0\.0 must hold out .*, but the manifest of chexlocalize"
+        ):
+            serve(database_url, published, "", tmp_path / "settings.toml")
 
 
 def digests(*studies: str) -> dict[str, list[str]]:

@@ -16,22 +16,23 @@ identified by its name and version.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from reveal_bench.benchmarks import BENCHMARKS, Benchmark
-from reveal_bench.kinds import KINDS
-from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info
-from reveal_leaderboard.boards.overlaps import (
+from reveal_bench.dataset.overlaps import (
     Digests,
+    FolderCases,
     Overlap,
     OverlapError,
+    cases_by_version,
     find_overlap,
-    find_revealing_digests,
-    held_out_digests,
+    read_cases,
 )
+from reveal_bench.kinds import KINDS
+from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info
 from reveal_leaderboard.settings import LEAST_CELL, BenchmarkSettings, Quota
 from reveal_leaderboard.store import boards, cases
 from reveal_leaderboard.store.store import Store
@@ -62,6 +63,8 @@ class Catalogue:
             for one in self._known.values():
                 if one.scored_by == "program":
                     cases.register_cases(connection, *one.key, one.held_out)
+                    refused = self._not_accepted(one)
+                    cases.record_overlaps(connection, *one.key, {row.other: row.sentence for row in refused})
         self.names = tuple(dict.fromkeys(name for name, _ in self._known))
 
     def check_policy(self) -> None:
@@ -77,15 +80,19 @@ class Catalogue:
         TooSmallError
             If its holdout is too small for any score.
         OverlapError
-            If another board's public folder reveals its references, and the settings do not accept that.
+            If another board's public folder, or that of a version shown before, reveals its references, and the
+            settings do not accept that.
         """
         with self.store.read() as connection:
             visible = {(name, board.version) for name in self.names if (board := boards.board(connection, name))}
+            versions = [row for name in self.names for row in boards.list_versions(connection, name, shown_only=False)]
+        frozen = {(row.benchmark, row.version) for row in versions if row.frozen_at is not None}
         for name, version in sorted(visible - self._known.keys()):
             raise UnknownBenchmarkError(f"the board of {name} shows {version}. Add its --benchmark folder")
         for one in self._known.values():
             settings = self.store.settings.of(one.name)
-            _check_overlaps(one, settings.exposure.accepted_overlaps)
+            if one.key not in frozen:  # a version that is over may be published
+                self._check_overlaps(one, frozen if one.key in visible else set())
             total, most = one.quota(settings).total, KINDS[one.kind].release.answers_on(one.n_items)
             rule = one.too_small_for(settings.release.min_cell)
             if rule and one.key in visible:
@@ -97,6 +104,24 @@ class Catalogue:
                     "%s %s holds out %d cases: teams who collude learn too much from `quota.total` = %d, set it to %d",
                     *(one.name, one.version, one.n_items, total, most),
                 )
+
+    def _check_overlaps(self, one: Published, shown_before: Collection[BoardKey]) -> None:
+        """Raise OverlapError for other boards, and for earlier versions if `one` is shown; warn of waiting versions."""
+        for overlap in self._not_accepted(one):
+            other = _other(one, overlap)
+            if other[0] == one.name and other not in shown_before:
+                log.warning('%s %s: %s; see "Refresh a holdout"', *one.key, overlap.sentence)
+                continue
+            lines = f'[benchmarks.{one.name}.exposure]\naccepted_overlaps = ["{other[0]}"]'
+            raise OverlapError(
+                f"{' '.join(overlap.holdout)} must hold out references that no other board reveals, but "
+                f"{overlap.sentence}. Hold out other patients, serve one of the two boards, or accept it in the file "
+                f"of --settings, and the board says so:\n{lines}"
+            )
+
+    def _not_accepted(self, one: Published) -> list[Overlap]:
+        accepted = self.store.settings.of(one.name).exposure.accepted_overlaps
+        return [overlap for overlap in one.overlaps if _other(one, overlap)[0] not in accepted]
 
     def current(self, name: str) -> Published:
         """Return the version that the board of `name` shows.
@@ -123,17 +148,7 @@ class Catalogue:
         return [one for (of, _), one in self._known.items() if of == name]
 
 
-def _check_overlaps(one: Published, accepted: Sequence[str]) -> None:
-    for overlap in one.overlaps:
-        if overlap.other not in accepted:
-            lines = f'[benchmarks.{one.name}.exposure]\naccepted_overlaps = ["{overlap.other}"]'
-            raise OverlapError(
-                f"{one.name} {one.version} must hold out references that no other board reveals, but "
-                f"{overlap.sentence}. Hold out other patients, serve one of the two boards, or accept it in the file "
-                f"of --settings, and the board says so:\n{lines}"
-            )
-
-
+NO_CASES = FolderCases("", "", "all")
 BoardKey = tuple[str, str]
 """(benchmark, version)"""
 
@@ -152,15 +167,15 @@ class Published:
     info : contents of its ``benchmark.json``
     manifest : manifest of the scored split, parsed by the benchmark's kind
     kind : key of KINDS
-    held_out : digests of the images of the scored split
-    overlaps : references of the scored split that other boards' public folders tell
+    cases : digests of the held-out cases
+    overlaps : references of holdouts that public folders reveal, if this version's holdout or folder is concerned
     """
 
     folder: Path
     info: FolderInfo
     manifest: Any
     kind: str
-    held_out: Digests = field(default_factory=dict)
+    cases: FolderCases = NO_CASES
     overlaps: tuple[Overlap, ...] = ()
 
     @property
@@ -177,6 +192,11 @@ class Published:
     def key(self) -> BoardKey:
         """(benchmark, version)."""
         return self.name, self.version
+
+    @property
+    def held_out(self) -> Digests:
+        """Digests of the held-out cases."""
+        return self.cases.held_out
 
     @property
     def split(self) -> str:
@@ -257,8 +277,8 @@ class Published:
         return self.folder / MANIFEST / f"{self.split}.parquet"
 
 
-def read_published(folder: Path, split: str) -> Published:
-    """Read the public side of a benchmark.
+def read_published(folder: Path, split: str, key: bytes = b"") -> Published:
+    """Read the public side of a benchmark; ids of its cases are hashed under `key`.
 
     Raises
     ------
@@ -272,11 +292,18 @@ def read_published(folder: Path, split: str) -> Published:
     kind = _kind(folder, info)
     _check_no_references(folder, split)
     manifest = KINDS[kind].questions.read_manifest(folder, split)
-    return Published(folder, info, manifest, kind, held_out_digests(folder, split))
+    return Published(folder, info, manifest, kind, read_cases(folder, key, with_public=False))
 
 
-def read_published_boards(folders: Iterable[tuple[Path, str]]) -> dict[BoardKey, Published]:
+def read_published_boards(
+    folders: Iterable[tuple[Path, str]], beside: Iterable[Path] = (), key: bytes = b""
+) -> dict[BoardKey, Published]:
     """Read several (folder, split) by :func:`read_published`, with the overlaps between them.
+
+    Parameters
+    ----------
+    folders, key : as in :func:`read_published`
+    beside : public folders of boards that other servers of the same operator serve
 
     Raises
     ------
@@ -285,24 +312,32 @@ def read_published_boards(folders: Iterable[tuple[Path, str]]) -> dict[BoardKey,
     """
     boards: dict[BoardKey, Published] = {}
     for folder, split in folders:
-        published = read_published(folder, split)
+        published = read_published(folder, split, key)
         other = boards.setdefault(published.key, published)
         if other is not published:
             name, version = published.key
             raise ValueError(f"each version of a benchmark must be served once: {folder} and {other.folder} are both "
                              f"{name} {version}")  # fmt: skip
-    return {key: replace(one, overlaps=_overlaps(one, boards.values())) for key, one in boards.items()}
+    elsewhere = [cases for cases in cases_by_version(beside, key) if cases.key not in boards]
+    if len(boards) + len(elsewhere) < 2:
+        return boards
+    # Readers' scores reveal no labels
+    here = {one.key: read_cases(one.folder, key) for one in boards.values() if one.scored_by == "program"}
+    return {
+        key: replace(one, overlaps=_overlaps(here[key], here.values(), elsewhere) if key in here else ())
+        for key, one in boards.items()
+    }
 
 
-def _overlaps(one: Published, boards: Iterable[Published]) -> tuple[Overlap, ...]:
-    """Return what boards of other benchmarks tell about a board; readers' scores have no labels to tell."""
-    others = [other for other in boards if other.name != one.name and one.scored_by == "program"]
-    asks = one.info.asks
-    overlaps = (
-        find_overlap(one.held_out, asks, other.info, find_revealing_digests(other.folder, other.info))
-        for other in others
-    )
+def _overlaps(one: FolderCases, here: Iterable[FolderCases], elsewhere: Sequence[FolderCases]) -> tuple[Overlap, ...]:
+    """Return what other folders reveal about a board, and what its own folder reveals about boards elsewhere."""
+    pairs = [(one, other) for other in (*here, *elsewhere) if other.key != one.key]
+    overlaps = (find_overlap(*pair) for pair in (*pairs, *((other, one) for other in elsewhere)))
     return tuple(overlap for overlap in overlaps if overlap is not None)
+
+
+def _other(one: Published, overlap: Overlap) -> BoardKey:
+    return overlap.other if overlap.holdout == one.key else overlap.holdout
 
 
 def _kind(folder: Path, info: FolderInfo) -> str:

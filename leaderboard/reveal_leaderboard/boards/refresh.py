@@ -24,7 +24,7 @@ from reveal_bench.words import percent_text
 from reveal_leaderboard.release.release import ReleasedScore, primary_figure
 from reveal_leaderboard.store import events
 from reveal_leaderboard.store.boards import RefreshError, board_row, has_final, version_row
-from reveal_leaderboard.store.cases import shared_with
+from reveal_leaderboard.store.cases import overlaps_of, shared_with
 from reveal_leaderboard.store.database import insert_if_absent, moment
 from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.scores import freeze, on_board
@@ -81,10 +81,12 @@ def start_refresh(connection: sa.Connection, benchmark: str, version: str, *, wh
     LookupError
         If there is no such board.
     RefreshError
-        If the version is unknown, or is or was on the board already.
+        If the version is unknown, or is or was on the board already, or if one of the two versions reveals references
+        of the other: the new one may publish the present holdout, but only while the board is not open.
     """
     current = board_row(connection, benchmark, lock=True)
     _waiting_version(connection, benchmark, version)
+    _check_overlaps(connection, current, version)
     wanted = [row.submission_id for row in _own_scores(connection, benchmark, current.version)]
     there = {row.submission_id for row in _own_scores(connection, benchmark, version)}
     put = [Queue.put(connection, "rescore", benchmark, version, i) for i in sorted(set(wanted) - there)]
@@ -125,18 +127,23 @@ def switch_version(connection: sa.Connection, benchmark: str, version: str, *, w
 
     Notes
     -----
-    If the board is closed and the new version has final figures, the board is paused: these figures are for the end of
-    the next round.
+    If the board is paused, submissions that wait for their first score are refused and refunded. If the board is closed
+    and the new version has final figures, the board is paused: these figures are for the end of the next round.
 
     Raises
     ------
     LookupError
         If the board is unknown.
     RefreshError
-        If the version is unknown, or is or was on the board, or if submissions are still to be scored.
+        If the version is unknown, or is or was on the board, if one version reveals references of the other as in
+        :func:`start_refresh`, or if submissions are still to be scored.
     """
     current = board_row(connection, benchmark, lock=True)
     facts = _waiting_version(connection, benchmark, version).facts
+    _check_overlaps(connection, current, version)
+    if current.state == "paused":
+        why = f"Version {version} took the place of {current.version} before this file was scored. Send it again."
+        Queue.return_queued(connection, benchmark, current.version, who=who, why=why)
     _check_nothing_is_left(connection, benchmark, current.version, version)
     _copy_held(connection, benchmark, current.version, version)
     before, after = (_ranks(connection, benchmark, v) for v in (current.version, version))
@@ -167,6 +174,20 @@ def _waiting_version(connection: sa.Connection, benchmark: str, version: str) ->
     return row
 
 
+def _check_overlaps(connection: sa.Connection, current: sa.Row[Any], version: str) -> None:
+    name = current.benchmark
+    for (other, _), sentence in overlaps_of(connection, name, version).items():
+        if other == name:
+            raise RefreshError(
+                f"version {version} must hold out references that no version before it reveals, but {sentence}. Build "
+                f"it with --previous and --previous-holdout, or name {name} in its `accepted_overlaps` and restart the "
+                "server"
+            )
+    retired = overlaps_of(connection, name, current.version).get((name, version))
+    if retired is not None and current.state == "open":
+        raise RefreshError(f"{retired}, which the board still scores: pause the board first")
+
+
 def _own_scores(connection: sa.Connection, benchmark: str, version: str) -> list[sa.Row[Any]]:
     """Return the public scores against a version, oldest first; submissions that show another one's scores are left
     out.
@@ -187,7 +208,7 @@ def _check_nothing_is_left(connection: sa.Connection, benchmark: str, old: str, 
         query = sa.select(sa.func.count()).select_from(jobs).where(live, jobs.c.benchmark == benchmark)
         n = connection.execute(query.where(jobs.c.kind == kind, jobs.c.version == version)).scalar_one()
         if n:
-            hint = "; pause the board and wait" if kind == "score" else ""
+            hint = "; pause the board, and they are returned uncharged" if kind == "score" else ""
             raise RefreshError(f"{n} submissions of {benchmark} are still to be scored {what}{hint}")
     tried = sa.select(jobs.c.subject).where(
         jobs.c.kind == "rescore", jobs.c.benchmark == benchmark, jobs.c.version == new

@@ -223,7 +223,9 @@ def standings(store: Store, published: Published, version: str | None = None) ->
         chance={metric: percent / 100 for metric, percent in document.get("chance", {}).items()},
     )
     board = replace(board, n_patients=_n_patients(board, document))
-    overlaps = published.overlaps if version == published.version else ()
+    overlaps = published.overlaps if version == published.version and not board.is_frozen else ()
+    if name not in store.settings.of(name).exposure.accepted_overlaps:  # a version that waits is not public yet
+        overlaps = tuple(one for one in overlaps if one.holdout[0] != one.other[0])
     return replace(board, notes=(*_notes(board, document), *(f"Note that {one.sentence}." for one in overlaps)))
 
 

@@ -71,6 +71,14 @@ def serve(
         list[str],
         typer.Option(metavar="FOLDER[:SPLIT]", help="Public dataset folder; the split is `holdout` by default."),
     ],
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option(
+            exists=True,
+            file_okay=False,
+            help="Public folders of boards that your other servers serve, to compare with.",
+        ),
+    ] = None,
     database: Database = None,
     blobs: BlobsAt = None,
     settings: SettingsFile = None,
@@ -94,13 +102,14 @@ def serve(
     check_auth(auth, host, proxies)
     at = resolve_paths(data, database, blobs, settings)
     folders = [_folder_and_split(text) for text in benchmark]
+    elsewhere = [folder.resolve() for folder in beside or ()]
     lock = lock_folder(at.data)
     for folder in at.shared:
         make_folder(folder, "--blobs")  # now, because Landlock allows only existing paths
     live_in(at.data)
-    confinement = _confine(at, [*(folder for folder, _ in folders), *listening.galleries])
+    confinement = _confine(at, [*(folder for folder, _ in folders), *elsewhere, *listening.galleries])
     try:
-        application, close = _build(at, folders, listening, confinement)
+        application, close = _build(at, folders, elsewhere, listening, confinement)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     try:
@@ -111,19 +120,24 @@ def serve(
 
 
 def _build(
-    at: DataPaths, folders: list[tuple[Path, str]], listening: _Listening, confinement: ServerConfinement
+    at: DataPaths,
+    folders: list[tuple[Path, str]],
+    beside: list[Path],
+    listening: _Listening,
+    confinement: ServerConfinement,
 ) -> tuple[FastAPI, Callable[[], None]]:
     from reveal_leaderboard.accounts.accounts import Accounts
     from reveal_leaderboard.boards.catalogue import Catalogue, read_published_boards
     from reveal_leaderboard.boards.galleries import open_galleries
     from reveal_leaderboard.custody import Custody
+    from reveal_leaderboard.settings import case_key
     from reveal_leaderboard.web.app import Front, build_app
     from reveal_leaderboard.web.sign_in_modes import open_auth
 
     store, blobs = at.open_store(), at.open_blobs()
     blobs.sweep()
     auth = open_auth(Accounts(store.engine), listening.auth, os.environ)
-    published = list(read_published_boards(folders).values())
+    published = list(read_published_boards(folders, beside, case_key(os.environ)).values())
     galleries = open_galleries(listening.galleries, published)
     catalogue = Catalogue(store, published)
     log_to_stderr([word for name in catalogue.names for one in catalogue.versions(name) for word in one.key])

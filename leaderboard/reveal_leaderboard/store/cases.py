@@ -2,13 +2,14 @@
 
 Conventions
 -----------
-Answers on the same cases add up, whichever board or version gave them. So every version's held-out studies and images
-are recorded here by digests of their public ids and, where the public folder has their pictures, of the pictures. A new
-version is compared with all others, also with those whose folders are no longer served.
+Answers on the same cases add up, whichever board or version gave them. So every version's held-out cases are recorded
+here by digests of their ids and, where the public folder has their pictures, of the pictures
+(:mod:`reveal_bench.dataset.overlaps`). A new version is compared with all others, also with those whose folders are no
+longer served.
 
-The *share* of a version in common with another one is the fraction of its studies, of its images or of its pictures
-that the other one holds out, too, whichever is most. Only versions that a program scores are recorded: readers rate
-answers anew, which reveals nothing of labels.
+The *share* of a version in common with another one is the fraction of its patients, studies, images or pictures that
+the other one holds out, too, whichever is most. Only versions that a program scores are recorded: readers rate answers
+anew, which reveals nothing of labels.
 
 A submission to another version of the same benchmark counts by this share, because a refresh replaces a part of the
 cases. A submission to another benchmark counts in full on every board that holds out some of its cases: both boards
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from reveal_leaderboard.store.database import locked
-from reveal_leaderboard.store.tables import boards, held_out, shared_cases
+from reveal_leaderboard.store.tables import boards, held_out, overlaps, shared_cases
 
 BATCH = 10_000
 LEAST_SHARE = 0.02
@@ -50,28 +51,60 @@ def register_cases(
 ) -> None:
     """Record the held-out cases of a version, and what it shares with every other version.
 
-    Cases that are known already stay, so a folder with the pictures may follow one without them.
+    Digests take the place of earlier ones of their kind, as after a change of their key; kinds without any stay, so a
+    folder with the pictures may follow one without them. A share that is known never falls, since the cases of a
+    version never change.
 
     Parameters
     ----------
-    digests : "study", "image" and "picture" -> hexadecimal digests
+    digests : "patient", "study", "image" and "picture" -> hexadecimal digests
     """
     # Servers that start at once register one by one
     connection.execute(locked(sa.select(boards.c.benchmark).order_by(boards.c.benchmark)))
     own = _of(held_out, benchmark, version)
-    known = {tuple(row) for row in connection.execute(sa.select(held_out.c.kind, held_out.c.digest).where(own))}
     given = {(kind, digest) for kind, of_kind in digests.items() for digest in of_kind}
-    place = {"benchmark": benchmark, "version": version}
-    rows = [place | {"kind": kind, "digest": digest} for kind, digest in sorted(given - known)]
-    if not rows:
+    replaced = own & held_out.c.kind.in_(sorted({kind for kind, _ in given}))
+    known = {tuple(row) for row in connection.execute(sa.select(held_out.c.kind, held_out.c.digest).where(replaced))}
+    if given == known:
         return
+    place = {"benchmark": benchmark, "version": version}
+    rows = [place | {"kind": kind, "digest": digest} for kind, digest in sorted(given)]
+    connection.execute(held_out.delete().where(replaced))
     for start in range(0, len(rows), BATCH):
         connection.execute(held_out.insert(), rows[start : start + BATCH])
     either = _of(shared_cases, benchmark, version) | _of_other(benchmark, version)
+    names = ("benchmark", "version", "other", "other_version")
+    columns = [shared_cases.c[name] for name in names]
+    before = {
+        tuple(row[:4]): row[4] for row in connection.execute(sa.select(*columns, shared_cases.c.share).where(either))
+    }
+    after = _shares(connection, benchmark, version)
+    shares = {pair: max(before.get(pair, 0.0), after.get(pair, 0.0)) for pair in before | after}
     connection.execute(shared_cases.delete().where(either))
-    shares = _shares(connection, benchmark, version)
-    if shares:
-        connection.execute(shared_cases.insert(), shares)
+    common = [dict(zip(names, pair, strict=True)) | {"share": share} for pair, share in shares.items()]
+    if common := [row for row in common if row["share"] >= LEAST_SHARE]:
+        connection.execute(shared_cases.insert(), common)
+
+
+def record_overlaps(
+    connection: sa.Connection, benchmark: str, version: str, sentences: Mapping[tuple[str, str], str]
+) -> None:
+    """Record which public folders reveal references of a version, in place of what was recorded before.
+
+    Parameters
+    ----------
+    sentences : (benchmark, version) of the public folder -> the overlap as a clause
+    """
+    connection.execute(overlaps.delete().where(_of(overlaps, benchmark, version)))
+    for (other, other_version), sentence in sentences.items():
+        row = {"benchmark": benchmark, "version": version, "other": other, "other_version": other_version}
+        connection.execute(overlaps.insert().values(**row, sentence=sentence))
+
+
+def overlaps_of(connection: sa.Connection, benchmark: str, version: str) -> dict[tuple[str, str], str]:
+    """Return the public folders that reveal references of a version, as given to :func:`record_overlaps`."""
+    query = sa.select(overlaps).where(_of(overlaps, benchmark, version))
+    return {(row.other, row.other_version): row.sentence for row in connection.execute(query)}
 
 
 def shared_with(connection: sa.Connection, benchmark: str, version: str) -> list[SharedCases]:
@@ -89,8 +122,8 @@ def boards_sharing(connection: sa.Connection, benchmark: str, version: str) -> l
     return [(row.benchmark, row.version) for row in connection.execute(query.order_by(boards.c.benchmark))]
 
 
-def _shares(connection: sa.Connection, benchmark: str, version: str) -> list[dict[str, object]]:
-    """Return the new rows of `shared_cases`: this version with each other one, both ways."""
+def _shares(connection: sa.Connection, benchmark: str, version: str) -> dict[tuple[str, ...], float]:
+    """Return the shares of this version with each other one, both ways: (benchmark, version, other, its version)."""
     mine, theirs = held_out.alias(), held_out.alias()
     both = sa.and_(mine.c.kind == theirs.c.kind, mine.c.digest == theirs.c.digest)
     is_mine = _of(mine, benchmark, version)
@@ -99,15 +132,13 @@ def _shares(connection: sa.Connection, benchmark: str, version: str) -> list[dic
     common = [tuple(row) for row in connection.execute(query.group_by(*key))]
     of = held_out.c.benchmark, held_out.c.version, held_out.c.kind
     sizes = {tuple(row[:3]): row[3] for row in connection.execute(sa.select(*of, sa.func.count()).group_by(*of))}
-    shares: dict[tuple[str, str, str, str], float] = {}
+    shares: dict[tuple[str, ...], float] = {}
     for name, other, kind, n in common:
         if (name, other) != (benchmark, version):
             for here, there in (((benchmark, version), (name, other)), ((name, other), (benchmark, version))):
                 pair = (*here, *there)
                 shares[pair] = max(shares.get(pair, 0.0), n / sizes[*here, kind])
-    names = ("benchmark", "version", "other", "other_version")
-    common_pairs = {pair: share for pair, share in shares.items() if share >= LEAST_SHARE}
-    return [dict(zip(names, pair, strict=True)) | {"share": share} for pair, share in common_pairs.items()]
+    return shares
 
 
 def _of(table: sa.FromClause, benchmark: str, version: str) -> sa.ColumnElement[bool]:

@@ -9,7 +9,8 @@ whose lease ran out `max_attempts` times apparently stopped its worker each time
 refunded.
 
 A job of kind "score" moves its submission along: queued, scoring, then scored, refused or failed; answers to tasks wait
-for readers in between and are queued a second time (:mod:`reveal_leaderboard.boards.reading`). A "rescore" scores a
+for readers in between and are queued a second time (:mod:`reveal_leaderboard.boards.reading`). While its board is
+paused it waits, and a job that was leased before returns to the queue instead of finishing. A "rescore" scores a
 submission against another version and changes neither its status nor the ledger. "rank" writes a document into the
 table of results. There is one job per kind and subject. If it is requested again after it ended, it is done again. If a
 document is requested again while it is being made, it is made once more afterwards. All times are the database's.
@@ -36,7 +37,7 @@ from reveal_leaderboard.store.database import insert_if_absent, locked, moment, 
 from reveal_leaderboard.store.ratings import put_answers
 from reveal_leaderboard.store.scores import RecordableOutcome, Signing
 from reveal_leaderboard.store.submissions import note
-from reveal_leaderboard.store.tables import jobs, results, submissions, teams, workers
+from reveal_leaderboard.store.tables import boards, jobs, results, submissions, teams, workers
 
 ALIVE_SECONDS = 90.0
 RECENT = 20
@@ -44,10 +45,13 @@ RECENT = 20
 
 @dataclass(frozen=True, slots=True)
 class QueuePosition:
-    """A submission's position, 1 for the next one (None unless queued), and the expected seconds until it starts."""
+    """A submission's position, 1 for the next one (None unless queued), the expected seconds until it starts, and True
+    if it waits because its board is paused.
+    """
 
     position: int | None
     expected_seconds: float | None
+    is_paused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +160,8 @@ class Queue:
             at = moment(connection)
             free = sa.or_(table.status == "queued", sa.and_(_abandoned(at), table.attempts < max_attempts))
             order = table.created_at + sa.case(STANDS_BACK, value=table.kind)
-            query = sa.select(jobs).where(ours, free).order_by(order, table.id).limit(1)
+            waits = sa.and_(table.kind == "score", sa.exists().where(_is_paused(table.benchmark)))
+            query = sa.select(jobs).where(ours, free, ~waits).order_by(order, table.id).limit(1)
             row = connection.execute(locked(query, skip=True)).one_or_none()
             if row is None:
                 return None
@@ -191,25 +196,25 @@ class Queue:
         with self.engine.begin() as connection:
             if is_score:
                 _lock_team(connection, job.subject)
-            values = {"status": "queued", "attempts": job.attempts - 1, "lease_until": None, "worker": None}
-            if connection.execute(jobs.update().where(*_lease(job)).values(**values)).rowcount != 1:
-                return False
-            if is_score:
-                _move(connection, job.subject, "scoring", "queued", who=who, why=why)
-        return True
+            return _requeue(connection, job, who=who, why=why)
 
     def finish_score(self, job: Job, *, who: str, outcome: RecordableOutcome, sign: Signing | None = None) -> bool:
-        """Write a score and everything that follows from it in one transaction; return False if another has the lease.
+        """Write a score and everything that follows from it in one transaction; return False if another has the lease,
+        or if the board was paused meanwhile, so that the job returned to the queue.
 
         A job of kind "score" also ends its submission and charges the ledger. `sign` makes the receipt of each score,
         public or final: see :meth:`reveal_leaderboard.release.outcomes.ScoredOutcome.record`.
         """
         with self.engine.begin() as connection:
+            is_first = job.kind == "score"
+            is_paused = is_first and _lock_paused(connection, job.benchmark)
             _lock_team(connection, job.subject)
+            if is_paused:
+                _requeue(connection, job, who=who, why="the board is paused")
+                return False
             if not _end(connection, job, "done"):
                 return False
             self.put(connection, "rank", job.benchmark, job.version, "board")
-            is_first = job.kind == "score"
             settings = self.settings.of(job.benchmark)
             verdict = outcome.record(
                 connection, job.subject, job.version, settings, is_first=is_first, who=who, sign=sign
@@ -261,6 +266,24 @@ class Queue:
         """End a job because of an error on our side and refund it; return False if another worker has the lease."""
         return self._give_up(job, "failed", who=who, why=why, incident=incident)
 
+    @staticmethod
+    def return_queued(connection: sa.Connection, benchmark: str, version: str, *, who: str, why: str) -> int:
+        """Refuse and refund the submissions to a version that wait to be scored; return their number.
+
+        The caller has locked the board, which is paused.
+        """
+        mine = sa.and_(jobs.c.kind == "score", jobs.c.benchmark == benchmark, jobs.c.version == version)
+        waiting = sa.and_(mine, jobs.c.status == "queued")
+        of_jobs = sa.select(submissions.c.team_id).where(submissions.c.id.in_(sa.select(jobs.c.subject).where(waiting)))
+        connection.execute(locked(sa.select(teams.c.id).where(teams.c.id.in_(of_jobs)).order_by(teams.c.id)))
+        rows = connection.execute(locked(sa.select(jobs).where(waiting).order_by(jobs.c.id))).all()
+        for row in rows:
+            ended = {"status": "refused", "ended_at": moment(connection), "why": why[:500]}
+            connection.execute(jobs.update().where(jobs.c.id == row.id).values(**ended))
+            quota.refund(connection, row.subject, who=who, why=why)
+            _move(connection, row.subject, "queued", "refused", who=who, why=why)
+        return len(rows)
+
     def position(self, submission_id: str) -> QueuePosition:
         """Return a submission's position in the queue and the expected seconds until its scoring starts."""
         mine = jobs.c.kind == "score"
@@ -270,13 +293,14 @@ class Queue:
                 return QueuePosition(None, None)
             board = [job.benchmark, job.version]
             alive = [worker for worker in self.alive(connection) if board in worker.serves]
-            boards = {tuple(board), *(tuple(pair) for worker in alive for pair in worker.serves)}
+            served = {tuple(board), *(tuple(pair) for worker in alive for pair in worker.serves)}
             live = sa.select(jobs).where(mine, jobs.c.status.in_(("queued", "leased")))
-            rivals = [row for row in connection.execute(live) if (row.benchmark, row.version) in boards]
+            rivals = [row for row in connection.execute(live) if (row.benchmark, row.version) in served]
             seconds = _usual_seconds(connection, job.benchmark, job.version)
+            is_paused = connection.execute(sa.select(sa.exists().where(_is_paused(job.benchmark)))).scalar_one()
         before = sum(row.status == "queued" and (row.created_at, row.id) < (job.created_at, job.id) for row in rivals)
-        if not alive or seconds is None:
-            return QueuePosition(before + 1, None)
+        if not alive or seconds is None or is_paused:
+            return QueuePosition(before + 1, None, is_paused)
         busy = sum(row.status == "leased" for row in rivals)
         return QueuePosition(before + 1, seconds * ((before + busy) // len(alive)))
 
@@ -382,6 +406,25 @@ def _end(
     ended = {"status": status, "lease_until": None, "ended_at": at, "why": why[:500], "incident": incident}
     values = FRESH | {"created_at": at} if stale else ended
     connection.execute(jobs.update().where(jobs.c.id == job.id).values(**values))
+    return True
+
+
+def _is_paused(benchmark: Any) -> sa.ColumnElement[bool]:
+    return sa.and_(boards.c.benchmark == benchmark, boards.c.state == "paused")
+
+
+def _lock_paused(connection: sa.Connection, benchmark: str) -> bool:
+    """Lock a board's row, and return True if it is paused."""
+    row = sa.select(boards.c.state).where(boards.c.benchmark == benchmark)
+    return connection.execute(locked(row)).scalar_one_or_none() == "paused"
+
+
+def _requeue(connection: sa.Connection, job: Job, *, who: str, why: str) -> bool:
+    values = {"status": "queued", "attempts": job.attempts - 1, "lease_until": None, "worker": None}
+    if connection.execute(jobs.update().where(*_lease(job)).values(**values)).rowcount != 1:
+        return False
+    if job.kind == "score":
+        _move(connection, job.subject, "scoring", "queued", who=who, why=why)
     return True
 
 

@@ -157,8 +157,8 @@ held_out = sa.Table(
     _word("benchmark", primary_key=True),
     _word("version", primary_key=True),
     _word("kind", 10, primary_key=True),
-    _word("digest", 32, primary_key=True, index=True),  # of a public id, or of a public picture
-    sa.CheckConstraint("kind IN ('study', 'image', 'picture')", name="kind"),
+    _word("digest", 32, primary_key=True, index=True),  # of an id, or of a public picture
+    sa.CheckConstraint("kind IN ('patient', 'study', 'image', 'picture')", name="kind"),
 )
 
 shared_cases = sa.Table(
@@ -169,6 +169,16 @@ shared_cases = sa.Table(
     _word("other", primary_key=True),  # another benchmark, or the same one
     _word("other_version", primary_key=True),
     sa.Column("share", sa.Float(53), nullable=False),  # of this version's held-out cases
+)
+
+overlaps = sa.Table(
+    "overlaps",
+    tables,
+    _word("benchmark", primary_key=True),
+    _word("version", primary_key=True),  # whose held-out references are revealed
+    _word("other", primary_key=True),  # the benchmark whose public folder reveals them, or the same one
+    _word("other_version", primary_key=True),
+    sa.Column("sentence", sa.Text, nullable=False),
 )
 
 # Submissions, their jobs and their scores -----------------------------------------------------------------------------

@@ -187,6 +187,8 @@ def _place(waiting: QueuePosition | None) -> str:
 
 
 def _expected(waiting: QueuePosition | None, event: str = "It should start") -> str:
+    if waiting is not None and waiting.is_paused:
+        return "The board is paused; nothing is scored until it is open again."
     if waiting is None or waiting.expected_seconds is None:
         return "The start time is not known yet." if event.endswith("start") else ""
     return f"{event} {duration(waiting.expected_seconds)}."
