@@ -98,7 +98,7 @@ class LedgerEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class _Account:
+class _Budget:
     """What a team, and what all teams, have used of the budgets of one version; `today` is about the team."""
 
     benchmark: str
@@ -141,7 +141,7 @@ def balance(connection: sa.Connection, team_id: str, benchmark: str, version: st
 
 def _account(
     connection: sa.Connection, team_id: str, benchmark: str, version: str, settings: Settings, midnight: float
-) -> _Account:
+) -> _Budget:
     quota = _on_version(connection, benchmark, version, settings.of(benchmark).quota)
     is_own = ledger.c.team_id == team_id
     amount, kind = ledger.c.amount, ledger.c.kind
@@ -156,7 +156,7 @@ def _account(
     of_all = _sum(connection, _lines(benchmark, version) & is_use) + _carried(connection, benchmark, version, is_use)
     pending = sum(total for total, _ in lines.values()) - charged
     quota = replace(quota, total=quota.total + granted)
-    return _Account(benchmark, quota, charged, pending, carried, today, of_all)
+    return _Budget(benchmark, quota, charged, pending, carried, today, of_all)
 
 
 def _carried(connection: sa.Connection, benchmark: str, version: str, where: sa.ColumnElement[bool]) -> int:
@@ -293,7 +293,7 @@ building it takes longer than running it.
 """
 
 
-def _sentence(accounts: Sequence[_Account]) -> str:
+def _sentence(accounts: Sequence[_Budget]) -> str:
     own, *others = accounts
     quota = own.quota
     if not own.left:
