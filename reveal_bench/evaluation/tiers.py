@@ -22,7 +22,7 @@ of significantly worse systems.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -34,6 +34,11 @@ from reveal_bench.evaluation.ranking_differences import ranking_of, ranking_pair
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.multiplicity import holm
 from reveal_bench.metrics.resampled import Resampled
+
+SWAPS = 10_000
+"""Number of swaps of a pair of systems, at least: a p that is corrected for 45 pairs needs no extrapolation."""
+MOST_SWAPS = 50_000_000
+"""Number of swaps of all pairs, above which only as many are drawn as there are replicates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,8 @@ def compare_pairs(
             untested = untested_ranking(rankings[0], values[0]) if len(figures) > 1 else ""
             return PairTests(ranking_pairs_p(rankings, values), untested)
         parts = figures[0].ratio_parts()
-        by_swaps = None if parts is None else pairs_p(figures, draw_signs(len(parts[0]), resampling))
+        swaps = replace(resampling, n_resamples=_n_swaps(len(figures), resampling.n_resamples))
+        by_swaps = None if parts is None else pairs_p(figures, draw_signs(len(parts[0]), swaps))
         if by_swaps is not None:
             return PairTests(by_swaps)
     defined = macros[:, ~np.isnan(macros).any(axis=0)]
@@ -76,6 +82,11 @@ def compare_pairs(
     for i, j in combinations(range(len(macros)), 2):
         p[i, j] = p[j, i] = _of_replicates(defined[i] - defined[j])
     return PairTests(p)
+
+
+def _n_swaps(n_systems: int, least: int) -> int:
+    n_pairs = max(n_systems * (n_systems - 1) // 2, 1)
+    return max(least, min(SWAPS, MOST_SWAPS // n_pairs))
 
 
 def _of_replicates(differences: FloatArray) -> float:
