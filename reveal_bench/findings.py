@@ -22,12 +22,16 @@ Sources
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Self
 
 from reveal_bench.arguments import ArgumentError
+
+FindingGroups = Mapping[str, Sequence[str]]
+"""Name of a group -> its findings."""
+_RESERVED = ("macro", "all")  # names of other averages in tables of scores
 
 CHEXLOCALIZE_FINDINGS: tuple[str, ...] = (
     "Enlarged Cardiomediastinum",
@@ -440,6 +444,36 @@ def canonical_finding(name: str, vocabulary: Iterable[str]) -> str | None:
     by_folded, folded = _by_folded(tuple(vocabulary)), _folded(name)
     synonyms = vocabulary.synonyms if isinstance(vocabulary, Vocabulary) else {}
     return by_folded.get(folded) or synonyms.get(folded) or by_folded.get(_ALIASES.get(folded, ""))
+
+
+def check_finding_groups(groups: Mapping[str, Any], findings: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return groups with the canonical names of their findings, in the order of `findings`.
+
+    Raises
+    ------
+    ArgumentError
+        If a name or a finding is unsuitable, or a group is empty or has a finding twice.
+    """
+    if not isinstance(groups, Mapping):
+        raise ArgumentError("finding_groups", "must map names to lists of findings", repr(groups))
+    checked = {}
+    for name, members in groups.items():
+        where = f"finding_groups[{name!r}]"
+        if not isinstance(name, str) or not name.strip() or name in (*_RESERVED, *findings):
+            raise ArgumentError(
+                "finding_groups", "must have names that are neither findings nor 'macro' or 'all'", name
+            )
+        if isinstance(members, str) or not isinstance(members, Sequence) or not members:
+            raise ArgumentError("finding_groups", f"must have a list of findings for {name!r}", repr(members))
+        known = {member: canonical_finding(member, findings) for member in map(str, members)}
+        if unknown := [member for member, finding in known.items() if finding is None]:
+            raise ValueError(
+                f"`{where}` must have findings of the benchmark ({', '.join(findings)}), got {unknown[0]!r}"
+            )
+        if len(set(known.values())) < len(members):
+            raise ValueError(f"`{where}` must name each finding once, got {list(members)}")
+        checked[name] = tuple(finding for finding in findings if finding in known.values())
+    return checked
 
 
 def nearest_names(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:

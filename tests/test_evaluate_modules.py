@@ -86,6 +86,13 @@ def test_same_figures_as_score(load: Any, world: World, rng: np.random.Generator
     check(hit_rate.compute(predictions=cells, references=references, **about), "hit_rate", estimates("grid_hit"))
     masks = [as_dict(p.mask) for p in predictions if p.mask]
     check(iou.compute(predictions=masks, references=references, **about), "mask_iou", estimates("mask_iou"))
+    groups = {"first": findings[:1], "others": findings[1:]}
+    grouped = hit_rate.compute(predictions=points, references=references, **about, finding_groups=groups)
+    check(grouped, "hit_rate", estimates("point_hit"))
+    for name, macros in rows.group_macros(Resampling(seed=4), groups).items():
+        (macro,) = (one for one in macros if one.metric == "point_hit")
+        own = grouped["per_group"][name]
+        np.testing.assert_equal((own["hit_rate"], own["low"], own["high"]), (macro.value, macro.low, macro.high))
     every = iou.compute(predictions=masks, references=references, slice="all", **about)
     check(every, "mask_iou", estimates("mask_iou_all"))
 
@@ -170,6 +177,12 @@ def test_multilabel_f1_by_hand() -> None:
     np.testing.assert_equal(same, result)
     library = estimate_labels(np.array(vectors), bools, labels=names, patients=["a", "a", "b"])
     np.testing.assert_equal(as_flat_result(library, groups="per_label"), result)
+    groups = {"head": ["edema"], "others": ["Mass", "Nodule"]}  # F1 of 2/3, and of 0 and nothing
+    grouped = metric.compute(predictions=vectors, references=bools, labels=names, finding_groups=groups)["per_group"]
+    assert (grouped["head"]["f1"], grouped["head"]["f1_n"]) == (pytest.approx(2 / 3), 1)
+    assert (grouped["others"]["f1"], grouped["others"]["f1_n"], grouped["others"]["npv_n"]) == (0, 1, 2)
+    with pytest.raises(ValueError, match="must have findings of the benchmark"):
+        metric.compute(predictions=vectors, references=bools, labels=names, finding_groups={"tail": ["Hernia"]})
     unnamed = metric.compute(predictions=vectors, references=bools, patients=["a", "a", "b"])
     assert list(unnamed["per_label"]) == ["0", "1", "2"]
 

@@ -19,8 +19,9 @@ from reveal_bench.dataset.citation import CITATION, ZENODO, render_citation, ren
 from reveal_bench.dataset.croissant import render_croissant
 from reveal_bench.dataset.preview import PREVIEW, preview_features, preview_rows
 from reveal_bench.files import FOLDER_INFO, file_sha256
+from reveal_bench.findings import FindingGroups
 from reveal_bench.kinds import KINDS
-from reveal_bench.kinds.finding_groups import FindingGroups, groups_by_prevalence
+from reveal_bench.kinds.finding_groups import groups_by_prevalence
 from reveal_bench.kinds.folder import FolderInfo
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.rows import Row, parquet_schema

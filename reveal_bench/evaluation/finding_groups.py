@@ -13,10 +13,10 @@ from typing import Any
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.compare import Comparison, RankedSystem, rank
 from reveal_bench.evaluation.compare import compare as compare_rows
+from reveal_bench.findings import FindingGroups
 from reveal_bench.kinds import kind_of
 from reveal_bench.kinds.finding_groups import (
     PREVALENCE,
-    FindingGroups,
     count_positives,
     groups_by_prevalence,
     parse_finding_groups,

@@ -19,46 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.findings import canonical_finding
+from reveal_bench.findings import check_finding_groups
 
-FindingGroups = Mapping[str, Sequence[str]]
-"""Name of a group -> its findings."""
 PREVALENCE = "prevalence"
 """Value that asks for head, medium and tail."""
 LIMITS = {"head": 0.1, "medium": 0.01, "tail": 0.0}
 """Least prevalence of each group by prevalence, the most common first."""
-_RESERVED = ("macro", "all")  # names of other averages in tables of scores
 _RULE = "must be 'prevalence', a JSON file, a mapping of names to findings, or NAME=FINDING,FINDING"
-
-
-def check_finding_groups(groups: Mapping[str, Any], findings: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return groups with the canonical names of their findings, in the order of `findings`.
-
-    Raises
-    ------
-    ArgumentError
-        If a name or a finding is unsuitable, or a group is empty or has a finding twice.
-    """
-    if not isinstance(groups, Mapping):
-        raise ArgumentError("finding_groups", "must map names to lists of findings", repr(groups))
-    checked = {}
-    for name, members in groups.items():
-        where = f"finding_groups[{name!r}]"
-        if not isinstance(name, str) or not name.strip() or name in (*_RESERVED, *findings):
-            raise ArgumentError(
-                "finding_groups", "must have names that are neither findings nor 'macro' or 'all'", name
-            )
-        if isinstance(members, str) or not isinstance(members, Sequence) or not members:
-            raise ArgumentError("finding_groups", f"must have a list of findings for {name!r}", repr(members))
-        known = {member: canonical_finding(member, findings) for member in map(str, members)}
-        if unknown := [member for member, finding in known.items() if finding is None]:
-            raise ValueError(
-                f"`{where}` must have findings of the benchmark ({', '.join(findings)}), got {unknown[0]!r}"
-            )
-        if len(set(known.values())) < len(members):
-            raise ValueError(f"`{where}` must name each finding once, got {list(members)}")
-        checked[name] = tuple(finding for finding in findings if finding in known.values())
-    return checked
 
 
 def parse_finding_groups(given: Any, findings: Sequence[str]) -> dict[str, tuple[str, ...]] | str:

@@ -11,8 +11,7 @@ from typing import Any, TypeAlias
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.files import FOLDER_INFO
-from reveal_bench.findings import Vocabulary, terms_of
-from reveal_bench.kinds.finding_groups import FindingGroups, check_finding_groups
+from reveal_bench.findings import FindingGroups, Vocabulary, check_finding_groups, terms_of
 
 FORMAT = 2
 """Version of the dataset folder's format. Tables of format 1 have lists of fixed length; if such a list is null,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from reveal_bench.kinds.finding_groups import FindingGroups
+    from reveal_bench.findings import FindingGroups
 
 Spread = Callable[[FloatArray], FloatArray]
 """Function from true values of a score to the standard errors that the score would have, both in the metric's unit."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,6 +27,7 @@ import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray, mean_of_defined
+from reveal_bench.findings import FindingGroups, check_finding_groups
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.intervals import (
     Estimate,
@@ -529,8 +531,33 @@ def estimate_cases(
     )
 
 
-def as_result(name: str, estimates: Sequence[Estimate]) -> dict[str, Any]:
-    """Return estimates as the flat dictionary of `evaluate` modules: the macro under `name`, then `per_finding`."""
+def case_result(
+    name: str,
+    metric: str,
+    values: FloatArray,
+    *,
+    findings: Sequence[str] | None = None,
+    patients: Sequence[str] | None = None,
+    all_patients: Sequence[str] | None = None,
+    finding_groups: FindingGroups | None = None,
+    resampling: Resampling = Resampling(),
+) -> dict[str, Any]:
+    """Return :func:`estimate_cases` as the flat dictionary of `evaluate` modules: the macro under `name`, then others.
+
+    Parameters
+    ----------
+    finding_groups : macros over the findings of these groups are under "per_group"; see :func:`macros_over_groups`
+    """
+    of_metric = partial(estimate_cases, metric, METRICS[metric].version, resampling=resampling)
+    macro, *rest = of_metric(values, findings=findings, patients=patients, all_patients=all_patients)
+    of_case = np.array(["all"] * len(values) if findings is None else findings)
+    of_patients = np.array([f"{i:09d}" for i in range(len(values))] if patients is None else patients)
+
+    def estimate(some: Sequence[str]) -> list[Estimate]:
+        own = np.isin(of_case, some)
+        everybody = of_patients.tolist() if all_patients is None else all_patients
+        names = {"findings": of_case[own].tolist(), "patients": of_patients[own].tolist()}
+        return of_metric(values[own], **names, all_patients=everybody)
 
     def figures(estimate: Estimate, key: str) -> dict[str, Any]:
         return {
@@ -541,6 +568,27 @@ def as_result(name: str, estimates: Sequence[Estimate]) -> dict[str, Any]:
             "n_undefined": estimate.n_undefined,
         }
 
-    macro, *rest = estimates
     per_finding = {estimate.finding: figures(estimate, "value") for estimate in rest}
-    return {**figures(macro, name), "signature": macro.signature, "per_finding": per_finding}
+    macros = macros_over_groups(finding_groups, [one.finding for one in rest], estimate)
+    per_group = {group: figures(own, name) for group, (own,) in macros.items()}
+    result = {**figures(macro, name), "signature": macro.signature, "per_finding": per_finding}
+    return result | ({"per_group": per_group} if per_group else {})
+
+
+def macros_over_groups(
+    groups: FindingGroups | None, findings: Sequence[str], estimate: Callable[[Sequence[str]], Sequence[Estimate]]
+) -> dict[str, list[Estimate]]:
+    """Return the name of each group -> the macro of every metric over its findings; {} without groups.
+
+    Parameters
+    ----------
+    findings : all findings
+    estimate : returns the estimates of some findings, the macro over them among others
+
+    Raises
+    ------
+    ArgumentError
+        If a group is empty, has a reserved name, or has a finding that is not among `findings`.
+    """
+    checked = {} if groups is None else check_finding_groups(groups, findings)
+    return {name: [one for one in estimate(members) if one.finding == MACRO] for name, members in checked.items()}

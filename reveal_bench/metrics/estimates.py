@@ -9,7 +9,7 @@ number of cases of one label or finding; for a macro, the number of defined labe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -431,22 +431,31 @@ def code_ratings(
     return columns[0], columns[1], [category for category in scale if category is not None], is_ordered
 
 
-def as_flat_result(estimates: Sequence[Estimate], *, groups: str) -> dict[str, Any]:
+def as_flat_result(
+    estimates: Sequence[Estimate], *, groups: str, macros: Mapping[str, Sequence[Estimate]] | None = None
+) -> dict[str, Any]:
     """Return estimates of several metrics as the dictionary of `evaluate` modules.
 
     Macros and pooled scores are at the top level as ``<metric>``, ``<metric>_low``, ``<metric>_high`` and
-    ``<metric>_n``; the others are under `groups`, by finding.
+    ``<metric>_n``; the others are under `groups`, by finding. With `macros`, a result of
+    :func:`~reveal_bench.metrics.bootstrap.macros_over_groups`, they are under "per_group".
     """
+
+    def flat(estimate: Estimate) -> dict[str, Any]:
+        name = estimate.metric
+        bounds = {f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+        return {name: estimate.value, **bounds, f"{name}_n": estimate.n}
+
     result: dict[str, Any] = {}
     by_group: dict[str, dict[str, Any]] = {}
     with_macro = {estimate.metric for estimate in estimates if estimate.finding == MACRO}
     for estimate in estimates:
         is_top = estimate.finding == MACRO or estimate.metric not in with_macro
         place = result if is_top else by_group.setdefault(estimate.finding, {})
-        place[estimate.metric] = estimate.value
-        place[f"{estimate.metric}_low"], place[f"{estimate.metric}_high"] = estimate.low, estimate.high
-        place[f"{estimate.metric}_n"] = estimate.n
-    return {**result, "signatures": sorted({estimate.signature for estimate in estimates}), groups: by_group}
+        place.update(flat(estimate))
+    result |= {"signatures": sorted({estimate.signature for estimate in estimates}), groups: by_group}
+    per_group = {name: {k: v for one in own for k, v in flat(one).items()} for name, own in (macros or {}).items()}
+    return result | ({"per_group": per_group} if per_group else {})
 
 
 def _recipe(name: str, resampling: Resampling) -> str:

@@ -12,7 +12,8 @@ import pytest
 
 import reveal_bench as rb
 from reveal_bench.dataset.build import build_folder
-from reveal_bench.kinds.finding_groups import check_finding_groups, groups_by_prevalence, parse_finding_groups
+from reveal_bench.findings import check_finding_groups
+from reveal_bench.kinds.finding_groups import groups_by_prevalence, parse_finding_groups
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info
 from reveal_bench.metrics.bootstrap import MACRO
 from tests.cli.test_score import call

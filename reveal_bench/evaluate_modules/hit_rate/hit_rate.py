@@ -7,7 +7,6 @@ import evaluate
 
 import reveal_bench.geometry
 import reveal_bench.masks
-import reveal_bench.metrics
 import reveal_bench.metrics.bootstrap
 import reveal_bench.metrics.inputs
 import reveal_bench.metrics.intervals
@@ -25,9 +24,11 @@ predictions: per case a list of points [[x, y], ...] in pixels of the full image
 references: per case a COCO run-length mask {"size": [height, width], "counts": str}, or an array (height, width)
 findings, patients (optional): a name per case; without findings all cases are one finding "all"
 all_patients (optional): every patient of the split, when some have no case
+finding_groups (optional): {name: findings}, such as {"lung": [...]}: the macro over these findings alone
 grid: cells per side for cells (default 8); n_resamples (1000), seed (0)
 interval: "jackknife" (default; none below five patients), "percentile" or "bca"
-Returns hit_rate, low, high (macro over findings), n, n_undefined, signature, per_finding.
+Returns hit_rate, low, high (macro over findings), n, n_undefined, signature, per_finding; with
+    finding_groups, per_group.
 """
 
 _CITATION = """
@@ -66,6 +67,7 @@ class HitRate(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
         findings: list[str] | None = None,
         patients: list[str] | None = None,
         all_patients: list[str] | None = None,
+        finding_groups: dict[str, list[str]] | None = None,
         grid: int = 8,
         n_resamples: int = 1000,
         seed: int = 0,
@@ -79,13 +81,13 @@ class HitRate(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
         else:
             metric = "point_hit"
             values = reveal_bench.metrics.localization.point_hit(predictions, masks)
-        estimates = reveal_bench.metrics.bootstrap.estimate_cases(
+        return reveal_bench.metrics.bootstrap.case_result(
+            "hit_rate",
             metric,
-            reveal_bench.metrics.METRICS[metric].version,
             values,
             findings=findings,
             patients=patients,
             all_patients=all_patients,
+            finding_groups=finding_groups,
             resampling=reveal_bench.metrics.intervals.Resampling(n_resamples, seed, interval=interval),
         )
-        return reveal_bench.metrics.bootstrap.as_result("hit_rate", estimates)

@@ -6,7 +6,6 @@ import datasets
 import evaluate
 
 import reveal_bench.masks
-import reveal_bench.metrics
 import reveal_bench.metrics.bootstrap
 import reveal_bench.metrics.inputs
 import reveal_bench.metrics.intervals
@@ -23,9 +22,11 @@ predictions, references: per case a COCO run-length mask {"size": [height, width
 slice: "true_positive" (default) or "all" (undefined only where both masks are empty)
 findings, patients (optional): a name per case; without findings all cases are one finding "all"
 all_patients (optional): every patient of the split, when some have no case
+finding_groups (optional): {name: findings}, such as {"lung": [...]}: the macro over these findings alone
 n_resamples (1000), seed (0)
 interval: "jackknife" (default; none of a finding below 15 patients), "percentile" or "bca"
-Returns mask_iou, low, high (macro over findings), n, n_undefined, signature, per_finding.
+Returns mask_iou, low, high (macro over findings), n, n_undefined, signature, per_finding; with
+    finding_groups, per_group.
 """
 
 _CITATION = """
@@ -60,6 +61,7 @@ class MaskIou(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
         findings: list[str] | None = None,
         patients: list[str] | None = None,
         all_patients: list[str] | None = None,
+        finding_groups: dict[str, list[str]] | None = None,
         n_resamples: int = 1000,
         seed: int = 0,
         interval: reveal_bench.metrics.intervals.Interval = "jackknife",
@@ -70,13 +72,13 @@ class MaskIou(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
         ]
         metric = "mask_iou" if slice == "true_positive" else "mask_iou_all"
         values = reveal_bench.metrics.localization.mask_iou(packed[0], packed[1], slice=slice)
-        estimates = reveal_bench.metrics.bootstrap.estimate_cases(
+        return reveal_bench.metrics.bootstrap.case_result(
+            "mask_iou",
             metric,
-            reveal_bench.metrics.METRICS[metric].version,
             values,
             findings=findings,
             patients=patients,
             all_patients=all_patients,
+            finding_groups=finding_groups,
             resampling=reveal_bench.metrics.intervals.Resampling(n_resamples, seed, interval=interval),
         )
-        return reveal_bench.metrics.bootstrap.as_result("mask_iou", estimates)

@@ -1,10 +1,12 @@
 """F1 and its companions for several labels per study as a Hugging Face `evaluate` module, with intervals by patient."""
 
+import collections.abc
 from typing import Any
 
 import datasets
 import evaluate
 
+import reveal_bench.metrics.bootstrap
 import reveal_bench.metrics.estimates
 import reveal_bench.metrics.inputs
 import reveal_bench.metrics.intervals
@@ -22,11 +24,12 @@ labels (optional): the vocabulary, in order; by default the names that occur, so
     nowhere is else unknown, and counts in the Hamming loss
 patients (optional): a name per study; every study is its own patient by default
 all_patients (optional): every patient of the split, when some have no study
+finding_groups (optional): {name: labels}, such as {"head": [...], "tail": [...]}: macros over these labels alone
 n_resamples (1000), seed (0)
 interval: "jackknife" (default; none below five patients, F1 eight, kappa 12), "percentile" or "bca"
 Returns f1 (macro), f1_low, f1_high, f1_n (labels defined), the same for precision and recall; f1_micro, f1_weighted,
     f1_samples and so on, specificity and npv (macros), exact_match, hamming_loss and cohen_kappa with _low, _high, _n;
-    signatures; per_label.
+    signatures; per_label; with finding_groups, per_group: the macros of each group.
 """
 
 _CITATION = """
@@ -60,17 +63,23 @@ class MultilabelF1(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
         labels: list[str] | None = None,
         patients: list[str] | None = None,
         all_patients: list[str] | None = None,
+        finding_groups: dict[str, list[str]] | None = None,
         n_resamples: int = 1000,
         seed: int = 0,
         interval: reveal_bench.metrics.intervals.Interval = "jackknife",
     ) -> dict[str, Any]:
         predicted, actual, names = reveal_bench.metrics.inputs.label_matrix(predictions, references, labels=labels)
-        estimates = reveal_bench.metrics.estimates.estimate_labels(
-            predicted,
-            actual,
-            labels=names,
-            patients=patients,
-            all_patients=all_patients,
-            resampling=reveal_bench.metrics.intervals.Resampling(n_resamples, seed, interval=interval),
-        )
-        return reveal_bench.metrics.estimates.as_flat_result(estimates, groups="per_label")
+
+        def estimate(some: collections.abc.Sequence[str]) -> list[reveal_bench.metrics.intervals.Estimate]:
+            columns = [names.index(name) for name in some]
+            return reveal_bench.metrics.estimates.estimate_labels(
+                predicted[:, columns],
+                actual[:, columns],
+                labels=some,
+                patients=patients,
+                all_patients=all_patients,
+                resampling=reveal_bench.metrics.intervals.Resampling(n_resamples, seed, interval=interval),
+            )
+
+        macros = reveal_bench.metrics.bootstrap.macros_over_groups(finding_groups, names, estimate)
+        return reveal_bench.metrics.estimates.as_flat_result(estimate(names), groups="per_label", macros=macros)
