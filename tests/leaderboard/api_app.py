@@ -7,7 +7,7 @@ tested.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -149,10 +149,10 @@ def released(value: float) -> ReleasedScore:
     )
 
 
-def person(accounts: Accounts, name: str, *, is_admin: bool = False) -> Person:
+def person(accounts: Accounts, name: str, *, is_admin: bool = False, is_asked: bool = False) -> Person:
     """Return a new user who owns the team of the same name."""
     user = accounts.sign_in("https://issuer.test", name, name, as_admin=is_admin)
-    team = accounts.create_team(name, owner=user, who=f"user:{user.id}")
+    team = accounts.create_team(name, owner=user, who=f"user:{user.id}", is_asked=is_asked)
     scopes = ("read", "submit", "admin") if is_admin else ("read", "submit")
     _, token = accounts.issue_token(user, team, name="test", scopes=scopes)
     return Person(user, team, token, accounts.new_session(user))
@@ -179,18 +179,25 @@ board_total = 500
 
 @contextmanager
 def api_world(
-    board: Board, root: Path, *, settings: str = SETTINGS, children: Custody | None = None, **options: Any
+    board: Board,
+    root: Path,
+    *,
+    settings: str = SETTINGS,
+    children: Custody | None = None,
+    further: Sequence[Board] = (),
+    **options: Any,
 ) -> Iterator[World]:
-    """The API over `board`, with its data below `root`; files are linted here unless there are `children` for it."""
+    """The API over `board` and `further` ones, with its data below `root`; files are linted here unless there are
+    `children` for it.
+    """
     own = root / "settings.toml"
     own.write_text(settings, encoding="utf-8")
     figures = load_settings(own)
     store = Store(DATABASE_SOURCE.migrated("sqlite", root), figures)
     accounts = Accounts(store.engine)
     provider = Provider("https://issuer.test", "id", "secret", "http://board.test/login/callback", "Test", "test")
-    published = board.published
     custody = LintHere()
-    catalogue = Catalogue(store, [published])
+    catalogue = Catalogue(store, [one.published for one in (board, *further)])
     intake = Intake(store, Blobs(root / "blobs"), catalogue, children or custody, accounts)  # type: ignore[arg-type]
     queue = Queue(store.engine, figures)
     services = Services(store, queue, intake, accounts, Auth(accounts, "oidc", provider), **options)

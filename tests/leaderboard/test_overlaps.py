@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,12 +13,14 @@ from reveal_leaderboard.boards.catalogue import Catalogue, Published, TooSmallEr
 from reveal_leaderboard.boards.refresh import start_refresh, switch_version
 from reveal_leaderboard.boards.standings import standings
 from reveal_leaderboard.release.exposure import exposure, pause_if_used_up
+from reveal_leaderboard.release.release import ReleasedEstimate, ReleasedScore
 from reveal_leaderboard.settings import QuotaPolicy, load_settings
 from reveal_leaderboard.store import boards, quota
 from reveal_leaderboard.store.boards import RefreshError
 from reveal_leaderboard.store.cases import SharedCases, register_cases, shared_with
 from reveal_leaderboard.store.store import QuotaExceededError, Store
-from reveal_leaderboard.store.tables import scores
+from reveal_leaderboard.store.tables import held_out, scores
+from reveal_leaderboard.worker.worker import open_holdouts, register_patients
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
@@ -25,7 +29,7 @@ from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.kinds.findings.records import StudyRecord
 from tests.leaderboard.conftest import BENCHMARK, Board
 from tests.leaderboard.databases import on_both
-from tests.leaderboard.worlds import World
+from tests.leaderboard.worlds import World, outcome
 
 LABELS = "reveal-cxr"
 
@@ -46,16 +50,6 @@ def serve(database_url: str, published: Mapping[tuple[str, str], Published], set
     store = Store(database_url, load_settings(path))
     Catalogue(store, published.values()).check_policy()
     return store
-
-
-def test_a_manifest_of_present_findings_tells_labels(database_url: str, board: Board, tmp_path: Path) -> None:
-    """The manifest of CheXlocalize names the findings of each image, which are the labels of its study."""
-    labels = labels_of(board, tmp_path / "labels", is_held=True)
-    published = read_published_boards([(board.folder, "holdout"), (labels, "holdout")])
-    n = len({record.study_id for record in board.records})
-    rule = f"reveal-cxr 1.0.0 must hold out .*, but the manifest of chexlocalize 1.0.0 reveals references of {n} of {n}"
-    with pytest.raises(OverlapError, match=rule):
-        serve(database_url, published, "", tmp_path / "settings.toml")
 
 
 @pytest.mark.parametrize("n", [1, 0])
@@ -142,6 +136,18 @@ def test_boards_of_two_servers_are_compared(database_url: str, board: Board, tmp
 
 def digests(*studies: str) -> dict[str, list[str]]:
     return {"study": list(studies), "image": [f"{study}-image" for study in studies], "picture": []}
+
+
+def test_patients_are_recorded_only_under_a_key(database_url: str, board: Board) -> None:
+    """The private folder names 40 to 60 patients of the 60 held-out images; only its studies are public."""
+    store = Store(database_url)
+    Catalogue(store, [board.published])
+    holdouts = open_holdouts([(BENCHMARK, board.holdout)], shared=[], vault=board.holdout.parent / "vault-of-patients")
+    query = sa.select(sa.func.count()).where(held_out.c.kind == "patient")
+    for key, n in ((b"", 0), (b"k" * 32, len({record.patient_id for record in board.records}))):
+        register_patients(store, holdouts, key)
+        with store.read() as connection:
+            assert connection.execute(query).scalar_one() == n
 
 
 @on_both
@@ -238,6 +244,25 @@ def test_the_meter_counts_answers_on_the_same_cases(database_url: str) -> None:
         register_cases(connection, "bench", "2.0", digests("y", "z"))
         before, after = (exposure(connection, "bench", version, world.settings) for version in ("1.0", "2.0"))
     assert (before.n_scored, after.n_scored) == (2, 1)
+
+
+def test_the_meter_knows_findings_by_other_names(database_url: str) -> None:
+    """ "lung_opacity" of the other board is the "Airspace Opacity" of this one; one answer of 30 to 59 cases each."""
+    world = World(database_url)
+    figure = ReleasedEstimate("f1", "lung_opacity", 0.6, 0.5, 0.7, "30-59", "")
+    facts = {"kind": "findings", "n_studies": 100}
+    with world.store.write() as connection:
+        for name, finding in (("here", "Airspace Opacity"), ("there", "lung_opacity")):
+            boards.register_version(connection, name, "1.0", "holdout", {**facts, "findings": [finding]})
+            register_cases(connection, name, "1.0", digests("x", "y"))
+    for n, (name, finding) in enumerate((("here", "Airspace Opacity"), ("there", "lung_opacity"))):
+        world.add(benchmark=name, sha256=f"{n:064x}", team_id=f"team{n + 1}", user_id=f"user{n + 1}")
+        job = world.take(served=[(name, "1.0")])
+        score = ReleasedScore((replace(figure, finding=finding),), (finding,), (), "", {})
+        assert world.queue.finish_score(job, who="worker:w", outcome=replace(outcome(content=name), released=score))
+    with world.store.read() as connection:
+        meter = exposure(connection, "here", "1.0", world.settings)
+    assert (meter.finding, meter.bits_out) == ("Airspace Opacity", round(2 * math.log2(11), 1))  # 0.0, 0.1 ... 1.0
 
 
 def test_a_few_equal_ids_do_not_count(database_url: str) -> None:

@@ -186,9 +186,9 @@ def worker(
     from reveal_leaderboard.cli.process import scratch_folder
     from reveal_leaderboard.custody import Custody
     from reveal_leaderboard.release import receipts
-    from reveal_leaderboard.settings import SettingsError
+    from reveal_leaderboard.settings import SettingsError, case_key
     from reveal_leaderboard.worker.webhooks import delivering, open_senders
-    from reveal_leaderboard.worker.worker import Worker, open_holdouts
+    from reveal_leaderboard.worker.worker import Worker, open_holdouts, register_patients
 
     _check_confinement(unconfined)
     if at.settings and is_inside(at.settings, at.shared):
@@ -217,6 +217,7 @@ def worker(
         log_to_stderr([process.name, *store.settings.webhooks, *(word for key in holdouts for word in key)])
         try:
             senders = open_senders(store, os.environ)
+            register_patients(store, holdouts, case_key(os.environ))
         except SettingsError as error:
             raise typer.BadParameter(str(error), param_hint="--settings") from None
         with store.read() as connection:

@@ -21,7 +21,7 @@ team with a good model needs far less to gain something, and honest developers l
 meter tells a maintainer when to look, not what happened.
 
 Answers on other versions and boards that hold out some of the same cases are counted, too, by the share of this
-version's cases (:mod:`reveal_leaderboard.store.cases`), for findings of the same name.
+version's cases (:mod:`reveal_leaderboard.store.cases`), for the same findings, whatever their spelling or synonym.
 
 Collusion between teams is invisible. So the `colluding` groups with the most bits about a finding are taken as one, and
 the meter compares their bits with the labels' bits. On 300 studies, five teams whose model has an AUROC of 0.9 gain
@@ -51,6 +51,7 @@ import numpy as np
 import numpy.typing as npt
 import sqlalchemy as sa
 
+from reveal_bench.findings import canonical_finding
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.findings import RELEASED_PER_LABEL
 from reveal_bench.kinds.localization.disclosure import FOR_OVERLAP, HITS, OVERLAPS
@@ -136,7 +137,7 @@ def exposure(connection: sa.Connection, benchmark: str, version: str, settings: 
         _account(connection, other.benchmark, other.version, other.share, settings)
         for other in shared_with(connection, benchmark, version)
     ]
-    accounts = [own, *(_without_rescored(other, own) for other in others)]
+    accounts = [own, *(_renamed(_without_rescored(other, own), own.findings) for other in others)]
     figures = settings.of(benchmark)
     rows = [row for account in accounts for row in account.rows]
     return _measure(accounts, _group_teams(rows, figures.exposure.near, _persons(connection)), figures)
@@ -170,19 +171,35 @@ class _Account:
     n_cases: int | None
     release: ReleasePolicy
     share: float
+    findings: tuple[str, ...] = ()
 
 
 def _account(connection: sa.Connection, benchmark: str, version: str, share: float, settings: Settings) -> _Account:
     query = sa.select(versions.c.facts).where(versions.c.benchmark == benchmark, versions.c.version == version)
     facts = connection.execute(query).scalar_one_or_none() or {}
     rows = _without_repeats(_read(connection, benchmark, version))
-    return _Account(rows, facts.get("n_studies", facts.get("n_images")), settings.of(benchmark).release, share)
+    n_cases, findings = facts.get("n_studies", facts.get("n_images")), tuple(facts.get("findings", ()))
+    return _Account(rows, n_cases, settings.of(benchmark).release, share, findings)
 
 
 def _without_rescored(other: _Account, own: _Account) -> _Account:
     """Return an account without submissions that were scored on this version again, whose new scores count instead."""
     known = {row.submission_id for row in own.rows}
     return replace(other, rows=[row for row in other.rows if row.submission_id not in known])
+
+
+def _renamed(account: _Account, findings: tuple[str, ...]) -> _Account:
+    """Return an account whose scores name findings as `findings` does; findings that are unknown there stay."""
+    names = {MACRO: MACRO}
+    for name in account.findings:  # a synonym may be known in one direction only
+        same = (own for own in findings if canonical_finding(own, account.findings) == name)
+        names[name] = canonical_finding(name, findings) or next(same, name)
+
+    def rename(score: ReleasedScore) -> ReleasedScore:
+        figures = tuple(replace(figure, finding=names.get(figure.finding, figure.finding)) for figure in score.figures)
+        return replace(score, figures=figures, shown=tuple(names.get(name, name) for name in score.shown))
+
+    return replace(account, rows=[replace(row, score=rename(row.score)) for row in account.rows])
 
 
 def answer_bits(

@@ -32,6 +32,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from reveal_bench.dataset.overlaps import read_cases
 from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info, split_shards
 from reveal_bench.kinds.parts import Manifest
@@ -45,6 +46,7 @@ from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.settings import Settings
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.blobs import BlobDamagedError, Blobs, write_durably
+from reveal_leaderboard.store.cases import register_cases
 from reveal_leaderboard.store.queue import LEASE_SECONDS, Job, Queue
 from reveal_leaderboard.store.ratings import answers_of, ratings_of
 from reveal_leaderboard.store.store import Score, Store, Submission
@@ -127,6 +129,18 @@ def open_holdouts(folders: Iterable[tuple[str, Path]], *, shared: Iterable[Path]
         holdouts[name, info.version] = Holdout(folder, info, Vault(private))
         holdouts[name, info.version].vault.make_salt()
     return holdouts
+
+
+def register_patients(store: Store, holdouts: Holdouts, key: bytes) -> None:
+    """Record the patients of the holdouts by digests under the operator's key; without a key nothing is recorded.
+
+    Public folders do not name them, and digests without a key would confirm guesses.
+    """
+    for (name, version), holdout in holdouts.items() if key else ():
+        if kind_of(holdout.info).scoring.scored_by == "program":
+            digests = read_cases(holdout.folder, key).held_out
+            with store.write() as connection:
+                register_cases(connection, name, version, {"patient": digests["patient"]})
 
 
 def _check_place(what: str, place: Path, shared: Iterable[Path]) -> None:
