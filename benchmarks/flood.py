@@ -1,17 +1,27 @@
-"""Measure how visitors who compare delay scoring: 400 anonymous comparisons in 15 seconds beside an upload.
+"""Measure how visitors delay scoring and others' requests: by comparisons, or by connections that they hold.
+
+Without an argument: 400 anonymous comparisons in 15 seconds beside an upload.
 
 A board of size L as in ``leaderboard.py``, with six entries; rounds in turn without and with the flood, each the
 seconds from upload to score of a file with points. The ratio is quiet by flooded: 0.83 is a delay of 20%, the promised
 maximum. Client, server and worker share this machine.
 
+With a number of seconds: for so long, 1,500 clients hold half-sent headers, requests whose bodies arrive by the byte,
+unread answers, or streams of events open, and a visitor asks for the list of benchmarks once a second. The longest of
+these answers, the failed ones and the growth of the log are measured, for each kind of client in turn.
+
     python benchmarks/flood.py
+    python benchmarks/flood.py 60
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
+import socket
 import statistics
+import sys
 import tempfile
 import threading
 import time
@@ -81,5 +91,69 @@ def measure() -> dict[str, float | int]:
     }
 
 
+N_HELD = 1500
+HEADERS = "Host: 127.0.0.1\r\n"
+HOLDING = {
+    "half-sent headers": f"GET / HTTP/1.1\r\n{HEADERS}X-Next: ",
+    "slow bodies": f"POST /api/v1/lint HTTP/1.1\r\n{HEADERS}Content-Length: 100000\r\n\r\n",
+    "unread answers": f"GET /api/v1/openapi.json HTTP/1.1\r\n{HEADERS}\r\n" * 2,
+    "event streams": f"GET /gradio_api/queue/data?session_hash=aaaaaa HTTP/1.1\r\n{HEADERS}\r\n",
+}
+"""What a client sends; then it sends one byte of a header or body per second, and reads nothing."""
+
+
+def hold(url: str, sent: str, seconds: float) -> dict[str, float | int]:
+    """Hold connections open for `seconds`, replacing those that the server closes, and ask once a second."""
+    address = httpx.URL(url)
+    held: list[socket.socket] = []
+    n_failed, longest, end = 0, 0.0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        while len(held) < N_HELD:
+            client = socket.create_connection((address.host, address.port or 80), 10)
+            client.setblocking(False)
+            client.send(sent.encode())
+            held.append(client)
+        start = time.perf_counter()
+        try:
+            httpx.get(f"{url}/api/v1/benchmarks", timeout=10).raise_for_status()
+        except httpx.HTTPError:
+            n_failed += 1
+        longest = max(longest, time.perf_counter() - start)
+        time.sleep(1)
+        held = [
+            client for client in held if _drip(client, is_complete=sent.startswith("GET") and sent.endswith("\r\n\r\n"))
+        ]
+    for client in held:
+        client.close()
+    return {"longest_s": round(longest, 2), "failed": n_failed}
+
+
+def _drip(client: socket.socket, *, is_complete: bool) -> bool:
+    """Send one more byte, unless the request is complete; return False if the server closed the connection."""
+    try:
+        if not is_complete:
+            client.send(b"a")
+        return bool(client.recv(1, socket.MSG_PEEK))
+    except BlockingIOError:
+        return True
+    except OSError:
+        client.close()
+        return False
+
+
+def measure_held(seconds: float) -> dict[str, dict[str, float | int]]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, N_HELD + 500)), hard))
+    results = {}
+    with tempfile.TemporaryDirectory() as name:
+        board = Board(Path(name))
+        with running(board, workers=0) as (url, _):
+            log = board.root / "server.log"
+            for kind, sent in HOLDING.items():
+                before = log.stat().st_size
+                results[kind] = hold(url, sent, seconds) | {"log_bytes": log.stat().st_size - before}
+    return results
+
+
 if __name__ == "__main__":
-    print(json.dumps(measure(), indent=2))
+    print(json.dumps(measure_held(float(sys.argv[1])) if len(sys.argv) > 1 else measure(), indent=2))

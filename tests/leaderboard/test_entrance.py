@@ -82,6 +82,9 @@ REFUSED: dict[str, tuple[str, str, dict[str, str], int]] = {
 }
 
 
+SENDS_CREDENTIALS = ("sign-out origin", "silent cookie", "bad token")
+
+
 @pytest.mark.parametrize("kind", list(REFUSED))
 def test_every_refusal_is_a_problem_document_with_the_headers(browser: TestClient, kind: str) -> None:
     method, path, headers, status = REFUSED[kind]
@@ -93,6 +96,7 @@ def test_every_refusal_is_a_problem_document_with_the_headers(browser: TestClien
     assert answer.headers["strict-transport-security"].startswith("max-age=")
     assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
     assert "access-control-allow-origin" not in answer.headers
+    assert answer.headers.get("cache-control") == ("private, no-store" if kind in SENDS_CREDENTIALS else None)
 
 
 @pytest.mark.parametrize(("path", "allowed"), [("/api/v1/things/a", "DELETE, GET"), ("/write", "POST")])

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from reveal_leaderboard.custody.fork_client import TemplateError
-from reveal_leaderboard.store.journal import JournalFormatter, set_up_journal
+from reveal_leaderboard.store.journal import Damped, JournalFormatter, set_up_journal
 
 from tests.conftest import ROOT
 from tests.syntax import tree_of
@@ -159,3 +159,13 @@ def test_our_messages_are_fixed_texts() -> None:
     assert calls
     for path, node in calls:
         assert isinstance(node.args[0], ast.Constant), f"{path}:{node.lineno}"
+
+
+def test_repeated_lines_about_clients_are_damped_and_counted(journal: io.StringIO) -> None:
+    clock = [0.0]
+    server = logging.getLogger("uvicorn.error")
+    server.filters = [Damped(60, lambda: clock[0])]
+    for clock[0] in (0.0, 1.0, 59.0, 60.0):
+        server.warning("Invalid HTTP request received.")
+    server.warning("another place")
+    assert [line["count"] for line in lines(journal)] == [1, 3, 1]

@@ -19,6 +19,7 @@ from reveal_leaderboard.web.middleware import (
     ErrorPages,
     Forwarded,
     KnownHost,
+    NotCached,
     NoTraces,
     Problems,
     SameOrigin,
@@ -26,6 +27,7 @@ from reveal_leaderboard.web.middleware import (
 )
 from reveal_leaderboard.web.sign_in_modes import FORWARDED
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -323,6 +325,39 @@ def test_a_full_disk_is_said_in_a_fixed_sentence() -> None:
 
     answer = run(NoTraces(full), "GET")
     assert (answer.status_code, answer.json()["detail"]) == (507, NO_ROOM)
+
+
+@pytest.mark.parametrize("error", [HTTPException(404), HTTPException(500)])
+def test_events_that_end_with_a_refusal_are_no_incident(error: HTTPException, caplog: pytest.LogCaptureFixture) -> None:
+    """Gradio ends the events of an unknown session so; Starlette wraps the error, since the answer has begun."""
+
+    async def events(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"gone", "more_body": True})
+        raise RuntimeError from error
+
+    assert run(NoTraces(events), "GET").text == "gone"
+    assert ("INC-" in caplog.text) == (error.status_code == 500)
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "caching"),
+    [
+        ("/api/v1/me", {}, "private, no-store"),
+        ("/api/v1/me/ledger", {"authorization": "Bearer t"}, "private, no-store"),
+        ("/mine", {}, "private, no-store"),
+        ("/", {"cookie": "theme=dark; session=secret"}, "private, no-store"),
+        ("/", {"cookie": "theme=dark"}, None),
+        ("/assets/page.js", {"cookie": "session=secret"}, None),
+        ("/public", {"cookie": "session=secret"}, "public, max-age=10"),
+    ],
+)
+def test_answers_to_people_are_not_cached(path: str, headers: dict[str, str], caching: str | None) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        own = {"cache-control": "public, max-age=10"} if path == "/public" else {}
+        await PlainTextResponse("yes", headers=own)(scope, receive, send)
+
+    assert run(NotCached(app, "session"), "GET", path, headers=headers).headers.get("cache-control") == caching
 
 
 async def _long(request: Request) -> Response:

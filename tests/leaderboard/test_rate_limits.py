@@ -95,6 +95,11 @@ def test_what_a_request_costs(method: str, path: str, cost: int) -> None:
     assert cost_of(method, path) == cost
 
 
+def test_probes_of_a_supervisor_are_answered_whatever_its_address_has_open() -> None:
+    board = Board(RequestLimits(address=Rate(1, 0.5), open_requests=0))
+    assert [board.ask(path)[0] for path in ("/readyz", "/healthz", "/")] == [200, 200, 429]
+
+
 def test_an_address_empties_its_bucket_and_waits() -> None:
     board = Board(RequestLimits(address=Rate(3, 0.5)))
     assert [board.ask()[0] for _ in range(4)] == [200, 200, 200, 429]

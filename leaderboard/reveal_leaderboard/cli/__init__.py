@@ -113,7 +113,7 @@ def serve(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     try:
-        run_server(application, host, port)
+        run_server(application, host, port, proxies)
     finally:
         close()
         lock.close()

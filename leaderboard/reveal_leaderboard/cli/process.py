@@ -80,9 +80,11 @@ def secret_files() -> list[Path]:
     return [Path(value) for name, value in os.environ.items() if name.startswith("REVEAL_") and "_FILE" in name]
 
 
-def run_server(application: FastAPI, host: str, port: int) -> None:
+def run_server(application: FastAPI, host: str, port: int, proxies: int) -> None:
     """Serve until a signal ends it; the address is printed once the server answers."""
     import uvicorn  # after confinement, which then also binds libraries' threads
+
+    from reveal_leaderboard.web.connections import BACKLOG, limited_protocol, open_connections
 
     class AnnouncingServer(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -96,7 +98,10 @@ def run_server(application: FastAPI, host: str, port: int) -> None:
         application,
         host=host,
         port=port,
-        log_level="warning",
+        http=limited_protocol(open_connections(proxies)),
+        ws="none",
+        backlog=BACKLOG,
+        log_config=None,  # uvicorn's own would print tracebacks beside the journal
         access_log=False,
         server_header=False,
         proxy_headers=False,

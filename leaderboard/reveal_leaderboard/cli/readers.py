@@ -122,7 +122,7 @@ def readers(
         log.warning(gap)
     application = _build(data, root, people, auth, proxies)
     try:
-        run_server(application, host, port)
+        run_server(application, host, port, proxies)
     finally:
         lock.close()
 

@@ -9,7 +9,8 @@ replaced by its length. For an exception, its type and the places in the code ar
 message is logged only if its class declares ``loggable = True``, which promises that it contains no user's words; a
 parser's message, for example, quotes the file that it parsed. For lines of other libraries only logger, place and level
 are logged. Tracebacks that a library prints become such lines as well: Gradio prints the tracebacks of its pages'
-functions, including what a visitor sent.
+functions, including what a visitor sent. Lines that the network's libraries write about clients are damped
+(:class:`Damped`), because clients can cause any number of them.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from __future__ import annotations
 import json
 import logging
 import re
+import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import Any, TextIO
@@ -29,10 +31,32 @@ OURS = "reveal_leaderboard"
 FACTS = ("submission", "job", "kind", "status", "benchmark", "version", "incident", "seconds", "count", "route")
 """Names under which a line may carry facts: ``log.info("...", extra={"submission": ID, "seconds": 1.5})``."""
 
+ABOUT_CLIENTS = ("asyncio", "uvicorn.error")
+
 _WORDS = frozenset((*STATUSES, *JOB_STATES, *JOB_KINDS, *LEDGER_KINDS, *BOARD_STATES))
 _ID = re.compile(r"[0-9a-f]{24,64}|INC-[0-9A-F]{8}|reveal_leaderboard(\.[a-z_]+)+")
 _INCIDENT = re.compile(r"\bINC-[0-9A-F]{8}\b")
 _HANDLER = "reveal-journal"
+
+
+class Damped(logging.Filter):
+    """Passes one record per place in the code and type of error in `seconds`; `count` is the number it stands for."""
+
+    def __init__(self, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._seconds, self._clock = seconds, clock
+        self._seen: dict[tuple[object, ...], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return True for a record to log."""
+        place = (record.pathname, record.lineno, record.exc_info and record.exc_info[0])
+        until, n_dropped = self._seen.get(place, (0.0, 0))
+        if self._clock() < until:
+            self._seen[place] = (until, n_dropped + 1)
+            return False
+        self._seen[place] = (self._clock() + self._seconds, 0)
+        record.count = n_dropped + 1
+        return True
 
 
 class JournalFormatter(logging.Formatter):
@@ -118,6 +142,9 @@ def set_up_journal(stream: TextIO, *, known: Iterable[str] = ()) -> None:
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
     logging.getLogger(OURS).setLevel(logging.INFO)
+    for name in ABOUT_CLIENTS:
+        logger = logging.getLogger(name)
+        logger.filters = [Damped()]
     logging.captureWarnings(True)
     traceback.print_exc = _log_traceback
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):  # these bring handlers of their own

@@ -47,6 +47,7 @@ from reveal_leaderboard.web.middleware import (
     Forwarded,
     Gate,
     KnownHost,
+    NotCached,
     NoTraces,
     Problems,
     SameOrigin,
@@ -130,6 +131,7 @@ def guard(
     app.add_middleware(Forwarded, n_proxies=n_proxies)
     app.add_middleware(ErrorPages)
     app.add_middleware(Compressed, session_cookie=auth.cookie)
+    app.add_middleware(NotCached, session_cookie=auth.cookie)
     frames = SPACE_FRAMES if auth.mode == "huggingface" else ()
     app.add_middleware(SecureHeaders, framed_by=frames, is_secure=auth.is_secure)
 

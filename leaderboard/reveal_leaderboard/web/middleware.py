@@ -1,11 +1,12 @@
 """ASGI middleware that every request passes before it reaches the API or a page.
 
-From the outside in: `SecureHeaders` adds the security headers. `Compressed` compresses answers to visitors who are not
-signed in. `ErrorPages` shows errors to browsers as pages. `Forwarded` reads the headers of trusted proxies and removes
-all others. `KnownHost` refuses host names that are not the server's. `Problems` turns every plain error into a problem
-document. :class:`reveal_leaderboard.web.rate_limits.RateLimit` comes next. `SameOrigin` refuses writes from other
-sites' pages. `BodyLimit` counts the bytes of a request as they arrive, whatever its headers say, and disconnects slow
-senders. :class:`reveal_leaderboard.web.gradio_middleware.GradioGate` guards the routes that Gradio mounts. `NoTraces`,
+From the outside in: `SecureHeaders` adds the security headers. `NotCached` keeps answers to people out of caches.
+`Compressed` compresses answers to visitors who are not signed in. `ErrorPages` shows errors to browsers as pages.
+`Forwarded` reads the headers of trusted proxies and removes all others. `KnownHost` refuses host names that are not the
+server's. `Problems` turns every plain error into a problem document.
+:class:`reveal_leaderboard.web.rate_limits.RateLimit` comes next. `SameOrigin` refuses writes from other sites' pages.
+`BodyLimit` counts the bytes of a request as they arrive, whatever its headers say, and disconnects slow senders.
+:class:`reveal_leaderboard.web.gradio_middleware.GradioGate` guards the routes that Gradio mounts. `NoTraces`,
 the innermost, answers an unexpected exception with an incident number; the details are in the log.
 """
 
@@ -19,6 +20,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from http import HTTPStatus
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -29,6 +31,7 @@ from reveal_leaderboard.web.sign_in_modes import FORWARDED
 PROBLEM_TYPE = "application/problem+json"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 SPACE_FRAMES = ("https://huggingface.co", "https://*.huggingface.co")  # a Space is shown inside their page
+PERSONAL = ("/api/v1/me", "/mine", "/submit", "/submission", "/admin", "/read")  # also without a cookie, in local mode
 SAME_FOR_ALL = ("/assets/", "/static/")  # files of Gradio's pages
 GRACE_SECONDS = 120.0
 SLOWEST_BYTES_PER_SECOND = 50_000
@@ -182,14 +185,43 @@ class Compressed:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
-        same_for_all = scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and self._is_anonymous(scope)
+        same_for_all = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
+        same_for_all = same_for_all and _is_same_for_all(scope, self.session_cookie)
         await (self.compressed if same_for_all else self.plain)(scope, receive, send)
 
-    def _is_anonymous(self, scope: Scope) -> bool:
-        if scope["path"].startswith(SAME_FOR_ALL):
-            return True
-        headers = Headers(scope=scope)
-        return "authorization" not in headers and f"{self.session_cookie}=" not in headers.get("cookie", "")
+
+def _is_same_for_all(scope: Scope, session_cookie: str) -> bool:
+    """Return True for the pages' files, and for requests without credentials."""
+    if scope["path"].startswith(SAME_FOR_ALL):
+        return True
+    headers = Headers(scope=scope)
+    return "authorization" not in headers and f"{session_cookie}=" not in headers.get("cookie", "")
+
+
+class NotCached(Gate):
+    """Tells browsers and proxies to keep no answer to a person, except one that the application declares cacheable.
+
+    Parameters
+    ----------
+    session_cookie : name of the cookie of people who are signed in
+    """
+
+    def __init__(self, app: ASGIApp, session_cookie: str) -> None:
+        super().__init__(app)
+        self.session_cookie = session_cookie
+
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_personal = scope["path"].startswith(PERSONAL)
+
+        async def marked(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(raw=message.setdefault("headers", []))
+                if is_personal or "cache-control" not in headers:
+                    headers["Cache-Control"] = "private, no-store"
+            await send(message)
+
+        is_marked = is_personal or not _is_same_for_all(scope, self.session_cookie)
+        await self.app(scope, receive, marked if is_marked else send)
 
 
 class Forwarded:
@@ -431,6 +463,9 @@ class NoTraces:
         try:
             await self.app(scope, receive, noted)
         except Exception as error:
+            if started and _is_refusal(error.__cause__):  # as Gradio ends the events of a page that it does not know
+                await send({"type": "http.response.body", "body": b""})
+                return
             number = f"INC-{secrets.token_hex(4).upper()}"
             log.exception("%s: %s %s", number, scope.get("method"), scope.get("path"))
             if scope["type"] != "http" or started:
@@ -439,6 +474,10 @@ class NoTraces:
                 await send_problem(send, 507, NO_ROOM)
             else:
                 await send_problem(send, 500, f"Something went wrong on our side. It is logged as incident {number}.")
+
+
+def _is_refusal(error: BaseException | None) -> bool:
+    return isinstance(error, HTTPException) and error.status_code < 500
 
 
 # Pages for people -----------------------------------------------------------------------------------------------------

@@ -33,7 +33,9 @@ from reveal_leaderboard.web.recent import Recent
 from reveal_leaderboard.web.sign_in_modes import Auth
 
 MAX_BUCKETS = 50_000
-STATIC = ("/assets/", "/static/", "/gallery/", "/svelte/", "/theme.css", "/favicon.ico", "/healthz", "/readyz")
+STATIC = ("/assets/", "/static/", "/gallery/", "/svelte/", "/theme.css", "/favicon.ico")
+PROBES = ("/healthz", "/readyz")
+"""Never limited: a supervisor restarts a server that does not answer them."""
 UPLOADS = ("/gradio_api/upload", "/api/v1/submissions")
 SIGN_INS = ("/login", "/api/v1/me/tokens")
 BY_API = "/api/"
@@ -105,6 +107,9 @@ class RateLimit(Gate):
         self._open: Counter[str] = Counter()
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] in PROBES:
+            await self.app(scope, receive, send)
+            return
         address = _address(scope)
         if self._open[address] >= self.limits.open_requests:
             detail = f"Your address already has {self.limits.open_requests} requests in progress."
@@ -193,11 +198,19 @@ def _has_credentials(scope: Scope) -> bool:
 
 
 def _address(scope: Scope) -> str:
-    host = (scope.get("client") or ("unknown",))[0]
+    return network_of((scope.get("client") or ("",))[0])
+
+
+def network_of(host: str) -> str:
+    """Return the part of an address that identifies a customer; "unknown" if a proxy sent something else.
+
+    >>> network_of("192.0.2.7"), network_of("::ffff:192.0.2.7"), network_of("2001:db8::7")
+    ('192.0.2.7', '192.0.2.7', '2001:db8::/64')
+    """
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        return "unknown"  # a proxy sent something other than an address
+        return "unknown"
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None:
             return str(address.ipv4_mapped)
