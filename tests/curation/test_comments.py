@@ -119,10 +119,10 @@ def cases() -> list[tuple[str, str, str, str]]:
     return [(a.strip(), b.strip(), c.strip(), d.strip()) for a, b, c, d in (row.split("|") for row in rows)]
 
 
-@pytest.mark.parametrize(("suggested", "answer", "comment", "expected"), cases())
-def test_comment(suggested: str, answer: str, comment: str, expected: str) -> None:
-    after = labels_after(comment, labels(suggested), ANSWERS[answer])
-    assert after == (None if expected == "nothing" else labels(expected))
+def test_comments_change_the_labels() -> None:
+    after = [labels_after(comment, labels(suggested), ANSWERS[answer]) for suggested, answer, comment, _ in cases()]
+    expected = [None if text == "nothing" else labels(text) for *_, text in cases()]
+    assert list(zip(cases(), after, strict=True)) == list(zip(cases(), expected, strict=True))
 
 
 def test_reviser_answers_every_vote_in_order() -> None:
