@@ -43,7 +43,7 @@ Numbered = Iterator[tuple[int, Sequence[Any]]]
 
 @dataclass(frozen=True, slots=True)
 class TableLimits:
-    """Limits on the size of a table.
+    """Limits on the size of a table; the default ones keep a table that is read as a whole below a gigabyte.
 
     Attributes
     ----------
@@ -56,14 +56,14 @@ class TableLimits:
     line_bytes : size of one line, and of one cell
     """
 
-    file_bytes: int = 1 << 29
-    unpacked_bytes: int = 1 << 29
+    file_bytes: int = 1 << 28
+    unpacked_bytes: int = 1 << 28
     expansion: int = 100
     json_bytes: int = JSON_BYTES
     workbook_bytes: int = 1 << 28
     rows: int = 1_500_000
     columns: int = 16_384
-    cells: int = 10_000_000
+    cells: int = 8_000_000
     line_bytes: int = 16 << 20
 
 

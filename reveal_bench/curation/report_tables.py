@@ -26,7 +26,7 @@ from reveal_bench.curation.folder import Progress
 from reveal_bench.curation.tables import Suggestion
 from reveal_bench.sources.source import BuildError, Problem
 from reveal_bench.sources.study_labels import Fail, labels_of_cell
-from reveal_bench.tables import InputTable, TableRow, missing_columns, scan_table
+from reveal_bench.tables import InputTable, TableLimits, TableRow, missing_columns, scan_table
 
 
 class OfStudy(Protocol):
@@ -38,6 +38,7 @@ class OfStudy(Protocol):
 
 
 Read = TypeVar("Read", bound=OfStudy)
+_OWN_ARCHIVE = TableLimits(file_bytes=1 << 30, unpacked_bytes=1 << 30, cells=50_000_000)  # the texts of all its reports
 
 
 def read_rows(
@@ -84,7 +85,7 @@ def _failing(file: str, row: int | None, problems: list[Problem]) -> Fail:
 def _table(path: Path, columns: Sequence[str], sheet: str | None, problems: list[Problem]) -> InputTable | None:
     if path.suffix.lower() == ".parquet" and not _are_plain(path, columns, _failing(path.name, None, problems)):
         return None
-    return scan_table(path, path.name, problems, sheet=sheet, only=columns)
+    return scan_table(path, path.name, problems, sheet=sheet, only=columns, limits=_OWN_ARCHIVE)
 
 
 def _are_plain(path: Path, columns: Sequence[str], fail: Fail) -> bool:

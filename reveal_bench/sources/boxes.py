@@ -53,7 +53,7 @@ DEPTH, MANY = 5, 60
 
 @dataclass
 class Faults:
-    """DownloadProblems found while reading, and the images that they make unusable."""
+    """Problems found while reading, and the images that they make unusable."""
 
     problems: DownloadProblems = field(default_factory=DownloadProblems)
     bad: set[str] = field(default_factory=set)
