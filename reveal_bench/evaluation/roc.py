@@ -20,7 +20,7 @@ standardization is 0.5 for guessing and 1 for a perfect system: McClish (1989), 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,6 +79,17 @@ class LabelCurves:
     precision_bands: Sequence[LabelBand]
     areas: Sequence[PartialArea]
     left_out: Mapping[str, str]
+
+    def of(self, findings: Collection[str]) -> LabelCurves:
+        """Return the curves of some findings."""
+        return LabelCurves(
+            {name: curve for name, curve in self.roc.items() if name in findings},
+            {name: curve for name, curve in self.precision_recall.items() if name in findings},
+            [one for one in self.roc_bands if one.finding in findings],
+            [one for one in self.precision_bands if one.finding in findings],
+            [one for one in self.areas if one.finding in findings],
+            {name: reason for name, reason in self.left_out.items() if name in findings},
+        )
 
 
 @dataclass(frozen=True, slots=True)

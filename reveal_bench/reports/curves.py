@@ -197,7 +197,7 @@ def label_figures(systems: Mapping[str, LabelCurves], readers: Sequence[ReaderPo
             "roc",
             "ROC",
             "Sensitivity against the false positive rate over all thresholds; bands are pointwise 95% intervals, "
-            "of findings with at least 10 patients with and without them; points are readers.",
+            f"of findings with at least 10 patients with and without them{'; points are readers' if readers else ''}.",
             "Per finding, the sensitivity over the false positive rate.",
             lambda width: _label_panels(systems, width, is_roc=True, readers=readers),
         ),

@@ -16,14 +16,16 @@ from typing import ClassVar
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.evaluation.compare import Comparison, compare
+from reveal_bench.evaluation.operating import confidences_of_decisions
 from reveal_bench.evaluation.published import OwnScores
+from reveal_bench.evaluation.roc import LabelCurves, label_curves
 from reveal_bench.kinds.options import ScoringOptions
-from reveal_bench.kinds.scored import Rows
+from reveal_bench.kinds.scored import Curves, Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.scales import intervals_text
-from reveal_bench.reports.curves import detection_figures
+from reveal_bench.reports.curves import detection_figures, label_figures
 from reveal_bench.reports.figures import forest
 from reveal_bench.reports.page import Csv, Lines, Note, PageTable, Part, Section, Text, leading
 from reveal_bench.reports.run_report import RunReport
@@ -131,12 +133,16 @@ class ScoreReport(RunReport):
 
     def _curves(self) -> list[Illustration]:
         """Return figures of curves over all thresholds, if answers have scores and the split has findings."""
-        curves_by_run = {}
+        of_detections: dict[str, Curves] = {}
+        of_labels: dict[str, LabelCurves] = {}
         for name, rows in zip(short_names(self.runs), self.rows, strict=True):
-            curves = self.split.kind.scoring.curves(rows, self.options.resampling)
-            if curves is not None and curves.bands:
-                curves_by_run[name] = curves
-        return detection_figures(curves_by_run) if curves_by_run else []
+            if "average_precision" in rows.metrics():
+                curves = label_curves(confidences_of_decisions(rows), self.options.resampling)
+                of_labels[name] = curves.of(self.groups)
+            elif (detected := self.split.kind.scoring.curves(rows, self.options.resampling)) and detected.bands:
+                of_detections[name] = detected
+        figures = detection_figures(of_detections) if of_detections else []
+        return [*figures, *(label_figures(of_labels) if any(one.roc for one in of_labels.values()) else [])]
 
     @property
     def _main(self) -> str:

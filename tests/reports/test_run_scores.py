@@ -94,10 +94,22 @@ def test_page_names_runs_and_findings(studies: tuple[Path, list[tuple[str, Path]
         assert words in text
 
 
+def test_probabilities_have_roc_curves(studies: tuple[Path, list[tuple[str, Path]], Path], tmp_path: Path) -> None:
+    """Only one run has probabilities, and only Mass is in some studies and not in others."""
+    folder, runs, report = studies
+    assert {path.name for path in report.rglob("*.svg")} >= {"roc.svg", "precision_recall.svg"}
+    page = (report / PAGE).read_text(encoding="utf-8")
+    assert "Sensitivity against the false positive rate over all thresholds" in page
+    assert "points are readers" not in page
+    write_run_report(runs[1:], folder, tmp_path, n_resamples=10)
+    assert not list(tmp_path.rglob("roc.svg"))
+
+
 def test_findings_can_be_picked(studies: tuple[Path, list[tuple[str, Path]], Path], tmp_path: Path) -> None:
     folder, runs, _ = studies
     write_run_report(runs, folder, tmp_path, findings=["Edema"], n_resamples=10)
     assert {row["finding"] for row in rows_of(tmp_path, "scores")} == {"macro", "Edema"}
+    assert not list(tmp_path.rglob("roc.svg"))  # all studies have Edema
     with pytest.raises(ValueError, match=r"`findings` must be among .* got \['Gout'\]"):
         write_run_report(runs, folder, tmp_path, findings=["Gout"], n_resamples=10)
 
