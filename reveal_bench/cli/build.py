@@ -301,6 +301,7 @@ def build(
     _write_log(log, build_log.left_out, source_data)
     if id_table is not None:
         _write_ids(id_table, source_data)
+    terminal.warn(build_log.shared)
     _tell(source_data, build_log)
     for split, facts in info.splits.items():
         place = f"references only in {holdout}" if facts["references"] == "private" else "public"

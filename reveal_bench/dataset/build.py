@@ -211,11 +211,13 @@ class BuildLog:
     left_out : problems of the records that were left out
     resumed : number of records whose rows an earlier run had made
     balance : similarity of the halves, if the build has a holdout
+    shared : sentences about other benchmarks that hold out some of the same cases
     """
 
     left_out: list[Problem] = field(default_factory=list)
     resumed: int = 0
     balance: Balance | None = None
+    shared: list[str] = field(default_factory=list)
 
 
 def build_folder(
@@ -352,7 +354,7 @@ def build_folder(
         division.check_released(assembly.public_splits(), key)
         assembly.add_extras(extras, left_out={problem.row for problem in log.left_out})
         info = assembly.finish(synthetic=synthetic)
-        check_build(_folders(public, private), beside, retire_holdout, accepted_overlaps)
+        log.shared += check_build(_folders(public, private), beside, retire_holdout, accepted_overlaps)
         if private is not None:
             for path in private.folder.rglob("*"):
                 path.chmod(0o700 if path.is_dir() else 0o600)

@@ -143,9 +143,19 @@ def find_overlap(holdout: FolderCases, other: FolderCases) -> Overlap | None:
     return Overlap(holdout.key, other.key, sentence)
 
 
+def find_shared(holdout: FolderCases, other: FolderCases) -> str | None:
+    """Return how many cases of a holdout another one holds out, too, as a sentence; None if there are none."""
+    counts = {kind: len(held & other.held_out.get(kind, set())) for kind, held in holdout.held_out.items()}
+    kind = max(counts, key=lambda name: counts[name], default="")
+    if not counts.get(kind):
+        return None
+    cases = count_text(len(holdout.held_out[kind]), f"held-out {kind}")
+    return f"{counts[kind]} of {cases} are held out in {other.benchmark} {other.version}, too"
+
+
 def check_build(
     built: Collection[Path], beside: Collection[Path], retires: bool = False, accepted: Collection[str] = ()
-) -> None:
+) -> list[str]:
     """Check a finished build against other dataset folders of the same operator, public or private.
 
     Parameters
@@ -155,15 +165,22 @@ def check_build(
     retires : True if it publishes the holdout of earlier versions of its benchmark on purpose
     accepted : benchmarks whose overlap is allowed
 
+    Returns
+    -------
+    a sentence for each other benchmark that holds out some of the same cases
+
     Raises
     ------
     OverlapError
         If the build reveals references that another folder holds out, or the reverse.
     """
     if not beside or not any(_holds_out(folder) for folder in (*built, *beside)):
-        return  # nothing can be revealed
+        return []  # nothing can be revealed
     new = _merged(read_cases(folder) for folder in built)
+    shared = []
     for other in cases_by_version(beside):
+        if other.benchmark != new.benchmark and (sentence := find_shared(new, other)):
+            shared.append(f"{sentence}: serve both from one database, so that budgets count on both")
         if other.benchmark in accepted:
             continue
         is_earlier = other.benchmark == new.benchmark
@@ -174,6 +191,7 @@ def check_build(
                     f"{' '.join(overlap.holdout)} must hold out references that no other folder reveals, but "
                     f"{overlap.sentence}. Hold out other patients, or accept it with --accept-overlap {other.benchmark}"
                 )
+    return shared
 
 
 def dataset_folders_beside(*targets: Path | None) -> list[Path]:

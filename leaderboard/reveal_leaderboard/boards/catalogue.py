@@ -29,6 +29,7 @@ from reveal_bench.dataset.overlaps import (
     OverlapError,
     cases_by_version,
     find_overlap,
+    find_shared,
     read_cases,
 )
 from reveal_bench.kinds import KINDS
@@ -323,6 +324,9 @@ def read_published_boards(
         return boards
     # Readers' scores reveal no labels
     here = {one.key: read_cases(one.folder, key) for one in boards.values() if one.scored_by == "program"}
+    for sentence in (find_shared(one, other) for one in here.values() for other in elsewhere):
+        if sentence:
+            log.warning("%s: budgets count on both boards only if one server or database serves them", sentence)
     return {
         key: replace(one, overlaps=_overlaps(here[key], here.values(), elsewhere) if key in here else ())
         for key, one in boards.items()

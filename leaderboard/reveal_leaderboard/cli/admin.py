@@ -322,13 +322,17 @@ def grant(
     from reveal_leaderboard.accounts.accounts import Accounts
     from reveal_leaderboard.store import boards as board_queries
     from reveal_leaderboard.store import quota
+    from reveal_leaderboard.store.cases import boards_sharing
 
     with _store(data, database) as store:
         match = _team(Accounts(store.engine), team)
         with store.write() as connection:
             board = board_queries.board_row(connection, benchmark)
             quota.grant(connection, match.id, benchmark, board.version, n, who=_who(), why=why)
+            others = [name for name, _ in boards_sharing(connection, benchmark, board.version)]
     typer.echo(f"{match.name} may have {n} more submissions scored on {benchmark} {board.version}")
+    if others:
+        typer.echo(f"they also count on {', '.join(others)}, with the same cases: grant there, too, if nothing is left")
 
 
 @admin.command()
