@@ -36,6 +36,7 @@ import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
+from reveal_bench.metrics.bootstrap import weighted_sums
 
 Counts = npt.NDArray[np.floating[Any]]
 Weights = Literal["linear", "quadratic"]
@@ -205,8 +206,7 @@ def resample_tables(counts: Counts, tables: FloatArray) -> FloatArray:
             "tables", f"must have one entry per unit of `counts` ({counts.shape[1]})", len(tables), ("counts",)
         )
     shape = tables.shape[1:]
-    replicates: FloatArray = (counts @ tables.reshape(len(tables), math.prod(shape))).reshape(len(counts), *shape)
-    return replicates
+    return weighted_sums(counts, tables.reshape(len(tables), math.prod(shape))).reshape(len(counts), *shape)
 
 
 def kappa_from_tables(tables: FloatArray, *, weights: Weights | None = None) -> FloatArray:

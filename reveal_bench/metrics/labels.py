@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -232,17 +233,22 @@ class LabelSums:
 
     def total(self) -> LabelSums:
         """Return the sum over the units: evidence on the data."""
+        return self._total
+
+    @cached_property
+    def _total(self) -> LabelSums:  # every metric asks for it
         return LabelSums(self.confusion.sum(axis=0), self.studies.sum(axis=0), self.ratios.sum(axis=0))
 
     def left_out(self) -> LabelSums:
         """Return the evidence without each unit in turn: the jackknife."""
-        parts = (self.confusion, self.studies, self.ratios)
-        return LabelSums(*(part.sum(axis=0) - part for part in parts))
+        total = self.total()
+        return LabelSums(total.confusion - self.confusion, total.studies - self.studies, total.ratios - self.ratios)
 
     def resample(self, counts: Counts) -> LabelSums:
         """Return the evidence in every replicate of `counts` (n_resamples, n_units)."""
-        parts = (self.confusion, self.studies, self.ratios)
-        return LabelSums(*(resample_tables(counts, part) for part in parts))
+        confusion, studies = (resample_tables(counts, part) for part in (self.confusion, self.studies))
+        ratios = counts @ self.ratios.reshape(len(self.ratios), math.prod(self.ratios.shape[1:]))
+        return LabelSums(confusion, studies, ratios.reshape(len(counts), *self.ratios.shape[1:]))
 
 
 def label_sums(
@@ -264,7 +270,8 @@ def label_sums(
     b = _check_pair("predictions", a, references)
     unit, n = _check_units(units, n_units, len(a))
     per_study = np.stack([a & b, a & ~b, ~a & b, ~(a | b)], axis=-1).astype(np.float64)
-    numerators, denominators = _ratios(per_study.sum(axis=1))
+    of_study = [_parts(ratio, per_study.sum(axis=1)) for ratio in get_args(Ratio)]
+    numerators, denominators = (np.stack(parts, axis=-1) for parts in zip(*of_study, strict=True))
     defined = denominators > 0
     values = np.divide(numerators, denominators, out=np.zeros_like(numerators), where=defined)
     studies = np.stack([np.ones(len(a)), (a == b).all(axis=1)], axis=-1)
@@ -282,19 +289,17 @@ def ratio_from_sums(
     _check_option("average", average, (None, "macro", "micro", "weighted", "samples"))
     if not (np.isnan(zero_division) or zero_division in (0, 1)):
         raise ArgumentError("zero_division", "must be NaN, 0 or 1", zero_division)
-    which = get_args(Ratio).index(metric)
     if average == "samples":
-        total, n_defined = np.moveaxis(sums.ratios[..., which, :], -1, 0)
+        total, n_defined = np.moveaxis(sums.ratios[..., get_args(Ratio).index(metric), :], -1, 0)
         n_undefined = 0 if np.isnan(zero_division) else sums.studies[..., 0] - n_defined
         return divide(total + np.nan_to_num(zero_division) * n_undefined, n_defined + n_undefined)
     confusion = sums.confusion.sum(axis=-2) if average == "micro" else sums.confusion
-    numerators, denominators = (parts[..., which] for parts in _ratios(confusion))
+    numerators, denominators = _parts(metric, confusion)
     values = np.where(denominators > 0, divide(numerators, denominators), zero_division)
     if average in (None, "micro"):
         return values
-    tp, fp, fn, tn = np.moveaxis(confusion, -1, 0)
-    support = tn + fp if metric in ("specificity", "npv") else tp + fn
-    return _mean(values, support if average == "weighted" else None)
+    supports = "specificity" if metric in ("specificity", "npv") else "recall"
+    return _mean(values, _parts(supports, confusion)[1] if average == "weighted" else None)
 
 
 def exact_match_from_sums(sums: LabelSums) -> FloatArray:
@@ -348,8 +353,7 @@ def ratio_parts(metric: str, sums: LabelSums) -> FloatArray:
     (0.5, 0.5)
     """
     if metric != "cohen_kappa":
-        which = get_args(Ratio).index(metric)
-        return np.stack([part[..., which] for part in _ratios(sums.confusion)])
+        return np.stack(_parts(metric, sums.confusion))
     tp, fp, fn, _ = np.moveaxis(sums.confusion, -1, 0)
     studies, called = sums.studies[:, :1], tp + fp
     n, positive = studies.sum(), (tp + fn).sum(axis=0)
@@ -453,11 +457,14 @@ def ranking_replicates(
     return _mean(values, counts @ _sum_by_unit(positive, unit, counts.shape[1]) if average == "weighted" else None)
 
 
-def _ratios(confusion: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return numerators and denominators (..., 5) of the ratios in :data:`Ratio`, from (..., 4) TP, FP, FN, TN."""
-    tp, fp, fn, tn = np.moveaxis(confusion, -1, 0)
-    rows = [2 * tp + fp + fn, tp + fp, tp + fn, tn + fp, tn + fn]
-    return np.stack([2 * tp, tp, tp, tn, tn], axis=-1), np.stack(rows, axis=-1)
+def _parts(metric: str, confusion: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return numerator and denominator (...) of a ratio, from (..., 4) TP, FP, FN, TN."""
+    tp, fp, fn, tn = (confusion[..., i] for i in range(4))
+    if metric == "f1":
+        return 2 * tp, 2 * tp + fp + fn
+    if metric in ("precision", "recall"):
+        return tp, tp + (fp if metric == "precision" else fn)
+    return tn, tn + (fp if metric == "specificity" else fn)
 
 
 def _rank(metric: Ranking, scores: FloatArray, positive: BoolArray, weights: FloatArray) -> FloatArray:
