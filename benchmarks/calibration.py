@@ -38,16 +38,23 @@ from second_world import SECOND_WORLDS  # noqa: E402
 
 RESULTS = HERE / "calibration.json"
 LABELS, PLACES = ("f1", "cohen_kappa", "recall", "precision"), ("point_hit", "mask_iou")
+SHARES = ("specificity", "npv")
 RANKINGS = ("auroc", "average_precision")
 _SECOND = ("ordinary", "good", "excellent", "chance", "clusters", "uneven", "six", "rare")
 _REVEAL = ("poor", "good", "very-good", "excellent", "unequal", "ties", "clusters", "chance")
 
 Row = tuple[str, tuple[int, ...], str, tuple[str, ...], int]
 PLAN: tuple[Row, ...] = (
-    *((f"reveal-{skill}", (50, 100, 200, 300), "score", (*LABELS, *RANKINGS, *PLACES), 1) for skill in _REVEAL),
-    *((f"six-{skill}", (25, 40, 60), "score", (*LABELS, *RANKINGS), 1) for skill in ("good", "excellent")),
-    *((world, (30, 50, 100, 300), "score", (*LABELS, *PLACES), 1) for world in ("plain", "clustered", "alike")),
-    ("imbalanced", (30, 50, 100, 300), "score", (*LABELS, *PLACES), 1),
+    *(
+        (f"reveal-{skill}", (50, 100, 200, 300), "score", (*LABELS, *SHARES, *RANKINGS, *PLACES), 1)
+        for skill in _REVEAL
+    ),
+    *((f"six-{skill}", (25, 40, 60), "score", (*LABELS, *SHARES, *RANKINGS), 1) for skill in ("good", "excellent")),
+    *(
+        (world, (30, 50, 100, 300), "score", (*LABELS, *SHARES, *PLACES), 1)
+        for world in ("plain", "clustered", "alike")
+    ),
+    ("imbalanced", (30, 50, 100, 300), "score", (*LABELS, *SHARES, *PLACES), 1),
     *(
         (f"reveal-{skill}", (50, 100, 300), "compare", (*LABELS, *RANKINGS, *PLACES), 2)
         for skill in ("poor", "good", "excellent", "worse")
@@ -63,7 +70,7 @@ PLAN: tuple[Row, ...] = (
     ("reveal-excellent", (100,), "tiers", ("f1", "cohen_kappa"), 20),
     ("reveal-worse", (100,), "tiers", ("f1", "cohen_kappa"), 5),
     ("spread", (30,), "tiers", ("mask_iou",), 10),
-    *((f"second-{name}", (50, 100, 200), "score", (*LABELS, *RANKINGS, *PLACES), 1) for name in _SECOND),
+    *((f"second-{name}", (50, 100, 200), "score", (*LABELS, *SHARES, *RANKINGS, *PLACES), 1) for name in _SECOND),
     *((f"second-{name}", (50, 100, 200), "compare", (*LABELS, *RANKINGS, *PLACES), 2) for name in _SECOND),
     ("second-worse", (50, 100, 200), "margin", (*LABELS, *RANKINGS, *PLACES), 2),
     *(

@@ -21,7 +21,7 @@ from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.findings.scoring import StudyRows
 from reveal_bench.kinds.localization.scoring import CaseRows
 from reveal_bench.kinds.scored import Rows
-from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.bootstrap import MACRO, bounds_of, intervals_of
 from reveal_bench.metrics.intervals import Resampling
 
 IN_PLACES = ("point_hit", "mask_iou")
@@ -97,15 +97,13 @@ def _trials(
 
 
 def _score(trial: Trial, true: dict[str, Array], resampling: Resampling, outcomes: dict[str, Outcomes]) -> None:
+    names = _finding_names(trial.present.shape[1])
     for metrics in _by_kind(outcomes):
         (rows,) = rows_of(trial, metrics, trial.systems[:1])
-        by_metric: dict[str, list[Any]] = {}
-        for estimate in rows.estimates(resampling):
-            by_metric.setdefault(estimate.metric, []).append(estimate)
-        for metric in metrics:
-            own = outcomes[metric]
-            value, low, high = (np.array([getattr(e, x) for e in by_metric[metric]]) for x in ("value", "low", "high"))
-            _add(own, trial, value, low, high, true[metric][0])
+        (figures,) = rows.resample([rows], resampling, metrics=metrics, groups=names)
+        for metric in metrics:  # as `score` does for every metric of the kind, which takes three times as long
+            own = intervals_of(figures[metric], resampling.interval, bounds=bounds_of(metric))
+            _add(outcomes[metric], trial, own.values, own.low, own.high, true[metric][0])
 
 
 def _compare(
