@@ -75,7 +75,10 @@ PriceIn = Annotated[str | None, typer.Option(help="Price per million input token
 PriceOut = Annotated[str | None, typer.Option(help="Price per million output tokens, for the cost.")]
 PriceCached = Annotated[str | None, typer.Option(help="Price per million cached input tokens, for the cost.")]
 
-_NO_INTERVAL = "no interval if too few patients support a score, or if it would be too wide: docs/statistics.md"
+_NO_INTERVAL = (
+    "no interval if too few patients support a score, if they have very unequal numbers of images, or if it would be "
+    "too wide: docs/statistics.md"
+)
 
 
 def write_tables(result: TablesResult | Comparisons, out: Path | None) -> None:

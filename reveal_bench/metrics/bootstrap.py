@@ -39,7 +39,7 @@ from reveal_bench.metrics.intervals import (
     find_intervals,
     with_width,
 )
-from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups
+from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups, has_uneven_rows
 from reveal_bench.metrics.resampled import Resampled
 
 MACRO = "macro"
@@ -101,7 +101,12 @@ class BootstrapMeans:
         behind = (self.rows > 0).sum(axis=0)
         is_share = whole.all(axis=0) & (self.bounds == (0, 1))
         evidence = evidence_of_groups(
-            macro_first(self.left_out()), behind, is_share=is_share, bounds=self.bounds, of_means=True
+            macro_first(self.left_out()),
+            behind,
+            is_share=is_share,
+            bounds=self.bounds,
+            of_means=True,
+            is_uneven=has_uneven_rows(self.rows),
         )
         return evidence if averaged is None else evidence.over(averaged)
 

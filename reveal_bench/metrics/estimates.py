@@ -45,7 +45,7 @@ from reveal_bench.metrics.intervals import (
     check_interval,
     find_intervals,
 )
-from reveal_bench.metrics.jackknife import LEAST_UNITS, Evidence, evidence_of_groups
+from reveal_bench.metrics.jackknife import LEAST_UNITS, Evidence, evidence_of_groups, has_uneven_rows
 from reveal_bench.metrics.labels import (
     LabelSums,
     Ranking,
@@ -189,6 +189,7 @@ def figures_of_labels(metric: str, sums: LabelSums, replicates: FloatArray) -> F
         bounds=bounds_of(metric),
         lowest=lowest_kappa(tables_from_sums(total)) if is_kappa else None,
         of_overlap=metric in ("f1", "cohen_kappa"),
+        is_uneven=has_uneven_rows(sums.studies[:, :1]),
     )
     return Figures(
         values,
@@ -375,6 +376,7 @@ def estimate_agreement(
             bounds=bounds_of(name),
             lowest=lowest_kappa(total) if n_categories == 2 and is_kappa else None,
             of_overlap=n_categories == 2 and is_kappa,
+            is_uneven=has_uneven_rows(rated),
         )
         n_defined, n_undefined = np.where(undefined, 0, n), np.where(undefined, n, 0)
         figures = Figures(values, drawn[name], n_defined, left_out, support=support, n_undefined=n_undefined)
@@ -519,6 +521,7 @@ def _pooled(
         np.array([name in _SHARES]),
         bounds_of(name),
         of_overlap=name in ("f1_micro", "f1_weighted"),
+        is_uneven=has_uneven_rows(sums.studies[:, :1]),
     )
     intervals = find_intervals(
         values, replicates[:, None], interval=resampling.interval, left_out=left_out, evidence=evidence

@@ -26,7 +26,10 @@ and the degrees of freedom of the squared standard error (Satterthwaite), ``2 V*
   finding's score, drawn towards the macro as by :data:`PRIOR_UNITS` further patients. c is the design effect, the
   ratio of the jackknife's variance to ``g(value) / n``, averaged with that of all findings, which counts for
   :data:`POOLED_FREEDOM` degrees of freedom. Covariances of findings are the jackknife's. Degrees of freedom of the
-  macro follow by Satterthwaite's formula. F1 of few patients is too low on average, by the concavity of
+  macro follow by Satterthwaite's formula. A variance of proportions is known no better than their number of errors: if
+  that is Poisson with mean E, its degrees of freedom are 2 E. So a macro of proportions other than F1 has at most
+  :data:`FREEDOM_PER_ERROR` degrees of freedom for each expected error, that is for each unit of ``sum n m (1 - m)``,
+  and for at least :data:`LEAST_ERRORS`. F1 of few patients is too low on average, by the concavity of
   2 TP / (2 TP + FP + FN) in TP; the centre of the interval is higher by this bias, computed at m.
 * A macro of a score whose scale goes below 0, such as kappa or AC1, or has no bounds, is ``value - bias +- t se`` on
   its own scale. There g is constant, and the bias is the mean of the findings' biases by the jackknife. The macro of
@@ -43,6 +46,8 @@ No interval is printed (both bounds are NaN)
   0 or 1, such as a hit rate or recall, :data:`LEAST_UNITS_OF_F1`, :data:`LEAST_UNITS_OF_KAPPA`,
   :data:`LEAST_UNITS_OF_MEAN` for IoU or another mean of rows, and :data:`LEAST_UNITS` for others;
 * if no finding of a macro has :data:`LEAST_UNITS` supporting patients;
+* if fewer than :data:`MANY_UNITS` patients have so unequal numbers of images that :func:`even_share` is below
+  :data:`LEAST_EVEN`: sicker patients often have more images, which makes scores too low or too high on average;
 * if a score derived from macros, such as their relative decrease, depends on a finding with fewer than
   :data:`LEAST_UNITS_IN_MACRO`;
 * if the interval would cover more than :data:`WIDEST` of its scale.
@@ -79,12 +84,23 @@ PRIOR_UNITS = 1.5
 """Number of further patients with the macro's score that count for a finding's variance in a macro."""
 POOLED_FREEDOM = 2.0
 """Degrees of freedom of the findings' common design effect when it is averaged with a finding's own in a macro."""
+FREEDOM_PER_ERROR = 2.0
+"""Most degrees of freedom of a macro of proportions for each expected error."""
+LEAST_ERRORS = 2.0
+"""Smallest number of expected errors that counts for them; without any error, Wilson's bounds do not need them."""
+LEAST_EVEN = 0.7
+"""Smallest :func:`even_share` of fewer than :data:`MANY_UNITS` patients for an interval. It is 0.80 if 1 to 7 images
+are equally frequent, and at least 0.75 if no patient has more than 3."""
+MANY_UNITS = 2000
+"""Number of patients from which on intervals hold for any numbers of images."""
+UNEVEN = "numbers of images per patient too unequal"
+"""Reason why an interval is missing if :func:`even_share` is smaller."""
 WIDEST = 0.75
 """Proportion of its scale that an interval covers at most. Three patients, of whom one or two are hits, would have one
 that covers 0.74."""
 TOO_WIDE = f"wider than {WIDEST:.0%} of its scale"
 """Reason why an interval that would be wider is missing."""
-LEAST_OF_RARE = 15
+LEAST_OF_RARE = 11
 """Effective sample size from which on the bounds of a proportion next to 0 or 1 are moved out."""
 OF_NO_OVERLAP = 0.75
 """Proportion of patients that counts for the interval of an F1 of 0, or of the lowest kappa. It would be 1 for F1 as a
@@ -120,6 +136,7 @@ class Evidence:
         for kappa, see :func:`~reveal_bench.metrics.agreement.lowest_kappa`
     averaged : columns whose mean the first one is, as a macro; None if it is not a mean of others
     least : int array (n_columns,), smallest number of units for an interval, if that is what `enough` is about
+    is_uneven : True if the units' numbers of rows are too unequal for any interval
     of_means : True if scores are means over rows, such as hit rates and IoU, and not other ratios
     of_overlap : True if scores are F1 or kappa of presence: one hit among k units raises them by about 2 / k
     """
@@ -134,6 +151,7 @@ class Evidence:
     of_means: bool = False
     of_overlap: bool = False
     least: IntArray | None = None
+    is_uneven: bool = False
 
     def ends(self, values: FloatArray) -> FloatArray:
         """Return both bounds of every column, (2, n_columns); NaN for no interval."""
@@ -155,6 +173,7 @@ class Evidence:
             lowest=None if self.lowest is None else self.lowest[1:],
             of_means=self.of_means,
             of_overlap=self.of_overlap,
+            is_uneven=self.is_uneven,
         )
 
 
@@ -169,6 +188,7 @@ def evidence_of_groups(
     is_mean: bool = True,
     of_means: bool = False,
     of_overlap: bool = False,
+    is_uneven: bool = False,
 ) -> Evidence:
     """Return the evidence of a macro and its groups.
 
@@ -181,7 +201,7 @@ def evidence_of_groups(
     bounds : ends of the scale
     lowest : the least that each group can be, as :class:`Evidence` has it
     is_mean : True if the first column is the groups' mean, not otherwise derived from macros
-    of_means, of_overlap : as :class:`Evidence` has them
+    of_means, of_overlap, is_uneven : as :class:`Evidence` has them
     """
     averaged = np.flatnonzero(n_units) if averaged is None else averaged
     behind = n_units[averaged]
@@ -209,7 +229,37 @@ def evidence_of_groups(
         of_means,
         of_overlap,
         least,
+        is_uneven,
     )
+
+
+def even_share(rows: FloatArray | IntArray) -> float:
+    """Return the effective number of units over their number, ``(sum r)^2 / (n sum r^2)``; 1 if there is none.
+
+    It is 1 if all units have equally many rows (Kish, Survey Sampling, 1965).
+
+    Parameters
+    ----------
+    rows : array (n_units,), numbers of rows; units without rows are left out
+
+    Examples
+    --------
+    >>> even_share(np.array([1, 3, 0]))
+    0.8
+    """
+    some = rows[rows > 0]
+    return float(some.sum() ** 2 / (len(some) * (some**2).sum())) if len(some) else 1.0
+
+
+def has_uneven_rows(rows: FloatArray | IntArray) -> bool:
+    """Return True if the units have too unequal numbers of rows for an interval.
+
+    Parameters
+    ----------
+    rows : array (n_units, n_groups), numbers of rows; the largest of each unit counts
+    """
+    most = rows.max(axis=1, initial=0)
+    return (most > 0).sum() < MANY_UNITS and even_share(most) < LEAST_EVEN
 
 
 def standard_errors(left_out: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -252,7 +302,8 @@ def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
         reach = t_quantile(freedom) * errors
         ends = np.clip([values - bias - reach, values - bias + reach], low, high)  # a scale may end on one side
         ends = np.where(reach > 0, ends, np.nan)
-    return np.where(evidence.enough & ~np.isnan(values), ends, np.nan)
+    has_interval = evidence.enough & ~np.isnan(values) & (not evidence.is_uneven)
+    return np.where(has_interval, ends, np.nan)
 
 
 def missing_reasons(values: FloatArray, ends: FloatArray, evidence: Evidence) -> list[str]:
@@ -261,6 +312,8 @@ def missing_reasons(values: FloatArray, ends: FloatArray, evidence: Evidence) ->
     for column in np.flatnonzero(np.isnan(ends).all(axis=0) & ~np.isnan(values)).tolist():
         if not evidence.enough[column]:
             reasons[column] = _few(evidence, column)
+        elif evidence.is_uneven:
+            reasons[column] = UNEVEN
         else:
             reasons[column] = TOO_WIDE if np.isfinite(evidence.bounds).all() else "constant"
     return reasons
@@ -350,9 +403,13 @@ def _of_mean(values: FloatArray, evidence: Evidence, averaged: IntArray) -> tupl
     total = max(steadied.sum() + covariance.sum() - variances.sum(), _LEAST_PART * steadied.sum())
     spread = (steadied**2 / (own + POOLED_FREEDOM)).sum()
     freedom = min(steadied.sum() ** 2 / spread, n - 1) if spread > 0 else inf
+    is_of_shares = has_shares and not evidence.of_overlap and evidence.is_share[averaged].all()
+    if is_of_shares:
+        errors = float((behind * of_likely).sum())
+        freedom = min(freedom, FREEDOM_PER_ERROR * max(errors, LEAST_ERRORS))
     if has_shares and evidence.of_overlap:
         bias = width * (effects * _f1_moments(likely, behind)[1]).sum() / k
-    elif has_shares and (evidence.of_means or evidence.is_share[averaged].all()):
+    elif is_of_shares or (has_shares and evidence.of_means):
         bias = 0.0
     return float(width * np.sqrt(total) / k), float(freedom), float(bias)
 

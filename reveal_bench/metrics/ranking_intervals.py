@@ -24,7 +24,8 @@ average precision, with the finding) less 1.
   itself; they always include the value.
 
 No interval is printed if fewer than :data:`LEAST_UNITS_OF_CLASS` patients have the finding, or lack it; for a macro if
-that is so for every finding, and for average precision if it is so for more than :data:`SPARSE` of the findings; or if
+that is so for every finding, and for average precision if it is so for more than :data:`SPARSE` of the findings; if
+the patients' numbers of studies are too unequal (:func:`~reveal_bench.metrics.jackknife.even_share`); or if
 the interval would cover more than :data:`~reveal_bench.metrics.jackknife.WIDEST` of the scale.
 
 Sources: Newcombe (2006), Stat. Med. 25, 559-573, method 5; Hanley and McNeil (1982), Radiology 143; DeLong, DeLong and
@@ -40,7 +41,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
-from reveal_bench.metrics.jackknife import TOO_WIDE, WIDEST, Z, t_quantile, wilson
+from reveal_bench.metrics.jackknife import TOO_WIDE, UNEVEN, WIDEST, Z, has_uneven_rows, t_quantile, wilson
 from reveal_bench.metrics.labels import Ranking, ranking_influences
 
 PRIOR_FREEDOM = 12.0
@@ -68,6 +69,7 @@ class RankingEvidence:
     influences : float array (n_units, n_groups), derivatives of the score by the weight of each unit; 0 if undefined
     n_positive, n_negative : int arrays (n_groups,), units with the finding and without it
     averaged : groups in the macro; None for all with a score
+    is_uneven : True if the units' numbers of studies are too unequal for any interval
     """
 
     metric: Ranking
@@ -76,6 +78,7 @@ class RankingEvidence:
     n_positive: IntArray
     n_negative: IntArray
     averaged: IntArray | None = None
+    is_uneven: bool = False
 
     def over(self, averaged: IntArray) -> RankingEvidence:
         """Return the evidence with the macro over other groups."""
@@ -115,7 +118,8 @@ class RankingEvidence:
             macro = f"no finding with {least.replace('or', 'and')}"
         elif self.metric == "average_precision" and is_few[averaged].mean() > SPARSE:
             macro = f"{is_few[averaged].sum()} of {len(averaged)} findings have fewer than {least}"
-        return [macro, *(f"fewer than {least}" if few else "" for few in is_few)]
+        reasons = [macro, *(f"fewer than {least}" if few else "" for few in is_few)]
+        return [reason or UNEVEN for reason in reasons] if self.is_uneven else reasons
 
     def _averaged(self, values: FloatArray) -> IntArray:
         return np.flatnonzero(~np.isnan(values[1:])) if self.averaged is None else self.averaged
@@ -246,7 +250,8 @@ def ranking_evidence(
         influences[:, i] = np.bincount(units, ranking_influences(metric, scores, present), n_units)
         if metric == "average_precision":
             centres[i] += CORRECTED * (_without_own(scores, present, values[i]) - values[i])
-    return RankingEvidence(metric, centres, influences, classes[0], classes[1])
+    studies = np.column_stack([np.bincount(units, minlength=n_units) for _, _, units in columns])
+    return RankingEvidence(metric, centres, influences, classes[0], classes[1], is_uneven=has_uneven_rows(studies))
 
 
 def _without_own(scores: FloatArray, present: BoolArray, value: float) -> float:

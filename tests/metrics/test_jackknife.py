@@ -14,7 +14,7 @@ from scipy.stats import binom, norm, t
 
 from reveal_bench.metrics.bootstrap import estimate_cases
 from reveal_bench.metrics.estimates import estimate_agreement, estimate_labels
-from reveal_bench.metrics.intervals import Estimate
+from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.jackknife import (
     LEAST_UNITS_OF_KAPPA,
     LEAST_UNITS_OF_MEAN,
@@ -28,6 +28,7 @@ FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 Statistic = Callable[[npt.NDArray[np.int64]], float]
 
+FEW_DRAWS = Resampling(2)  # the jackknife needs none
 N_PATIENTS = 24
 PATIENTS = np.repeat(np.arange(N_PATIENTS), [1, 2, 3] * (N_PATIENTS // 3))
 NAMES = [f"p{patient:02d}" for patient in PATIENTS]
@@ -88,10 +89,12 @@ def macro_of_shares(
     behind: Sequence[int],
     variance: Callable[[float, float], float] = lambda p, n: p * (1 - p) / n,
     bias: Callable[[float, float], float] = lambda p, n: 0.0,
+    errors_count: bool = False,
 ) -> list[float]:
     """Find where the score statistic of a macro equals the t quantile; variances as described for macros.
 
-    `variance` and `bias` are those of the score among n patients if its true value is p.
+    `variance` and `bias` are those of the score among n patients if its true value is p. If `errors_count`, degrees of
+    freedom are at most twice the expected errors.
     """
     k, macro = len(statistics), sum(deleted(statistic)[0] for statistic in statistics) / len(statistics)
     values = [deleted(statistic)[0] for statistic in statistics]
@@ -105,6 +108,8 @@ def macro_of_shares(
     effects = [(f * r + 2 * common) / (f + 2) for f, r in zip(own, ratios, strict=True)]
     parts = [e * variance(m, n) for e, m, n in zip(effects, likely, behind, strict=True)]
     freedom = sum(parts) ** 2 / sum(v**2 / (f + 2) for v, f in zip(parts, own, strict=True))
+    if errors_count:
+        freedom = min(freedom, 2 * sum(n * m * (1 - m) for m, n in zip(likely, behind, strict=True)))
     error = math.sqrt(sum(parts) + covariances_of(statistics)) / k
     centre = macro - sum(e * bias(m, n) for e, m, n in zip(effects, likely, behind, strict=True)) / k
     return wilson(centre, centre * (1 - centre) / error**2, t.ppf(0.975, min(freedom, N_PATIENTS - 1)))
@@ -186,7 +191,8 @@ def test_hit_rates_have_the_score_interval_of_their_effective_size(rng: np.rando
     for i in (0, 1):
         expected = wilson_of(mean_of(hits, i), of_t=False)
         assert interval(got, "point_hit", f"f{i}") == pytest.approx(expected, abs=1e-9)
-    expected = macro_of_shares([mean_of(hits, i) for i in (0, 1)], [behind_of(i) for i in (0, 1)])
+    behind = [behind_of(i) for i in (0, 1)]
+    expected = macro_of_shares([mean_of(hits, i) for i in (0, 1)], behind, errors_count=True)
     assert interval(got, "point_hit", "macro") == pytest.approx(expected, abs=2e-4)
     assert "|i:jackknife|" in got[0].signature
 
@@ -396,13 +402,43 @@ def test_constant_scores_use_the_number_of_patients(share: float) -> None:
 )
 @pytest.mark.parametrize("is_one_short", [True, False])
 def test_too_few_patients_have_no_interval(low: float, least: int, is_one_short: bool) -> None:
-    # f1 is only of the first n patients; the 60 of f0 suffice for the macro
-    values, n = np.tile([low, 1.0], 40), least - is_one_short
-    findings, patients = [*["f0"] * 60, *["f1"] * 20], [f"p{i:02d}" for i in [*range(60), *[j % n for j in range(20)]]]
+    # f1 is only of the first n patients; the 60 of f0 suffice for the macro. Every patient has two rows
+    n = least - is_one_short
+    values, findings = np.tile([low, 1.0], 60 + n), [*["f0"] * 120, *["f1"] * 2 * n]
+    patients = [f"p{i:02d}" for i in [*range(60)] * 2 + [*range(n)] * 2]
     macro, _, rare = estimate_cases("mask_iou", 1, values, findings=findings, patients=patients)
     assert not math.isnan(macro.low)
     assert math.isnan(rare.low) == math.isnan(rare.high) == is_one_short
     assert rare.value == pytest.approx((low + 1) / 2)
+
+
+def unequal(n_many: int, images: int, n_single: int) -> list[str]:
+    """Patient of each case, if some have many images and the others one."""
+    return [f"p{i:04d}" for i in [*range(n_many)] * (images - 1) + [*range(n_many + n_single)]]
+
+
+@pytest.mark.parametrize(
+    ("patients", "has_interval"),
+    [
+        (unequal(3, 10, 17), False),  # 47 images squared / (20 patients * 317) = 0.35
+        (unequal(5, 3, 15), True),  # 30 squared / (20 * 60) = 0.75, the least if nobody has more than 3 images
+        (unequal(300, 10, 1699), False),
+        (unequal(300, 10, 1700), True),  # 2,000 patients suffice
+    ],
+)
+def test_very_unequal_numbers_of_images_leave_no_interval(
+    patients: list[str], has_interval: bool, rng: np.random.Generator
+) -> None:
+    n, labels = len(patients), ["f0", "f1"]
+    a, b = rng.random((2, n, 2)) < 0.5
+    estimates = estimate_cases("point_hit", 1, a[:, 0].astype(float), findings=["f0"] * n, patients=patients)
+    estimates += estimate_labels(
+        a, b, labels=labels, scores=rng.random((n, 2)), patients=patients, resampling=FEW_DRAWS
+    )
+    estimates += estimate_agreement(a[:, 0], b[:, 0], n_categories=2, patients=patients, resampling=FEW_DRAWS)
+    scores = [e for e in estimates if e.metric not in ("auroc", "average_precision") or e.finding != "macro"]
+    reasons = {(e.metric, e.finding): e.missing_interval for e in scores}
+    assert set(reasons.values()) == {"" if has_interval else "numbers of images per patient too unequal"}, reasons
 
 
 def test_the_macro_of_one_finding_has_an_interval_where_that_has() -> None:
