@@ -150,6 +150,24 @@ def test_patients_are_recorded_only_under_a_key(database_url: str, board: Board)
             assert connection.execute(query).scalar_one() == n
 
 
+def test_a_public_split_with_held_out_patients_is_refused(database_url: str, board: Board, tmp_path: Path) -> None:
+    """The other board released another study of a held-out patient; the worker with the key knows the patient."""
+    patient = board.records[0].patient_id
+    records = {name: [StudyRecord(name, who, (REVEAL_LABELS[0],))] for name, who in (("a", patient), ("b", "nobody"))}
+    place = {"holdout": tmp_path / "private", "holdout_split": "holdout", "pixels": "withhold"}
+    splits = {"released": records["a"], "holdout": records["b"]}
+    build_folder(splits, tmp_path / "labels", BENCHMARKS[LABELS], **place)  # type: ignore[arg-type]
+    key, store = b"k" * 32, Store(database_url)
+    published = read_published_boards([(board.folder, "holdout"), (tmp_path / "labels", "holdout")], key=key)
+    Catalogue(store, published.values())
+    holdouts = open_holdouts([(BENCHMARK, board.holdout)], shared=[], vault=tmp_path / "vault")
+    register_patients(store, holdouts, key)
+    with pytest.raises(
+        OverlapError, match=r"chexlocalize 1\.0\.0 must hold out .* reveals references of 1 of \d+ held-out patients"
+    ):
+        serve(database_url, published, "", tmp_path / "settings.toml")
+
+
 @on_both
 def test_shares_both_ways(database_url: str) -> None:
     """Version 2 keeps two of the three cases of version 1 and adds two; another board has one of the new ones."""

@@ -21,6 +21,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import sqlalchemy as sa
+
 from reveal_bench.benchmarks import BENCHMARKS, Benchmark
 from reveal_bench.dataset.overlaps import (
     Digests,
@@ -60,13 +62,24 @@ class Catalogue:
         with store.write() as connection:
             for one in self._known.values():
                 boards.register_version(connection, one.name, one.version, one.split, one.facts())
+        with store.read() as connection:
+            self._known = {key: self._with_patients(connection, one) for key, one in self._known.items()}
         with store.write() as connection:  # apart from the chain of events, which is locked after boards
             for one in self._known.values():
                 if one.scored_by == "program":
                     cases.register_cases(connection, *one.key, one.held_out)
-                    refused = self._not_accepted(one)
+                    refused = [overlap for overlap in self._not_accepted(one) if overlap.holdout == one.key]
                     cases.record_overlaps(connection, *one.key, {row.other: row.sentence for row in refused})
         self.names = tuple(dict.fromkeys(name for name, _ in self._known))
+
+    def _with_patients(self, connection: sa.Connection, one: Published) -> Published:
+        """Return a version with further overlaps, by the patients of its holdout that a worker recorded."""
+        patients = cases.patients_of(connection, *one.key)
+        known = {_other(one, overlap) for overlap in one.overlaps}
+        others = [other.cases for key, other in self._known.items() if key not in {one.key, *known}] if patients else []
+        held_out = replace(one.cases, held_out={"patient": patients})
+        further = (find_overlap(held_out, other) for other in others)
+        return replace(one, overlaps=(*one.overlaps, *(overlap for overlap in further if overlap is not None)))
 
     def check_policy(self) -> None:
         """Refuse a board whose version is missing or could never show a score.
@@ -168,7 +181,7 @@ class Published:
     info : contents of its ``benchmark.json``
     manifest : manifest of the scored split, parsed by the benchmark's kind
     kind : key of KINDS
-    cases : digests of the held-out cases
+    cases : digests of the held-out cases and, if several boards are served, of those that the folder reveals
     overlaps : references of holdouts that public folders reveal, if this version's holdout or folder is concerned
     """
 
@@ -328,7 +341,9 @@ def read_published_boards(
         if sentence:
             log.warning("%s: budgets count on both boards only if one server or database serves them", sentence)
     return {
-        key: replace(one, overlaps=_overlaps(here[key], here.values(), elsewhere) if key in here else ())
+        key: replace(one, cases=here[key], overlaps=_overlaps(here[key], here.values(), elsewhere))
+        if key in here
+        else one
         for key, one in boards.items()
     }
 

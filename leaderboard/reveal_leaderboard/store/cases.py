@@ -107,6 +107,12 @@ def overlaps_of(connection: sa.Connection, benchmark: str, version: str) -> dict
     return {(row.other, row.other_version): row.sentence for row in connection.execute(query)}
 
 
+def patients_of(connection: sa.Connection, benchmark: str, version: str) -> set[str]:
+    """Return the digests of a version's held-out patients; empty if no worker recorded them."""
+    mine = _of(held_out, benchmark, version) & (held_out.c.kind == "patient")
+    return set(connection.execute(sa.select(held_out.c.digest).where(mine)).scalars())
+
+
 def shared_with(connection: sa.Connection, benchmark: str, version: str) -> list[SharedCases]:
     """Return the versions, of any board, that hold out some of a version's cases, by name and version."""
     columns = shared_cases.c.other, shared_cases.c.other_version, shared_cases.c.share
