@@ -26,6 +26,7 @@ ROWS: dict[str, list[list[str]]] = {
         ["accounts", "", ""],
         ["", "store", ""],
         ["", "settings", ""],
+        ["", "addresses", ""],
     ],
     "reveal_bench": [
         ["", "", "cli", "", ""],

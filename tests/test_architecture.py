@@ -59,10 +59,11 @@ MAY_IMPORT: dict[str, set[str]] = {
 `cli`, and only `cli` and the package import `api`.
 """
 
-STORED = {"settings", "store"}
+STORED = {"addresses", "settings", "store"}
 SHOWN = STORED | {"accounts", "release", "boards"}
 LEADERBOARD_MAY_IMPORT: dict[str, set[str]] = {
-    "settings": set(),
+    "addresses": set(),
+    "settings": {"addresses"},
     "store": {"settings"},
     "accounts": STORED,
     "release": STORED | {"accounts"},

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import ipaddress
 import itertools
 import json
 import re
@@ -40,6 +39,7 @@ from pydantic import (
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.findings import nearest_names
+from reveal_leaderboard.addresses import is_loopback
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -108,14 +108,6 @@ def _is_receiver(url: str) -> bool:
 
 def _are_events(names: Sequence[str]) -> bool:
     return len(names) > 0 and all(name in WEBHOOK_EVENTS and names.count(name) == 1 for name in names)
-
-
-def is_loopback(host: str) -> bool:
-    """Return True if an address is this machine's own."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 _Number = Annotated[float, Field(strict=True, allow_inf_nan=False), WrapValidator(_check_as_written)]

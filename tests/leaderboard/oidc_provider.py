@@ -6,6 +6,7 @@ It signs with `cryptography` directly, so that the library that checks the token
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import hmac
 import json
@@ -98,6 +99,8 @@ class Provider:
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
     n_exchanges: int = 0
     n_key_sets: int = 0
+    n_discoveries: int = 0
+    is_compressed: bool = False
 
     def discovery(self) -> dict[str, Any]:
         places = {f"{name}_endpoint": f"{self.issuer}/{name}" for name in ("authorization", "token")}
@@ -141,8 +144,12 @@ def _app(provider: Provider) -> FastAPI:
     app = FastAPI(openapi_url=None)
 
     @app.get("/.well-known/openid-configuration")
-    def discovery() -> dict[str, Any]:
-        return provider.discovery()
+    def discovery() -> Response:
+        provider.n_discoveries += 1
+        body = json.dumps(provider.discovery()).encode()
+        if provider.is_compressed:
+            return Response(gzip.compress(body), headers={"Content-Encoding": "gzip"})
+        return Response(body)
 
     @app.get("/authorization")
     def authorize(request: Request) -> Response:

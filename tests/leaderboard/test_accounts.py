@@ -207,6 +207,20 @@ def test_a_role_says_who_submits(accounts: Accounts, role: str, may_submit: bool
     assert [m.role for m in accounts.teams_of(jane)] == [role]
 
 
+@pytest.mark.parametrize(
+    ("name", "twin"),
+    [
+        ("IllinoisLab", "lllinoisLab"), ("Lab 1", "Lab l"), ("Lab O", "Lab 0"), ("Modern Lab", "Modem Lab"),
+        ("Vision-Lab", "Vision.Lab"), ("Vision Lab", "VisionLab"), ("West", "VVest"),
+    ],
+)  # fmt: skip
+def test_no_team_is_easily_taken_for_another(accounts: Accounts, name: str, twin: str) -> None:
+    first = team_of(accounts, person(accounts, "jane"), name)
+    with pytest.raises(TeamNameError, match=f"must not be easily taken for the team '{name}'"):
+        team_of(accounts, person(accounts, "bob"), twin)
+    assert accounts.teams() == [first]
+
+
 # The local person
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import logging
+import socket
+import threading
 from collections.abc import Callable, Iterator
-from functools import partial
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -18,14 +21,24 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.testclient import TestClient
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.store.database import connect
-from reveal_leaderboard.web.sign_in import Claims, Pending, add_sign_in, own_path, shown_name
+from reveal_leaderboard.web import oidc
+from reveal_leaderboard.web.oidc import Claims, Client, ProviderError
+from reveal_leaderboard.web.sign_in import Pending, add_sign_in, own_path, shown_name
 from reveal_leaderboard.web.sign_in_modes import Auth, open_auth
+from reveal_leaderboard.web.sign_in_modes import Provider as Registration
 
 from tests.leaderboard.databases import DATABASE_SOURCE
 from tests.leaderboard.oidc_provider import CLIENT_ID, CLIENT_SECRET, Provider, running_provider
 from tests.leaderboard.people_world import add_me
 
 HERE = "http://127.0.0.1:7860"
+
+
+def encoded(document: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(document).encode()).decode()
+
+
+ODD_KEY = {"id_token": f"{encoded({'alg': 'RS256', 'kid': ['rsa']})}.{encoded({})}.AAAA"}
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +50,7 @@ def running() -> Iterator[Provider]:
 @pytest.fixture
 def provider(running: Provider, monkeypatch: pytest.MonkeyPatch) -> Provider:
     """The provider, as it is when nothing is wrong; it speaks plain HTTP, and reading certificates takes longest."""
-    monkeypatch.setattr(httpx, "Client", partial(httpx.Client, verify=False))
+    monkeypatch.setattr(oidc, "_trusted", lambda trust_env: False)
     fresh = Provider(issuer=running.issuer)
     vars(running).update(vars(fresh))
     return running
@@ -134,6 +147,7 @@ BAD_CLAIMS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "iss-missing": lambda claims: {k: v for k, v in claims.items() if k != "iss"},
     "expired": lambda claims: {**claims, "iat": claims["iat"] - 3600, "exp": claims["iat"] - 120},
     "exp-missing": lambda claims: {k: v for k, v in claims.items() if k != "exp"},
+    "exp-list": lambda claims: {**claims, "exp": [1]},
     "exp-text": lambda claims: {**claims, "exp": "tomorrow"},
     "issued-tomorrow": lambda claims: {**claims, "iat": claims["iat"] + 86400, "exp": claims["iat"] + 90000},
     "sub-missing": lambda claims: {k: v for k, v in claims.items() if k != "sub"},
@@ -274,8 +288,18 @@ def test_a_forged_cookie_sends_nobody_elsewhere(browser: TestClient) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "x", "%%%", "e30", base64.urlsafe_b64encode(json.dumps([1]).encode()).decode(), "bnVsbA", "A" * 5000],
-    ids=range(7),
+    [
+        "",
+        "x",
+        "%%%",
+        "e30",
+        encoded([1]),
+        "bnVsbA",
+        "A" * 5000,
+        encoded(dict.fromkeys(("state", "nonce", "verifier", "path"), "\ud800")),
+        base64.urlsafe_b64encode(b'{"state":' + b"[" * 100_000).decode(),
+    ],
+    ids=range(9),
 )
 def test_what_is_no_cookie_of_ours_starts_nothing(text: str) -> None:
     assert Pending.from_cookie(text) is None
@@ -309,8 +333,10 @@ def test_who_is_listed_becomes_administrator(
         ("x" * 101, "", "user"),
         ("", "", "user"),
         ("  ", "\x00", "user"),
+        ("\u3164", "Jane", "Jane"),  # a letter that shows as nothing
+        ("\u2800 \uffa0", "\u0301", "user"),
     ],
-    ids=range(6),
+    ids=range(8),
 )
 def test_an_address_is_never_shown(username: str, name: str, displayed: str) -> None:
     assert shown_name(Claims("7", username, name)) == displayed
@@ -321,6 +347,9 @@ BAD_PROVIDERS: dict[str, dict[str, Any]] = {
     "no endpoint": {"token_endpoint": None},
     "plain http": {"jwks_uri": "http://keys.example.org/keys"},
     "a script": {"authorization_endpoint": "javascript:alert(1)"},
+    "no address": {"token_endpoint": "https://["},
+    "half a character": {"authorization_endpoint": "https://id.example.org/\ud800"},
+    "too long": {"padding": "a" * oidc.MAX_ANSWER},
 }
 
 
@@ -330,6 +359,83 @@ def test_discovery_that_cannot_be_believed_starts_nothing(provider: Provider, br
     assert_not_signed_in(browser, browser.get("/login"), 502)
 
 
+def test_a_compressed_answer_is_refused_unread(provider: Provider, browser: TestClient) -> None:
+    """400 KB of gzip once took 951 MB."""
+    provider.is_compressed = True
+    assert_not_signed_in(browser, browser.get("/login"), 502)
+
+
+HERE_ONLY = ["https://localhost/token", "http://127.0.0.1/token", "https://[::1]/t", "https://[::ffff:127.0.0.1]/t"]
+
+
+@pytest.mark.parametrize("endpoint", HERE_ONLY)
+def test_a_remote_provider_cannot_have_this_server_ask_its_own_machine(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    issuer = "https://id.example.org"
+    remote = Registration(issuer, "client", "secret", f"{HERE}/login/callback", "it", issuer)
+
+    async def ask(self: Client, method: str, url: str, **_: Any) -> dict[str, Any]:
+        return {**Provider(issuer=issuer).discovery(), "token_endpoint": endpoint}
+
+    monkeypatch.setattr(Client, "_ask", ask)
+    with pytest.raises(ProviderError, match="discovery: token_endpoint must be an https address"):
+        asyncio.run(Client(remote).authorization_url(state="s", nonce="n", verifier="v"))
+
+
+def test_a_hanging_provider_is_asked_once_and_delays_nobody_else(accounts: Accounts) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        hanging.settimeout(0.01)
+        auth = auth_for(Provider(issuer=f"http://127.0.0.1:{hanging.getsockname()[1]}"), accounts)
+
+        async def visit() -> int:
+            transport = httpx.ASGITransport(board(auth).app, client=("127.0.0.1", 5000))
+            async with httpx.AsyncClient(transport=transport, base_url=HERE) as visitor:
+                pending = [asyncio.create_task(visitor.get("/login")) for _ in range(80)]
+                await asyncio.sleep(0.1)
+                answer = await asyncio.wait_for(visitor.get("/me"), 5)
+                assert not any(task.done() for task in pending)
+                for task in pending:
+                    task.cancel()
+                return answer.status_code
+
+        assert asyncio.run(visit()) == 401
+        hanging.accept()[0].close()
+        with pytest.raises(TimeoutError):
+            hanging.accept()
+
+
+def test_a_failure_is_remembered_for_seconds(
+    provider: Provider, browser: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider.metadata = BAD_PROVIDERS["no endpoint"]
+    assert [browser.get("/login").status_code for _ in range(3)] == [502, 502, 502]
+    assert provider.n_discoveries == 1
+    provider.metadata = {}
+    monkeypatch.setattr(oidc, "FAILED_SECONDS", 0.0)
+    assert browser.get("/login").status_code == 303
+
+
+def test_an_answer_that_trickles_in_ends_at_the_deadline(accounts: Accounts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oidc, "TIMEOUT_SECONDS", 0.3)
+    stop = threading.Event()
+
+    def trickle(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection, suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+            while not stop.wait(0.02):
+                connection.sendall(b" ")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=trickle, args=(server,), daemon=True)
+        thread.start()
+        browser = board(auth_for(Provider(issuer=f"http://127.0.0.1:{server.getsockname()[1]}"), accounts))
+        assert_not_signed_in(browser, browser.get("/login"), 502)
+        stop.set()
+        thread.join(10)
+
+
 def test_a_provider_that_is_gone_is_said_plainly(accounts: Accounts) -> None:
     browser = board(auth_for(Provider(issuer="http://127.0.0.1:1"), accounts))
     answer = browser.get("/login")
@@ -337,14 +443,21 @@ def test_a_provider_that_is_gone_is_said_plainly(accounts: Accounts) -> None:
     assert "Incident INC-" in answer.text
 
 
-@pytest.mark.parametrize("answer", [{}, {"id_token": 7}, {"id_token": "x.y"}, {"id_token": "..."}, [], "text"], ids=str)
+@pytest.mark.parametrize(
+    "answer",
+    [{}, {"id_token": 7}, {"id_token": "x.y"}, {"id_token": "..."}, [], "text", "[" * 100_000, ODD_KEY],
+    ids=range(8),
+)
 def test_a_token_answer_that_is_none_signs_nobody_in(provider: Provider, browser: TestClient, answer: Any) -> None:
     provider.token_answer = PlainTextResponse(answer) if isinstance(answer, str) else JSONResponse(answer)
     assert_not_signed_in(browser, browser.get(to_provider(browser)), 400)
 
 
-def test_a_provider_that_wants_the_secret_in_the_form_gets_it(provider: Provider, browser: TestClient) -> None:
-    provider.metadata = {"token_endpoint_auth_methods_supported": ["client_secret_post"]}
+@pytest.mark.parametrize("methods", [["client_secret_post"], 7])
+def test_a_provider_that_wants_the_secret_in_the_form_gets_it(
+    provider: Provider, browser: TestClient, methods: object
+) -> None:
+    provider.metadata = {"token_endpoint_auth_methods_supported": methods}
     assert browser.get(to_provider(browser)).status_code == 303
 
 

@@ -103,7 +103,12 @@ def test_only_administrators_make_links(accounts: Accounts) -> None:
     assert accounts.users() == [bob]
 
 
-@pytest.mark.parametrize("text", ["", "jane", "@example.org", "jane@", "a@b@c", "a b@example.org", "a@" + "x" * 200])
+MERGED = ["weiß@example.org", "ｊane@example.org", "\u212aate@example.org"]  # the last with the sign of the kelvin
+
+
+@pytest.mark.parametrize(
+    "text", ["", "jane", "@example.org", "jane@", "a@b@c", "a b@example.org", "a@" + "x" * 200, *MERGED]
+)
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(ValueError, match=r"must look like name@example\.org"):
         mail_address(text)

@@ -250,10 +250,6 @@ def test_a_private_address_is_not_asked_unless_the_settings_say_so(
     assert [(row.status, row.answer) for row in rows(filled.store)] == [("waiting", None)]
 
 
-def test_public_addresses_are_asked() -> None:
-    assert all(map(webhooks._is_public_address, ["93.184.216.34", "2606:2800:220:1::1", "::ffff:93.184.216.34"]))
-
-
 def test_the_address_that_was_checked_is_the_one_that_is_asked_and_the_name_is_proved(
     filled: FilledBoard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

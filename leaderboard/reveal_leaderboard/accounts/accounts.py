@@ -36,6 +36,7 @@ from reveal_leaderboard.accounts.people import (
     Membership,
     Team,
     User,
+    look_of,
     team_key,
 )
 from reveal_leaderboard.accounts.rights import (
@@ -160,7 +161,7 @@ class Accounts(Credentials):
         Raises
         ------
         TeamNameError
-            If the name breaks the rule for names or is taken.
+            If the name breaks the rule for names, is taken, or is easily taken for another team's.
         NotPermittedError
             If `who` is not an administrator, and created a team before or creates this one for another person.
         """
@@ -168,6 +169,7 @@ class Accounts(Credentials):
         try:
             with self._engine.begin() as connection:
                 check_may_create(connection, owner, who)
+                _check_look(connection, called)
                 now = moment(connection)
                 waits = is_asked and not is_trusted(connection, who)
                 team = Team(secrets.token_hex(12), called, waiting_since=now if waits else None)
@@ -382,6 +384,14 @@ def _why_disabled(connection: sa.Connection, team: Team) -> str:
 
 def _place(team: Team, user: User) -> list[sa.ColumnElement[bool]]:
     return [tables.members.c.team_id == team.id, tables.members.c.user_id == user.id]
+
+
+def _check_look(connection: sa.Connection, name: str) -> None:
+    teams = tables.teams
+    look, key = look_of(name), team_key(name)
+    for other, other_key in connection.execute(sa.select(teams.c.name, teams.c.name_key)):
+        if look_of(other) == look and other_key != key:
+            raise TeamNameError(f"name: must not be easily taken for the team {other!r}, got {name!r}")
 
 
 def _team_name(name: str) -> str:

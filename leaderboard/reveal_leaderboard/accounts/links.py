@@ -12,7 +12,6 @@ transaction.
 from __future__ import annotations
 
 import secrets
-import unicodedata
 
 import sqlalchemy as sa
 
@@ -44,12 +43,14 @@ def mail_address(text: str) -> str:
     >>> mail_address("Jane@Example.org ")
     'jane@example.org'
     """
-    address = unicodedata.normalize("NFKC", text).strip().casefold()
+    address = text.strip().lower()
     name, at, host = address.partition("@")
-    is_plain = address.isprintable() and " " not in address and len(address) <= MAX_ADDRESS
+    # Beyond ASCII, two mailboxes can have one lower-case or normalised form, such as weiß@ and weiss@.
+    is_plain = text.isascii() and address.isprintable() and " " not in address and len(address) <= MAX_ADDRESS
     if not (name and at and host and is_plain) or "@" in host:
         raise ValueError(
-            f"the address must look like name@example.org, with at most {MAX_ADDRESS} characters, got {text!r}"
+            f"the address must look like name@example.org, in at most {MAX_ADDRESS} ASCII characters (with an "
+            f"international domain as xn--...), got {text!r}"
         )
     return address
 

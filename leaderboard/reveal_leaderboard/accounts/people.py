@@ -105,6 +105,36 @@ class Actor:
         return any(m.team.id == team_id for m in self.memberships)
 
 
+_LOOK_ALIKES = str.maketrans({"I": "l", "1": "l", "|": "l", "0": "O", **dict.fromkeys(" ._+()/-")})
+_LOOK_ALIKE_PAIRS = (("rn", "m"), ("vv", "w"), ("cl", "d"))
+
+
+def look_of(name: str) -> str:
+    """Return a key that is equal for names of teams that are easily taken for each other.
+
+    Names are ASCII (:mod:`reveal_leaderboard.store.metadata`). For these, the table is Unicode's (UTS 39, confusables:
+    I, l, 1 and |; 0 and O; rn and m) with vv and w, cl and d. Separators and case are ignored.
+
+    >>> [look_of(name) for name in ("Barn Lab", "Bam-Lab", "Lab I", "Lab 1", "Ali", "All")]
+    ['bamlab', 'bamlab', 'labl', 'labl', 'ali', 'all']
+    """
+    look = name.translate(_LOOK_ALIKES).casefold()
+    for pair, single in _LOOK_ALIKE_PAIRS:
+        look = look.replace(pair, single)
+    return look
+
+
+def is_visible(name: str) -> bool:
+    """Return True if a name has a printable character other than spaces, marks and letters that show as nothing."""
+    return name.isprintable() and any(
+        unicodedata.category(letter)[0] in "LNPS" and letter not in _SHOWN_AS_NOTHING for letter in name
+    )
+
+
+_SHOWN_AS_NOTHING = "\u115f\u1160\u2800\u3164\uffa0"
+"""Hangul fillers and the empty Braille pattern, which are letters or symbols to Unicode."""
+
+
 def team_key(name: str) -> str:
     """Return a key that is equal for names of the same team: the name without differences of case or runs of spaces."""
     return " ".join(unicodedata.normalize("NFKC", name).split()).casefold()

@@ -118,7 +118,8 @@ class ReadingService:
         if self.auth.mode == "local":
             chosen = _decoded(request.cookies.get(CHOSEN, ""))
             return chosen if chosen in self.readings.readers() else None
-        return self.people.get(actor.user.subject)
+        # An account of an earlier provider may have the same subject.
+        return self.people.get(actor.user.subject) if actor.user.issuer == self.auth.issuer else None
 
     def session(self, request: Request) -> Session:
         """Return the session of a request; 403 if the person is not a reader."""

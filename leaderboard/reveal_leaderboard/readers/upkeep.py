@@ -19,6 +19,7 @@ import numpy as np
 from reveal_bench.curation.assign import reassign
 from reveal_bench.curation.tables import Assignment, write_table
 from reveal_bench.files import replacing, write_whole
+from reveal_leaderboard.boards.exports import harmless
 from reveal_leaderboard.readers.forms import SCORED
 from reveal_leaderboard.readers.store import CANNOT_READ, ReaderAnswer, Readings
 from reveal_leaderboard.store.ratings import COLUMNS as RATING_COLUMNS
@@ -123,7 +124,7 @@ def reassign_items(readings: Readings, capacities: Mapping[str, int], *, allow_m
 def export_answers(readings: Readings, out: Path) -> int:
     """Write the current answers as CSV, and return their number.
 
-    Votes: the format of ``reveal-bench curate import-votes``, with comments and labels unchanged. Errors: one line per
+    Comments are made :func:`harmless`. Votes: the format of ``reveal-bench curate import-votes``. Errors: one line per
     reader and miss, and one per partial hit, which no reader saw. Rubric: the format of ``reveal-leaderboard admin
     ratings``; an answer that could not be read is not a rating and has no line.
     """
@@ -146,7 +147,7 @@ def export_assignments(readings: Readings, out: Path) -> int:
 
 def _vote_rows(readings: Readings) -> list[tuple[str, ...]]:
     votes = [one for one in readings.all_answers() if one.answer != CANNOT_READ]
-    return [(one.item, one.reader, one.answer, one.comment, _labels(one)) for one in votes]
+    return [(one.item, one.reader, one.answer, harmless(one.comment), _labels(one)) for one in votes]
 
 
 def _labels(answer: ReaderAnswer) -> str:
@@ -158,7 +159,8 @@ def _labels(answer: ReaderAnswer) -> str:
 def _error_rows(readings: Readings) -> list[tuple[str, ...]]:
     content = readings.all_items()
     rows = [
-        (one.item, content[one.item]["finding"], one.reader, one.answer, one.comment) for one in readings.all_answers()
+        (one.item, content[one.item]["finding"], one.reader, one.answer, harmless(one.comment))
+        for one in readings.all_answers()
     ]
     rows += [(item, one["finding"], "", "partial_hit", "") for item, one in content.items() if one.get("is_partial")]
     return sorted(rows)

@@ -26,7 +26,7 @@ from typing import ClassVar
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from reveal_leaderboard.web.rate_limits import network_of
+from reveal_leaderboard.addresses import network_of
 
 HEAD_SECONDS = 20.0
 """Time for a request's head from its first byte, and for the first byte of a new connection."""

@@ -15,7 +15,6 @@ database. In memory, a full bucket is the same as a missing one, so the buckets 
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import math
 import time
@@ -27,6 +26,7 @@ from anyio import to_thread
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from reveal_leaderboard.addresses import network_of
 from reveal_leaderboard.store.buckets import Rate, SharedBuckets
 from reveal_leaderboard.web.middleware import SAFE_METHODS, Gate, send_problem
 from reveal_leaderboard.web.recent import Recent
@@ -199,20 +199,3 @@ def _has_credentials(scope: Scope) -> bool:
 
 def _address(scope: Scope) -> str:
     return network_of((scope.get("client") or ("",))[0])
-
-
-def network_of(host: str) -> str:
-    """Return the part of an address that identifies a customer; "unknown" if a proxy sent something else.
-
-    >>> network_of("192.0.2.7"), network_of("::ffff:192.0.2.7"), network_of("2001:db8::7")
-    ('192.0.2.7', '192.0.2.7', '2001:db8::/64')
-    """
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return "unknown"
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped is not None:
-            return str(address.ipv4_mapped)
-        return str(ipaddress.ip_network((address, 64), strict=False))
-    return str(address)

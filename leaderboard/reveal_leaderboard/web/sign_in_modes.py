@@ -27,9 +27,11 @@ from anyio import to_thread
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from reveal_leaderboard.accounts.accounts import Accounts
+from reveal_leaderboard.accounts.accounts import LOCAL_ISSUER, Accounts
+from reveal_leaderboard.accounts.links import LINK_ISSUER
 from reveal_leaderboard.accounts.people import Actor
-from reveal_leaderboard.settings import SettingsError, is_loopback, secret_from
+from reveal_leaderboard.addresses import is_loopback
+from reveal_leaderboard.settings import SettingsError, secret_from
 
 Mode = Literal["local", "oidc", "links", "huggingface"]
 MODES: tuple[Mode, ...] = ("local", "oidc", "links", "huggingface")
@@ -88,6 +90,13 @@ class Auth:
         self.accounts, self.mode, self.provider = accounts, mode, provider
         self._address = address if provider is None else provider.redirect_uri
         self.is_secure = self._address is not None and self._address.startswith("https:")
+
+    @property
+    def issuer(self) -> str:
+        """Value of `users.issuer` for the people who sign in now."""
+        if self.provider is not None:
+            return self.provider.known_as
+        return LINK_ISSUER if self.mode == "links" else LOCAL_ISSUER
 
     @property
     def cookie(self) -> str:

@@ -24,7 +24,6 @@ import asyncio
 import base64
 import hashlib
 import hmac
-import ipaddress
 import json
 import logging
 import socket
@@ -40,6 +39,7 @@ from typing import Any
 import httpx
 import sqlalchemy as sa
 
+from reveal_leaderboard.addresses import is_public_address
 from reveal_leaderboard.boards.standings import is_public, read_withdrawn
 from reveal_leaderboard.settings import Webhook, webhook_keys
 from reveal_leaderboard.store.database import iso_time
@@ -215,16 +215,9 @@ async def _address(host: str, port: int, *, is_private: bool) -> str:
     """Return an address of `host`; all of the host's addresses must be allowed."""
     infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = [str(socket_address[0]) for *_, socket_address in infos]
-    if not is_private and not all(map(_is_public_address, addresses)):
+    if not is_private and not all(map(is_public_address, addresses)):
         raise NotAllowedAddressError(f"{host} is a private address. Allow it with `private = true`")
     return addresses[0]
-
-
-def _is_public_address(text: str) -> bool:
-    address = ipaddress.ip_address(text.partition("%")[0])
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        return _is_public_address(str(address.ipv4_mapped))
-    return address.is_global and not address.is_multicast
 
 
 @cache

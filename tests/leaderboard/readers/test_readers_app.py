@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.readers.app import build_readers_app
 from reveal_leaderboard.readers.images import ImageCache
 from reveal_leaderboard.readers.store import Readings
@@ -40,6 +41,7 @@ class Page:
     ben: TestClient
     stranger: TestClient
     nobody: TestClient
+    accounts: Accounts
 
 
 @pytest.fixture
@@ -56,7 +58,7 @@ def page(pool: Pool, tmp_path: Path) -> Iterator[Page]:
             test_client.cookies.set("__Host-reveal", accounts.new_session(user), domain="readers.example.org")
         return test_client
 
-    yield Page(readings, client("subject-1"), client("subject-2"), client("subject-9"), client(None))
+    yield Page(readings, client("subject-1"), client("subject-2"), client("subject-9"), client(None), accounts)
     readings.engine.dispose()
 
 
@@ -73,6 +75,13 @@ def test_only_readers_see_anything_and_only_their_own(page: Page, path: str) -> 
     statuses = [one.get(mine).status_code for one in (page.ada, page.ben, page.stranger, page.nobody)]
     own_of_all = 200 if path == "/api/list" else 404
     assert statuses == [200, own_of_all, 403, 401]
+
+
+def test_a_reader_is_known_by_the_provider_too(page: Page) -> None:
+    """An account of an earlier provider may have a reader's subject, and a session that has not ended."""
+    secret = page.accounts.new_session(page.accounts.sign_in("an earlier provider", "subject-1", "Eve"))
+    page.nobody.cookies.set("__Host-reveal", secret, domain="readers.example.org")
+    assert page.nobody.get("/api/list").status_code == 403
 
 
 @pytest.mark.parametrize("path", ["/api/items/{}/answers", "/api/stop"])

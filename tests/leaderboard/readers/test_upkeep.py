@@ -20,6 +20,7 @@ from tests.leaderboard.readers.reading_world import READERS, Pool, prepared
 
 NUMBERS = count()
 COMMENT = 'not "small", larger;\nsee left, =1+1'
+NO_FORMULA = 'not "small", larger;\nsee left, \'=1+1'
 
 
 def put(readings: Readings, reader: str, item: str, answer: str, comment: str = "", details: object = None) -> None:
@@ -56,7 +57,7 @@ def test_votes_come_back_into_the_curation_as_they_were_given(readings: Readings
     assert import_votes(folder, out).counts["missing"] == 0
     votes = {(one.study_id, one.reader): one for one in read_table(folder.path("votes.parquet"), Vote)}
     assert len(votes) == 24
-    expected = Vote(first, READERS[0], "disagree", COMMENT, ("Aneurysm", "COPD"))
+    expected = Vote(first, READERS[0], "disagree", NO_FORMULA, ("Aneurysm", "COPD"))
     assert votes[(first, READERS[0])] == expected
     assert votes[(second, READERS[0])] == Vote(second, READERS[0], "agree_mostly", "", ())
 
