@@ -99,7 +99,7 @@ HOLDING = {
     "unread answers": f"GET /api/v1/openapi.json HTTP/1.1\r\n{HEADERS}\r\n" * 2,
     "event streams": f"GET /gradio_api/queue/data?session_hash=aaaaaa HTTP/1.1\r\n{HEADERS}\r\n",
 }
-"""What a client sends; then it sends one byte of a header or body per second, and reads nothing."""
+"""First bytes of each client; then it sends one byte of a header or body per second, and reads nothing."""
 
 
 def hold(url: str, sent: str, seconds: float) -> dict[str, float | int]:

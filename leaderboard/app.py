@@ -105,7 +105,7 @@ def _key(source: Source) -> tuple[str, str, str]:
 
 
 def plan(environ: Mapping[str, str], home: Path, download: Download) -> dict[str, Sequence[str]]:
-    """Download the datasets below `home`; return the command of the server, and for a demo also that of the worker.
+    """Download the datasets below `home`; return the command of the server, and for a demo also the worker's.
 
     Raises
     ------

@@ -93,7 +93,7 @@ class TableNotes:
         self._problems = problems
 
     def note(self, field: str, rule: str, value: object, number: int | None = None) -> None:
-        """Add a problem to the collection, or raise it if there is none."""
+        """Add a problem to the collection, or raise it without a collection."""
         error = self.error(field, rule, value, number)
         if self._problems is None:
             raise error from None

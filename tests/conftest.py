@@ -61,9 +61,7 @@ hypothesis_settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
-    """Import the test modules of a whole run; each process starts at another module. Compiling them takes most of the
-    time in a fresh checkout, so each process compiles a part of them and reads the rest. A module that cannot be
-    imported is left to the collection, which reports it.
+    """Import the test modules of a whole run; each process starts at another module.
 
     Compiling them takes most of the time in a fresh checkout: so each process compiles a part, and reads the rest. A
     module that cannot be imported is left to the collection, which reports it.

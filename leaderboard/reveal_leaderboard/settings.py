@@ -299,7 +299,7 @@ def webhook_keys(name: str, environ: Mapping[str, str]) -> tuple[bytes, ...]:
 def case_key(environ: Mapping[str, str]) -> bytes:
     """Return the operator's key for digests of ids, from ``REVEAL_CASE_KEY`` or the file that ``..._FILE`` names.
 
-    Empty if there is none.
+    Empty by default.
 
     Raises
     ------

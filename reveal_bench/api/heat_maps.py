@@ -172,7 +172,7 @@ def _is_one(maps: Maps | Sequence[Maps]) -> bool:
 
 
 def found_maps(maps: Maps, manifest: ImageManifest, names: Sequence[str]) -> FoundMaps:
-    """Return the maps that fit a split; raise ArgumentError if there are none, or no folder."""
+    """Return the maps that fit a split; raise ArgumentError without any, or without a folder."""
     if isinstance(maps, Mapping):
         return given_maps(maps, manifest.rows.keys(), manifest.findings)
     if isinstance(maps, str | Path) and not Path(maps).is_dir():

@@ -75,7 +75,7 @@ def human_report(
     ----------
     model, human : prediction files; the second as ``reveal-bench baseline human`` writes it
     out : folder, created if missing; files of an earlier report are replaced
-    label : name of the model; by default that of its file
+    label : name of the model; by default its file's
     missing : as in :func:`score`
     draw : n_resamples, seed
     """

@@ -41,7 +41,7 @@ class ThresholdTuning(TableResult):
     scored : the predictions that the thresholds were tuned on
     criterion : rule that chose the thresholds
     tuned : threshold and rates of every finding
-    otherwise : threshold of the findings for which the criterion has none; None if there are no such findings
+    otherwise : threshold of the findings for which the criterion has none; None if it has one for every finding
     """
 
     scored: ScoredFile

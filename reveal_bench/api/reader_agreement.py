@@ -202,7 +202,7 @@ def _of_pair(
     patients: Sequence[str],
     n_categories: int,
 ) -> list[PairAgreement]:
-    """Return the pair's agreement: the macro and each finding, or all cases together if there are no findings."""
+    """Return the pair's agreement: the macro and each finding, or all cases together without findings."""
     if not both:
         return [PairAgreement(a, b, POOLED, 0, UNDEFINED)]
     agreement = estimate_agreement(

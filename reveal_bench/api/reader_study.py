@@ -392,7 +392,7 @@ def readings(
     predictions, bench, split, allow_missing : as in :func:`~reveal_bench.api.inputs.lint`
     finding : label whose readings are returned; by default all labels, with every pair of study and label as a case
     thresholds : probability from which a label counts as predicted: one number, or one per label
-    name : name of the system; by default that of its file
+    name : name of the system; by default its file's
 
     Raises
     ------

@@ -324,7 +324,7 @@ def labels_prompt(findings: Sequence[Finding]) -> Prompt[tuple[Finding, ...]]:
     Raises
     ------
     ValueError
-        If there are no findings to ask about.
+        If findings to ask about are missing.
     """
     if not findings:
         raise ArgumentError("findings", "must not be empty")

@@ -110,7 +110,7 @@ _BULLET = re.compile(r"\s{0,20}(?:[-*•]|\(?\d{1,2}[.)])\s+")
 
 
 def descriptive_sections(report: str) -> str:
-    r"""Return the parts of a report that describe the image; "" if there are none.
+    r"""Return the parts of a report that describe the image; "" without any.
 
     Examples
     --------

@@ -76,7 +76,7 @@ class Differences:
     Raises
     ------
     ValueError
-        If there are no columns, or they have different numbers of studies.
+        If columns are missing, or have different numbers of studies.
     """
 
     def __init__(self, columns: Sequence[Column]) -> None:

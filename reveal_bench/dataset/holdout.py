@@ -108,7 +108,7 @@ class Division:
     private_keys: frozenset[str] = frozenset()
 
     def check(self, spools: Mapping[str, Spool]) -> None:
-        """Check the patients against those of the earlier version.
+        """Check the patients against the earlier version's.
 
         Raises
         ------

@@ -203,7 +203,7 @@ def dataset_folders_beside(*targets: Path | None) -> list[Path]:
 
 
 def cases_by_version(folders: Iterable[Path], key: bytes = b"") -> list[FolderCases]:
-    """Read several folders by :func:`read_cases`, and merge those of the same version."""
+    """Read several folders by :func:`read_cases`, and merge the folders of the same version."""
     cases: dict[tuple[str, str], FolderCases] = {}
     for folder in folders:
         read = read_cases(folder, key)

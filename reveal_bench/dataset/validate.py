@@ -391,7 +391,7 @@ class _Check:
             self._size(split, self.folder.info.splits[split], tally.size)
 
     def _tell(self, faults: Iterable[Fault], row: Row, table: TableFile) -> bool:
-        """Note the faults of a row; return True if there are none."""
+        """Note the faults of a row; return True without any."""
         key = self.folder.kind.key
         problems = [Problem(table.name, row.get(key) or row.get("image_id"), *fault) for fault in faults]
         self.problems += problems

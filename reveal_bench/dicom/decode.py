@@ -396,7 +396,7 @@ def _decode_by_preference(dataset: Dataset, syntax: str) -> tuple[npt.NDArray[An
 
 
 def _with_version(decoder: str) -> str:
-    """Return the decoder's name and version; for pylibjpeg, those of the plugin that decodes."""
+    """Return the decoder's name and version; for pylibjpeg, its plugin's."""
     if decoder == "pylibjpeg":
         decoder = "pylibjpeg-openjpeg"
     try:

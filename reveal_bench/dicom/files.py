@@ -70,7 +70,7 @@ class DicomFile:
             raise DicomError(error.strerror or type(error).__name__) from None
 
     def read(self) -> bytes:
-        """Return all bytes of the file; errors are those of :meth:`open`."""
+        """Return all bytes of the file; raises as :meth:`open`."""
         with self.open() as stream:
             return stream.read()
 

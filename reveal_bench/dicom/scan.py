@@ -272,7 +272,7 @@ def _place(file: DicomFile) -> tuple[Path, str]:
 
 
 def _hashes_of_repeated(headers: list[tuple[DicomFile, Header]]) -> dict[DicomFile, str]:
-    """Return pixel hashes of files that share a SOPInstanceUID; a scan needs the pixels of no other files.
+    """Return pixel hashes of files that share a SOPInstanceUID; a scan does not need the pixels of other files.
 
     Identical copies are not decoded: the hash of their bytes replaces the hash of their pixels.
     """

@@ -119,7 +119,7 @@ class Comparison:
 
     @property
     def adjusted(self) -> Estimate:
-        """The estimate with the adjusted interval; with its own if there is no adjusted p."""
+        """The estimate with the adjusted interval; with its own without an adjusted p."""
         if math.isnan(self.p_adjusted):
             return self.estimate
         return replace(self.estimate, low=self.low_adjusted, high=self.high_adjusted)

@@ -1,7 +1,7 @@
 """Macros over groups of findings: which groups apply to a folder, and their scores, comparisons and ranks.
 
 The macro of a group is the macro of :meth:`~reveal_bench.kinds.scored.Rows.estimates`, or of a comparison or a ranking,
-over the findings of the group alone, with the same draws. In tables it has the name "macro NAME" in place of a finding.
+over the findings of the group alone, with the same draws. In tables its name is "macro NAME".
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ def points_at(
 ) -> list[OperatingPoint]:
     """Return the rates at thresholds fixed beforehand, by which `rows` were decided: the macro, then every finding.
 
-    Values and intervals are those of :meth:`Rows.estimates`; `prevalences` are by finding.
+    Values and intervals as from :meth:`Rows.estimates`; `prevalences` are by finding.
     """
     scores = {(one.metric, one.finding): one for one in rows.estimates(resampling)}
     positives = rows.positives

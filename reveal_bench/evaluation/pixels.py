@@ -88,7 +88,7 @@ def pixel_statistics(
 
 
 def _masks_by_case(predictions: Sequence[LocalizationPrediction], use: str) -> dict[tuple[str, str], Rle]:
-    """Return (image, finding) -> predicted mask; raises ArgumentError, naming the use of masks, if there is none."""
+    """Return (image, finding) -> predicted mask; raises ArgumentError, naming the use of masks, without any."""
     masks = {(p.image_id, p.finding): p.mask for p in predictions if p.mask is not None}
     if not masks:
         raise ArgumentError("predictions", f"must have masks, {use}", "none")

@@ -127,7 +127,7 @@ def score_against_readers(
     Raises
     ------
     ArgumentError
-        If there are no readings, or the metric does not apply.
+        If readings are missing, or the metric does not apply.
     """
     if kind.readers is None or not readings:
         raise ArgumentError("readers", "must be used with a dataset folder that contains single readers' annotations")

@@ -68,7 +68,7 @@ class LabelCurves:
     Attributes
     ----------
     roc, precision_recall : finding -> (false positive rate, sensitivity), and (recall, precision)
-    roc_bands, precision_bands : bands of both, a row per finding and place of :data:`GRID`
+    roc_bands, precision_bands : bands of the two curves, a row per finding and place of :data:`GRID`
     areas : partial areas
     left_out : finding -> reason why it has no curves
     """
@@ -125,7 +125,7 @@ def partial_area(cuts: Cuts, max_fpr: float, *, standardized: bool) -> FloatArra
     Parameters
     ----------
     max_fpr : in (0, 1]
-    standardized : True for McClish's form in place of the area
+    standardized : True for McClish's form instead of the area
 
     Examples
     --------

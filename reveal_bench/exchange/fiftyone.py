@@ -74,7 +74,7 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
 
 
 def _parts(drawing: Drawing, film: AnnotatedImage, group: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (kind of list, label) of each mask, box and set of points, and of a cell if there are none of these."""
+    """Yield (kind of list, label) of each mask, box and set of points, and of a cell without any of these."""
     more: dict[str, Any] = {"label": drawing.finding, "reader": drawing.reader, "group": group, "tags": []}
     if drawing.score is not None:
         more["confidence"] = drawing.score

@@ -41,7 +41,7 @@ def latex_table(result: Result, metric: str | None = None) -> str:
 
 
 def markdown_table(result: Result, metric: str | None = None) -> str:
-    """Return a table of one row in Markdown; arguments and errors are those of :func:`latex_table`."""
+    """Return a table of one row in Markdown; arguments and errors as for :func:`latex_table`."""
     figure = result.headline(metric)
     ends = result.interval(figure)
     score = with_interval(result.shown(figure)[0], "" if ends is None else " to ".join(ends))

@@ -72,7 +72,7 @@ def finite(value: object, what: str) -> float:
 
 
 def whole(value: object, what: str) -> int:
-    """Return a whole number from a file; it may be written as text. Errors are those of :func:`finite`."""
+    """Return a whole number from a file; it may be written as text. Raises as :func:`finite`."""
     number = finite(value, what)
     if number != int(number):
         raise ArgumentError("file", f"must have whole numbers as {what}", _short(value))
@@ -93,7 +93,7 @@ def mapped(value: object, what: str) -> dict[str, Any]:
 
 
 def listed(value: object, what: str) -> list[Any]:
-    """Return a list of a JSON document, [] if it is missing or null; errors are those of :func:`mapped`."""
+    """Return a list of a JSON document, [] if it is missing or null; raises as :func:`mapped`."""
     if value is None:
         return []
     if not isinstance(value, list):
@@ -102,7 +102,7 @@ def listed(value: object, what: str) -> list[Any]:
 
 
 def pairs(value: object, what: str) -> tuple[tuple[float, float], ...]:
-    """Return points of a JSON document, [[x, y], ...]; errors are those of :func:`mapped` and :func:`finite`."""
+    """Return points of a JSON document, [[x, y], ...]; raises as :func:`mapped` and :func:`finite`."""
     values = []
     for pair in listed(value, what):
         if not isinstance(pair, list) or len(pair) != 2:
@@ -114,7 +114,7 @@ def pairs(value: object, what: str) -> tuple[tuple[float, float], ...]:
 def word(value: object, what: str) -> str | None:
     """Return a name or number of a JSON document as text, None if missing or empty.
 
-    Errors are those of :func:`mapped`.
+    Raises as :func:`mapped`.
     """
     if value is not None and (isinstance(value, bool) or not isinstance(value, (str, int, float))):
         raise ArgumentError("file", f"must have text or a number as {what}", _short(value))

@@ -222,7 +222,7 @@ class Annotations:
         Raises
         ------
         ArgumentError
-            If there is no such image; the message names the nearest ids.
+            If the id is unknown; the message names the nearest ids.
         """
         file_name = file_name[-_LONGEST_NAME:]
         name = PurePosixPath(file_name.replace("\\", "/")).name

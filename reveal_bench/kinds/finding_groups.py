@@ -6,7 +6,7 @@ A group has a name and some findings of the vocabulary; a finding may be in seve
 groups are the field `finding_groups` of ``manifest/benchmark.json``.
 
 Groups by prevalence are "head" (10% or more of the rows have the finding), "medium" (1% or more) and "tail" (less),
-the limits that analyses of the CXR-LT challenges use. The prevalence is that of all splits whose references are public,
+the limits that analyses of the CXR-LT challenges use. The prevalence is in all splits whose references are public,
 so it depends neither on the split that is scored nor on the predictions, and reveals nothing of a private holdout.
 """
 

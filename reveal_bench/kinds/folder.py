@@ -142,7 +142,7 @@ def chosen_split(folder: AnyFolder, split: str | None = None) -> str:
 
 
 def split_shards(folder: AnyFolder, config: str, split: str) -> list[Path]:
-    """Return the Parquet files of one config of a split, in order; empty if there are none or they are private."""
+    """Return the Parquet files of one config of a split, in order; empty if they are missing or private."""
     return sorted((Path(folder) / config).glob(f"{split}-*.parquet"))
 
 

@@ -308,7 +308,7 @@ class Scoring(Protocol[RecordT_contra, PredictionT_contra, ManifestT_contra, Row
     intervals : intervals that scores may have, the default first
     has_strata : True if strata are reported by default
     missing_as : what a missing answer may count as, the default first
-    criteria : criteria for a hit, the default first; empty if there is no choice
+    criteria : criteria for a hit, the default first; empty without a choice
     scored_by : "program", or "readers" whose ratings make the scores
     """
 
@@ -389,7 +389,7 @@ class Release(Protocol[PredictionT_contra, ManifestT_contra, RowsT_contra]):
     Attributes
     ----------
     primary : metric whose macro ranks
-    fallback_metrics : metrics whose macro ranks if there is no macro of `primary`
+    fallback_metrics : metrics whose macro ranks if `primary` has no macro
     metrics : metrics that a board may show, in the order of its columns
     positional_metrics : members of `metrics` that score places, which a sender can move one by one to learn more
     requires_negatives : True if a shown finding must also be absent from as many items as the cases that it needs

@@ -32,7 +32,7 @@ class Tally:
     n_rows, n_asked : number of rows, and of the questions they ask
     patients, studies, images : ids
     positives : per finding (code), or category of tasks, rows that have it
-    positive_views : per (finding, view), codes of both, rows that have both; only if a row is one image
+    positive_views : per (finding, view), codes of two findings, rows that have both; only if a row is one image
     unlabelled : per finding, rows in which it is labelled neither present nor absent
     pairs : per (finding, finding) with the lower code first, rows that have both
     views, spacings : per image, code of its view and of the source of its spacing

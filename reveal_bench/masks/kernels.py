@@ -214,7 +214,7 @@ def coverage(ends: Ends, start: int, stop: int, height: int, edges_x: IntArray, 
 def hit_cells(ends: Ends, offsets: IntArray, sizes: IntArray, n: int) -> BoolArray:
     """Return True for the cells of an n x n grid that are hits on each mask: bool (n_masks, n rows, n columns).
 
-    A cell is a hit if at least half of it is covered. If there is no such cell, every cell with any coverage is a hit.
+    A cell is a hit if at least half of it is covered. Otherwise every cell with any coverage is a hit.
     """
     hits = np.zeros((len(offsets) - 1, n, n), np.bool_)
     loops.hit_cells(_ends(ends), _whole(offsets), _whole(sizes), n, hits)

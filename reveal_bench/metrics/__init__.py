@@ -43,7 +43,7 @@ class Metric:
         lower bound.
     better : {"higher", "lower", "neither"}
     undefined : str
-        Condition under which there is no value.
+        Condition under which the value is undefined.
     source : str
         Paper and section.
     formula : str

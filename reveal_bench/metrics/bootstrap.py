@@ -517,7 +517,7 @@ def estimate_cases(
     Raises
     ------
     ValueError
-        If there is no case, the lengths differ, or the interval does not apply.
+        If the input is empty, the lengths differ, or the interval does not apply.
     """
     if len(values) == 0:
         raise ValueError("`predictions` and `references` must hold at least one case, got none")

@@ -69,7 +69,7 @@ def reliability(
     Raises
     ------
     ArgumentError
-        If there is no case, a probability is outside [0, 1], or an option breaks its rule.
+        If the input is empty, a probability is outside [0, 1], or an option breaks its rule.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def recalibration(
     Raises
     ------
     ArgumentError
-        If there is no case, the lengths differ or a probability is outside [0, 1].
+        If the input is empty, the lengths differ or a probability is outside [0, 1].
 
     Examples
     --------

@@ -65,7 +65,7 @@ from reveal_bench.metrics.ranking_intervals import ranking_evidence
 from reveal_bench.metrics.resampled import Figures
 
 POOLED = "all"
-"""Stands in place of a finding's name in the Estimate of all decisions or studies together."""
+"""Name used instead of a finding's in the Estimate of all decisions or studies together."""
 
 MAX_CATEGORIES = 100
 """Most categories assumed for integers if `categories` are not given."""
@@ -134,7 +134,7 @@ def estimate_labels(
     Raises
     ------
     ValueError
-        If there is no study, shapes or lengths differ, or a value is neither true nor false.
+        If the input is empty, shapes or lengths differ, or a value is neither true nor false.
 
     Examples
     --------
@@ -263,9 +263,9 @@ def estimate_ranking(
 
     Examples
     --------
-    >>> found = estimate_ranking("auroc", [0.9, 0.1, 0.2], [1, 0, 0], findings=["Edema", "Edema", "Mass"],
-    ...                          groups=["Edema", "Mass"], patients=["a", "b", "b"])
-    >>> [(e.finding, e.value, e.n, e.n_undefined) for e in found]
+    >>> estimates = estimate_ranking("auroc", [0.9, 0.1, 0.2], [1, 0, 0], findings=["Edema", "Edema", "Mass"],
+    ...                              groups=["Edema", "Mass"], patients=["a", "b", "b"])
+    >>> [(e.finding, e.value, e.n, e.n_undefined) for e in estimates]
     [('macro', 1.0, 1, 1), ('Edema', 1.0, 2, 0), ('Mass', nan, 0, 1)]
     """
     score, present = np.asarray(scores, np.float64)[:, None], np.asarray(references, bool)[:, None]
@@ -330,7 +330,7 @@ def estimate_agreement(
     Raises
     ------
     ValueError
-        If there is no case, lengths differ, a code is out of range, or the interval does not apply.
+        If the input is empty, lengths differ, a code is out of range, or the interval does not apply.
 
     Examples
     --------
@@ -472,7 +472,7 @@ def resampled_units(
     Raises
     ------
     ValueError
-        If there is no case, or `patients` has another length or a patient that `all_patients` lacks.
+        If `n_cases` is 0, or `patients` has another length or a patient that `all_patients` lacks.
     """
     if n_cases == 0:
         raise ValueError("`predictions` and `references` must hold at least one case, got none")
@@ -509,7 +509,7 @@ def studies_behind(name: str, sums: LabelSums) -> FloatArray:
 def _pooled(
     name: str, sums: LabelSums, replicates: FloatArray, n_studies: int, resampling: Resampling
 ) -> list[Estimate]:
-    """Return the estimate over all labels together, supported by the patients who support that of any label."""
+    """Return the estimate over all labels together, supported by the patients who support the score of any label."""
     statistic = _OF_SUMS[name]
     values, left_out = statistic(sums.total())[None], statistic(sums.left_out())[:, None]
     studies = sums.studies[:, :1] if name in _OF_EVERY_STUDY else studies_behind(name, sums)

@@ -108,7 +108,7 @@ def read_masks(name: str, values: Sequence[Any]) -> list[dict[str, Any]]:
     Raises
     ------
     ValueError
-        If a value is none of these. Whether the runs fill the image is checked when the masks are packed.
+        If a value has another form. Whether the runs fill the image is checked when the masks are packed.
 
     Examples
     --------
@@ -166,7 +166,7 @@ def read_places(values: Sequence[Any], stored: int | None = None) -> tuple[list[
     Raises
     ------
     ValueError
-        If a value is none of these, or points and cells are mixed.
+        If a value has another form, or points and cells are mixed.
 
     Examples
     --------
@@ -277,7 +277,7 @@ def label_matrix(
     Raises
     ------
     ValueError
-        If a name is not in `labels`, there are none, or a vector has another length.
+        If a name is not in `labels`, `labels` is empty, or a vector has another length.
     """
     if labels is not None and len(set(labels)) != len(labels):
         raise ArgumentError("labels", "must not hold one twice", list(labels))

@@ -296,8 +296,8 @@ def drop_sparse_intervals(intervals: Intervals, behind: npt.ArrayLike) -> Interv
 
     Examples
     --------
-    >>> found = Intervals(*(np.array([0.5, 0.4, 0.6]) for _ in range(3)), n_empty=np.zeros(3, int))
-    >>> drop_sparse_intervals(found, [30, 2]).low.tolist()
+    >>> intervals = Intervals(*(np.array([0.5, 0.4, 0.6]) for _ in range(3)), n_empty=np.zeros(3, int))
+    >>> drop_sparse_intervals(intervals, [30, 2]).low.tolist()
     [0.5, 0.4, nan]
     """
     units = np.asarray(behind)

@@ -13,7 +13,7 @@ and the degrees of freedom of the squared standard error (Satterthwaite), ``2 V*
   lowest kappa of raters who call it as often (:func:`~reveal_bench.metrics.agreement.lowest_kappa`) to 1; for another
   mean of one finding, such as IoU, with t instead of the normal quantile; and for every score at an end of its scale,
   or with constant rows, whose standard error is 0. The effective sample size of the last is the number of supporting
-  patients, but for an F1 of 0 or the lowest kappa only the proportion :data:`OF_NO_OVERLAP` of it: F1 is 2 / (k + 1) if
+  patients, but at an F1 of 0 or the lowest kappa only the proportion :data:`OF_NO_OVERLAP` of it: F1 is 2 / (k + 1) if
   one of k patients is called by both.
 * Wilson's interval of a proportion covers too rarely if its expected number of events, or of their absence, is so small
   that most samples have none: in 0.84 of samples at worst. So if one event among n >= :data:`LEAST_OF_RARE` is found,

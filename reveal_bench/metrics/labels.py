@@ -14,7 +14,7 @@ NPV by their negative references (NaN without any); "samples", mean over the def
 Replicates: :func:`label_sums` adds up, per resampled unit (patient), the counts that these metrics need;
 ``sums.resample(counts)`` gives the sums of every replicate by one matrix product, and the ``*_from_sums`` functions
 take either; :func:`ranking_replicates` weighs the studies by the counts. All labels, metrics and systems share the same
-:func:`~reveal_bench.metrics.bootstrap.resampling_counts`; there is no loop over replicates.
+:func:`~reveal_bench.metrics.bootstrap.resampling_counts`, without a loop over replicates.
 
 Metrics
 -------

@@ -14,7 +14,7 @@ Criteria
 Of several thresholds with equal values of the last three, the highest is chosen.
 
 Predictive values at another prevalence follow from sensitivity and specificity by Bayes' theorem. Their intervals
-combine those of sensitivity and specificity by the method of variance estimates recovery (MOVER).
+combine the intervals of sensitivity and specificity by the method of variance estimates recovery (MOVER).
 
 Sources: Youden 1950, Cancer 3; Donner and Zou 2012, Stat Methods Med Res 21 (ratio of two independent estimates).
 """
@@ -101,7 +101,7 @@ class Cuts:
     n_negative: FloatArray
 
     def choose(self, criterion: Criterion) -> IntArray:
-        """Return the index of the chosen threshold, (...,); -1 if there is none, as without cases of both classes or
+        """Return the index of the chosen threshold, (...,); -1 if there is none, as with cases of only one class or
         with equal scores throughout.
         """
         tp, fp, p, n = self.tp, self.fp, self.n_positive[..., None], self.n_negative[..., None]

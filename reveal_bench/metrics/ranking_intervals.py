@@ -5,7 +5,7 @@ Conventions
 The variance of a finding's score is ``c g(m)``. g is the variance that the score would have with independent patients
 and a usual shape of the curve:
 
-* for AUROC, Hanley and McNeil's with ``N = (m + n) / 2 - 1`` in place of ``m - 1`` and ``n - 1`` (Newcombe's method 5),
+* for AUROC, Hanley and McNeil's with ``N = (m + n) / 2 - 1`` instead of ``m - 1`` and ``n - 1`` (Newcombe's method 5),
   m and n being the patients with the finding and without it;
 * for average precision, ``theta (1 - theta) / m``, as if it were a proportion of the m patients with the finding.
 

@@ -1,6 +1,6 @@
 """Agreement of any number of readers with intervals over patients.
 
-Conventions are those of :mod:`reveal_bench.metrics.estimates`; the metrics are in
+Conventions as in :mod:`reveal_bench.metrics.estimates`; the metrics are in
 :mod:`reveal_bench.metrics.reliability`. A finding's interval by the jackknife is symmetric on Fisher's scale,
 ``arctanh(value)``. The bounds for the mean of k readers are those for one reader, by the formula of Spearman and Brown:
 ``r -> k r / (1 + (k - 1) r)``. A macro has ``value - bias +- t se`` on its own scale
@@ -113,7 +113,7 @@ def estimate_reliability(
     Raises
     ------
     ValueError
-        If there is no case, lengths differ, a code is out of range, or the interval does not apply.
+        If the input is empty, lengths differ, a code is out of range, or the interval does not apply.
 
     Examples
     --------

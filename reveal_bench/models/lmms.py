@@ -195,7 +195,7 @@ def import_samples(
     Raises
     ------
     ValueError
-        If `export` is not one, there are no samples, a line is not from this export, or the files differ in model or
+        If `export` is not an export, samples are missing, a line is not from this export, or files differ in model or
         parameters.
     """
     from reveal_bench.models.run_folder import RunInfo

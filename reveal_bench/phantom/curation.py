@@ -392,7 +392,7 @@ def expected_agreement(
     Raises
     ------
     ValueError
-        If there is no study or fewer than two readers.
+        If studies are missing, or readers are fewer than two.
     """
     pairs = list(studies)
     if not pairs or n_readers < 2:

@@ -344,7 +344,7 @@ def write_chexpert_labels(
     Raises
     ------
     ValueError
-        If `out` is not empty or there is no study.
+        If `out` is not empty, or no study is to be written.
     """
     if n_studies < 1:
         raise ArgumentError("n_studies", "must be at least 1", n_studies)

@@ -13,7 +13,7 @@ drawn from the model's distribution; a reader gives this score, or with the read
 (at 1 and 5 the step goes inwards). The expected agreement can therefore be computed: :func:`expected_kappa`. Criteria
 are independent of each other, unlike in real answers.
 
-Distributions are near those of paper 001 (Tables 1 to 3): plans are good, execution is not.
+Distributions resemble paper 001 (Tables 1 to 3): plans are good, execution is not.
 """
 
 from __future__ import annotations

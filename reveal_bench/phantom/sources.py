@@ -1,6 +1,6 @@
 """Synthetic downloads of the further localization sources, each in the layout of the real one.
 
-Names, columns, id styles and traps are those of the real downloads; images and boxes are drawn. If a real download
+Names, columns, id styles and traps are as in the real downloads; images and boxes are drawn. If a real download
 lacks images and its source accepts ``pictures`` (MS-CXR, ChestX-Det), they go to its folder ``pictures``.
 
 Each function is ``write(out, n_images, *, seed, long_side, traps=True, progress=None)``; `progress` gets (done, all).

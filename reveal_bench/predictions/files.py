@@ -74,7 +74,7 @@ def prediction_file(path: Path) -> Path:
 
 
 def split_of_runs(inputs: Iterable[Any]) -> str | None:
-    """Return the split of the runs among `inputs`, which are run folders or files in them; None if there are none.
+    """Return the split of the runs among `inputs`, which are run folders or files in them; None without any.
 
     Raises
     ------

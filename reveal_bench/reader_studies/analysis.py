@@ -151,7 +151,7 @@ def analyse(
     Raises
     ------
     ValueError
-        If shapes do not fit, a figure is undefined, there are no readers, or both readers and cases are fixed.
+        If shapes do not fit, a score is undefined, readers are missing, or both readers and cases are fixed.
     ImportError
         If scipy is not installed.
     """

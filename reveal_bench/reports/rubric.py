@@ -86,7 +86,7 @@ def write_rubric_report(
     Raises
     ------
     ValueError
-        If the folder is of another kind, there are no ratings, or ratings are of other tasks or models.
+        If the folder is of another kind, ratings are missing, or ratings are of other tasks or models.
     LintError
         If a prediction file has errors.
     ImportError

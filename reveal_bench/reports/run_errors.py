@@ -292,7 +292,7 @@ def shares(
 
     Returns
     -------
-    list of ErrorShare: the macro's categories first, then those of each finding; in the order of :data:`CATEGORIES`
+    list of ErrorShare: the macro's categories first, then each finding's; in the order of :data:`CATEGORIES`
 
     Raises
     ------

@@ -302,7 +302,7 @@ class HeatColumn:
 def overlay(shares: FloatArray, picture: FloatArray | None) -> npt.NDArray[np.uint8]:
     """Return RGB pixels (256, 256, 3) of shares in [0, 1], (n, n), over a grey image (256, 256) in [0, 255].
 
-    Cells of share 0 show only the image, or white if there is no image. A thin light line separates the cells.
+    Cells of share 0 show only the image, or white without an image. A thin light line separates the cells.
     """
     ground = np.ones((SIDE, SIDE)) if picture is None else 0.55 + 0.45 * picture / 255
     edges = np.arange(SIDE) * len(shares) // SIDE

@@ -304,7 +304,7 @@ class Controlled:
     control : name of the control
     n_asked, n_answered : numbers of questions asked and answered
     same : proportion of equal answers to questions answered with both images; NaN without such questions
-    difference : control minus original; None if readers score the answers, or one of both has no answer
+    difference : control minus original; None if readers score the answers, or one of the two runs has no answer
     """
 
     label: str

@@ -122,7 +122,7 @@ def is_small(path: Path) -> bool:
 def find_download(root: Path, pictures: Path | None = None) -> ChexlocalizeDownload | None:
     """Return the download in `root` or in a folder ``chexlocalize`` below it, at most two deep.
 
-    None if there is none.
+    None if it is missing.
     """
     root = Path(root)
     folder, outer = root, [root]

@@ -2,7 +2,7 @@
 
 An id is the first 16 hexadecimal digits of HMAC-SHA256 over the kind and the identifier, under a secret of the
 publisher. Without the secret nobody can find the identifier or test a guess. With the secret, the same identifier
-always gets the same id, so ids of a later version of a dataset match those of an earlier one. A study, an image and a
+always gets the same id, so a later version of a dataset has the ids of an earlier one. A study, an image and a
 patient with the same identifier get ids that have nothing in common.
 """
 

@@ -155,7 +155,7 @@ class PngSource:
 
     @classmethod
     def below(cls, root: Path) -> PngSource:
-        """Return the PNG files below a folder or, if there are none, those in its zip archives.
+        """Return the PNG files below a folder, or else the PNG files in its zip archives.
 
         Raises
         ------

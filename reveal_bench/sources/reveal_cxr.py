@@ -402,7 +402,7 @@ def collect_data(
 ) -> SourceData:
     """Make records from a joined download, and raise the earlier `problems` together with new ones.
 
-    Parameters are those of `make_records`.
+    Parameters as for `make_records`.
 
     Raises
     ------

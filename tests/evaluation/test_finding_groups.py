@@ -78,7 +78,7 @@ def macros(records: list[dict[str, Any]], metric: str = "recall") -> dict[str, f
 
 
 def test_scores_have_the_macro_of_each_group(studies) -> None:  # noqa: F811
-    """Of six studies, all have the first label and two the second, which the file never names."""
+    """All six studies have the first label and two have the second, which the file never names."""
     folder, files = studies
     groups = {"first": [LABELS[0]], "both": list(LABELS[:2])}
     scored = rb.score(files / "half.jsonl", folder, finding_groups=groups)

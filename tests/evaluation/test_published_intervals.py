@@ -1,6 +1,6 @@
 """Confidence intervals printed in the papers (submissions/reference/intervals.csv), and ours from the same inputs.
 
-Few inputs are printed. The intervals of mIoU, of decreases, of kappa and of AC1 need the single images or votes, so
+Few inputs are printed. Intervals for mIoU, decreases, kappa and AC1 need the single images or votes, so
 only hit rates, slopes and rank correlations are compared.
 """
 

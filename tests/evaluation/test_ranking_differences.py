@@ -57,7 +57,7 @@ def test_many_patients_have_the_p_of_delong() -> None:
 
 
 def test_interval_p_and_verdict_agree_for_60_pairs() -> None:
-    """Of rows alone and together, of differences and of relative decreases."""
+    """Rows alone and together, differences, and relative decreases."""
     rng = np.random.default_rng(8)
     words: Counter[str] = Counter()
     n_significant = 0

@@ -45,8 +45,8 @@ def rows_of(values: Any) -> CaseRows:
 
 def scored(values: Any, names: str) -> dict[str, Subgroup]:
     groups = dict(zip(PATIENTS, names, strict=False))
-    found = score_subgroups(rows_of(values), {"arm": groups}, ["mask_iou"])
-    return {one.group: one for one in found if one.finding == MACRO}
+    subgroups = score_subgroups(rows_of(values), {"arm": groups}, ["mask_iou"])
+    return {one.group: one for one in subgroups if one.finding == MACRO}
 
 
 def test_two_groups_have_the_difference_of_their_means_and_nearly_welchs_p(rng: np.random.Generator) -> None:
@@ -319,7 +319,7 @@ def test_odds_ratio_with_a_zero_adds_a_half_to_all_counts() -> None:
 
 
 def test_odds_ratio_of_clusters_is_as_of_fewer_cases() -> None:
-    """20 patients with two equal answers each say as much as 20 answers, but for the factor 20 / 19."""
+    """20 patients with two equal answers each say as much as 20 answers, except for the factor 20 / 19."""
     ones, halves = np.ones(20), np.arange(20) < 10
     single = odds_ratio(halves, ones, np.arange(20) < 15, ones)
     double = odds_ratio(2.0 * halves, 2 * ones, 2.0 * (np.arange(20) < 15), 2 * ones)

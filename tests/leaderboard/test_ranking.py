@@ -111,10 +111,10 @@ def test_a_system_between_two_tiers_widens_the_ranks_of_its_own() -> None:
 def test_a_closed_board_has_the_ranks_of_rank(kind: str) -> None:
     make: Any = pointer if kind == "cases" else reader
     named = {str(i): make(s, i) for i, s in enumerate((0.9, 0.75, 0.7, 0.35))}
-    metric, shown = ("point_hit", SHOWN) if kind == "cases" else ("f1", LABELS[:3])
-    ranked = rank(named, metric=metric, findings=shown, resampling=Resampling(400))
+    metric, findings = ("point_hit", SHOWN) if kind == "cases" else ("f1", LABELS[:3])
+    ranked = rank(named, metric=metric, findings=findings, resampling=Resampling(400))
     document = rank_document(named, replace(POLICY, n_resamples=400), paired=True)
-    assert document["findings"] == list(shown)
+    assert document["findings"] == list(findings)
     entries = document["entries"]
     assert 1 < max(one.tier or 0 for one in ranked) < 4, "some pairs, but not all, must differ significantly"
     for tier in {one.tier for one in ranked}:

@@ -65,7 +65,7 @@ def released(value: float | None) -> ReleasedScore:
 
 
 def outcome(value: float | None = 0.5, content: str = "c", *, sketch_of: str | None = None) -> ScoredOutcome:
-    """Return an outcome whose predictions are identified by `content` and resemble those of `sketch_of`."""
+    """Return an outcome whose predictions are identified by `content` and resemble the predictions of `sketch_of`."""
     rng = random.Random(sketch_of or content)
     sketch = tuple(rng.randrange(2**32) for _ in range(128))
     return ScoredOutcome(released(value), None, "f" * 64, Fingerprint(content, sketch))

@@ -132,7 +132,7 @@ def test_the_means_without_one_patient_equal_a_loop_that_leaves_one_out(rng: np.
 def test_bca_of_degenerate_columns() -> None:
     columns = {
         "all replicates equal": ([0.7] * 50, 0.7, [0.7] * 5, (0.7, 0.7)),
-        "equal but for rounding": ([0.7, 0.7 + 1e-16, 0.7 - 1e-16] * 10, 0.7, [0.7] * 5, (0.7, 0.7)),
+        "equal except for rounding": ([0.7, 0.7 + 1e-16, 0.7 - 1e-16] * 10, 0.7, [0.7] * 5, (0.7, 0.7)),
         "none defined": ([NAN] * 50, NAN, [NAN] * 5, (NAN, NAN)),
         "all above the value": ([0.6, 0.7] * 25, 0.5, [0.4, 0.6], (NAN, NAN)),
         "one unit holds all rows": ([0.7, NAN] * 25, 0.7, [0.7, 0.7, NAN], (0.7, 0.7)),

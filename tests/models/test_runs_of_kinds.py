@@ -1,7 +1,6 @@
-"""Runs of benchmarks of detection, findings and tasks, end to end with simulated models on loopback. Each is run by the
-command line, then scored, compared, ranked and reported from the folder of its run.
+"""Runs of benchmarks of detection, findings and tasks, end to end with simulated models on loopback.
 
-Each is asked by the command line, then scored, compared, ranked and reported by the folder of its run.
+Each is run by the command line, then scored, compared, ranked and reported from the folder of its run.
 """
 
 from __future__ import annotations

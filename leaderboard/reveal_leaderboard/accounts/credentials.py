@@ -171,7 +171,7 @@ class Credentials:
         return [(_as_token(row), row.owner) for row in rows]
 
     def token_id_of(self, secret: str) -> str | None:
-        """Return the id of the token with this secret, whether or not it is valid; None if there is no such token."""
+        """Return the id of the token with this secret, whether or not it is valid; None if the secret is unknown."""
         if not secret.startswith(TOKEN_PREFIX) or len(secret) > MAX_SECRET_LENGTH:
             return None
         query = sa.select(tables.tokens.c.id).where(tables.tokens.c.key_hash == hashed(secret))
@@ -179,7 +179,7 @@ class Credentials:
             return connection.execute(query).scalar_one_or_none()
 
     def revoke_token(self, token_id: str, who: str, why: str = "") -> bool:
-        """Revoke a token; return False if there is no such valid token.
+        """Revoke a token; return False without such a valid token.
 
         Administrators and ``cli`` may revoke any token; other people only their own, and any other one counts as
         unknown. `why` is stored in the event, for the token's owner.

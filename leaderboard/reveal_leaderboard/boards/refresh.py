@@ -79,7 +79,7 @@ def start_refresh(connection: sa.Connection, benchmark: str, version: str, *, wh
     Raises
     ------
     LookupError
-        If there is no such board.
+        If the board is unknown.
     RefreshError
         If the version is unknown, or is or was on the board already, or if one of the two versions reveals references
         of the other: the new one may publish the present holdout, but only while the board is not open.

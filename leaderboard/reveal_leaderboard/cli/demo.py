@@ -293,7 +293,7 @@ def running(serve: Sequence[object], work: Sequence[object], *, port: int, log: 
     Raises
     ------
     RuntimeError
-        If there is no answer within two minutes; the message contains the end of the log.
+        If the server does not answer within two minutes; the message contains the end of the log.
     """
     port = port if _is_free(port) else _free_port()
     url = f"http://127.0.0.1:{port}"

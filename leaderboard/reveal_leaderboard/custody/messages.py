@@ -4,7 +4,7 @@ Conventions
 -----------
 A request is one or more packets, each with some of the files; the first byte of a packet says whether it is the last.
 The files are, in order: the pipe for the answer, the pipe for the exit status, the request as JSON, the shared document
-(an empty file if there is none), then the files that the job works on. Only this package writes the JSON; the only part
+(an empty file without one), then the files that the job works on. Only this package writes the JSON; the only part
 of it that a sender chooses is the name shown for a file.
 """
 
@@ -37,7 +37,7 @@ class JobRequest:
     arguments : plain JSON values
     places : folders and files that the child may open, to read
     reopened : the child may open this many of the request's files, counted from the first, again by ``/proc/self/fd``
-    shared : digest of the shared document, "" if there is none
+    shared : digest of the shared document, "" without one
     """
 
     job: str

@@ -10,7 +10,7 @@ worded by this project; definitions that paper 004 (Table S1) does not print fol
 ``errors``: paper 000, section 3: a miss that touches the reference is a partial hit. Partial hits are identified
 beforehand (:mod:`reveal_leaderboard.readers.misses`) and not shown; for the other misses the reader names the kind of
 error. ``rubric``: the questions of the board's own page (:mod:`reveal_leaderboard.store.rubric`). `details` are the
-scores; there is no comment, since the board stores none.
+scores, without a comment, because the board stores none.
 """
 
 from __future__ import annotations

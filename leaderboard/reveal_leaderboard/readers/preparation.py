@@ -149,7 +149,7 @@ def read_pictures(table: Path, root: Path) -> Films:
 
 
 def _same(data: Path, digest: str, form: str) -> Readings | None:
-    """Return the database in the folder if it was prepared from the same input; None if there is no database."""
+    """Return the database in the folder if it was prepared from the same input; None without a database."""
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not (data / FILE_NAME).exists():
         return None

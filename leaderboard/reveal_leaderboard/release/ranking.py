@@ -195,7 +195,7 @@ def _chance(systems: Sequence[Rows], findings: Sequence[str]) -> dict[str, int]:
 
 
 def _kind(systems: Sequence[Rows]) -> AnyKind:
-    """Return the systems' common kind; an arbitrary one if there are no systems."""
+    """Return the systems' common kind; an arbitrary one without systems."""
     names = sorted({rows.kind for rows in systems}, reverse=True)
     if len(names) > 1:
         raise ValueError(f"all systems must answer one kind of benchmark, got both {' and '.join(names)}")

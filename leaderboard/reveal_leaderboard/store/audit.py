@@ -89,7 +89,7 @@ class AuditReport:
 
     @property
     def ok(self) -> bool:
-        """True if there are no problems."""
+        """True without problems."""
         return not self.problems
 
     def to_json(self) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def register_cases(
 def record_overlaps(
     connection: sa.Connection, benchmark: str, version: str, sentences: Mapping[tuple[str, str], str]
 ) -> None:
-    """Record which public folders reveal references of a version, in place of what was recorded before.
+    """Record which public folders reveal references of a version, instead of those recorded before.
 
     Parameters
     ----------

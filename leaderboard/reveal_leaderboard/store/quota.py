@@ -99,7 +99,7 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True)
 class _Budget:
-    """What a team, and what all teams, have used of the budgets of one version; `today` is about the team."""
+    """Used parts of the budgets of one version, by a team and by all teams; `today` is about the team."""
 
     benchmark: str
     quota: Quota

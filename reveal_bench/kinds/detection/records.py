@@ -51,7 +51,7 @@ def instances(record: LocalizationRecord, finding: str) -> tuple[Box, ...]:
 def instance_masks(record: LocalizationRecord, finding: str) -> tuple[Rle, ...]:
     """Return a mask for each instance, or the whole mask if its instances were not drawn separately.
 
-    There are no masks if the source draws only boxes.
+    Masks are missing if the source draws only boxes.
     """
     drawn = record.reference(finding)
     if drawn is None or drawn.area_px == 0 or drawn.rle is None:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import BoolArray, FloatArray, IntArray
+from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
 from reveal_bench.kinds.parts import override
 from reveal_bench.kinds.scored import Confidences, Rows
@@ -48,7 +48,7 @@ from reveal_bench.metrics.resampled import Figures
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_FEWEST_LABELS = 3  # with fewer labels, the mean proportion of studies would reveal that of a single label
+_FEWEST_LABELS = 3  # with fewer labels, the mean proportion of studies would reveal a single label's
 
 
 @dataclass(frozen=True, repr=False)
@@ -372,7 +372,7 @@ def resample_studies(
     Raises
     ------
     ValueError
-        If there is no system or no study, a metric does not apply to all systems, a label is unknown, or the systems
+        If systems or studies are missing, a metric does not apply to all systems, a label is unknown, or the systems
         were scored on different studies or references.
     """
     _check_systems(systems, metrics, labels, resampling.unit)
@@ -410,10 +410,6 @@ def resample_studies(
                 figures[metric] = figures_of_ranking(ranking, scores, present, units, len(code), drawn[i, metric])
         results.append(figures)
     return results
-
-
-def _n_of(values: FloatArray, rows: StudyRows) -> IntArray:
-    return np.where(np.isnan(values), 0, len(rows))
 
 
 def _ranking(metric: str) -> Ranking:

@@ -8,7 +8,7 @@ its predictions has what the metric needs; a metric that does not apply is absen
 
 A prediction of another type is converted for point and cell metrics. The point of a box is its centre, the point of a
 cell its centre in the full image, the point of a mask its deepest pixel. The cell of a point is the cell that contains
-it; outside the central square there is none, which is a miss. Mask metrics score only masks, and box metrics only
+it; a point outside the central square has no cell, which is a miss. Mask metrics score only masks, and box metrics only
 boxes, against the tight box of the reference. The row says which type was used.
 
 `mask_iou` follows the true-positive slice of paper 002: it is undefined for an *empty* mask. An absent prediction is a
@@ -279,7 +279,7 @@ class CaseRows(Rows):
     def with_reference(self) -> CaseRows:
         """Return the cases that have a reference.
 
-        Rows that exist only because a mask was predicted where there is no reference are left out.
+        Rows that exist only because a mask was predicted without a reference are left out.
         """
         return self.take(~np.isnan(self.values["point_hit"])) if "point_hit" in self.values else self
 

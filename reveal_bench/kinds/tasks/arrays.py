@@ -2,7 +2,7 @@
 
 See :mod:`reveal_bench.kinds.arrays`. Images are indices into the task's images, in their order. Texts are joined UTF-8,
 with the position where each ends. Ratings identify their answer by its position and their reader by a number, because
-child processes do not need readers' names. A score of 0 means that there is no score.
+child processes do not need readers' names. A score of 0 stands for a missing score.
 """
 
 from __future__ import annotations

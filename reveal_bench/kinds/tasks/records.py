@@ -226,7 +226,7 @@ def rating_array(ratings: Iterable[Rating], *, reader: str, answers: Sequence[An
 
     Parameters
     ----------
-    ratings : ratings of any readers; only those of `reader` count
+    ratings : ratings of any readers; only the ratings by `reader` count
     reader : name of the reader
     answers : (task_id, model) of each row of the result, such as :func:`rated_answers` returns
 

@@ -242,7 +242,7 @@ def score_ratings(
     Raises
     ------
     ValueError
-        If there are no tasks, `missing` is unknown, or a rating is for a second model, an unknown task or a task
+        If tasks are missing, `missing` is unknown, or a rating is for a second model, an unknown task or a task
         without an answer, is given twice by a reader, or has a score that is not a whole number from 1 to 5.
     """
     if not tasks:
@@ -348,7 +348,7 @@ def resample_rubrics(
     Raises
     ------
     ValueError
-        If there are no systems, a column is unknown, or the systems answered different tasks.
+        If `systems` is empty, a column is unknown, or the systems answered different tasks.
     """
     if not systems:
         raise ArgumentError("systems", "must hold at least one system", "none")

@@ -1,4 +1,4 @@
-"""Scratch folders: those of killed processes are removed, those of running processes and of other programs stay."""
+"""Scratch folders of killed processes are removed; folders of running processes and other programs stay."""
 
 from __future__ import annotations
 

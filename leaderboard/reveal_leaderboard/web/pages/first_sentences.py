@@ -1,7 +1,7 @@
 """Every page's name, heading and first sentence.
 
 `OPENINGS` has the openings that are the same for all visitors. A board opens with its result (:func:`board_opening`),
-and so does an entry (:func:`entry_opening`); the markup of both is in ``templates/first_sentences.html``.
+and so does an entry (:func:`entry_opening`); their markup is in ``templates/first_sentences.html``.
 """
 
 from __future__ import annotations

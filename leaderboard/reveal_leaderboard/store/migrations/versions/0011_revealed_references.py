@@ -25,7 +25,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the table of overlaps, and empty that of held-out cases."""
+    """Drop the table of overlaps, and empty the table of held-out cases."""
     op.drop_table("overlaps")
     _make_held_out("'study', 'image', 'picture'")
 
