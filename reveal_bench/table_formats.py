@@ -61,7 +61,7 @@ class TableLimits:
     expansion: int = 100
     json_bytes: int = JSON_BYTES
     workbook_bytes: int = 1 << 28
-    rows: int = 1_500_000
+    rows: int = 1_250_000
     columns: int = 16_384
     cells: int = 8_000_000
     line_bytes: int = 16 << 20

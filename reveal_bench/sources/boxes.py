@@ -34,7 +34,7 @@ from reveal_bench.kinds.localization.records import Annotation, LocalizationReco
 from reveal_bench.masks import Box, Rle, pack_boxes, pack_masks, tight_box
 from reveal_bench.sources import source
 from reveal_bench.sources.source import BuildError, DownloadProblems, Extra, Problem
-from reveal_bench.tables import scan_table
+from reveal_bench.tables import TableLimits, scan_table
 from reveal_bench.words import count_text
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ SLACK = 1.0
 """Largest number of pixels by which a box may stick out of its image."""
 NIH_SIDE = 1024
 """Width and height of every frame of NIH ChestX-ray14 as several sources show it, in pixels."""
+LIMITS = TableLimits(rows=500_000)
+"""Limits on a table of boxes, each of which becomes several objects."""
 DEPTH, MANY = 5, 60
 """Depth of the search for tables; a folder with more than MANY subfolders counts as a tree of pictures."""
 
@@ -159,7 +161,7 @@ def read_table(
     If a column is missing, note a problem of the file and return no rows. An unknown column gives a warning.
     """
     problems = DownloadProblems()
-    table = scan_table(path, path.name, problems, may_be_empty=True)
+    table = scan_table(path, path.name, problems, may_be_empty=True, limits=LIMITS)
     if table is not None:
         heads = ", ".join(table.columns)
         lacking = [column for column in columns if column not in table]

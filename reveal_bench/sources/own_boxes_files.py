@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from reveal_bench.findings import conflict
-from reveal_bench.sources.boxes import BoxRow, Faults, known_finding
+from reveal_bench.sources.boxes import LIMITS, BoxRow, Faults, known_finding
 from reveal_bench.sources.mapping import MappingParser, is_split_name, load_mapping
 from reveal_bench.sources.reveal_cxr import UNDIVIDED
 from reveal_bench.sources.source import BuildError, DownloadProblems, Problem, read_document, read_json
@@ -200,7 +200,7 @@ def _rows(
 ) -> tuple[list[BoxRow], tuple[str, ...]]:
     """Return (rows, all columns of the table), rows with only the `columns`; both are empty after a problem."""
     problems = DownloadProblems()
-    table = scan_table(path, path.name, problems, sheet=sheet)
+    table = scan_table(path, path.name, problems, sheet=sheet, limits=LIMITS)
     problems += [] if table is None else missing_columns(table, columns, named_in=named_in)
     for problem in problems:
         faults.add(problem, None)
