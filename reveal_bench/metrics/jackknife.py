@@ -440,8 +440,10 @@ def share_bounds(shares: FloatArray, errors: FloatArray, sizes: FloatArray) -> F
     The bounds are Wilson's for the effective number of units, ``share (1 - share) / error^2``, moved out next to 0
     and 1 as those of other proportions.
     """
-    variances = shares * (1 - shares)
-    effective = np.where(variances > 0, np.minimum(sizes, _divide(variances, errors**2)), sizes)
+    half = 0.5 / np.maximum(sizes, 1)  # nearer to 0 or 1, as between two points of a curve, the variance is too small
+    inside = shares.clip(half, 1 - half)
+    effective = np.minimum(sizes, _divide(inside * (1 - inside), errors**2))
+    effective = np.where((shares > 0) & (shares < 1), effective, sizes)
     low, high = _with_rare_events(wilson(shares, effective, np.full_like(shares, Z)), shares, effective).clip(0, 1)
     return np.stack([np.minimum(low, shares), np.maximum(high, shares)])  # against rounding
 

@@ -21,6 +21,7 @@ from reveal_bench.metrics.jackknife import (
     LEAST_UNITS_OF_SHARE,
     Evidence,
     jackknife_ends,
+    share_bounds,
     t_quantile,
 )
 
@@ -289,6 +290,12 @@ def test_intervals_of_scores_at_an_end_of_the_scale_end_exactly_there() -> None:
         assert all(e.low <= e.value <= e.high for e in got if e.has_interval)
         f1 = [e for e in got if e.metric == "f1" and e.has_interval]
         assert [(e.low, e.high)[end] for e in f1] == [end] * 6  # the macro, too
+
+
+def test_bounds_of_a_share_next_to_1_are_near_those_of_1() -> None:
+    """Wilson's lower bound of 87 in 87 is 87 / (87 + z^2)."""
+    lower = share_bounds(np.array([0.9999, 1.0]), np.array([0.01, 0.0]), np.array([87.0, 87.0]))[0]
+    assert lower == pytest.approx(87 / (87 + norm.ppf(0.975) ** 2), abs=0.03)
 
 
 def test_a_macro_of_one_finding_has_its_interval(rng: np.random.Generator) -> None:
