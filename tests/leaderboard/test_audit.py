@@ -239,8 +239,8 @@ def changed(value: Any, kind: sa.types.TypeEngine[Any]) -> Any:
 
 
 EMPTY = {
-    "answers", "buckets", "deliveries", "held_out", "ratings", "results", "sessions", "shared_cases", "webhooks",
-    "workers",
+    "answers", "buckets", "deliveries", "held_out", "overlaps", "ratings", "results", "sessions", "shared_cases",
+    "webhooks", "workers",
 }  # fmt: skip
 """Tables of which this board has no row, so that this says nothing of them."""
 

@@ -127,7 +127,7 @@ def test_a_board_from_before_predictions_were_kept_is_copied_and_opened(filled: 
             connection.exec_driver_sql(f"ALTER TABLE submissions DROP COLUMN {column}")
         chain_without_records(connection)
         connection.exec_driver_sql("ALTER TABLE events DROP COLUMN record")
-        for table in ("deliveries", "webhooks", "buckets", "invitations", "shared_cases", "held_out"):
+        for table in ("deliveries", "webhooks", "buckets", "invitations", "shared_cases", "held_out", "overlaps"):
             connection.exec_driver_sql(f"DROP TABLE {table}")
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0004'")
     made = backup(url_of(filled), filled.blobs.url, tmp_path / "copy")
