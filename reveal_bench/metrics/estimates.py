@@ -490,8 +490,14 @@ def resampled_units(
 
 
 def units_behind(name: str, sums: LabelSums) -> IntArray:
-    """Return the number of units that support a metric: those with a study of :func:`studies_behind`."""
-    return np.asarray((studies_behind(name, sums) > 0).sum(axis=0), np.int64)
+    """Return the number of units that support a metric: those with a study of :func:`studies_behind`.
+
+    For kappa, units without the label or called negative count instead, if these are fewer.
+    """
+    n_units = (studies_behind(name, sums) > 0).sum(axis=0)
+    if name == "cohen_kappa":  # the rarer category decides kappa
+        n_units = np.minimum(n_units, (sums.confusion[..., 1:].sum(axis=-1) > 0).sum(axis=0))
+    return np.asarray(n_units, np.int64)
 
 
 def studies_behind(name: str, sums: LabelSums) -> FloatArray:

@@ -229,6 +229,9 @@ def test_f1_and_kappa_equal_deletion_of_each_patient(metric: str, rng: np.random
         )
         assert interval(got, metric, name) == pytest.approx(single, abs=2e-4)
     behind = [len(set(PATIENTS[present[:, i] | predicted[:, i]].tolist())) for i in (0, 1)]
+    if is_kappa:  # the rarer of presence and absence
+        without = [len(set(PATIENTS[~(present[:, i] & predicted[:, i])].tolist())) for i in (0, 1)]
+        behind = [min(pair) for pair in zip(behind, without, strict=True)]
     statistics = [statistic(0), statistic(1)]
     expected = macro_of_shares(statistics, behind, variance_of_f1, bias_of_f1)
     if is_kappa:  # on its own scale
@@ -417,6 +420,22 @@ def test_too_few_patients_have_no_interval(low: float, least: int, is_one_short:
     assert not math.isnan(macro.low)
     assert math.isnan(rare.low) == math.isnan(rare.high) == is_one_short
     assert rare.value == pytest.approx((low + 1) / 2)
+
+
+@pytest.mark.parametrize("is_present", [True, False])
+def test_the_rarer_of_presence_and_absence_supports_kappa(is_present: bool) -> None:
+    for n_rare, has_interval in ((LEAST_UNITS_OF_KAPPA, True), (LEAST_UNITS_OF_KAPPA - 1, False)):
+        column = np.arange(50)[:, None] < n_rare
+        both = column if is_present else ~column
+        kappa = next(
+            e
+            for e in estimate_labels(both, both, labels=["f0"], resampling=FEW_DRAWS)
+            if (e.metric, e.finding) == ("cohen_kappa", "f0")
+        )
+        assert kappa.has_interval == has_interval
+        if has_interval:  # the lowest kappa is (|0.24 + 0.24 - 1| - 0.6352) / (1 - 0.6352)
+            lowest = -0.1152 / 0.3648
+            assert kappa.low == pytest.approx(lowest + (1 - lowest) * wilson(1.0, 12)[0], abs=1e-9)
 
 
 def unequal(n_many: int, images: int, n_single: int) -> list[str]:
