@@ -36,6 +36,8 @@ AsRoot = Annotated[
     bool, typer.Option("--as-root", envvar="REVEAL_AS_ROOT", help="Accept to run as root outside a container.")
 ]
 
+END_SECONDS = 20
+"""Time for requests in progress to finish after a signal to end."""
 PREFIX = "reveal-scratch-"
 CONTAINER_FILES = Path("/.dockerenv"), Path("/run/.containerenv")
 UID_MAP = Path("/proc/self/uid_map")
@@ -105,6 +107,7 @@ def run_server(application: FastAPI, host: str, port: int, proxies: int) -> None
         access_log=False,
         server_header=False,
         proxy_headers=False,
+        timeout_graceful_shutdown=END_SECONDS,  # without it, a client who does not read keeps the server from ending
         timeout_keep_alive=75,  # longer than proxies' timeouts, otherwise a request may meet a closing connection
     )
     server = AnnouncingServer(config)
