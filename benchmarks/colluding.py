@@ -1,12 +1,15 @@
 """Simulate what five colluding teams learn, and what protection costs honest ones (docs/operating.md).
 
-    python -m benchmarks.colluding            # some minutes on four processors
+    python -m benchmarks.colluding            # about fifteen minutes on one processor
 
-Labels are drawn at random; a model is calibrated scores of a given AUROC, called at its best threshold for F1. Leak:
-the gain of macro F1 over the visible labels of five teams that share a model and all scores they receive, asking as
-"focused" in `tests/leaderboard/probing.py`. Usefulness: five models whose scores have a correlation of 0.5 given the
-labels. Reported are how many of their ten pairs differ significantly on an open and on a closed board, the width of
-intervals, and in how many draws a label's interval covers the mean F1 of all draws.
+The first attackers ask as "focused" in `tests/leaderboard/probing.py`; better ones are in
+:mod:`benchmarks.colluding_findings`, :mod:`benchmarks.colluding_places` and :mod:`benchmarks.colluding_detections`.
+Each table row is a mean over random boards with the half-width of its 95% interval over 24 boards. The worst boards of
+findings have only labels of 30 studies. The attackers get the default release policy, for several budgets.
+
+Usefulness: five models whose scores have a correlation of 0.5 given the labels. Reported are how many of their ten
+pairs differ significantly on an open and on a closed board, the width of intervals, and in how many draws a label's
+interval covers the mean F1 of all draws.
 """
 
 from __future__ import annotations
@@ -25,14 +28,17 @@ from scipy.special import expit, logit
 from scipy.stats import norm
 from sklearn.metrics import f1_score
 
+from benchmarks import colluding_detections, colluding_findings, colluding_places
 from reveal_bench.arrays import FloatArray
 from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.findings.scoring import StudyRows
+from reveal_bench.kinds.parts import cases_of_average
 from reveal_bench.metrics.bootstrap import MACRO
 from tests.leaderboard import test_probing_simulation as attack
 from tests.leaderboard.probing import best_calls
 
 DRAWS = 24
+TEAMS = 5
 WORLDS: dict[str, tuple[int, tuple[int, ...]]] = {
     "100": (100, (10, 30, 35, 40, 50)),
     "150": (150, (10, 30, 40, 60, 70)),
@@ -99,9 +105,65 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         print("| " + " | ".join(row) + " |")
 
 
+def gain_text(gains: FloatArray) -> str:
+    """Return the mean gain and half the width of its 95% interval over `DRAWS` boards."""
+    return f"{gains.mean():.3f} ± {1.96 * gains.std(ddof=1) / DRAWS**0.5:.3f}"
+
+
+def print_findings(policy: ReleasePolicy) -> None:
+    """Print the gain of macro F1 by studies, AUROC of the model and submissions of each team."""
+    board, rows = colluding_findings.Board.of(policy), []
+    for auroc, (n, counts) in itertools.product((0.85, 0.9, 0.95), colluding_findings.WORLDS.items()):
+        for labels in (counts, colluding_findings.RARE):
+            gains = [
+                colluding_findings.attack(colluding_findings.draw(n, auroc, labels, DRAWS, 1), board, TEAMS * each)
+                for each in EACH[:3]
+            ]
+            rows.append([str(n), ", ".join(map(str, labels)), f"{auroc:.2f}", *map(gain_text, gains)])
+    print_table(["studies", "with each label", "AUROC", *(f"{each} each" for each in EACH[:3])], rows)
+
+
+def print_places(policy: ReleasePolicy) -> None:
+    """Print the gain of the average hit rate with one submission of each team, by cases and model."""
+    rows = []
+    for n_cases in colluding_places.WORLDS:
+        board = colluding_places.Board.of(policy, n_cases)
+        gains = [
+            colluding_places.attack(colluding_places.draw(n_cases, model, DRAWS, 1), board, TEAMS)
+            for model in colluding_places.MODELS.values()
+        ]
+        rows.append([", ".join(map(str, n_cases)), f"{cases_of_average(n_cases):.0f}", *map(gain_text, gains)])
+    print_table(["cases of each finding", "in the average", *colluding_places.MODELS], rows)
+
+
+def print_detections(policy: ReleasePolicy) -> None:
+    """Print the gain of macro AP 50 by images, findings and submissions of each team."""
+    rows = []
+    for n, n_findings in itertools.product((100, 150, 300, 1000), (1, 3, 6)):
+        counts = np.linspace(max(30, 0.12 * n), max(36, 0.4 * n), n_findings).astype(int).tolist()
+        step = colluding_detections.step_of(policy, n_findings)
+        gains = [
+            max(
+                (
+                    colluding_detections.attack(
+                        colluding_findings.draw(n, 0.85, counts, DRAWS, 1), TEAMS * each, step=step, asks=asks
+                    )
+                    for asks in colluding_detections.WAYS
+                ),
+                key=lambda gains: float(gains.mean()),
+            )
+            for each in (1, 3)
+        ]
+        rows.append([str(n), str(n_findings), *map(gain_text, gains)])
+    print_table(["images", "findings", "1 each", "3 each"], rows)
+
+
 def main() -> None:
+    for print_gains in (print_findings, print_places, print_detections):
+        print_gains(ReleasePolicy())
+        print()
     with ProcessPoolExecutor() as pool:
-        rows = []
+        rows: list[list[str]] = []
         for name in WORLDS:
             gains = [mean(pool.map(leak, [name] * DRAWS, [each] * DRAWS, range(DRAWS))) for each in EACH]
             rows.append([name, *(f"{gain:.3f}" for gain in gains)])

@@ -50,8 +50,10 @@ Document = Mapping[str, Any]
 WEBHOOK_EVENTS = ("scored", "withdrawn", "flagged")
 LEAST_CELL: Final = 10
 """No finding with fewer cases is ever shown."""
+LEAKS: Final = ("more submissions", "few cases")
+"""Reasons why colluding teams could gain more than 0.05 on a board, which an operator can accept by name."""
 BY_HOLDOUT: Final = "by holdout"
-"""Value of `quota.total` with which the number follows from the kind of benchmark and the size of its holdout."""
+"""Value of `quota.total` with which the number follows from the kind of benchmark."""
 
 
 class SettingsError(ValueError):
@@ -110,6 +112,10 @@ def _are_events(names: Sequence[str]) -> bool:
     return len(names) > 0 and all(name in WEBHOOK_EVENTS and names.count(name) == 1 for name in names)
 
 
+def _are_leaks(names: Sequence[str]) -> bool:
+    return all(name in LEAKS for name in names)
+
+
 _Number = Annotated[float, Field(strict=True, allow_inf_nan=False), WrapValidator(_check_as_written)]
 _Step = Annotated[_Number, Field(ge=0.01, le=0.25), _must("divide 1", _divides_one)]
 _Line = Annotated[StrictStr, Field(max_length=1000), _must("be one line of printable characters", str.isprintable)]
@@ -132,7 +138,8 @@ class ReleasePolicy:
         only `min_cell` keeps the bands above it
     band_resolution : for each band, the step to which its findings' scores are rounded
     place_factor : factor by which the step is larger for localizations, because a sender can move each of them
-    place_cell : fewest cases with which a finding's localization scores are shown separately, not only on average
+    place_cell : fewest cases with which a finding's localization scores are shown separately, not only on average; the
+        average overlap needs more of them, see :mod:`reveal_leaderboard.release.release`
     n_resamples, seed : resamples of the intervals, and their seed
     ladder_step : a new best is shown only if its primary macro exceeds the earlier best by more than this
     ladder_per : {"team", "model"}, whether the earlier best is the team's or the model's
@@ -146,7 +153,7 @@ class ReleasePolicy:
         tuple[_Step, ...], Field(min_length=1), _must("have no number above the one before", _never_rises)
     ] = (0.1, 0.05, 0.01)
     place_factor: Annotated[StrictInt, Field(ge=1, le=5)] = 2
-    place_cell: _FewestCases = 50
+    place_cell: _FewestCases = 350
     n_resamples: Annotated[StrictInt, Field(ge=100, le=100_000)] = 1000
     seed: Annotated[StrictInt, Field(ge=0, lt=2**32)] = 0
     ladder_step: Annotated[_Number, Field(ge=0, le=1)] = 0.01
@@ -166,7 +173,7 @@ class QuotaPolicy:
     Attributes
     ----------
     total, per_day : submissions per team, in total and per UTC day; with `BY_HOLDOUT` the total follows from the
-        holdout's size
+        kind of benchmark
     board_total : submissions of all teams together
     """
 
@@ -199,14 +206,16 @@ class ExposurePolicy:
     watch_used : fraction of the board's budget that is used
     near : fraction of equal answers at which predictions count as near-identical
     accepted_overlaps : names of other boards whose public files may tell this board's references
+    accepted_leaks : accepted reasons why colluding teams could gain more than 0.05, some of `LEAKS`
     """
 
     colluding: _Budget = 5
-    watch_bits: _Bits = 0.3
+    watch_bits: _Bits = 0.15
     close_bits: _Bits = 0.75
     watch_used: Annotated[_Number, Field(gt=0, le=1)] = 0.5
     near: Annotated[_Number, Field(gt=0.5, le=1)] = 0.95
     accepted_overlaps: tuple[StrictStr, ...] = ()
+    accepted_leaks: Annotated[tuple[StrictStr, ...], _must(f"be a list of some of {', '.join(LEAKS)}", _are_leaks)] = ()
 
 
 @dataclass(frozen=True, slots=True)

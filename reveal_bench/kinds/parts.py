@@ -383,6 +383,20 @@ class AnnotationExchange(Protocol[RecordT_contra, PredictionT, ManifestT_contra]
         """Return (predictions, losses): one reader's or model's drawings or labels, and sentences on the losses."""
 
 
+def cases_of_average(n_cases: Sequence[int]) -> float:
+    """Return the number of cases of equal weight that reveal as much through one average as findings of these sizes.
+
+    The average over K findings of n_i cases counts a hit as 1 / (K n_i). Five answers about cases whose two places are
+    equally likely then raise it by about ``0.87 / sqrt(n)`` with ``n = K**2 / sum(1 / n_i)``, which this returns.
+
+    Examples
+    --------
+    >>> cases_of_average([100, 100, 100]), cases_of_average([30, 120])
+    (300.0, 96.0)
+    """
+    return len(n_cases) ** 2 / sum(1 / n for n in n_cases) if n_cases else 0.0
+
+
 class Release(Protocol[PredictionT_contra, ManifestT_contra, RowsT_contra]):
     """The scores that a board may show and release.
 
@@ -393,9 +407,8 @@ class Release(Protocol[PredictionT_contra, ManifestT_contra, RowsT_contra]):
     metrics : metrics that a board may show, in the order of its columns
     positional_metrics : members of `metrics` that score places, which a sender can move one by one to learn more
     requires_negatives : True if a shown finding must also be absent from as many items as the cases that it needs
-    most_answers : (least number of held-out items, most scored submissions of a team on a version), ascending from 0;
-        with more submissions, five colluding teams learn too much, see "What colluding teams can learn" in the
-        operator's guide
+    most_answers : most scored submissions of a team on a version; with more, five colluding teams learn too much, see
+        "What colluding teams can learn" in the operator's guide
     """
 
     primary: ClassVar[str]
@@ -403,18 +416,7 @@ class Release(Protocol[PredictionT_contra, ManifestT_contra, RowsT_contra]):
     metrics: ClassVar[tuple[str, ...]]
     positional_metrics: ClassVar[tuple[str, ...]] = ()
     requires_negatives: ClassVar[bool] = False
-    most_answers: ClassVar[tuple[tuple[int, int], ...]] = ((0, 3),)
-
-    def answers_on(self, n_items: int) -> int:
-        """Return the most scored submissions of a team on a version that holds out `n_items`.
-
-        Examples
-        --------
-        >>> from reveal_bench.kinds import KINDS
-        >>> KINDS["findings"].release.answers_on(299), KINDS["findings"].release.answers_on(300)
-        (2, 3)
-        """
-        return [answers for least, answers in self.most_answers if n_items >= least][-1]
+    most_answers: ClassVar[int] = 1
 
     def least_items(self, min_cell: int) -> int:
         """Return the fewest items held out with which a board can show a score, if a finding needs `min_cell` cases."""
@@ -423,6 +425,12 @@ class Release(Protocol[PredictionT_contra, ManifestT_contra, RowsT_contra]):
     @abstractmethod
     def largest_cell(self, manifest: ManifestT_contra) -> tuple[int, str]:
         """Return (n, name): the most items that one score can count, as far as the manifest says, and their name."""
+
+    def cases_of_average(self, manifest: ManifestT_contra, min_cell: int) -> float | None:
+        """Return the number of cases that would reveal as much if they had equal weights in the average; None if scores
+        do not count places that a sender can move.
+        """
+        return None
 
     @abstractmethod
     def disclose(self, rows: RowsT_contra, resampling: Resampling, *, min_cell: int) -> Disclosure:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from reveal_leaderboard.boards import refresh
-from reveal_leaderboard.boards.catalogue import Catalogue, Published, TooSmallError, UnknownBenchmarkError
+from reveal_leaderboard.boards.catalogue import Catalogue, LeakError, Published, TooSmallError, UnknownBenchmarkError
 from reveal_leaderboard.settings import load_settings
 from reveal_leaderboard.store import quota
 from reveal_leaderboard.store.store import Store
@@ -63,28 +63,33 @@ def check(database_url: str, path: Path, text: str, published: list[Published]) 
     Catalogue(Store(database_url, load_settings(path)), published).check_policy()
 
 
-def test_a_budget_too_large_is_warned_of_and_a_board_that_can_show_nothing_refused(
+def test_board_that_leaks_or_can_show_nothing_is_refused(
     database_url: str, versions: list[Published], caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     old, path = versions[0], tmp_path / "settings.toml"
     check(database_url, path, "", [old])
-    assert caplog.messages == [], "by itself a budget follows the holdout"
-    check(database_url, path, "[quota]\ntotal = 3\n", [old])
-    assert caplog.messages == [
-        f"{BENCHMARK} 1.0.0 holds out {old.n_items} cases: teams who collude learn too much from "
-        "`quota.total` = 3, set it to 1"
-    ]
-    caplog.clear()
+    assert caplog.messages == [], "cases enough, and a budget that follows the kind"
+    for text, rule in (
+        ("[release]\nplace_cell = 9999\n", r"must have 9999 cases in its average, each counted by its .*, got \d+,"),
+        ("[quota]\ntotal = 2\n", "must have `quota.total` 1, got 2, or five colluding teams can gain more than 0.05"),
+    ):
+        with pytest.raises(LeakError, match=rule) as leak:
+            check(database_url, path, text, [old])
+        assert caplog.messages == []
+        check(database_url, path, text + str(leak.value).split(":\n")[1], [old])  # what the message says to write
+        assert len(caplog.messages) == 1
+        caplog.clear()
     most = max(Counter(finding for row in old.manifest.rows.values() for finding in row.asked).values())
-    check(database_url, path, f"[release]\nmin_cell = {most}\n", versions)
-    assert caplog.messages == []
+    few = '[exposure]\naccepted_leaks = ["few cases"]\n'
+    check(database_url, path, f"{few}[release]\nmin_cell = {most}\n", versions)
+    caplog.clear()
     rule = f"^{BENCHMARK} 1.0.0 must hold out {most + 1} or more, .*, got {most} cases"
     with pytest.raises(TooSmallError, match=rule) as e:
-        check(database_url, path, f"[release]\nmin_cell = {most + 1}\n", versions[::-1])
-    assert caplog.messages == [f"{BENCHMARK} 1.1.0 holds out too little for a board to show any figure"]
-    check(database_url, path, str(e.value).split(":\n")[1], versions)  # what the message says to write
-    few = replace(old, manifest=replace(old.manifest, rows=dict(list(old.manifest.rows.items())[:9])))
-    assert few.too_small_for(30).endswith("No setting allows fewer than 10: hold out more.")
+        check(database_url, path, f"{few}[release]\nmin_cell = {most + 1}\n", versions[::-1])
+    assert f"{BENCHMARK} 1.1.0 holds out too little for a board to show any figure" in caplog.messages
+    check(database_url, path, few + str(e.value).split(":\n")[1], versions)  # what the message says to write
+    few_rows = replace(old, manifest=replace(old.manifest, rows=dict(list(old.manifest.rows.items())[:9])))
+    assert few_rows.too_small_for(30).endswith("No setting allows fewer than 10: hold out more.")
     # A label needs as many studies without it as with it, and so does a finding of detection on images
     assert [KINDS[name].release.least_items(30) for name in ("localization", "findings", "detection")] == [30, 60, 60]
 

@@ -39,7 +39,7 @@ from typer.testing import CliRunner
 
 from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from tests.conftest import in_child
-from tests.leaderboard.conftest import BENCHMARK, Board, guesses
+from tests.leaderboard.conftest import ACCEPTED, BENCHMARK, Board, guesses
 
 pytestmark = pytest.mark.processes
 needs_landlock = pytest.mark.skipif(landlock_abi() == 0, reason="this kernel has no Landlock")
@@ -148,7 +148,10 @@ def in_the_server(board: Board, data: Path, do: Callable[[FastAPI, Custody], Non
             patch.setattr(Custody, "warm_up", lambda custody: custodies.append(custody))
             patch.setattr(cli, "run_server", lambda application, *_: do(application, custodies[0]))
             blobs = data.with_name("uploads")  # which there is not yet
+            settings = data.with_name("settings.toml")
+            settings.write_text(f"[exposure]\n{ACCEPTED}", encoding="utf-8")
             words = ["serve", "--data", str(data), "--blobs", str(blobs), "--benchmark", str(board.folder)]
+            words += ["--settings", str(settings)]
             app(words, standalone_mode=False)
 
     return in_child(serve)

@@ -204,7 +204,7 @@ def mean_gain(cases: Sequence[int], model: tuple[float, float], each: int, n_dra
 
 
 def answers_of(cases: Sequence[int]) -> int:
-    return SETTINGS.quota.on(KINDS["localization"].release.answers_on(sum(cases))).total
+    return SETTINGS.quota.on(KINDS["localization"].release.most_answers).total
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,6 @@ def answers_of(cases: Sequence[int]) -> int:
         ("fewest cases", EVEN, hits_alike, 30),
         ("fewest with figures of their own", EVEN, hits_alike, 100),
         ("fewest with overlap", MODELS[4], hits, 16),
-        ("many cases", MODELS[1], overlaps, 16),
     ],
 )
 def test_five_teams_gain_little_from_the_answers_of_a_board(
@@ -240,35 +239,27 @@ def test_exact_scores_without_a_quota_would_reveal_all(make: Make) -> None:
     assert np.mean(gained) > {hits: 2, overlaps: 0.5}[make] * MOST_GAINED
 
 
-@pytest.mark.parametrize("n_cases", [30, 49, 50, 59, 75, 119, 120])
-def test_meter_warns_when_five_teams_have_spent_their_quotas(n_cases: int) -> None:
-    """The meter says "watch" then, and "close" only after more answers."""
-    least = {"point_hit": PLACE_CELL, "mask_iou_all": FOR_OVERLAP * MIN_CELL}
-    names = [name for name, n in least.items() if n_cases >= n]
+@pytest.mark.parametrize("n_cases", [30, 49, 119, 120, PLACE_CELL])
+def test_meter_watches_findings_in_averages_when_five_teams_have_spent_their_quotas(n_cases: int) -> None:
+    """The meter says "watch" then unless a finding has many cases, and "close" only after more answers."""
+    names = ["point_hit"] if n_cases >= PLACE_CELL else []
     figures = [ReleasedEstimate(name, "x", 0.5, None, None, ROUNDING.band(n_cases), "") for name in names]
-    averages = {"point_hit", "grid_hit"}.difference(names)
-    bits = answer_bits(figures, None, n_averages=len(averages))
+    bits = answer_bits(figures, None, n_averages=1 - len(names))
     share = TEAMS * answers_of([n_cases]) * bits / label_bits(figures, None)
-    assert SETTINGS.exposure.watch_bits < share < SETTINGS.exposure.close_bits
+    assert share < SETTINGS.exposure.close_bits
+    assert (share > SETTINGS.exposure.watch_bits) == (n_cases < PLACE_CELL)
 
 
 def test_board_releases_no_more_than_assumed() -> None:
-    """A hit rate per finding from 50 cases, overlap from 75, and averages of both and of the grid hit rate."""
+    """The average hit rate alone, with enough cases for one average."""
     hit = {f"of {n}": hits_of(n // 2, n) for n in WORLDS["usual"]}
     overlap = {finding: [0.5] * len(values) for finding, values in hit.items()}
     rows = make_rows({"point_hit": hit, "grid_hit": hit, "mask_iou_all": overlap, "box_iou": overlap})
-    released = {(figure.metric, figure.finding) for figure in release(rows).figures}
-    own = [finding for finding, values in hit.items() if len(values) >= 50]
-    many = [finding for finding, values in hit.items() if len(values) >= 75]
-    assert released == {
-        *(("point_hit", finding) for finding in (*own, MACRO)),
-        *(("mask_iou_all", finding) for finding in (*many, MACRO)),
-        ("grid_hit", MACRO),
-    }
+    assert {(figure.metric, figure.finding) for figure in release(rows).figures} == {("point_hit", MACRO)}
     beside = make_rows({"point_hit": hit, "grid_hit": hit})
     beside.cell_kinds[0] = "cell"
     assert {figure.metric for figure in release(beside).figures} == {"point_hit"}
     assert release(beside).note == (
         "All findings are shown. The grid hit rate is not shown: the file names cells other than those of its points. "
-        "Findings with fewer than 50 cases count in the averages only: of 30, of 45."
+        f"Findings with fewer than {PLACE_CELL} cases count in the averages only: {', '.join(hit)}."
     )

@@ -155,7 +155,7 @@ def mean_gain(name: str, strategy: Strategy, n_draws: int, **options: Any) -> fl
 
 def quota_on(name: str) -> int:
     """Return the default number of answers per team."""
-    return SETTINGS.quota.on(KINDS["findings"].release.answers_on(WORLDS[name][0])).total
+    return SETTINGS.quota.on(KINDS["findings"].release.most_answers).total
 
 
 @pytest.mark.parametrize(

@@ -169,18 +169,14 @@ def test_budgets_belong_to_a_version(database_url: str) -> None:
 @pytest.mark.parametrize(
     ("facts", "total"),
     [
-        ({"kind": "findings", "n_studies": 99}, 1),
-        ({"kind": "findings", "n_studies": 299}, 2),
-        ({"kind": "findings", "n_studies": 300}, 3),
+        ({"kind": "findings", "n_studies": 300}, 1),
         ({"kind": "localization", "n_images": 5000}, 1),
-        ({"kind": "detection", "n_images": 60}, 3),
+        ({"kind": "detection", "n_images": 60}, 1),
         ({"kind": "tasks", "n_tasks": 20}, 3),
         ({}, 1),
     ],
 )
-def test_by_itself_a_budget_follows_the_kind_and_the_size_of_the_holdout(
-    database_url: str, facts: dict[str, object], total: int
-) -> None:
+def test_default_budget_follows_the_kind(database_url: str, facts: dict[str, object], total: int) -> None:
     world = World(database_url, quota=QuotaPolicy())
     with world.store.write() as connection:
         boards.register_version(connection, BENCHMARK, "3.0", "holdout", facts)

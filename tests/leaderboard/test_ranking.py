@@ -22,7 +22,7 @@ from reveal_bench.kinds.findings.scoring import StudyRows
 from reveal_bench.kinds.localization.scoring import CaseRows
 from reveal_bench.metrics.intervals import Resampling
 
-POLICY = ReleasePolicy(n_resamples=300, band_resolution=(0.01, 0.01, 0.01))
+POLICY = ReleasePolicy(n_resamples=300, band_resolution=(0.01, 0.01, 0.01), place_cell=50)
 SHOWN, HIDDEN = ("Edema", "Cardiomegaly"), "Lung Lesion"
 IMAGES = tuple((f"image{i:03d}", f"patient{i * 2 // 3:03d}") for i in range(90))
 PAIRS = [(i, f) for i in range(90) for f in SHOWN if i % 3 or f == "Edema"] + [(i, HIDDEN) for i in range(12)]

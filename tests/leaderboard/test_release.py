@@ -15,6 +15,7 @@ from reveal_leaderboard.settings import ReleasePolicy
 
 from reveal_bench.kinds.localization.scoring import CaseRows, score_localization
 from reveal_bench.kinds.scored import effective_size
+from reveal_bench.metrics.bootstrap import MACRO
 from tests.leaderboard.conftest import RARE, Board, guesses
 
 EACH = ReleasePolicy(place_cell=30)
@@ -60,7 +61,7 @@ def test_small_finding_is_hidden_and_not_in_the_macro() -> None:
 
 
 def test_scores_are_rounded_and_counts_are_ranges() -> None:
-    score = release(ROWS)
+    score = release(ROWS, EACH)
     figure = score.figure("point_hit", "C")
     assert figure.value == 0.38  # 77/200 = 0.385, in steps of 0.02
     assert figure.n == "120+"
@@ -123,7 +124,7 @@ def test_macro_is_rounded_by_its_own_findings() -> None:
         {"point_hit": {name: hits(n // 2, n) for name, n in cases.items()},
          "mask_iou_all": {name: [0.33] * n for name, n in cases.items()}}
     )  # fmt: skip
-    score = release(rows)
+    score = release(rows, EACH)
     assert score.figure("mask_iou_all", "B") is None
     assert score.figure("mask_iou_all").value == score.figure("mask_iou_all", "A").value == 0.3
     assert score.figure("point_hit").value == 0.5
@@ -148,7 +149,7 @@ def test_metrics_with_submission_dependent_cases_are_hidden() -> None:
     """Empty masks are undefined in `mask_iou`, so 74 of them would leave the score of one selected case."""
     one_left = [0.1] + [float("nan")] * 74
     rows = make_rows({"point_hit": {"A": hits(25, 75)}, "mask_iou": {"A": one_left}, "mask_iou_all": {"A": [0.5] * 75}})
-    assert {figure.metric for figure in release(rows).figures} == {"point_hit", "mask_iou_all"}
+    assert {figure.metric for figure in release(rows, EACH).figures} == {"point_hit", "mask_iou_all"}
 
 
 def test_undefined_metric_has_no_score() -> None:
@@ -158,12 +159,15 @@ def test_undefined_metric_has_no_score() -> None:
 
 
 def test_finding_of_few_localizations_counts_only_in_average() -> None:
-    """49 cases are too few for a separate hit rate, 50 are enough; see tests/leaderboard/test_probing_places.py."""
-    score = release(make_rows({"point_hit": {"A": hits(30, 50), "B": hits(0, 49)}}))
+    """349 cases are too few for a separate hit rate, 350 are enough; see tests/leaderboard/test_probing_places.py."""
+    score = release(make_rows({"point_hit": {"A": hits(210, 350), "B": hits(0, 349)}}))
     assert [(figure.metric, figure.finding) for figure in score.figures] == [("point_hit", "macro"), ("point_hit", "A")]
-    assert (score.figure("point_hit").value, score.figure("point_hit", "A").value) == (0.3, 0.6)  # (30/50 + 0/49) / 2
+    assert (score.figure("point_hit").value, score.figure("point_hit", "A").value) == (
+        0.3,
+        0.6,
+    )  # (210/350 + 0/349) / 2
     assert (score.shown, score.hidden) == (("A", "B"), ())
-    assert score.note == "All findings are shown. Findings with fewer than 50 cases count in the averages only: B."
+    assert score.note == "All findings are shown. Findings with fewer than 350 cases count in the averages only: B."
 
 
 def test_overlap_needs_more_cases() -> None:
@@ -171,18 +175,29 @@ def test_overlap_needs_more_cases() -> None:
     rows = make_rows(
         {"point_hit": {"A": hits(25, 75), "C": hits(5, 74)}, "mask_iou_all": {"A": [0.5] * 75, "C": [0.1] * 74}}
     )
-    score = release(rows)
+    score = release(rows, EACH)
     assert (score.figure("mask_iou_all", "A").value, score.figure("mask_iou_all").value) == (0.5, 0.5)
     assert score.figure("mask_iou_all", "C") is None
-    assert score.note == "All findings are shown. Overlap is shown only for findings with at least 75 cases, not for C."
+    assert score.note == "All findings are shown."
+
+
+@pytest.mark.parametrize(("n", "metrics"), [(349, ["point_hit"]), (350, ["point_hit", "grid_hit"])])
+def test_second_average_needs_twice_the_cases(n: int, metrics: list[str]) -> None:
+    """Two findings of n cases count as 2n in an average: 700 allow a second one."""
+    values = {name: hits(n // 2, n) for name in "AB"}
+    score = release(make_rows({"point_hit": values, "grid_hit": values, "mask_iou_all": values}))
+    assert [figure.metric for figure in score.figures if figure.finding == MACRO] == metrics
+    assert {figure.metric for figure in score.figures if figure.finding != MACRO} == (
+        {"point_hit"} if n == 350 else set()
+    )
 
 
 def test_box_iou_is_released_without_mask_iou() -> None:
     boxes = {"point_hit": {"A": hits(25, 75)}, "box_iou": {"A": [0.26] * 75}}
-    box = release(make_rows(boxes)).figure("box_iou")
+    box = release(make_rows(boxes), EACH).figure("box_iou")
     assert box.value == 0.3  # one finding in the second count range: twice 0.05, also in its macro
     masks = boxes | {"mask_iou_all": {"A": [0.5] * 75}}
-    assert {figure.metric for figure in release(make_rows(masks)).figures} == {"point_hit", "mask_iou_all"}
+    assert {figure.metric for figure in release(make_rows(masks), EACH).figures} == {"point_hit", "mask_iou_all"}
 
 
 def test_mask_without_a_reference_costs_nothing() -> None:

@@ -25,7 +25,7 @@ from reveal_leaderboard.cli import app
 from reveal_leaderboard.cli.health import check
 
 from tests.conftest import ROOT
-from tests.leaderboard.conftest import ASKING, BENCHMARK, Board, free_port, running, wait_until
+from tests.leaderboard.conftest import ACCEPTED, ASKING, BENCHMARK, Board, free_port, running, wait_until
 
 FOLDER = ROOT / "leaderboard"
 SECRETS = {"HF_HOLDOUT_TOKEN": "canary-holdout-token", "HF_TOKEN": "canary-token"}
@@ -250,7 +250,8 @@ def test_a_demo_becomes_ready_without_its_secrets(
 ) -> None:
     port = free_port()
     hub = Hub(public=board.folder, holdout=board.holdout)
-    environ = {**os.environ, **space, **DEMO, "PORT": str(port)}
+    (tmp_path / "settings.toml").write_text(f"[exposure]\n{ACCEPTED}", encoding="utf-8")
+    environ = {**os.environ, **space, **DEMO, "PORT": str(port), "REVEAL_SETTINGS": str(tmp_path / "settings.toml")}
     commands = entry.plan(environ, tmp_path, hub)
     logs = [tmp_path / "server.log", tmp_path / "worker.log"]
 

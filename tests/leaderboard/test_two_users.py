@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from reveal_bench.kinds.localization.formats import predictions_to_jsonl
-from tests.leaderboard.conftest import BENCHMARK, Board, Server, free_port, guesses, wait_ready
+from tests.leaderboard.conftest import ACCEPTED, BENCHMARK, Board, Server, free_port, guesses, wait_ready
 from tests.leaderboard.databases import DATABASE_SOURCE
 
 SERVING, WORKING = 61001, 61002
@@ -89,6 +89,8 @@ def test_two_users_serve_and_score_and_neither_reads_what_is_the_others(board: B
     shared = ("--database", database, "--blobs", f"s3://{bucket}/two-users")
     port, log = free_port(), place / "log"
     words = ("-m", "reveal_leaderboard", "serve", "--benchmark", place / "public", "--data", server.home)
+    (place / "settings.toml").write_text(f"[exposure]\n{ACCEPTED}", encoding="utf-8")
+    words += ("--settings", place / "settings.toml")
     process = server.start(*words, "--port", str(port), *shared, log=log)
     try:
         running = Server(f"http://127.0.0.1:{port}", server.home, process, log, board)

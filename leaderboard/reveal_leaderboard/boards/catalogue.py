@@ -15,6 +15,7 @@ identified by its name and version.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -51,6 +52,10 @@ class TooSmallError(ValueError):
     """Error for a holdout so small that its board could show nothing."""
 
 
+class LeakError(ValueError):
+    """Error for a board on which colluding teams could learn too much, which the settings do not accept."""
+
+
 class Catalogue:
     """The `published` benchmarks; the board of a new benchmark starts with its first listed version."""
 
@@ -84,8 +89,8 @@ class Catalogue:
     def check_policy(self) -> None:
         """Refuse a board whose version is missing or could never show a score.
 
-        A budget that is too large for the board's holdout (see "What colluding teams can learn" in the operator's
-        guide) is logged as a warning, and so is another version that could never show a score.
+        An accepted leak (see "What colluding teams can learn" in the operator's guide) is logged as a warning, and so
+        are rules that another version breaks.
 
         Raises
         ------
@@ -93,6 +98,8 @@ class Catalogue:
             If the folder of the version that a board shows is missing.
         TooSmallError
             If its holdout is too small for any score.
+        LeakError
+            If colluding teams could gain more than 0.05, and the settings do not accept that.
         OverlapError
             If another board's public folder, or that of a version shown before, reveals its references, and the
             settings do not accept that.
@@ -107,17 +114,12 @@ class Catalogue:
             settings = self.store.settings.of(one.name)
             if one.key not in frozen:  # a version that is over may be published
                 self._check_overlaps(one, frozen if one.key in visible else set())
-            total, most = one.quota(settings).total, KINDS[one.kind].release.answers_on(one.n_items)
             rule = one.too_small_for(settings.release.min_cell)
             if rule and one.key in visible:
                 raise TooSmallError(f"{one.name} {one.version} {rule}")
             if rule:
                 log.warning("%s %s holds out too little for a board to show any figure", one.name, one.version)
-            if total > most and one.scored_by == "program":
-                log.warning(
-                    "%s %s holds out %d cases: teams who collude learn too much from `quota.total` = %d, set it to %d",
-                    *(one.name, one.version, one.n_items, total, most),
-                )
+            _check_leaks(one, settings, is_visible=one.key in visible)
 
     def _check_overlaps(self, one: Published, shown_before: Collection[BoardKey]) -> None:
         """Raise OverlapError for other boards, and for earlier versions if `one` is shown; warn of waiting versions."""
@@ -163,6 +165,22 @@ class Catalogue:
 
 
 NO_CASES = FolderCases("", "", "all")
+
+
+def _check_leaks(one: Published, settings: BenchmarkSettings, *, is_visible: bool) -> None:
+    """Raise LeakError for leaks of a visible board that the settings do not accept; warn of others."""
+    leaks, accepted = one.leaks(settings), settings.exposure.accepted_leaks
+    rules = " and ".join(leaks.values())
+    if is_visible and not set(leaks) <= set(accepted):
+        lines = f"[benchmarks.{one.name}.exposure]\naccepted_leaks = {json.dumps(list(leaks))}"
+        raise LeakError(
+            f"{one.name} {one.version} {rules}, or five colluding teams can gain more than 0.05. Accept that in the "
+            f"file of --settings:\n{lines}"
+        )
+    if leaks:
+        log.warning("%s %s %s, or colluding teams learn too much", one.name, one.version, rules)
+
+
 BoardKey = tuple[str, str]
 """(benchmark, version)"""
 
@@ -267,9 +285,20 @@ class Published:
         lines = f"[benchmarks.{self.name}.release]\nmin_cell = {LEAST_CELL}  # `bands` then begin with it"
         return f"{why} Hold out more, or allow small cells in the file of --settings:\n{lines}"
 
+    def leaks(self, settings: BenchmarkSettings) -> dict[str, str]:
+        """Return reason -> rule for each reason of LEAKS why colluding teams could gain more than 0.05 on a board."""
+        release, leaks = KINDS[self.kind].release, {}
+        total, most = self.quota(settings).total, release.most_answers
+        if total > most and self.scored_by == "program":
+            leaks["more submissions"] = f"must have `quota.total` {most}, got {total}"
+        n, least = release.cases_of_average(self.manifest, settings.release.min_cell), settings.release.place_cell
+        if n is not None and n < least:
+            leaks["few cases"] = f"must have {least} cases in its average, each counted by its weight, got {n:.0f}"
+        return leaks
+
     def quota(self, settings: BenchmarkSettings) -> Quota:
         """Return the submission budget of this version."""
-        return settings.quota.on(KINDS[self.kind].release.answers_on(self.n_items))
+        return settings.quota.on(KINDS[self.kind].release.most_answers)
 
     @property
     def synthetic(self) -> bool:

@@ -8,7 +8,9 @@ Holdouts are small, and an exact score on ten cases reveals the cases within som
   be at least so many. Which findings are hidden depends only on the references, never on a submission;
 * the only totals are macros over the shown findings. Hidden columns are removed before anything is computed, so no
   total contains a hidden finding, and no subtraction reveals one;
-* a finding has separate positional scores if it has `place_cell` cases or more; with fewer it counts in averages only;
+* of positional scores a board shows one average, of the first metric. A finding has a rate of its own if it has
+  `place_cell` cases or more. The second metric needs twice as many cases, the third three times, both for findings and
+  for its average (:func:`reveal_bench.kinds.parts.cases_of_average`), because it asks one more question about them;
 * only metrics that do not let a submission isolate a case are released; each kind of benchmark names them
   (`Release.metrics` of :mod:`reveal_bench.kinds.parts`). Strata are not released, because they are too small;
 * values are rounded, more coarsely the fewer the cases, since their intervals are wider; macros are rounded so that
@@ -30,13 +32,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from reveal_bench.kinds import KINDS
+from reveal_bench.kinds.parts import cases_of_average
 from reveal_bench.kinds.scored import Disclosure, Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
@@ -120,11 +123,15 @@ def release(rows: Rows, policy: ReleasePolicy = POLICY) -> ReleasedScore:
     kind = KINDS[rows.kind]
     disclosure = kind.release.disclose(rows, Resampling(policy.n_resamples, policy.seed), min_cell=policy.min_cell)
     figures = tuple(_figures(disclosure, policy, is_coarse=kind.scoring.can_be_probed))
-    few = {e.finding for e in disclosure.estimates if _is_in_average_only(e, policy)}
+    few = {e.finding for e in disclosure.estimates if e.finding != MACRO} - {f.finding for f in figures}
     note = disclosure.note
     if few:
         named = ", ".join(finding for finding in disclosure.shown if finding in few)
         note += f" Findings with fewer than {policy.place_cell} cases count in the averages only: {named}."
+    allowed = _enough_for_places(disclosure.estimates, policy)
+    averages = [{e.metric for e in estimates if e.finding == MACRO} for estimates in (disclosure.estimates, allowed)]
+    if left_out := sorted(METRICS[metric].in_words for metric in averages[0] - averages[1]):
+        note += f" Not shown, because the cases are too few: {', '.join(left_out)}."
     return ReleasedScore(figures, disclosure.shown, disclosure.hidden, note, asdict(policy))
 
 
@@ -174,9 +181,21 @@ def _place(patient: str, key: bytes) -> int:
     return int.from_bytes(digest[:8], "big")
 
 
-def _is_in_average_only(estimate: Estimate, policy: ReleasePolicy) -> bool:
-    is_of_finding = estimate.finding != MACRO
-    return is_of_finding and is_positional(estimate.metric) and estimate.n < policy.place_cell
+def _enough_for_places(estimates: Sequence[Estimate], policy: ReleasePolicy) -> list[Estimate]:
+    """Return estimates without positional scores that ask more questions about places than the cases allow."""
+    positional = list(dict.fromkeys(e.metric for e in estimates if is_positional(e.metric)))
+    if not positional:
+        return list(estimates)
+    first, *_ = positional
+    n_average = cases_of_average([e.n for e in estimates if e.metric == first and e.finding != MACRO])
+    needed = {metric: policy.place_cell * (i + 1) for i, metric in enumerate(positional)}
+
+    def is_shown(e: Estimate) -> bool:
+        if e.finding == MACRO:
+            return e.metric == first or n_average >= needed[e.metric]
+        return e.n >= needed[e.metric]
+
+    return [e for e in estimates if e.metric not in needed or is_shown(e)]
 
 
 def _figures(disclosure: Disclosure, policy: ReleasePolicy, *, is_coarse: bool) -> Iterator[ReleasedEstimate]:
@@ -184,15 +203,15 @@ def _figures(disclosure: Disclosure, policy: ReleasePolicy, *, is_coarse: bool) 
     rounding = Rounding(policy)
     of_findings = [e for e in disclosure.estimates if e.finding != MACRO] if is_coarse else []
     n_cases = {e.finding: e.n for e in of_findings}
-    for e in disclosure.estimates:
-        if _is_in_average_only(e, policy):
-            continue
+    for e in _enough_for_places(disclosure.estimates, policy):
         is_macro = e.finding == MACRO
         step, positional = policy.resolution, is_positional(e.metric)
         if is_macro:
             # The step suits all shown findings, and the findings in this macro; an overlap's macro may contain only one
             own = [one.n for one in of_findings if one.metric == e.metric]
-            step = max(rounding.macro_step(n, positional=positional) for n in (list(n_cases.values()), own))
+            # Without scores of findings, the step suits findings of the smallest cell
+            every = list(n_cases.values()) or [policy.min_cell] * (e.n if is_coarse else 0)
+            step = max(rounding.macro_step(n, positional=positional) for n in (every, own))
         elif is_coarse:
             step = rounding.step_of(e.n, positional=positional)
         value = rounding.round(e.value, step)

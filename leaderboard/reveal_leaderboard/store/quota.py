@@ -255,14 +255,14 @@ def statement(connection: sa.Connection, team_id: str, benchmark: str, version: 
 
 
 def _on_version(connection: sa.Connection, benchmark: str, version: str, policy: QuotaPolicy) -> Quota:
-    """Return the budgets of `policy` in numbers, for the version's kind and size.
+    """Return the budgets of `policy` in numbers, for the version's kind.
 
     If its kind is unknown, the holdout is taken to allow one scored submission per team.
     """
     query = sa.select(versions.c.facts).where(versions.c.benchmark == benchmark, versions.c.version == version)
     facts = connection.execute(query).scalar_one_or_none() or {}
     kind = KINDS.get(facts.get("kind", ""))
-    return policy.on(1 if kind is None else kind.release.answers_on(facts.get(f"n_{kind.items}", 0)))
+    return policy.on(1 if kind is None else kind.release.most_answers)
 
 
 def _lines(benchmark: str, version: str) -> sa.ColumnElement[bool]:

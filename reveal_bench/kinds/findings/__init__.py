@@ -330,7 +330,6 @@ class FindingsRelease(Release["FindingsPrediction", "StudyManifest", "StudyRows"
     primary: ClassVar = "f1"
     metrics: ClassVar = (*RELEASED_PER_LABEL, "auroc")
     requires_negatives: ClassVar = True
-    most_answers: ClassVar = ((0, 1), (100, 2), (300, 3))  # on a small holdout each answer reveals a larger part of it
 
     @override
     def largest_cell(self, manifest: StudyManifest) -> tuple[int, str]:

@@ -18,7 +18,7 @@ from reveal_bench.kinds.localization.image_kind import (
     ImageReaders,
     ImageTable,
 )
-from reveal_bench.kinds.parts import Release, Scoring, override
+from reveal_bench.kinds.parts import Release, Scoring, cases_of_average, override
 from reveal_bench.predictions.limits import LintOptions
 
 if TYPE_CHECKING:
@@ -203,7 +203,6 @@ class LocalizationRelease(Release["LocalizationPrediction", "ImageManifest", "Ca
     fallback_metrics: ClassVar = ("grid_hit",)
     metrics: ClassVar = ("point_hit", "grid_hit", "grid_chance", "mask_iou_all", "box_iou")
     positional_metrics: ClassVar = ("point_hit", "grid_hit", "mask_iou_all", "box_iou")
-    most_answers: ClassVar = ((0, 1),)  # submissions can ask about places by points, cells, masks and boxes
 
     @override
     def disclose(self, rows: CaseRows, resampling: Resampling, *, min_cell: int) -> Disclosure:
@@ -230,6 +229,12 @@ class LocalizationRelease(Release["LocalizationPrediction", "ImageManifest", "Ca
         """Return the number of cases of the finding that is asked for most often."""
         [(finding, n)] = Counter(finding for _, finding in manifest.asked_pairs()).most_common(1) or [("a finding", 0)]
         return n, f"cases of {finding}, the most of any finding"
+
+    @override
+    def cases_of_average(self, manifest: ImageManifest, min_cell: int) -> float:
+        """Return the square of the number of shown findings over the sum of the inverses of their numbers of cases."""
+        counts = Counter(finding for _, finding in manifest.asked_pairs()).values()
+        return cases_of_average([n for n in counts if n >= min_cell])
 
 
 class LocalizationDisplay(ImageDisplay["CaseRows"]):

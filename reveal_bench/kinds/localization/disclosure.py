@@ -3,8 +3,8 @@
 A finding is shown if it has at least `min_cell` cases. Each further score of a finding is one more question about the
 same places, so only these are shown: the hit rate; overlap, of masks or else of boxes, if the finding has
 :data:`FOR_OVERLAP` times as many cases; the grid hit rate, but only as an average, and not for a file whose cells
-differ from the cells of its points, because such cells ask about a second place. A simulation measured what five teams
-can learn from these scores: "What colluding teams can learn" in the operator's guide.
+differ from the cells of its points, because such cells ask about a second place. Of these scores, a board shows those
+that its number of cases allows (:mod:`reveal_leaderboard.release.release`).
 
 Intervals of hit rates are computed from the shown proportion and the numbers of cases and patients, see
 :mod:`reveal_bench.kinds.scored`; overlaps keep their own intervals.
@@ -56,8 +56,9 @@ def disclose_cases(rows: CaseRows, released: Sequence[str], resampling: Resampli
             allowed += [e for e in estimates if (e.metric not in thin if e.finding == MACRO else e.n >= least)]
     allowed = [e for e in allowed if e.metric != "grid_hit" or e.finding == MACRO]
     disclosure = disclosure_of_findings(allowed, rows.findings, visible_findings, counted="cases", min_cell=min_cell)
-    few = [finding for finding in visible_findings if finding not in many] if overlaps else []
-    note = " ".join([disclosure.note, *_notes(few, min_cell, asks_twice=asks_twice)])
+    note = disclosure.note
+    if asks_twice:
+        note += " The grid hit rate is not shown: the file names cells other than those of its points."
     spreads = {
         (e.metric, e.finding): spread_of_share(effective_size(_patients_of(rows, e.metric, e.finding)))
         for e in allowed
@@ -72,16 +73,6 @@ def _has_cells_beside(rows: CaseRows) -> bool:
         cell == "cell" and point not in ("cell", "none")
         for cell, point in zip(rows.cell_kinds, rows.point_kinds, strict=True)
     )
-
-
-def _notes(few: Sequence[str], min_cell: int, *, asks_twice: bool) -> list[str]:
-    sentences = []
-    if few:
-        least = f"{FOR_OVERLAP * min_cell:g}"
-        sentences.append(f"Overlap is shown only for findings with at least {least} cases, not for {', '.join(few)}.")
-    if asks_twice:
-        sentences.append("The grid hit rate is not shown: the file names cells other than those of its points.")
-    return sentences
 
 
 def _patients_of(rows: CaseRows, metric: str, finding: str) -> list[str]:

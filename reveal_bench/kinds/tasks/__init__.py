@@ -274,6 +274,7 @@ class TasksRelease(Release["TaskAnswer", "TaskManifest", "RubricRows"]):
 
     primary: ClassVar = "rubric_mean"
     metrics: ClassVar = ("rubric_mean", "share_of_5", "cohen_kappa_quadratic")
+    most_answers: ClassVar = 3  # readers score answers, and no score reveals a held-out label
 
     @override
     def largest_cell(self, manifest: TaskManifest) -> tuple[int, str]:

@@ -52,6 +52,7 @@ ladder_step = 0.0
 ladder_per = "model"
 [exposure]
 close_bits = 1000.0
+accepted_leaks = ["more submissions", "few cases"]
 [accounts]
 new_teams = "open"
 """

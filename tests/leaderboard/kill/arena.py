@@ -33,7 +33,7 @@ from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.store.tables import jobs, ledger, receipts, results, scores, submissions
 
 from reveal_bench.kinds.localization.formats import predictions_to_jsonl
-from tests.leaderboard.conftest import ASKING, BENCHMARK, METADATA, Board, free_port, guesses, wait_until
+from tests.leaderboard.conftest import ACCEPTED, ASKING, BENCHMARK, METADATA, Board, free_port, guesses, wait_until
 from tests.leaderboard.forked import FORKS
 from tests.leaderboard.kill.orders import Desk, Orders
 from tests.leaderboard.kill.processes import Process, descendants, is_alive
@@ -103,7 +103,7 @@ class Arena:
         desk.give(Orders(number, is_held=True))
         settings = self.root / "settings.toml"
         settings.write_text(
-            "[exposure]\nclose_bits = 1000.0\n", encoding="utf-8"
+            f"[exposure]\nclose_bits = 1000.0\n{ACCEPTED}", encoding="utf-8"
         )  # or the board pauses after six teams
         options = [
             "--data",

@@ -13,14 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.leaderboard.conftest import ASKING, wait_until
+from tests.leaderboard.conftest import ACCEPTED, ASKING, wait_until
 from tests.leaderboard.leak.answers import metadata, points, probabilities, with_line
 from tests.leaderboard.leak.deployment import Deployment
 from tests.leaderboard.leak.hospital import FIRST, IMAGES, SECOND, STUDIES
 from tests.leaderboard.leak.wire import Visitor
 from tests.leaderboard.receiver import Receiver
 
-SETTINGS = "[quota]\nper_day = 30\ntotal = 30\n"
+SETTINGS = f"[quota]\nper_day = 30\ntotal = 30\n[exposure]\n{ACCEPTED}"
 WEBHOOK = '[webhooks.chat]\nurl = "{url}"\nevents = ["scored", "withdrawn", "flagged"]\nprivate = true\n'
 MAX_UPLOAD_MB = 2
 PAGES = ("/", "/submit", "/mine", "/compare", "/about", "/entry", "/submission", "/admin", "/read")
