@@ -25,7 +25,7 @@ version's cases (:mod:`reveal_leaderboard.store.cases`), for the same findings, 
 
 Collusion between teams is invisible. So the `colluding` groups with the most bits about a finding are taken as one, and
 the meter compares their bits with the labels' bits. On 300 studies, five teams whose model has an AUROC of 0.9 gain
-about 0.03 of macro F1 by the time the meter says "watch" (docs/operating.md, "What colluding teams can learn").
+0.02 to 0.05 of macro F1 by the time the meter says "watch" (docs/operating.md, "What colluding teams can learn").
 
 For detections only macros are shown. Teams can use every submission to probe one finding, and leave the rest of their
 files unchanged: a macro over K findings, in steps of r, then reveals as much about that finding as a separate score in
