@@ -26,7 +26,7 @@ from reveal_bench.kinds.parts import cases_of_average
 
 N_KINDS = 3
 """Kinds of scores of places: hits of points, hits of cells, overlap."""
-N_FILES = 200
+N_FILES = 100
 """Files from which the attackers choose."""
 
 
