@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reveal_leaderboard.cli.process import log_to_stderr
+from reveal_leaderboard.custody.confinement import CHILDREN_GAPS
 from reveal_leaderboard.custody.fork_client import TemplateError
+from reveal_leaderboard.custody.server import GAPS
 from reveal_leaderboard.store.journal import Damped, JournalFormatter, set_up_journal
 
 from tests.conftest import ROOT
@@ -159,6 +162,13 @@ def test_our_messages_are_fixed_texts() -> None:
     assert calls
     for path, node in calls:
         assert isinstance(node.args[0], ast.Constant), f"{path}:{node.lineno}"
+
+
+def test_what_a_confinement_leaves_open_is_logged_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    log_to_stderr()
+    for gap in (*GAPS, *CHILDREN_GAPS):
+        log.warning("%s", gap)
+    assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == [*GAPS, *CHILDREN_GAPS]
 
 
 def test_repeated_lines_about_clients_are_damped_and_counted(journal: io.StringIO) -> None:

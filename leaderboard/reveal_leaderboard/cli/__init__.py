@@ -244,7 +244,7 @@ def _check_confinement(unconfined: bool) -> None:
     if not unconfined:
         remedy = "use Linux 5.13 or newer with Landlock, install bubblewrap, or accept it with this option"
         raise typer.BadParameter(f"{gap}: {remedy}", param_hint="--unconfined")
-    log.warning(gap)
+    log.warning("%s", gap)
 
 
 def _supervise(processes: int) -> None:
@@ -356,7 +356,7 @@ def _confine(at: DataPaths, public: list[Path]) -> ServerConfinement:
     reading = [*readable_places(), *public, *settings, *secret_files(), bundled("submissions")]
     confinement = confine_server(read=reading, write=at.shared, database=at.database)
     for gap in confinement.gaps:
-        log.warning(gap)
+        log.warning("%s", gap)
     return confinement
 
 

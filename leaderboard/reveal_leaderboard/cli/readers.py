@@ -119,7 +119,7 @@ def readers(
     live_in(data)
     allowed = [*readable_places(), root, *secret_files(), *([people] if people else [])]
     for gap in confine_server(read=allowed, write=[data], database="").gaps:
-        log.warning(gap)
+        log.warning("%s", gap)
     application = _build(data, root, people, auth, proxies)
     try:
         run_server(application, host, port, proxies)

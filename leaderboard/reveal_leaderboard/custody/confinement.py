@@ -163,14 +163,20 @@ def confine(
     return f"landlock-{abi}"
 
 
+CHILDREN_GAPS = (
+    "children that open uploads can read holdouts and vaults (neither Landlock nor bubblewrap)",
+    "children that open uploads can start programs and reach the network (no seccomp)",
+)
+
+
 def children_gaps(summary: str) -> list[str]:
     """Return a sentence for each thing that children can do under a confinement such as "rlimits, no landlock"."""
     parts = summary.split(", ")
     gaps = []
     if not any(part == "bubblewrap" or part.startswith("landlock-") for part in parts):
-        gaps.append("children that open uploads can read holdouts and vaults (neither Landlock nor bubblewrap)")
+        gaps.append(CHILDREN_GAPS[0])
     if "seccomp" not in parts:
-        gaps.append("children that open uploads can start programs and reach the network (no seccomp)")
+        gaps.append(CHILDREN_GAPS[1])
     return gaps
 
 

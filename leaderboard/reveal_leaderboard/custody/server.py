@@ -85,6 +85,7 @@ UNIX_DATABASE = (
     "host, such as localhost"
 )
 AS_ROOT = "the server runs as root"
+GAPS = (NO_LANDLOCK, NO_SCOPES, NO_SECCOMP, UNIX_DATABASE, AS_ROOT)
 
 
 @dataclass(frozen=True)
