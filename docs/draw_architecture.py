@@ -32,7 +32,7 @@ ROWS: dict[str, list[list[str]]] = {
         ["", "", "cli", "", ""],
         ["", "", "api", "", ""],
         ["", "reports", "", "", ""],
-        ["curation", "", "scale", "", "exchange"],
+        ["curation", "analyses", "scale", "", "exchange"],
         ["", "models", "viewer", "saliency_maps", "reader_studies"],
         ["dataset", "", "evaluation", "", ""],
         ["sources", "", "", "", "phantom"],

@@ -14,8 +14,8 @@ import pytest
 from tests.conftest import ROOT
 
 ABOVE_THE_CORE = {
-    "api", "cli", "curation", "exchange", "models", "phantom", "reader_studies", "reports", "saliency_maps", "scale",
-    "viewer",
+    "analyses", "api", "cli", "curation", "exchange", "models", "phantom", "reader_studies", "reports", "saliency_maps",
+    "scale", "viewer",
 }  # fmt: skip
 MOST_LINES = 50_000
 """Most lines of Python and C that the core may have."""

@@ -25,9 +25,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from reveal_bench.analyses.operating import FindingCases, cases_by_finding
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
-from reveal_bench.evaluation.operating import FindingCases, cases_by_finding
 from reveal_bench.kinds.scored import Confidences, Curve
 from reveal_bench.metrics.agreement import divide
 from reveal_bench.metrics.bootstrap import Counts, replicates_of

@@ -48,9 +48,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from reveal_bench.analyses.confidence import POOLED
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray
-from reveal_bench.evaluation.confidence import POOLED
 from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord
 from reveal_bench.masks import decode_mask
 from reveal_bench.metrics.intervals import UNDEFINED, Estimate

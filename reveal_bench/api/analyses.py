@@ -7,16 +7,16 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from reveal_bench.analyses.confidence import CalibrationResult, judge_confidences
+from reveal_bench.analyses.operating import confidences_of_decisions
+from reveal_bench.analyses.roc import LabelCurves, ReaderPoint, label_curves, reader_points
 from reveal_bench.api.bench import AnyBench, as_bench
 from reveal_bench.api.heat_maps import Maps, asked_of, found_maps
 from reveal_bench.api.inputs import name_of
 from reveal_bench.api.result_table import RoundedTable, TableResult, TablesResult
 from reveal_bench.api.scoring import once, score_inputs
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.evaluation.confidence import CalibrationResult, judge_confidences
-from reveal_bench.evaluation.operating import confidences_of_decisions
 from reveal_bench.evaluation.pixels import PixelStatistic, pixel_statistics
-from reveal_bench.evaluation.roc import LabelCurves, ReaderPoint, label_curves, reader_points
 from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.scored import Curve, Curves

@@ -9,12 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from reveal_bench.api.bench import AnyBench, as_bench
-from reveal_bench.api.inputs import name_of
-from reveal_bench.api.result_table import TableResult
-from reveal_bench.api.scoring import once, score_inputs
-from reveal_bench.arguments import ArgumentError
-from reveal_bench.evaluation.operating import (
+from reveal_bench.analyses.operating import (
     OperatingPoint,
     TunedThreshold,
     confidences_of_decisions,
@@ -22,6 +17,11 @@ from reveal_bench.evaluation.operating import (
     points_chosen,
     tune,
 )
+from reveal_bench.api.bench import AnyBench, as_bench
+from reveal_bench.api.inputs import name_of
+from reveal_bench.api.result_table import TableResult
+from reveal_bench.api.scoring import once, score_inputs
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.files import file_sha256, replacing
 from reveal_bench.kinds.options import ScoringOptions, TunedThresholds, Tuning
@@ -80,7 +80,7 @@ class ThresholdTuning(TableResult):
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """The fields of each :class:`~reveal_bench.evaluation.operating.TunedThreshold`, as fractions."""
+        """The fields of each :class:`~reveal_bench.analyses.operating.TunedThreshold`, as fractions."""
         thresholds = self.thresholds
         return [asdict(one) | {"threshold": thresholds[one.finding]} for one in self.tuned]
 
@@ -183,7 +183,7 @@ class OperatingPoints(TableResult):
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """The fields of each :class:`~reveal_bench.evaluation.operating.OperatingPoint`, as fractions."""
+        """The fields of each :class:`~reveal_bench.analyses.operating.OperatingPoint`, as fractions."""
         return [as_record(point) for point in self.points]
 
     def printed_rows(self) -> list[dict[str, str]]:

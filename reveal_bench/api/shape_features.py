@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from reveal_bench.api.bench import AnyBench, Bench, as_bench
-from reveal_bench.api.inputs import name_of
-from reveal_bench.api.result_table import RoundedTable, TableResult, TablesResult
-from reveal_bench.api.scoring import once, score_inputs, two_names
-from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import FloatArray
-from reveal_bench.evaluation.score import ScoredFile
-from reveal_bench.evaluation.shapes import (
+from reveal_bench.analyses.shapes import (
     FEATURES,
     MODELS,
     Assurance,
@@ -28,6 +21,13 @@ from reveal_bench.evaluation.shapes import (
     regress,
     shapes_of,
 )
+from reveal_bench.api.bench import AnyBench, Bench, as_bench
+from reveal_bench.api.inputs import name_of
+from reveal_bench.api.result_table import RoundedTable, TableResult, TablesResult
+from reveal_bench.api.scoring import once, score_inputs, two_names
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import FloatArray
+from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.kinds.localization.records import each_localization
 from reveal_bench.kinds.localization.scoring import CaseRows
 from reveal_bench.kinds.options import ScoringOptions

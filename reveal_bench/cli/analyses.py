@@ -45,7 +45,7 @@ def confidence(
 ) -> None:
     """Judge a system's confidences: calibration, risk if unsure cases are left out, net benefit."""
     from reveal_bench import api
-    from reveal_bench.evaluation.confidence import POOLED
+    from reveal_bench.analyses.confidence import POOLED
 
     form = terminal.format_of(form, as_json)
     terminal.check_outside_datasets(out, "--out")

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reveal_bench.analyses.confidence import POOLED, CalibrationResult, NetBenefit
+from reveal_bench.analyses.roc import LabelCurves, ReaderPoint
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
-from reveal_bench.evaluation.confidence import POOLED, CalibrationResult, NetBenefit
-from reveal_bench.evaluation.roc import LabelCurves, ReaderPoint
 from reveal_bench.kinds.scored import Curve, Curves
 from reveal_bench.metrics import METRICS, Metric
 from reveal_bench.metrics.bootstrap import MACRO

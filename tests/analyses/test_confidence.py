@@ -12,8 +12,8 @@ from scipy.stats import t
 from sklearn.metrics import brier_score_loss
 
 import reveal_bench as rb
+from reveal_bench.analyses.confidence import COVERAGES, judge_confidences
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.evaluation.confidence import COVERAGES, judge_confidences
 from reveal_bench.kinds.scored import Confidences
 from reveal_bench.metrics.calibration import recalibration
 from tests.cli.test_score import call

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import reveal_bench as rb
+from reveal_bench.analyses.operating import points_chosen
 from reveal_bench.dataset.build import build_folder
-from reveal_bench.evaluation.operating import points_chosen
 from reveal_bench.kinds.scored import Confidences
 from reveal_bench.metrics.bootstrap import MACRO, resampling_counts
 from reveal_bench.metrics.intervals import Resampling

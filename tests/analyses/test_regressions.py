@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from reveal_bench.analyses.shapes import Assurance, Slope, assurances, regress, scaled
 from reveal_bench.arrays import FloatArray
-from reveal_bench.evaluation.shapes import Assurance, Slope, assurances, regress, scaled
 
 pytest.importorskip("statsmodels")
 N = 120

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 import reveal_bench as rb
+from reveal_bench.analyses.shapes import outline_of, shapes_of
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.evaluation.shapes import outline_of, shapes_of
 from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.records import LocalizationPrediction, read_localization
 from reveal_bench.masks import encode_mask

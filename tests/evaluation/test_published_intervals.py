@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reveal_bench.evaluation.shapes import assurances
+from reveal_bench.analyses.shapes import assurances
 from reveal_bench.metrics.bootstrap import estimate_cases
 from reveal_bench.metrics.intervals import Estimate, Interval, Resampling
 from tests.evaluation.test_reference_rows import EXTENDED_DATA_FIG_5, EXTENDED_DATA_FIG_6, IMAGES, SUBMISSIONS
