@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Confidence(TablesResult):
-    """The analysis of one system's confidences, printed as their calibration.
+    """The analysis of one system's confidences; it prints as the table of calibration.
 
     Attributes
     ----------

@@ -382,7 +382,10 @@ def _methods(estimates: Mapping[str, Sequence[Estimate]], bench: Bench) -> PageT
 
 
 def _tuned(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Section], list[str]]:
-    """Return (chapters, omissions): threshold curves, and masks at the best thresholds compared with the readers'."""
+    """Return (chapters, omissions).
+
+    The chapters show threshold curves, and compare masks at the best thresholds with the readers' masks.
+    """
     tuned = tune_saliency(maps, work.bench.folder, split=split, progress=work.how["progress"])
     file = work.predicted(f"{name}-tuned", maps, threshold=tuned)
     compared, omissions = _of_tuned(work, file, "mask_iou", tuned, "threshold")
@@ -391,7 +394,10 @@ def _tuned(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Section
 
 
 def _gated(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Section], Comparisons, list[str]]:
-    """Return (chapters, comparison, omissions): gate curves, and gated masks compared with the readers'."""
+    """Return (chapters, comparison, omissions).
+
+    The chapters show gate curves, and compare gated masks with the readers' masks.
+    """
     tuned = tune_gates(maps, work.bench.folder, split=split, progress=work.how["progress"])
     file = work.predicted(f"{name}-gated", maps, gate=tuned)
     compared, omissions = _of_tuned(work, file, "mask_iou_all", tuned, "gate")

@@ -42,7 +42,7 @@ Side = Annotated[int | None, typer.Option(help="Side of the picture in pixels; 2
 Shots = Annotated[int, typer.Option(min=1, help="Number of examples in a few-shot prompt.")]
 ShotsSplit = Annotated[str | None, typer.Option(help="Split of the examples; `validation` if there is one.")]
 Views = Annotated[
-    Literal["all", "one"], typer.Option(help="Images of a study: all, or the PA (else the AP) and its prior.")
+    Literal["all", "one"], typer.Option(help="Images per study: all, or one (PA, else AP) and one of the prior study.")
 ]
 Coordinates = Annotated[
     str,
@@ -143,7 +143,7 @@ def run(
         if coordinates == "auto":
             raise ValueError("`--coordinates` must name a convention with `--dry-run`, which asks no model, got auto")
         if len(control or []) > 1:
-            raise ValueError("`--control` must be given once at most with `--dry-run`")
+            raise ValueError("`--control` must be given at most once with `--dry-run`")
         settings = replace(settings, control=control[0] if control else None)
         _check_place(dry_run, "--dry-run", "must be new or empty: nothing is overwritten")
         _rehearse(folder, split, settings, dry_run, limit, counterfactuals)

@@ -164,7 +164,10 @@ def _threshold(text: str) -> Any:
 
 
 def _number_or_table(argument: str, text: str) -> float | dict[str, float]:
-    """Return a number, or finding -> number from a table, whose column of findings may be called `task`."""
+    """Return the number, or finding -> number if `text` names a table.
+
+    The table's column of findings may be called `finding` or `task`.
+    """
     try:
         return float(text)
     except ValueError:

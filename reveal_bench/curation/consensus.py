@@ -178,7 +178,9 @@ def revise_votes(
         for n_done, revision in enumerate(reviser(list(asked.values())), start=1):
             key = revision.study_id, revision.reader
             if key not in asked or key in known:
-                raise CurationError(f"{reviser.signature} must answer each comment once, got {key} unasked or again")
+                raise CurationError(
+                    f"{reviser.signature} must answer each comment once, got {key}: not asked, or answered twice"
+                )
             known[key] = _checked(revision, reviser.signature)
             if progress is not None:
                 progress(n_done, len(asked))

@@ -124,7 +124,9 @@ def answers_in_order(
         report = asked.get(answer.study_id)
         if report is None or report.patient_id != answer.patient_id or answer.study_id in answers:
             which = f"study {answer.study_id!r} of patient {answer.patient_id!r}"
-            raise CurationError(f"{engine.signature} must answer every report once, got {which} unasked or again")
+            raise CurationError(
+                f"{engine.signature} must answer every report once, got {which}: not asked, or answered twice"
+            )
         if isinstance(answer, Suggestion) and (answer.status != "ok" or in_order(answer.labels) != answer.labels):
             got = f"{answer.status!r} with {answer.labels}"
             raise CurationError(f'{engine.signature} must answer "ok" with labels in their order, got {got}')

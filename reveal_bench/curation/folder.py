@@ -227,7 +227,7 @@ class CurationFolder:
         return record
 
     def _scratch(self, step: str, what: dict[str, Any]) -> Path:
-        """Return the working folder of a step, without the files of attempts with other inputs or settings."""
+        """Return the working folder of a step, after removing files of an attempt with other inputs or settings."""
         scratch = self.root / f".{step}"
         token = scratch / "attempt.json"
         text = json.dumps(what, sort_keys=True)

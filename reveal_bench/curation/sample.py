@@ -228,7 +228,7 @@ def _pass_down(strata: Mapping[int, Stratum]) -> None:
 def _represent(
     candidates: Sequence[Suggestion], strata: Mapping[int, Stratum], min_per_label: int
 ) -> dict[str, Suggestion]:
-    """Do step 3: return study id -> study drawn for its labels."""
+    """Return the studies drawn for labels below their minimum, by study id: step 3 of :func:`draw_sample`."""
     drawn: dict[str, Suggestion] = {}
     frequency = label_counts(one.labels for one in candidates)
     short = dict.fromkeys(REVEAL_LABELS, min_per_label)

@@ -497,7 +497,7 @@ class _Assembly:
         self._write_side(spool, split)
 
     def divide(self, spool: Spool, division: Division, released_already: Spool | None) -> Balance:
-        """Divide the patients of a split, and send each row where it belongs.
+        """Divide the patients of a split into halves, and write each row to the half of its patient.
 
         Parameters
         ----------

@@ -122,7 +122,7 @@ def check_repository(
         changed, removed = difference(publication, repository.files(state.tags[tag]))
         if changed or removed:
             files = sorted({*changed, *removed})
-            rule = f"must name this content, but {tag} names other content, and tags never move: build a new version"
+            rule = f"must be new, but {tag} exists with other content. Tags never move: build a new version"
             got = f"{count_text(len(files), 'other file')}, {', '.join(files[:3])}"
             problems.append(Problem(repository.url, None, "tag", rule, got))
     if problems:

@@ -38,7 +38,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Rescale:
-    """Output = slope * value + intercept; the slope may be negative, not 0."""
+    """Output = slope * value + intercept; the slope may be negative but not 0."""
 
     slope: float
     intercept: float

@@ -137,7 +137,7 @@ def canonical_model(raw: str | None) -> str | None:
 
 
 def _words(text: str) -> str:
-    """Return the words of a text in capitals with single spaces; punctuation and underscores separate words."""
+    """Return the words of `text` in capitals, separated by single spaces; punctuation and underscores end a word."""
     return " ".join(re.sub(r"[^\w&]|_", " ", text.upper()).split())
 
 

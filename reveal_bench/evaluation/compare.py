@@ -15,7 +15,7 @@ By default interval and p of a difference come from swapping the systems' answer
 (:mod:`reveal_bench.evaluation.permutation`), those of AUROC and average precision from closed forms
 (:mod:`reveal_bench.evaluation.ranking_differences`). With ``interval="percentile"``, and always for scores of
 detectors, both come from the replicates (:func:`~reveal_bench.evaluation.differences.by_replicates`). The interval
-always excludes 0 exactly if p is at most 0.05. The same is true of the adjusted interval and the adjusted p of a
+excludes 0 if and only if p is at most 0.05. The same is true of the adjusted interval and the adjusted p of a
 metric's findings. Tiers come from the p of all pairs of systems, corrected by Holm. Signatures name the method.
 
 Source: relative decrease from the human benchmark as in paper 002, Extended Data Figs. 5 and 6, always over the

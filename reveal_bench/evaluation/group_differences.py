@@ -14,10 +14,10 @@ both sides; for AUROC and average precision, :data:`LEAST_OF_BOTH` patients with
 macros that are subtracted are over these findings alone: a rarer finding's F1 is often exactly 0 or 1. Without known
 contributions of patients, as for scores of detectors, there is no test.
 
-p and interval hold for all groups together: those of macros for all macros, those of findings for all groups and
-findings. Patients are randomly assigned to groups of the same sizes, and p is the proportion of permutations in which
-the largest Welch statistic is at least the difference's own. The statistic that 5% of the permutations reach is the
-half-length of the interval in standard errors, so the interval excludes 0 exactly if p is at most 0.05. In a
+p and intervals are adjusted for multiple comparisons: those of macros over all groups, those of findings over all
+groups and findings. Patients are randomly assigned to groups of the same sizes, and p is the proportion of permutations
+in which the largest Welch statistic is at least the difference's own. The statistic that 5% of the permutations reach
+is the half-length of the interval in standard errors, so the interval excludes 0 if and only if p is at most 0.05. In a
 permutation, scores of findings are computed anew from N and D, and macros from the contributions to the macro of the
 whole split. The statistic uses each group's own variance, because groups may vary unequally. Sign flips do not suit
 unpaired groups.
@@ -218,7 +218,8 @@ def _permuted_maxima(
 def _permuted_statistics(own: _Contributions, inside: BoolArray) -> FloatArray:
     """Return absolute Welch statistics of groups `inside` (n_permutations, n_patients); 0 if a side has no patient.
 
-    A finding's score is computed anew, as the ratio of sums; the macro's deviation is the mean of its contributions.
+    A finding's score is the ratio of the permuted sums; the macro's deviation is the mean of the patients'
+    contributions.
     """
     numerators, denominators = own.ratios
     macro = own.values[:, :1]

@@ -12,8 +12,9 @@ The squared standard error of ``a - b`` is the larger of two:
 Average precision is too high on average, and more so for the worse system. So the lower bound of ``a - b`` subtracts
 B's value from A's centre, and the upper bound B's centre from A's value. The centres of AUROC are the values.
 
-p is the one whose interval just touches 0, so interval, p and verdicts on a margin agree. Those of several findings
-together are Bonferroni's. The interval of a relative decrease ``(b - a) / b`` is Fieller's, with the same p.
+p is 1 minus the confidence level at which the interval just touches 0, so interval, p and verdicts on a margin agree.
+Intervals and p of several findings together are Bonferroni's. The interval of a relative decrease ``(b - a) / b`` is
+Fieller's, with the same p.
 
 Two systems have neither interval nor p where either of them has no interval for too few patients.
 

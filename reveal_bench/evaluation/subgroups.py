@@ -183,7 +183,7 @@ def _describe(
 
 
 def _count_patients(side: Resampled, averaged: BoolArray) -> IntArray:
-    """Return the number of patients with a case of the macro's findings, and of every finding, (1 + n_findings,)."""
+    """Return numbers of patients (1 + n_findings,) with a case: of any finding in the macro, then of each finding."""
     weights, parts = side.weights, side.ratio_parts()
     if weights is None:
         if parts is None:  # scores of detectors count images

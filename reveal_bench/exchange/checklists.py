@@ -88,11 +88,11 @@ class Recorded:
         of = (self.result.benchmark, self.result.version, self.result.split)
         if self.folder is not None and (self.folder.benchmark, self.folder.version) != of[:2]:
             got = f"{self.folder.benchmark} {self.folder.version}"
-            raise ArgumentError("folder", f"must have {' '.join(of[:2])}, as the result", got)
+            raise ArgumentError("folder", f"must be of {' '.join(of[:2])}, like the result", got)
         if self.run is not None:
             made = tuple(str(self.run.get(name)) for name in ("benchmark", "benchmark_version", "split"))
             if made != of:
-                raise ArgumentError("run", f"must have {' '.join(of)}, as the result", " ".join(made))
+                raise ArgumentError("run", f"must be of {' '.join(of)}, like the result", " ".join(made))
 
     def card(self, *sections: str) -> str | None:
         """Where the dataset's card tells of something."""

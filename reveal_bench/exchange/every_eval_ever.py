@@ -340,7 +340,7 @@ def _check_public(result: Result, folder: Path) -> None:
 
 
 def _case(question: tuple[str, str], asked: str, answers: Sequence[str], score: float) -> Json:
-    """Return the fields of a case, except the ids of its record."""
+    """Return the fields of a case, except those that identify the record it belongs to."""
     key, finding = question
     content = {"raw": f"{asked} {finding}, {key}", "reference": []}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))  # the registry's own recipe

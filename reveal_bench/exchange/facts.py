@@ -184,7 +184,7 @@ class Result:
 
     @property
     def caveat(self) -> str | None:
-        """A warning if the scores belong to another submission than the receipt's."""
+        """A warning if the scores are those of a submission other than the receipt's; None if they are its own."""
         if self.shown_of is None:
             return None
         return f"scores shown: submission {self.shown_of}, which this one did not surpass"

@@ -424,7 +424,7 @@ class Release(Protocol[PredictionT_contra, ManifestT_contra, RowsT_contra]):
 
     @abstractmethod
     def largest_cell(self, manifest: ManifestT_contra) -> tuple[int, str]:
-        """Return (n, name): the most items that one score can count, as far as the manifest says, and their name."""
+        """Return (n, name): the largest number of items in a score, by the manifest alone, and what the items are."""
 
     def cases_of_average(self, manifest: ManifestT_contra, min_cell: int) -> float | None:
         """Return the number of cases that would reveal as much if they had equal weights in the average; None if scores

@@ -150,7 +150,7 @@ class Rows(ABC):
     def chance(self, groups: Sequence[str]) -> dict[str, float]:
         """Return metric -> expected macro over `groups` of random answers, which depends only on the references.
 
-        Metrics without a meaningful expectation are left out; by default all are.
+        Metrics without a meaningful expectation are left out. The default implementation returns none.
         """
         return {}
 

@@ -290,7 +290,10 @@ def fill_runs(ends: Ends, height: int, filled: Ends, n_filled: IntArray) -> None
 
 
 def _outside(mask: BoolArray) -> BoolArray:
-    """Return the background connected to the border by sides of pixels, found from runs by rows and touching runs."""
+    """Return the background that is 4-connected to the border.
+
+    Runs of background pixels in each row are joined to the runs that touch them in the next row.
+    """
     padded = np.pad(mask, 1)  # with background, which also joins the end of a row to the next row
     width = padded.shape[1]
     edges = np.flatnonzero(np.diff(padded.ravel(), prepend=True))

@@ -583,7 +583,7 @@ def case_result(
 def macros_over_groups(
     groups: FindingGroups | None, findings: Sequence[str], estimate: Callable[[Sequence[str]], Sequence[Estimate]]
 ) -> dict[str, list[Estimate]]:
-    """Return the name of each group -> the macro of every metric over its findings; {} without groups.
+    """Return group name -> macros over the group's findings, one per metric; {} without groups.
 
     Parameters
     ----------

@@ -133,7 +133,7 @@ def detection_figure(
     metric: str,
     threshold: float = 0.5,
 ) -> float:
-    """Return one value of one finding, from boxes.
+    """Return one metric of one finding, computed from boxes.
 
     Parameters
     ----------

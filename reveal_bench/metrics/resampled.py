@@ -85,8 +85,8 @@ class Resampled(Protocol):
 class Figures:
     """Values that are not means: `values` and `n` (n_groups,), `replicates` (n_resamples, n_groups); NaN undefined.
 
-    `without` has the values of :meth:`left_out`, `parts` has the values of :meth:`ratio_parts`, and `support` the rest
-    of the evidence of the intervals, for the macro over all groups. `weights`, `positive_units` and `behind` are as in
+    `without` is returned by :meth:`left_out` and `parts` by :meth:`ratio_parts`. `support` is the other evidence that
+    intervals need, with the macro over all groups. `weights`, `positive_units` and `behind` are as in
     :class:`Resampled`, if known; `n_undefined` (n_groups,) counts the rows left out because they are undefined.
     """
 

@@ -138,7 +138,7 @@ def says_absent(text: str, finding: str | None, *, after: int | None = None) -> 
 
 
 def begins_absent(text: str, *, alone: bool = False) -> bool:
-    """Return True if the text begins with "absent", "none" or the like; with `alone`, if it has no other word."""
+    """Return True if the text begins with "absent", "none" or the like; with `alone`, only if no other word follows."""
     match = _ABSENT_HERE.match(text)
     return match is not None and not (alone and re.search(r"\w", text[match.end() :]))
 

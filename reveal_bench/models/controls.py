@@ -40,16 +40,18 @@ class Control:
 
 
 CONTROLS: Mapping[str, Control] = {
-    "no-image": Control("the question without any picture", falls=True),
-    "blank": Control("an even grey instead of the film", falls=True),
-    "other-patient": Control("the film of another patient, of the same view where there is one", falls=True),
-    "occluded-finding": Control("the film with an even grey over the finding", falls=True, of_places=True),
-    "without-finding": Control("the same film without the finding, which a phantom has", falls=True, of_places=True),
-    "mirrored": Control("the film with left and right exchanged, its answer exchanged back", falls=False),
-    "occluded-elsewhere": Control("the film with an even grey beside the finding", falls=False, of_places=True),
+    "no-image": Control("the question without any image", falls=True),
+    "blank": Control("a uniform grey image instead of the original", falls=True),
+    "other-patient": Control("the image of another patient, in the same view if there is one", falls=True),
+    "occluded-finding": Control("the image with a uniform grey patch over the finding", falls=True, of_places=True),
+    "without-finding": Control("the same image without the finding (phantoms only)", falls=True, of_places=True),
+    "mirrored": Control("the mirrored image; its answer is mirrored back", falls=False),
+    "occluded-elsewhere": Control(
+        "the image with a uniform grey patch next to the finding", falls=False, of_places=True
+    ),
     "paraphrase": Control("the same question in other words", falls=False),
 }
-"""Name -> control, in the order of reports."""
+"""Name -> control, in the order in which reports list them."""
 
 _SIDE = re.compile(r"\b(?:(?:left|right)\b|[LR](?=UL\b|LL\b))", re.IGNORECASE)
 _OTHER = {"left": "right", "right": "left", "l": "r", "r": "l"}

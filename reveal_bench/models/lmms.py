@@ -301,7 +301,7 @@ def _log(path: Path, task: str, model: str | None) -> _SampleFile:
         named = str(results["model_name"])
         sent = results["configs"][task]["generation_kwargs"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{beside} is not a results file of lmms-eval's {task}: {error!r}") from None
+        raise ValueError(f"{beside} is not an lmms-eval results file for {task}: {error!r}") from None
     parameters: dict[str, Scalar] = {"backend": backend}
     parameters |= {RENAMED.get(key, key): value for key, value in sent.items() if isinstance(value, str | int | float)}
     is_api = backend in API_BACKENDS

@@ -137,7 +137,7 @@ def cells_are_named(side: int, grid: Grid) -> bool:
 
 
 def grid_margin(side: int, grid: Grid) -> int:
-    """Return the pixels that :func:`draw_grid` adds on each side of a square of `side` pixels."""
+    """Return the width in pixels of the margin that :func:`draw_grid` adds around a square of `side` pixels."""
     return round(1.5 * _letter_size(side, grid))
 
 

@@ -4,9 +4,10 @@ As in paper 004 (section 2.2), a reader sees a study with suggested labels and a
 "Disagree". The model has five numbers. A suggestion is right with probability :data:`SUGGESTION_RIGHT`; independently
 of the others, a reader answers "Agree All" with probability :data:`AGREE_IF_RIGHT` to a right suggestion and
 :data:`AGREE_IF_WRONG` to a wrong one. A reader who does not answer "Agree All" answers "Agree Mostly" with probability
-:data:`MOSTLY_IF_RIGHT` or :data:`MOSTLY_IF_WRONG`, otherwise "Disagree". Therefore every table of agreement has an
-expected value in closed form; with these numbers, at least two of three agree in 39% of studies (paper: 381 of 1,000),
-and the kappa of a reader with the majority, "Agree All" against the rest, is 0.63 (paper: 0.622).
+:data:`MOSTLY_IF_RIGHT` or :data:`MOSTLY_IF_WRONG`, otherwise "Disagree". Therefore the
+expected values of every table of agreement have a closed form. With these numbers, at least two of three readers answer
+"Agree All" in 39% of studies (paper: 381 of 1,000). Kappa between a reader and the majority, with "Agree All" against
+the other two answers, is 0.63 (paper: 0.622).
 
 In the stage `benchmark` a study was selected: the suggestion is right and at least two readers agree.
 """

@@ -17,7 +17,7 @@ ABSTAIN = "abstain"
 """The field of a line that declines."""
 
 Question = tuple[str, str]
-"""A question: (image_id, finding), or the id of an image, study or task and ""."""
+"""A question: (image_id, finding), or (id, "") with the id of an image, study or task."""
 
 
 class Abstentions:

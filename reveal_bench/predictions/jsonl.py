@@ -8,8 +8,9 @@ canonical form, so that one set of checks serves all formats. It notes entries t
 orjson refuses NaN, Infinity, bad UTF-8 and raw control characters, but silently keeps the last of duplicate keys. A
 dropped key is found by counting quotation marks: every string of the text has two, plus one for each ``\"`` in it; the
 value written back has the same number unless a key and its value were dropped. Only ``\u0022`` could hide the
-difference, so text that contains it is read by the slower standard library. So is text that orjson refuses: the
-standard library names the problem, and accepts NaN, so that the checks can name its field.
+difference, so text that contains it is read by the slower standard library. Text that
+orjson refuses is also read by the standard library: its errors name the problem. It accepts NaN, so that the checks can
+report the field that contains NaN.
 """
 
 from __future__ import annotations

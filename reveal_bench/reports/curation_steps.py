@@ -63,7 +63,7 @@ def find_stages(counts: Mapping[str, Counts | None], *, is_public: bool = False)
 
 
 def unbalanced(stages: Sequence[Stage]) -> list[str]:
-    """Return the transitions at which a stage minus its leaving studies differs from the next."""
+    """Return the transitions where a stage's studies, minus those that leave, do not add up to the next stage."""
     gaps = []
     for one, after in pairwise(stages):
         if one.n is not None and after.n is not None and one.n - sum(n for _, n in one.leaving) != after.n:

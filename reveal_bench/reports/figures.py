@@ -1,7 +1,7 @@
 """Figures that several reports use: bars, a forest plot, small multiples, legends.
 
-The figures have the information of those in papers 000 and 004, and a look of our own. Sizes are in millimetres, see
-:mod:`reveal_bench.reports.style`. Axes name the quantity and unit of their numbers.
+The figures show the same information as those of papers 000 and 004, in this project's own style. Sizes are in
+millimetres, see :mod:`reveal_bench.reports.style`. Axes name the quantity and unit of their numbers.
 """
 
 from __future__ import annotations

@@ -235,7 +235,7 @@ def questions_section(tasks: Sequence[TaskRecord]) -> Section:
     }
     scored = {name: counts for name, counts in scored.items() if counts}
     figures = [_question_figure(scored)] if scored else []
-    words = f"{len(tasks):,} tasks; scores and tags are of the questions, not of answers."
+    words = f"{len(tasks):,} tasks; the scores and tags describe the questions, not the answers."
     source = "As section 3.1 and Supplementary Fig. 1 of paper 001"
     return section("questions", "Questions", source, words, *figures, _tags_table(tasks))
 
@@ -346,7 +346,7 @@ def _differences_table(rated: Rated) -> PageTable:
 
 
 def agreement_table(name: str, records: Sequence[Mapping[str, Any]], unrounded: str) -> PageTable:
-    """Return records of :func:`compare_readers` as a table of a page, with its file `unrounded`."""
+    """Return a page table of the records of :func:`compare_readers`; `unrounded` is the content of its CSV file."""
     rows = [
         {
             "readers": f"{one['reader_a']} and {one['reader_b']}",

@@ -4,8 +4,9 @@ It has the contents of paper 000's Figures 2 to 8 and Tables 1 and 2, in this pr
 of ``reveal-bench score``.
 
 Example images, after paper 000, Figure 5, show the reference's outline, the cell of every run, and the kind of its
-error. Cases with most anatomy errors come first, then those that most runs miss but some run hits, each of another
-finding as long as possible. Images are the central squares that models saw, without the grid.
+error. Cases with the most anatomy errors come first, then cases that most runs miss but at least one run hits. Each
+case shows a different finding until all findings are used. Images are the central squares that models saw, without the
+grid.
 """
 
 from __future__ import annotations
@@ -390,8 +391,8 @@ def draw_examples(
         "examples",
         "Example images",
         "Central squares of single images with the outline of the reference (pink) and the cell of every run; below, "
-        'the category of each answer, "miss" if not reviewed. First the cases with most anatomy errors, then those '
-        "with most misses beside a hit, each of another finding as far as possible.",
+        'the category of each answer, "miss" if not reviewed. Cases with the most anatomy errors come first, then '
+        "cases with a hit and the most misses. Findings differ as far as possible.",
         f"Radiographs with reference and cells. {listed}.",
         partial(_draw, examples, list(cases), Grid(grid)),
         has_narrow=False,

@@ -96,7 +96,7 @@ class RunReport:
         raise NotImplementedError
 
     def summary(self) -> str:
-        """Return a paragraph at the top, "" for none."""
+        """Return the paragraph at the top of the report; "" if there is none."""
         return ""
 
     def methods(self) -> Sequence[Part]:

@@ -1,7 +1,7 @@
 """Reports of runs with scores per finding, and of runs whose answers readers have not scored yet.
 
 Scores equal ``reveal-bench score``, differences ``reveal-bench compare``: all runs share the resampled patients. Only
-the first epoch of a run is scored. The rows of the kind define the metrics.
+the first epoch of a run is scored. The metrics are those of the benchmark's kind.
 """
 
 from __future__ import annotations

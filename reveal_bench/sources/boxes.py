@@ -87,7 +87,7 @@ class Faults:
 
 @dataclass(frozen=True, slots=True)
 class BoxRow:
-    """One row of a table: its 1-based line in the file, or its name there, and its stripped values by column."""
+    """One row of a table: its 1-based line number (or the entry's name in JSON), and its stripped values by column."""
 
     file: str
     line: int | str

@@ -234,7 +234,7 @@ def _drop_points_outside(parsed: SplitFiles) -> list[str]:
     if not outside:
         return []
     file = f"hb_salient_pt_{SPLITS[parsed.name]}.json"
-    rule = f"{count_text(len(outside), 'point')} on or past the edge of the picture left out, the image stays"
+    rule = f"{count_text(len(outside), 'point')} on or past the edge of the picture left out; the image is kept"
     return [f"{file}: {rule}: {'; '.join(outside)}"]
 
 

@@ -242,10 +242,10 @@ class MappingParser:
         ids = self._mapping(content.get("ids", {}), "ids", ("study", "patient"))
         of_pictures = self._flag(content.get("pictures", "false"), "pictures")
         if of_pictures and matches not in BY_PATH:
-            self._fail("study_key.matches", f"must be {' or '.join(BY_PATH)}, as pictures have no header", matches)
+            self._fail("study_key.matches", f"must be {' or '.join(BY_PATH)}: pictures have no header", matches)
         for name in ("age", "sex") if of_pictures else ():
             if name in rules and rules[name].from_header:
-                self._fail(f"demographics.{name}", "must name a column, as pictures have no header", "header")
+                self._fail(f"demographics.{name}", "must name a column: pictures have no header", "header")
         others = content.get("other_studies", "problem")
         if others not in ("problem", "left out"):
             self._fail("other_studies", "must be problem or left out", _quote_value(others))

@@ -1,9 +1,9 @@
 """Converts rows of a table of studies to labels, agreement and demographics, as its mapping says.
 
-Every text must be known to the mapping or to a vocabulary: an unknown text is a problem with the row, the column, the
-text and the nearest spelling. "None", "No finding" and "Normal" mean that no label is present. Beside a label they are
-a problem. A blank cell of labels is also a problem: a study without labels must say so. If a mapping has its own
-findings, one of these texts may be among them, and is then a label.
+Every text must be in the mapping or in a vocabulary. An unknown text is reported as a problem, which names its row and
+column and the nearest known spelling. "None", "No finding" and "Normal" mean that no label is present; together with a
+label they are a problem. A blank cell of labels is also a problem, because a study without labels must say so. If a
+mapping lists its own findings and one of these three texts is among them, the text is a label.
 
 If the mapping names the column of readers, the rows of a study are combined: a label is present if more than half of
 the study's readers gave it. With three readers, the number who gave exactly these labels is counted (paper 004, section

@@ -425,7 +425,7 @@ def _labels(table: InputTable, cells: dict[str, list[str]]) -> tuple[dict[str, A
 def _own_findings(cells: dict[str, list[str]]) -> list[str]:
     """Return the columns whose cells only say yes or no, which may be the user's own findings.
 
-    [] for fewer than two.
+    The list is empty if there are fewer than two such columns.
     """
     columns = [
         column

@@ -95,8 +95,11 @@ def test_votes_that_do_not_fit_are_refused(votes: list[Vote], message: str) -> N
     ("answers", "message"),
     [
         ([], "must answer every comment, got none for ('a', 'r')"),
-        ([("a", "r", None), ("a", "r", None)], "must answer each comment once, got ('a', 'r') unasked or again"),
-        ([("a", "s", None)], "got ('a', 's') unasked or again"),
+        (
+            [("a", "r", None), ("a", "r", None)],
+            "must answer each comment once, got ('a', 'r'): not asked, or answered twice",
+        ),
+        ([("a", "s", None)], "got ('a', 's'): not asked, or answered twice"),
         ([("a", "r", (COPD, AO))], "must give labels in their order, got COPD, Airspace opacity for 'a'"),
         ([("a", "r", ("Heart",))], "labels must be among the twelve, got Heart"),
     ],

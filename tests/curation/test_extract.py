@@ -148,9 +148,9 @@ def no_label(answers: list[Any]) -> list[Any]:
     ("say", "message"),
     [
         (left_out, r"must answer every report, got none for 's1'"),
-        (twice, r"must answer every report once, got study 's4' of patient 'p3' unasked or again"),
-        (unasked, r"got study 's9' of patient 'p1' unasked or again"),
-        (other_patient, r"got study 's4' of patient 'p1' unasked or again"),
+        (twice, r"must answer every report once, got study 's4' of patient 'p3': not asked, or answered twice"),
+        (unasked, r"got study 's9' of patient 'p1': not asked, or answered twice"),
+        (other_patient, r"got study 's4' of patient 'p1': not asked, or answered twice"),
         (disordered, r'must answer "ok" with labels in their order, got \'ok\''),
         (own_status, r'must answer "ok" with labels in their order, got \'maybe\''),
         (no_label, r"labels must be among the twelve, got Pneumonia"),

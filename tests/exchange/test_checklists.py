@@ -72,11 +72,11 @@ def test_everything_that_is_recorded() -> None:
 @pytest.mark.parametrize(
     ("folder", "run", "named"),
     [
-        (FolderInfo(**{**vars(FOLDER), "version": "1.1.0"}), None, "`folder` must have reveal-cxr 1.2.0"),
+        (FolderInfo(**{**vars(FOLDER), "version": "1.1.0"}), None, "`folder` must be of reveal-cxr 1.2.0"),
         (
             None,
             RUN | {"split": "holdout"},
-            "`run` must have reveal-cxr 1.2.0 released, as the result, got .* holdout",
+            "`run` must be of reveal-cxr 1.2.0 released, like the result, got .* holdout",
         ),
     ],
 )

@@ -363,7 +363,7 @@ def test_what_is_no_log_or_export_is_refused(log: Log, export: Path, few: Path, 
         with pytest.raises(ValueError, match=message):
             lmms.import_samples(paths, folder)
     path.with_name("20261122_120000_results.json").write_text("{}")
-    with pytest.raises(ValueError, match="is not a results file of lmms-eval's reveal_grid"):
+    with pytest.raises(ValueError, match="is not an lmms-eval results file for reveal_grid"):
         lmms.import_samples([path], export)
     path.with_name("20261122_120000_results.json").unlink()
     with pytest.raises(ValueError, match="`model` must be given"):

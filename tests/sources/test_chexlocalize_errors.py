@@ -130,7 +130,7 @@ def test_points_outside_the_picture_are_left_out_with_a_warning(copy):
     assert points == [(3, 2), (width - 0.5, height - 0.5)]
     size = f"in {width} x {height}"
     assert (
-        f"{POINTS}.json: 3 points on or past the edge of the picture left out, the image stays: "
+        f"{POINTS}.json: 3 points on or past the edge of the picture left out; the image is kept: "
         f"Edema of {image_id} ({width}, 3) {size}; Edema of {image_id} (-0.25, 3) {size}; "
         f"Edema of {image_id} (5, 9999) {size}"
     ) in source_data.warnings

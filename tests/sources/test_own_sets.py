@@ -212,7 +212,7 @@ def test_studies_may_be_pictures(tmp_path, matches, rows):
 
 
 PICTURE_FAULTS = {
-    ("matches: file", "matches: PatientID"): "`study_key.matches` must be file or folder, as pictures have no header",
+    ("matches: file", "matches: PatientID"): "`study_key.matches` must be file or folder: pictures have no header",
     ("pictures: true", "pictures: true\ndemographics: {sex: {from: header}}"): "`demographics.sex` must name a column",
     ("pictures: true\n", ""): "must be DICOM radiographs, or PNG and JPEG files if the mapping says `pictures: true`",
 }

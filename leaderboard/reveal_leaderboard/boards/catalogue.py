@@ -395,8 +395,9 @@ def _kind(folder: Path, info: FolderInfo) -> str:
 
 
 def _check_no_references(folder: Path, split: str) -> None:
-    """Refuse a folder with any file of `split` except its manifest and inputs, and a manifest or inputs with
-    references.
+    """Refuse a folder that contains references of `split`.
+
+    The only files of `split` in the folder may be its manifest and inputs, and neither may contain references.
     """
     rule = f"the references of split {split!r}, which a leaderboard's server must not see"
     for path in sorted(folder.rglob("*")):

@@ -58,7 +58,7 @@ def restore(
 
 
 def _remember(data: Path, made: Backup) -> None:
-    """Note a backup for later audits; without the note it still is a good backup."""
+    """Record a backup for later audits; if the record fails, the backup is still valid."""
     from reveal_leaderboard.store.backup import remember
 
     try:

@@ -133,8 +133,9 @@ class Custody:
     def warm_up(self, holdouts: Sequence[Path] = ()) -> None:
         """Start the templates that requests will need, so that no request has to wait for one.
 
-        With `holdouts` these are the score templates, without any it is the parse template. A worker, which has
-        holdouts, rarely parses an upload, because its arrays are stored: its parse template starts when it is needed.
+        With `holdouts` these are the score templates, without any it is the parse template. A worker has
+        holdouts and rarely parses an upload, because the upload's arrays are already stored; the worker's parse
+        template therefore starts only when it is needed.
 
         Raises
         ------

@@ -75,7 +75,7 @@ _SOCKET_TYPE = 0xF  # the other bits are flags
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C  # they type into the terminal, which the worker may share
 
 NO_LANDLOCK = "this kernel has no Landlock: only file permissions keep the server from its user's other files"
-NO_SCOPES = "this kernel lets the server send signals to other processes of its user (Linux 6.12 prevents it)"
+NO_SCOPES = "this kernel lets the server send signals to its user's other processes; Linux 6.12 and later prevent this"
 NO_SECCOMP = (
     "this system has no seccomp: the server can connect to Unix sockets, create namespaces, and change the modes of "
     "its user's files"

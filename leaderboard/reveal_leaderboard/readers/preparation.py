@@ -1,4 +1,4 @@
-"""Prepares the readers' app: from a curation folder, or a file of misses or answers, to a database of lists and images.
+"""Prepares the readers' app: reads a curation folder or a file of misses or answers, and writes the reading database.
 
 It runs in its own process before the server: the server never opens the curation folder, which contains reports and the
 votes of earlier rounds. Preparing the same input again changes nothing; other input is refused, since the stored

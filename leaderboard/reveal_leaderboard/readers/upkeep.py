@@ -125,8 +125,9 @@ def export_answers(readings: Readings, out: Path) -> int:
     """Write the current answers as CSV, and return their number.
 
     Comments are made :func:`harmless`. Votes: the format of ``reveal-bench curate import-votes``. Errors: one line per
-    reader and miss, and one per partial hit, which no reader saw. Rubric: the format of ``reveal-leaderboard admin
-    ratings``; an answer that could not be read is not a rating and has no line.
+    reader and miss, and one line without a reader per partial hit, since readers are not shown partial hits. Rubric:
+    the format of ``reveal-leaderboard admin ratings``; an answer that could not be read is not a rating and has no
+    line.
     """
     columns, rows_of = EXPORTS[readings.form]
     rows = rows_of(readings)

@@ -76,7 +76,7 @@ class ReleasedEstimate:
 
 @dataclass(frozen=True)
 class ReleasedScore:
-    """The released part of a score, the same in the answer of a score child, in the database, on pages and in the API.
+    """The released part of a score; the scoring process, the database, the pages and the API all use this form.
 
     Attributes
     ----------

@@ -152,7 +152,7 @@ def _submissions(connection: sa.Connection) -> Iterator[Metric]:
 
 def _deliveries(connection: sa.Connection) -> Iterator[Metric]:
     family = GaugeMetricFamily(
-        "reveal_webhook_deliveries", "Messages to webhooks in 30 days by status.", labels=["status"]
+        "reveal_webhook_deliveries", "Messages to webhooks in the last 30 days, by status.", labels=["status"]
     )
     query = sa.select(deliveries.c.status, sa.func.count()).group_by(deliveries.c.status)
     counts = {row.status: row[1] for row in connection.execute(query)}

@@ -93,7 +93,10 @@ def _spread_of_kappa(truth: FloatArray, *, n: int, n_with: int, n_called: int, b
 
 _LITTLE = 1e-4
 SPREADS = {"recall": _spread_of_recall, "f1": _spread_of_f1, "cohen_kappa": _spread_of_kappa}
-"""Functions from true values to standard errors of a label's scores; `by` is their ratio to one patient per study."""
+"""Metric -> function that returns the standard error of a label's score for each possible true value.
+
+The parameter `by` is the factor by which studies of the same patient increase the standard error.
+"""
 
 
 def shown_labels(rows: StudyRows, min_cell: int) -> tuple[str, ...]:

@@ -133,7 +133,7 @@ class LocalizationPredictions(ImagePredictions["ImageManifest", "CaseRows"]):
     def entries(self, key: str, answer: object) -> list[Row]:
         """Return a line per finding of ``{finding: place}``.
 
-        A place is the fields of a line, a point (x, y), a list of points, a cell, or a run-length mask."""
+        A place is a point (x, y), a list of points, a cell, a run-length mask, or a mapping of a line's fields."""
         if not isinstance(answer, Mapping):
             rule = "must map an image to its findings and these to places, as {image: {finding: (x, y)}}"
             raise ArgumentError("predictions", rule, f"{type(answer).__name__} for {key!r}")

@@ -66,7 +66,7 @@ def load_document(data: bytes, limits: Limits, log: ProblemLog) -> Any:
 
 
 def chexlocalize_format(document: dict[str, Any]) -> str:
-    """Return the CheXlocalize format of `document`, recognised by the first image that shows it."""
+    """Return the CheXlocalize format of `document`, recognised by its first image with findings."""
     for findings in document.values():
         if isinstance(findings, dict) and findings:
             if "img_size" in findings:

@@ -271,7 +271,7 @@ class CaseRows(Rows):
 
     @override
     def without(self, questions: Collection[tuple[str, str]]) -> CaseRows:
-        """Return the rows without the pairs (image_id, finding) of `questions`, and without `presence`."""
+        """Return the rows except those of `questions`, pairs (image_id, finding); `presence` becomes None."""
         chosen = frozenset(questions)
         pairs = zip(self.image_ids, self.case_findings, strict=True)
         return replace(self.take(np.array([pair not in chosen for pair in pairs], bool)), presence=None)

@@ -173,7 +173,7 @@ def read_task_manifest(folder: AnyFolder, split: str) -> TaskManifest:
     info = open_split(folder, split).info
     path = folder / "manifest" / f"{split}.parquet"
     if "task_id" not in pq.read_schema(path).names:
-        raise ValueError(f"{folder} is not a tasks-type dataset: its manifest is not of tasks")
+        raise ValueError(f"{folder} is not a tasks-type dataset: its manifest has no column task_id")
     config = "tasks" if split_shards(folder, "tasks", split) else "holdout_inputs"
     rows = {row["task_id"]: row for row in _rows(folder, split, config, leave_out=("images", "prior_images"))}
     tasks = []

@@ -98,9 +98,7 @@ def test_a_version_never_gets_other_content(hub: FakeHub, publisher: Client, fol
     for tag in (None, "v1.0.1"):  # under another tag the folder still says that it is 1.0.0
         outcome = publisher.run(PUBLISH, folder=other.public, repo_id="org/fixed", options={**OPTIONS, "tag": tag})
         assert outcome.names[0] == "PublishRefusedError"
-        rule = (
-            r"`tag` must name this content, but v1\.0\.0 names other content, and tags never move: build a new version"
-        )
+        rule = r"`tag` must be new, but v1\.0\.0 exists with other content. Tags never move: build a new version"
         assert re.search(rule, outcome.error or "")
     assert hub.repo("org/fixed").tags == {"v1.0.0": first["commit"]}
     assert hub.repo("org/fixed").head == first["commit"]
