@@ -124,7 +124,7 @@ def build_download(folder: Path, style: str, build: str, program: Path = COMMAND
     """Build the download in `folder`, into folders in its folder `out`."""
     run(f"build download --out {out}/data --holdout {out}/private --seed 7 {build}", folder, program)
     if style in DETECTION:
-        options = build.replace("--holdout-split train", "")
+        options = f"{build.replace('--holdout-split train', '')} --accept-overlap {style}"  # its benchmark's name, too
         run(f"build download --task detection --out {out}/detection {options}", folder, program)
 
 

@@ -58,6 +58,7 @@ from reveal_bench.sources.source import BuildError, DownloadProblems, Problem
 from reveal_bench.tables import TABLE_SUFFIXES, InputTable
 
 SUFFIXES = TABLE_SUFFIXES
+_LIMITS = tables.TableLimits(rows=250_000)
 
 
 class Row(NamedTuple):
@@ -117,7 +118,7 @@ def read_table(
     table = CanonicalTable(path.name)
     faults = DownloadProblems()
     try:
-        raw = tables.scan_table(path, path.name, faults)
+        raw = tables.scan_table(path, path.name, faults, limits=_LIMITS)
     except ImportError as error:
         raw = None
         faults = DownloadProblems([Problem(path.name, None, "file", "must be readable", str(error))])
