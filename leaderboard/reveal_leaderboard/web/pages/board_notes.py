@@ -25,7 +25,7 @@ RANK_SENTENCE = (
     "Entries with the same letter do not differ significantly on this many patients, so they share a rank and a range, "
     "which contains the true rank with 95% confidence for all entries at once. The order within a tier has no "
     "meaning. While a board is open, its tiers come from rounded scores, as if they were of different patients, "
-    "since paired tests would reveal answers; so they separate fewer entries than `reveal-bench rank`."
+    "since paired tests would reveal answers; so they separate fewer entries than the command reveal-bench rank."
 )
 
 
