@@ -11,15 +11,18 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.boards.catalogue import Catalogue
 from reveal_leaderboard.custody import Custody
 from reveal_leaderboard.custody.scoring import read_cases
+from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.release.release import release
 from reveal_leaderboard.settings import Settings, load_settings
 from reveal_leaderboard.store.blobs import Blobs
+from reveal_leaderboard.store.boards import set_state
 from reveal_leaderboard.store.metadata import read_metadata
 from reveal_leaderboard.store.queue import Job, Queue
 from reveal_leaderboard.store.store import NewSubmission, Store, Submission
@@ -293,6 +296,26 @@ def test_a_server_that_rewrites_budgets_gets_no_more_answers_than_the_vault_coun
     assert [desk.status(one) for one in sent] == ["scored", "scored", "refused", "scored"]
     assert desk.store.events_of(sent[2].id)[-1].why == USED_UP.format(limit=2)
     assert len(json.loads((desk.vault / f"answers.{BENCHMARK}.1.0.0.json").read_text())) == 2
+
+
+@pytest.mark.parametrize("change", ["paused", "taken over"])
+def test_a_score_that_is_not_released_is_not_counted(
+    desk: Desk, write_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    desk.submit(write_file())
+    worker, score = desk.in_process(), desk.custody.score
+
+    def meanwhile(*arguments: Any, **options: Any) -> ScoredOutcome:
+        with desk.store.write() as connection:
+            if change == "paused":
+                set_state(connection, BENCHMARK, "paused", who="test", why="")
+            else:
+                connection.execute(jobs.update().values(fence=jobs.c.fence + 1))
+        return score(*arguments, **options)
+
+    monkeypatch.setattr(desk.custody, "score", meanwhile)
+    worker.run(once=True)
+    assert worker.answers[BENCHMARK, "1.0.0"].read() == {}
 
 
 def test_answers_are_counted_once_each_and_a_refresh_apart(tmp_path: Path) -> None:

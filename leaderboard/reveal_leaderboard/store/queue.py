@@ -23,7 +23,7 @@ last scorings times the number of turns to wait; no estimate is given without a 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from statistics import median
 from typing import Any
@@ -198,12 +198,21 @@ class Queue:
                 _lock_team(connection, job.subject)
             return _requeue(connection, job, who=who, why=why)
 
-    def finish_score(self, job: Job, *, who: str, outcome: RecordableOutcome, sign: Signing | None = None) -> bool:
+    def finish_score(
+        self,
+        job: Job,
+        *,
+        who: str,
+        outcome: RecordableOutcome,
+        sign: Signing | None = None,
+        admit: Callable[[], None] | None = None,
+    ) -> bool:
         """Write a score and everything that follows from it in one transaction; return False if another has the lease,
         or if the board was paused meanwhile, so that the job returned to the queue.
 
         A job of kind "score" also ends its submission and charges the ledger. `sign` makes the receipt of each score,
-        public or final: see :meth:`reveal_leaderboard.release.outcomes.ScoredOutcome.record`.
+        public or final: see :meth:`reveal_leaderboard.release.outcomes.ScoredOutcome.record`. `admit` is called once it
+        is certain that the score may be written, and before anything of it is; if it raises, nothing changes.
         """
         with self.engine.begin() as connection:
             is_first = job.kind == "score"
@@ -214,6 +223,8 @@ class Queue:
                 return False
             if not _end(connection, job, "done"):
                 return False
+            if admit is not None:
+                admit()
             self.put(connection, "rank", job.benchmark, job.version, "board")
             settings = self.settings.of(job.benchmark)
             verdict = outcome.record(

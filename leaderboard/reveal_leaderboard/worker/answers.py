@@ -7,6 +7,9 @@ or invent teams. So the worker counts again, in the vault: every scored file who
 the keyed fingerprint of its predictions (:mod:`reveal_leaderboard.release.fingerprints`). Scoring the same predictions
 again is not a further answer. The limit is `quota.board_total` of the worker's own settings.
 
+An answer is counted within the transaction that releases its scores, before they are written. If the worker is killed
+then, the count is too high until the submission is scored again.
+
 Submissions that a refresh scores against another version are counted separately. Their limit is the number of answers
 that the benchmark's other versions gave, if that is larger.
 

@@ -335,22 +335,31 @@ class Worker:
         return self._finish(job, outcome)
 
     def _finish(self, job: Job, outcome: ScoredOutcome) -> bool:
-        """Release an outcome; return False if another worker has the lease.
+        """Release an outcome; return False if another worker has the lease, or if the board was paused.
 
         Raises
         ------
         RefusedError
             If the version has given as many answers as this worker's own settings allow, whatever the database says.
         """
+        return self.queue.finish_score(
+            job, who=self._who, outcome=outcome, sign=self._sign, admit=lambda: self._admit(job, outcome)
+        )
+
+    def _admit(self, job: Job, outcome: ScoredOutcome) -> None:
+        """Count an answer in the vault, or refuse it."""
         limit = self.settings.of(job.benchmark).quota.board_total
         if job.kind == "rescore":
             given = (len(count.read()) for key, count in self.answers.items() if key[0] == job.benchmark)
             limit = max(limit, sum(given) - len(self.answers[job.benchmark, job.version].read()))
         count = self.answers[job.benchmark, job.version]
         if outcome.has_figures and not count.admit(outcome.fingerprint.content, job.kind, limit):
-            log.error("%s %s gave its %d answers: scores are withheld", job.benchmark, job.version, limit)
+            log.error(
+                "%s %s gave its %d answers, and its scores are withheld: refresh the holdout, or raise "
+                "quota.board_total in the worker's --settings",
+                *(job.benchmark, job.version, limit),
+            )
             raise RefusedError(USED_UP.format(limit=limit))
-        return self.queue.finish_score(job, who=self._who, outcome=outcome, sign=self._sign)
 
     @contextlib.contextmanager
     def _predictions(
