@@ -33,7 +33,7 @@ BENCHMARK = "chexlocalize"
 N_IMAGES, N_PATIENTS, ROUNDS = 668, 500, 7
 START_SECONDS = 180
 PLENTY = "[quota]\ntotal = 1000\nper_day = 1000\nboard_total = 1000000\n"
-PLENTY += '[exposure]\naccepted_leaks = ["more submissions"]\n[release]\nplace_cell = 50\n'
+PLENTY += '[exposure]\naccepted_leaks = ["more submissions", "few cases"]\n[release]\nplace_cell = 50\n'
 
 
 class Board:

@@ -70,7 +70,9 @@ def test_board_that_leaks_or_can_show_nothing_is_refused(
     check(database_url, path, "", [old])
     assert caplog.messages == [], "cases enough, and a budget that follows the kind"
     for text, rule in (
-        ("[release]\nplace_cell = 9999\n", r"must have 9999 cases in its average, each counted by its .*, got \d+,"),
+        ("[release]\nplace_cell = 50\n", "must have `release.place_cell` 350, got 50, or five colluding"),
+        ("[release]\nmin_cell = 20\n", "must have `release.min_cell` 30, got 20, or five colluding"),
+        ("[release]\nmin_cell = 50\n", r"must have 350 cases in its average, .*, got \d+, or five"),
         ("[quota]\ntotal = 2\n", "must have `quota.total` 1, got 2, or five colluding teams can gain more than 0.05"),
     ):
         with pytest.raises(LeakError, match=rule) as leak:

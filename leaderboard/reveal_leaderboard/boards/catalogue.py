@@ -37,7 +37,7 @@ from reveal_bench.dataset.overlaps import (
 )
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info
-from reveal_leaderboard.settings import LEAST_CELL, BenchmarkSettings, Quota
+from reveal_leaderboard.settings import LEAST_CELL, BenchmarkSettings, Quota, ReleasePolicy
 from reveal_leaderboard.store import boards, cases
 from reveal_leaderboard.store.store import Store
 
@@ -165,6 +165,8 @@ class Catalogue:
 
 
 NO_CASES = FolderCases("", "", "all")
+SIMULATED = ReleasePolicy()
+"""The policy with which five colluding teams gained at most 0.05, see "What colluding teams can learn"."""
 
 
 def _check_leaks(one: Published, settings: BenchmarkSettings, *, is_visible: bool) -> None:
@@ -286,14 +288,26 @@ class Published:
         return f"{why} Hold out more, or allow small cells in the file of --settings:\n{lines}"
 
     def leaks(self, settings: BenchmarkSettings) -> dict[str, str]:
-        """Return reason -> rule for each reason of LEAKS why colluding teams could gain more than 0.05 on a board."""
-        release, leaks = KINDS[self.kind].release, {}
+        """Return reason -> rule for each reason of LEAKS why colluding teams could gain more than 0.05 on a board.
+
+        The cases that a board needs do not depend on its settings: a setting that asks for fewer is itself a reason.
+        """
+        if self.scored_by != "program":
+            return {}
+        release, policy, leaks = KINDS[self.kind].release, settings.release, {}
         total, most = self.quota(settings).total, release.most_answers
-        if total > most and self.scored_by == "program":
+        if total > most:
             leaks["more submissions"] = f"must have `quota.total` {most}, got {total}"
-        n, least = release.cases_of_average(self.manifest, settings.release.min_cell), settings.release.place_cell
+        few = []
+        if policy.min_cell < SIMULATED.min_cell:
+            few.append(f"must have `release.min_cell` {SIMULATED.min_cell}, got {policy.min_cell}")
+        n, least = release.cases_of_average(self.manifest, policy.min_cell), SIMULATED.place_cell
+        if n is not None and policy.place_cell < least:
+            few.append(f"must have `release.place_cell` {least}, got {policy.place_cell}")
         if n is not None and n < least:
-            leaks["few cases"] = f"must have {least} cases in its average, each counted by its weight, got {n:.0f}"
+            few.append(f"must have {least} cases in its average, each counted by its weight, got {n:.0f}")
+        if few:
+            leaks["few cases"] = " and ".join(few)
         return leaks
 
     def quota(self, settings: BenchmarkSettings) -> Quota:
