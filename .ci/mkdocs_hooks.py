@@ -1,8 +1,9 @@
 """Add pages from outside docs/ to the site, and turn the links to them.
 
-The README, the changelog, CONTRIBUTING, SECURITY and the guides of submissions/ and leaderboard/ become pages. A link
-from any page to one of them, or from them into docs/, is turned to its page; a link to other files of the repository
-becomes plain text, because the site does not contain it. A link to a file that does not exist stops the build.
+The README, the changelog, CONTRIBUTING, SECURITY, the guides of submissions/ and leaderboard/ and the tables of
+simulated error rates become pages. A link from any page to one of them, or from them into docs/, is turned to its page;
+a link to other files of the repository becomes plain text, because the site does not contain it. A link to a file that
+does not exist stops the build.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ PAGES = {
     "SECURITY.md": "security.md",
     "submissions/README.md": "prediction_files.md",
     "leaderboard/README.md": "leaderboard.md",
+    "benchmarks/calibration.md": "calibration.md",
 }
 """File of the repository -> page of the site."""
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")

@@ -1,4 +1,4 @@
-"""Simulate how often intervals, p values, verdicts and tiers err: the tables of docs/statistics.md.
+"""Simulate how often intervals, p values, verdicts and tiers err: the tables of docs/statistics.md and calibration.md.
 
 A cell is a world (`calibration_worlds.py` or `second_world.py`), a number of patients, a task and a metric:
 
@@ -135,7 +135,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--plan", action="store_true", help="simulate all planned cells, or those of --world and --task"
     )
-    parser.add_argument("--draw-only", action="store_true", help="write page and pictures from calibration.json")
+    parser.add_argument("--draw-only", action="store_true", help="write pages and picture from calibration.json")
     return parser.parse_args()
 
 
@@ -155,9 +155,9 @@ def _asked(options: argparse.Namespace) -> list[Row]:
 def main() -> None:
     options = _options()
     if options.draw_only:
-        from calibration_page import write_page  # the file beside this one
+        from calibration_page import write_pages  # the file beside this one
 
-        write_page(json.loads(RESULTS.read_text(encoding="utf-8"))["cells"])
+        write_pages(json.loads(RESULTS.read_text(encoding="utf-8"))["cells"])
         return
     worlds: dict[str, AnyWorld] = {world.name: world for world in (*WORLDS, *SECOND_WORLDS)}
     for name, sizes, task, metrics, n_systems in _asked(options):

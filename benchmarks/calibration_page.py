@@ -1,4 +1,7 @@
-"""Write the tables of docs/statistics.md and its picture from the results of `calibration.py`."""
+"""Write the tables of simulated error rates and their picture from the results of `calibration.py`.
+
+docs/statistics.md gets the summaries, benchmarks/calibration.md all tables.
+"""
 
 from __future__ import annotations
 
@@ -43,25 +46,20 @@ class Judged(NamedTuple):
         return math.sqrt(max(self.rate * (1 - self.rate), 1e-9) / self.n_trials)
 
 
-def write_page(cells: list[Cell]) -> None:
-    """Replace the part between the markers in docs/statistics.md, and draw docs/coverage.svg."""
-    page = DOCS / "statistics.md"
+def write_pages(cells: list[Cell]) -> None:
+    """Replace the part between the markers in docs/statistics.md and calibration.md, and draw docs/coverage.svg."""
+    picture = "![Coverage of the true value by 95% intervals](coverage.svg)"
+    _replace_tables(DOCS / "statistics.md", [_summary(cells), picture, _generators(cells)])
+    tables = [_macros(cells), _findings(cells), _differences(cells), _margins(cells), _tiers(cells), _misses(cells)]
+    _replace_tables(Path(__file__).with_name("calibration.md"), tables)
+    (DOCS / "coverage.svg").write_text(draw(cells), encoding="utf-8")
+
+
+def _replace_tables(page: Path, parts: list[str]) -> None:
     head, rest = page.read_text(encoding="utf-8").split(BEGIN)
     tail = rest.split(END)[1]
-    parts = [
-        _summary(cells),
-        "![Coverage of the true value by 95% intervals](coverage.svg)",
-        _generators(cells),
-        _macros(cells),
-        _findings(cells),
-        _differences(cells),
-        _margins(cells),
-        _tiers(cells),
-        _misses(cells),
-    ]
-    text = "\n\n".join(part for part in parts if part)
+    text = "\n\n".join(filter(None, parts))
     page.write_text(f"{head}{BEGIN}\n\n{text}\n\n{END}{tail}", encoding="utf-8")
-    (DOCS / "coverage.svg").write_text(draw(cells), encoding="utf-8")
 
 
 def judged(cells: Iterable[Cell], label: str, rate: str, printed: str = "printed") -> Iterator[Judged]:
@@ -190,12 +188,12 @@ def _macros(cells: list[Cell]) -> str:
             row = [world, str(n)]
             for metric in metrics:
                 values = [_only(here, metric, label, "coverage") for label in ("new", "before")]
-                row.append(" / ".join("-" if v is None else _number(v) for v in values))
-            rows.append(tuple(row))
+                row.append("-" if values == [None, None] else " / ".join(map(_number_or_dash, values)))
+            if set(row[2:]) != {"-"}:
+                rows.append(tuple(row))
     heads = ("world", "patients", *(TITLES[name] for name in metrics))
-    return "Coverage of macros, new / before; a dash if the cell was not simulated, or is not judged:\n\n" + _table(
-        heads, rows
-    )
+    about = "Coverage of macros, new / before; a dash means that the cell was not simulated, or is not judged:"
+    return f"{about}\n\n{_table(heads, rows)}"
 
 
 def _only(cells: list[Cell], metric: str, label: str, rate: str, figure: str = "macro") -> float | None:
@@ -316,6 +314,10 @@ def _misses(cells: list[Cell]) -> str:
 
 def _number(value: float) -> str:
     return f"{value:.3f}"
+
+
+def _number_or_dash(value: float | None) -> str:
+    return "-" if value is None else _number(value)
 
 
 def _range(values: list[float]) -> str:
