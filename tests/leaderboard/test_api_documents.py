@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
@@ -20,7 +21,8 @@ from reveal_leaderboard.store.metadata import Metadata, TuningRecord
 from reveal_leaderboard.store.tables import jobs
 from reveal_leaderboard.web.api import add_api, health
 from reveal_leaderboard.web.api.documents import PublicMetadata, PublicTuning
-from reveal_leaderboard.web.api.problems import PROBLEMS
+from reveal_leaderboard.web.api.problems import PROBLEMS, ProblemError
+from sqlalchemy.exc import OperationalError
 from starlette.testclient import TestClient
 
 from reveal_bench.evaluation.receipts import verify_receipt
@@ -344,8 +346,6 @@ def test_readiness_counts_who_waits_and_who_works(world: World, write_file: Writ
 
 
 def test_without_its_database_it_is_not_ready(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sqlalchemy.exc import OperationalError
-
     def broken() -> None:
         raise OperationalError("SELECT 1", {}, Exception("secret host name"))
 
@@ -355,6 +355,26 @@ def test_without_its_database_it_is_not_ready(world: World, monkeypatch: pytest.
     answer = world.client().get("/readyz")
     problem(answer, 503, "not-ready")
     assert "secret" not in answer.text
+
+
+def test_a_failed_check_answers_for_a_second_after_its_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise visitors' requests queue one check after the other while the database is slow."""
+    clock, starts = SimpleNamespace(now=0.0), list[float]()
+
+    def slow(_: object) -> None:
+        starts.append(clock.now)
+        clock.now += 60
+        raise OperationalError("SELECT 1", {}, Exception())
+
+    monkeypatch.setattr(type(world.services.store), "read", slow)
+    monkeypatch.setattr(health, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    app = FastAPI()
+    app.include_router(health.health_routes(world.services))
+    for later in (0, 0.9, 0.1):
+        clock.now += later
+        with pytest.raises(ProblemError, match="not-ready"):
+            TestClient(app).get("/readyz")
+    assert starts == [0, 61]
 
 
 def test_without_room_for_uploads_it_is_not_ready(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from reveal_leaderboard.web.services import Services
 from reveal_leaderboard.web.sign_in_modes import is_from_here
 
 READY_SECONDS = 1.0
-"""Time for which a server that is ready says so without looking: its requests have no limit."""
+"""Time after a check during which its result is the answer: requests for it have no limit."""
 LEAST_ROOM = 64 << 20
 """Free bytes that the disk of uploads must have."""
 NO_ROOM = "Uploads have no space: their disk is nearly full or read-only."
@@ -40,7 +40,7 @@ def health_routes(services: Services) -> APIRouter:
         """Answer if the process runs."""
         return Health(status="ok")
 
-    latest: list[tuple[float, Readiness]] = []
+    latest: list[tuple[float, Readiness | ProblemError]] = []
     checking = asyncio.Lock()
 
     @router.get("/readyz", responses=answers(*ALWAYS, "not-ready"))
@@ -48,18 +48,22 @@ def health_routes(services: Services) -> APIRouter:
         """Readiness: database reachable, space for uploads; submissions waiting, and live workers."""
         async with checking:
             if not latest or time.monotonic() >= latest[0][0] + READY_SECONDS:
-                latest[:] = [(time.monotonic(), await to_thread.run_sync(check))]
-            return latest[0][1]
+                result = await to_thread.run_sync(check)
+                latest[:] = [(time.monotonic(), result)]
+            result = latest[0][1]
+        if isinstance(result, ProblemError):
+            raise result.with_traceback(None)
+        return result
 
-    def check() -> Readiness:
+    def check() -> Readiness | ProblemError:
         try:
             with services.store.read() as connection:
                 workers = services.queue.alive(connection)
             n_waiting = services.store.count_waiting()
         except SQLAlchemyError:
-            raise ProblemError("not-ready", confinement=services.confinement) from None
+            return ProblemError("not-ready", confinement=services.confinement)
         if not services.intake.blobs.has_room(LEAST_ROOM):
-            raise ProblemError("not-ready", NO_ROOM, confinement=services.confinement)
+            return ProblemError("not-ready", NO_ROOM, confinement=services.confinement)
         confinements = sorted({worker.confinement for worker in workers})
         return Readiness(
             status="ready",
