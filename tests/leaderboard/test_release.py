@@ -128,6 +128,12 @@ def test_macro_is_rounded_by_its_own_findings() -> None:
     assert score.figure("mask_iou_all", "B") is None
     assert score.figure("mask_iou_all").value == score.figure("mask_iou_all", "A").value == 0.3
     assert score.figure("point_hit").value == 0.5
+    # As a third score, after the grid hit rate, it needs 3 x 30 cases of its own. The hit rates' average is worth
+    # 5^2 / (1/80 + 4/30) = 171 cases, which allows a second score, and says nothing about A's 80.
+    values = {metric: dict.fromkeys("BCDE", [1.0] * 30) for metric in ("point_hit", "grid_hit", "mask_iou_all")}
+    score = release(make_rows({metric: {"A": [0.33] * 80} | of for metric, of in values.items()}), EACH)
+    assert {figure.metric for figure in score.figures if figure.finding == MACRO} == {"point_hit", "grid_hit"}
+    assert score.note.endswith("Not shown, because the cases are too few: mIoU, all.")
 
 
 @pytest.mark.parametrize("n_hits", [0, 1, 5, 9])

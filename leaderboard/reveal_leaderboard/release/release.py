@@ -187,12 +187,12 @@ def _enough_for_places(estimates: Sequence[Estimate], policy: ReleasePolicy) -> 
     if not positional:
         return list(estimates)
     first, *_ = positional
-    n_average = cases_of_average([e.n for e in estimates if e.metric == first and e.finding != MACRO])
+    n_cases = {metric: [e.n for e in estimates if e.metric == metric and e.finding != MACRO] for metric in positional}
     needed = {metric: policy.place_cell * (i + 1) for i, metric in enumerate(positional)}
 
     def is_shown(e: Estimate) -> bool:
-        if e.finding == MACRO:
-            return e.metric == first or n_average >= needed[e.metric]
+        if e.finding == MACRO:  # the average grid hit rate has no rates of findings beside it, but the first's cases
+            return e.metric == first or cases_of_average(n_cases[e.metric] or n_cases[first]) >= needed[e.metric]
         return e.n >= needed[e.metric]
 
     return [e for e in estimates if e.metric not in needed or is_shown(e)]
