@@ -1,15 +1,17 @@
-"""Assign studies to readers: every study gets its number of different readers, within each reader's capacity.
+"""Assign studies to readers: all studies get the same number of different readers, within each reader's capacity.
 
-Paper 004 (section 2.2, Table S4): three of 17 readers per study, at most 300 studies each, in random order. Its 3,000
-assignments are exactly 1,000 x 3. Without slack, assigning studies one by one may end with a study that only readers
-who already have it could take. :func:`draw_assignment` avoids this. With slack, all loads are as equal as possible.
+In paper 004 (section 2.2, Table S4), three of 17 readers read each study, and a reader got at most 300 studies, in
+random order. The 17 lists have 3,000 entries, exactly three for each of 1,000 studies. If readers have no spare
+capacity, assigning studies one by one may leave a last study that only readers who already have that study could take.
+:func:`draw_assignment` avoids this. If they have spare capacity, all get numbers of studies that are as equal as
+possible.
 
 Input: a table of readers, columns `reader` and `capacity` (studies that the reader will read, a whole number).
 Output: ``assignments.parquet`` (:class:`~reveal_bench.curation.tables.Assignment`, by reader and position).
 
-When a reader stops early, the annotation page calls :func:`reassign`: unread studies go to readers with free capacity,
-and votes already cast stay. If that is impossible (the only reader with free capacity already has the study), unread
-studies of other readers move as well. The result names the studies that cannot get a reader.
+When a reader stops early, the annotation page calls :func:`reassign`: readers with free capacity get the unread
+studies, and votes already cast stay. If the only reader with free capacity already has the study, unread studies of
+other readers move as well. The result names the studies that cannot get a reader.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ def assign(
 ) -> StepRecord:
     """Assign the studies of ``sample.parquet`` to the readers of a table; see :func:`draw_assignment`.
 
-    Every study gets :data:`PER_STUDY` readers, because the agreement of a benchmark is among three.
+    Every study gets :data:`PER_STUDY` readers, because a benchmark reports the agreement of three readers.
 
     Parameters
     ----------
@@ -59,15 +61,15 @@ def assign(
     Returns
     -------
     StepRecord
-        Its counts: `studies`, `readers` (of the table), `places` (assignments), `capacity` (possible assignments) and
-        `by_reader`.
+        The counts are `studies`, `readers` (in the table), `places` (assignments), `capacity` (possible assignments)
+        and `by_reader`.
 
     Raises
     ------
     BuildError
-        With every problem of the table.
+        If the table has problems; the error lists all of them.
     CurationError
-        If there are too few readers, sample is not done, or assign was done with other inputs or settings.
+        If there are too few readers, the step `sample` is not done, or `assign` was done with other inputs or settings.
     ValueError
         If `most` is below 1.
     """
@@ -100,12 +102,13 @@ def assign(
 
 
 def read_readers(path: Path) -> dict[str, int]:
-    """Read the capacities from a table with exactly the columns reader and capacity (csv, tsv, xlsx, json, jsonl).
+    """Read capacities from a table with exactly the columns reader and capacity (csv, tsv, xlsx, json, jsonl).
 
     Raises
     ------
     BuildError
-        With every problem: another column, a blank or repeated reader, a capacity that is not a whole number >= 0.
+        If the table has another column, a blank or repeated reader, or a capacity that is not a whole number >= 0; the
+        error lists all problems.
     """
     problems: list[Problem] = []
     table = scan_table(path, path.name, problems)
@@ -146,10 +149,10 @@ def draw_assignment(
     """Assign studies at random; the order of `studies` and `capacities` does not change the result.
 
     :func:`loads` gives the number of studies per reader. Readers and studies are shuffled. Then each reader in turn
-    takes the next studies, and the list of studies starts again at its end. Because no load exceeds the number of
-    studies, no study gets a reader twice, so this succeeds whenever an assignment exists. Then random pairs of
-    assignments swap their studies unless a reader would get a study twice, :data:`SWAPS_PER_PLACE` times as often as
-    there are assignments: a random walk over all assignments with these loads. Finally, each reader's list is shuffled.
+    takes the next studies of the list, which starts again when it is exhausted. No load exceeds the number of studies,
+    so no reader gets a study twice, and an assignment is found whenever one exists. Then random pairs of assignments
+    swap their studies, unless a reader would get a study twice. :data:`SWAPS_PER_PLACE` swaps are tried per assignment,
+    which is a random walk over all assignments with these loads. Finally, each reader's list is shuffled.
 
     Returns
     -------
@@ -158,7 +161,7 @@ def draw_assignment(
     Raises
     ------
     CurationError
-        If the readers' capacity is too low; the message has the number of missing assignments.
+        If the readers' capacity is too low; the message states the number of missing assignments.
     ValueError
         If `per_study` or `most` is below 1 or a study occurs twice.
     """
@@ -189,9 +192,9 @@ def loads(
     per_study: int = PER_STUDY,
     most: int = MOST,
 ) -> dict[str, int]:
-    """Return the number of studies of each reader: as equal as capacities allow, with the remainder at random.
+    """Return the number of studies per reader, as equal as capacities allow; random readers get the remainder.
 
-    No load exceeds the capacity, `most` or the number of studies. Every reader is in the result.
+    No reader gets more studies than their capacity, `most` or the number of studies. Every reader is in the result.
 
     Raises
     ------
@@ -236,12 +239,12 @@ def _swap(study: IntArray, reader: IntArray, rng: np.random.Generator) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Reassigned:
-    """The new `assignments`, by reader and position, and the studies that lack a reader, once per missing reader."""
+    """The new `assignments`, by reader and position, and the studies that lack readers, once per missing reader."""
 
     assignments: tuple[Assignment, ...]
     missing: tuple[str, ...]
     n_moved: int
-    """Assignments that moved from one reader to another."""
+    """Number of assignments that moved from one reader to another."""
 
 
 def reassign(
@@ -255,15 +258,15 @@ def reassign(
 ) -> Reassigned:
     """Move the unread studies of `stopped` readers to others.
 
-    Each open assignment goes to the reader with the most free capacity among those without the study (ties at random).
-    If none has free capacity, the shortest chain of unread studies moves up that ends at a reader with free capacity.
-    Therefore as many assignments as possible find a reader. A reader's remaining studies keep their order; new ones
-    follow in random order. Positions are renumbered from 1 if a study was removed.
+    Each open assignment goes to the reader with the most free capacity among readers without the study (ties at
+    random). If no such reader has free capacity, unread studies move along the shortest chain of readers that ends at
+    one with free capacity. Therefore as many assignments as possible find a reader. A reader's remaining studies keep
+    their order; new ones follow in random order. Positions are renumbered from 1 if a study was removed.
 
     Parameters
     ----------
-    assignments : the current ones
-    votes : (study_id, reader) of every vote already cast; all of them among the assignments
+    assignments : the current assignments
+    votes : (study_id, reader) of every vote already cast; each must be in `assignments`
     capacities : reader -> total studies, including those already read; capacities may rise and readers be added
     stopped : readers who read no further studies
     most : maximum studies per reader
@@ -271,7 +274,7 @@ def reassign(
     Raises
     ------
     ValueError
-        If a vote was not assigned, a reader is neither in `capacities` nor among the stopped, or a name is unknown.
+        If a vote has no assignment, a reader is neither in `capacities` nor in `stopped`, or a name is unknown.
     """
     before = sorted(assignments, key=lambda one: (one.reader, one.position))
     world = _Assignments(before, votes, capacities, stopped, most)
@@ -288,7 +291,7 @@ def reassign(
 
 
 class _Assignments:
-    """The studies of each reader; `fixed` are the pairs already read."""
+    """The studies of each reader; `fixed` contains the (study, reader) pairs already read."""
 
     def __init__(
         self,
@@ -320,7 +323,7 @@ class _Assignments:
 
     def place(self, study: str, rng: np.random.Generator) -> bool:
         """Find a reader for a study, moving unread studies if necessary: shortest augmenting path, breadth first."""
-        came_from: dict[str, tuple[str, str]] = {}  # study -> (study that takes its place, at this reader)
+        came_from: dict[str, tuple[str, str]] = {}  # study -> (study that replaces it, the reader who swaps)
         queue = deque([study])
         tried: set[str] = set()
         while queue:
@@ -333,7 +336,7 @@ class _Assignments:
                     self._move(study, here, reader, came_from)
                     return True
             for reader in others:
-                if reader in tried:  # its studies are already in the queue
+                if reader in tried:  # this reader's studies are already in the queue
                     continue
                 tried.add(reader)
                 for there in sorted(self.of_reader[reader]):

@@ -1,24 +1,24 @@
-"""Balance of two halves: counts per category, a test of each column, and standardized differences.
+"""Compare the released and the holdout half: counts per category, and a test and a standardized difference per column.
 
 Conventions
 -----------
-Columns and differences are as in :mod:`reveal_bench.dataset.balance`, with one row per study: a column of numbers is
-compared per value, as in paper 004 (Table S2), and by its mean.
+Columns and differences follow :mod:`reveal_bench.dataset.balance`, with one row per study. A numeric column is compared
+per value, as in paper 004 (Table S2), and by its mean.
 
 Tests
 -----
-* chi-square if every expected count is at least 5: Pearson's, with Yates's correction in 2 by 2 tables. It is the
+* chi-square if every expected count is at least 5: Pearson's, with Yates's correction in 2 by 2 tables. This is the
   default of scipy, and reproduces the p values printed in the paper (0.726, 0.115, 0.066, 0.220).
 * Fisher's exact test if an expected count is smaller; beyond 2 by 2, with :data:`SIMULATED` simulated tables of the
-  same margins. A table is the more extreme the less probable it is (Freeman and Halton 1951); p is
-  (1 + as extreme) / (1 + simulated).
+  same margins. Less probable tables are more extreme (Freeman and Halton 1951); p is (1 + number at least as extreme) /
+  (1 + number simulated).
 * The p value of chi-square is reported for every table, as in the paper.
 
 The table of facts
 ------------------
-Acquisition and demographics of studies, one row per study, every cell a text. Any table that
-:mod:`reveal_bench.tables` reads is accepted, and may contain further studies. Blank cells are missing values, and so is
-every value of a study without a row; each comparison counts them. Columns named like the demographics of a study record
+The table contains acquisition and demographic data, with one row per study and text in every cell. Any table that
+:mod:`reveal_bench.tables` reads is accepted, and may contain further studies. Blank cells, and all values of a study
+without a row, are missing values; each comparison counts them. Columns named like the demographics of a study record
 (age_band, sex, race, patient_class) must use the published vocabulary.
 """
 
@@ -80,7 +80,7 @@ class CountsTest:
 
 @dataclass(frozen=True, slots=True)
 class ColumnBalance:
-    """A column in both halves; the means and their difference are NaN unless the column has numbers."""
+    """A column compared between the halves; the means and their difference are NaN unless the column is numeric."""
 
     name: str
     is_number: bool
@@ -127,12 +127,12 @@ def compare_halves(column: Column, is_holdout: BoolArray, rng: np.random.Generat
 
 
 def compare_counts(table: npt.ArrayLike, rng: np.random.Generator, *, n_simulated: int = SIMULATED) -> CountsTest:
-    """Test that the two rows of `table` (2, n_categories) have the same distribution; empty columns do not matter.
+    """Test whether the two rows of `table` (2, n_categories) have the same distribution; empty columns are ignored.
 
     Raises
     ------
     ValueError
-        If the table does not have two rows of whole numbers of at least 0.
+        If the table does not have two rows, or a count is not a whole number of at least 0.
     ImportError
         If scipy is not installed.
     """
@@ -184,7 +184,7 @@ def _largest(values: FloatArray) -> float:
 
 @dataclass(frozen=True, slots=True)
 class StudyFacts:
-    """Columns of facts, one text per requested study in order, and the counts of unmatched rows and studies."""
+    """Columns of facts with one text per requested study, in order, and counts of unmatched rows and studies."""
 
     columns: tuple[Column, ...]
     n_studies_without_row: int
@@ -204,7 +204,8 @@ def read_facts(
     Raises
     ------
     BuildError
-        With every problem: the table, its columns, a study in two rows, an unknown word.
+        If the table or its columns are invalid, a study has two rows, or a word is unknown; the error lists all
+        problems.
     """
     problems: list[Problem] = []
     table = scan_table(path, path.name, problems)

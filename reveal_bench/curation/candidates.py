@@ -1,16 +1,16 @@
-"""Candidate tasks for a benchmark of open tasks: a model drafts them from reports, scores and tags them.
+"""Let a model draft candidate tasks for an open-task benchmark from reports, and score and tag these drafts.
 
-Two prompts per study: one for the drafts, and one for their assessment with scores of 1 to 5, a warning and tags.
-Source: paper 001, section 3.1; the wording of the prompts is this project's. A radiologist selects among the
-candidates: a draft alone is never a task.
+Each study needs two prompts: the first asks for drafts, the second for scores from 1 to 5, a risk flag and tags of each
+draft. Source: paper 001, section 3.1; the wording of the prompts is this project's. A radiologist selects among the
+candidates; no draft becomes a task otherwise.
 
 Conventions
 -----------
 ``candidates.csv`` has the format of the task file of :mod:`reveal_bench.sources.rexecution_files`. The candidates of a
-study are together, the best first: by the sum of their scores, then in the order of drafting. The model's output is
-checked against its schema and never repaired; studies without a readable answer are in
-``candidates-quarantine.jsonl``. A task that needs the earlier study has Yes in `temporal` and no `prior_study_id`: the
-radiologist who selects it names the study.
+study are in adjacent rows, with the highest sum of scores first; ties keep the order of drafting. The model's output is
+checked against its schema and never repaired; studies without a readable answer are in ``candidates-quarantine.jsonl``.
+A task that needs an earlier study has Yes in `temporal` but no `prior_study_id`; the radiologist who selects the task
+enters that study.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class TaskDrafter(RetryingClient):
         self.n = n
 
     def run(self, reports: Sequence[StudyReport], progress: Progress | None = None) -> Iterator[Drafted | Quarantined]:
-        """Yield one result per report, as they come.
+        """Yield one result per report, in order of completion.
 
         Raises
         ------
@@ -174,7 +174,7 @@ class TaskDrafter(RetryingClient):
 
 
 def drafts_prompt(report: str, n: int) -> Prompt[tuple[str | None, list[dict[str, Any]]]]:
-    """Return the prompt that asks for the indication in a report and for `n` drafts, in the form of the schema."""
+    """Return the prompt that asks for a report's indication and for `n` draft tasks, in the format of the schema."""
 
     def read(text: str) -> tuple[str | None, list[dict[str, Any]]]:
         document = parse_object(text, DRAFTS_SCHEMA)
@@ -217,7 +217,7 @@ def assessments_prompt(indication: str | None, drafts: Sequence[Mapping[str, Any
 
 
 def _tags(values: Sequence[str], place: str) -> tuple[str, ...]:
-    """Return tags that fit into one cell, where a dash between blanks separates them and "None" means no tag."""
+    """Return tags after checking that a cell can list them: " - " separates tags there, and "None" means no tag."""
     checked = tuple(line_of(value, place, MOST_TAG_CHARACTERS) for value in values)
     for value in checked:
         if re.search(r"\s[-\u2013]\s", value) or value.casefold() == "none":
@@ -245,14 +245,14 @@ def draft_candidates(
     Returns
     -------
     StepRecord
-        Counts: studies, candidates, quarantined, `by_category`, and the drafter's own.
+        Counts: studies, candidates, quarantined, `by_category`, and the drafter's own counts.
 
     Raises
     ------
     BuildError
-        With every problem of every row of the table.
+        If a row of the table has a problem; the error lists the problems of all rows.
     CurationError
-        If the step was done with other inputs or settings, and `redo` is False.
+        If the step was already done with other inputs or settings, and `redo` is False.
     RunStoppedError
         If the endpoint does not answer; earlier completions are kept.
     """

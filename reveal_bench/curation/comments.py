@@ -2,17 +2,18 @@
 
 Conventions
 -----------
-As in paper 004 (Box 4), the comment changes the suggested list, the new list has only certain labels, and a comment
-that mentions no label, or denies only labels that were not suggested, gives no list. Per sentence:
+As in paper 004 (Box 4), the comment changes the suggested list, and the new list has only labels of which the reader is
+certain. A comment gives no list if it mentions no label, or only denies labels that were not suggested. Per sentence:
 
-* a named label is added if the reader is certain; "only" before it excludes all other labels;
-* a label that is denied ("no effusion", "I do not see ..."), to be removed ("would remove ...", "... is wrong"), or
+* A named label is added if the reader is certain; "only" before the label excludes all other labels.
+* A label that is denied ("no effusion", "I do not see ..."), to be removed ("would remove ...", "... is wrong"), or
   doubtful ("possible", "?", "equivocal") is not in the list. "No pneumonia" denies one cause of an airspace opacity,
-  not the opacity itself, so it removes nothing; the same is true of other findings narrower than a label;
-* approval without a label ("labels are fine", "plausible") leaves the list unchanged. So does doubt without a label
-  from a reader who mostly agreed: readers were told to answer so if a finding is plausible but subtle.
+  not the opacity itself, so it removes nothing; the same is true of other findings narrower than a label.
+* Approval without a label ("labels are fine", "plausible") leaves the list unchanged. Doubt without a label also leaves
+  the list unchanged if the reader mostly agreed, because readers were instructed to answer so if a finding is plausible
+  but subtle.
 
-Labels are recognised as in reports, see :mod:`reveal_bench.curation.rules`.
+Labels are recognised as in reports (:mod:`reveal_bench.curation.rules`).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ WHOLE = frozenset(
         *("pleural thickening", "pneumothorax"),
     )
 )
-"""Findings as wide as their label: denying one denies the label."""
+"""Findings that cover their whole label: denying the finding denies the label."""
 
 
 _DIRECTIVES = {
@@ -83,7 +84,7 @@ _NORMAL = [(whole_words(pattern), labels) for pattern, labels in NORMAL.items()]
 
 @dataclass
 class _CommentEffects:
-    """Labels that a comment adds, removes and doubts, and its statements without a label."""
+    """Labels that a comment adds, removes or doubts, and flags for its statements that name no label."""
 
     added: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
@@ -107,7 +108,7 @@ class _ByRules:
 
 
 revise_by_rules = _ByRules()
-"""A reviser by rules, see :func:`labels_after`."""
+"""A reviser that applies the rules of :func:`labels_after`."""
 
 
 def labels_after(comment: str, suggested: Labels, answer: str) -> Labels | None:
@@ -142,7 +143,7 @@ def labels_after(comment: str, suggested: Labels, answer: str) -> Labels | None:
 
 
 def _add_effects(sentence: str, effects: _CommentEffects) -> None:
-    """Add the effects of a normalised sentence."""
+    """Add the effects of a normalised sentence to `effects`."""
     labelled = [one for one in mentions(sentence) if one.term.label is not None]
     directed = _directives(sentence, labelled)
     for mention, directive in zip(labelled, directed, strict=True):
@@ -165,7 +166,7 @@ def _add_effects(sentence: str, effects: _CommentEffects) -> None:
 
 
 def _directives(sentence: str, labelled: Sequence[Mention]) -> list[str]:
-    """Return "add", "remove" or "doubt" for each mention, by the words before it or after it."""
+    """Return "add", "remove" or "doubt" for each mention of a label, from the words before or after the mention."""
     state = ["add"] * len(labelled)
     marks = [*_DIRECTIVE.finditer(sentence)]
     for number, mark in enumerate(marks):
@@ -174,7 +175,7 @@ def _directives(sentence: str, labelled: Sequence[Mention]) -> list[str]:
             continue
         before = marks[number - 1].end() if number else 0
         after = marks[number + 1].start() if number + 1 < len(marks) else len(sentence)
-        if kind.startswith("doubt"):  # ends at a comma
+        if kind.startswith("doubt"):  # doubt reaches only to the next comma
             before = max(before, sentence.rfind(" , ", before, mark.start()) + 1)
             comma = sentence.find(" , ", mark.end(), after)
             after = comma if comma >= 0 else after

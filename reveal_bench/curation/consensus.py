@@ -1,13 +1,13 @@
-"""Consensus of a study's readers: each vote's labels, the majority's list, and the readers' agreement.
+"""Find the consensus of readers: the labels of each vote, the majority's labels per study, and the readers' agreement.
 
 Conventions
 -----------
-A vote yields a list of labels: all suggested ones if the reader agreed to all, those that the reader wrote down, or
-those that a :class:`Reviser` derives from the comment; otherwise the vote has no list.
+A vote yields a list of labels: all suggested labels if the reader agreed to all, the labels that the reader wrote down,
+or the labels that a :class:`Reviser` derives from the comment. Otherwise the vote has no list.
 
-A study with at least two lists has a majority: the labels in more than half of its lists. If exactly half of the lists
-have a label, it is tied and not in the majority's list; the study keeps its list, and both are counted. Source: paper
-004 (REVEAL-CXR), sections 2.2, 3 and 4.2, where 681 of 1,000 studies had a list.
+A study with at least two lists has a majority: the labels in more than half of its lists. A label in exactly half of
+the lists is tied and not in the majority's list; the tied labels, and the studies that have any, are counted. Source:
+paper 004 (REVEAL-CXR), sections 2.2, 3 and 4.2, where 681 of 1,000 studies had a list.
 
 Agreement
 ---------
@@ -15,15 +15,16 @@ Agreement is measured on the suggested labels as a whole, label by label, and be
 the arithmetic of :mod:`reveal_bench.metrics`. All scores share the same replicates of the sampled studies, from one
 seed; studies that contribute nothing to a score (no majority, no list) are resampled as well. Intervals are 95%
 percentile intervals. In an :class:`~reveal_bench.metrics.intervals.Estimate` of kappa, `n` counts the compared votes
-(for labels: lists), and `n_undefined` those without a majority to compare with.
+(for labels: lists), and `n_undefined` counts the votes without a majority to compare with.
 
-* :attr:`ConsensusAgreement.answers`: a reader's answer against the majority of the study's votes, including the
-  reader's own, on two categories ("agree_all" and any other) and on three; `against_others` uses the majority of the
-  other votes only and gives lower, less biased kappas. Source: paper 004, section 4.2 (kappa 0.622).
-* :attr:`ConsensusAgreement.labels`: the columns of its Table S3, for studies with a majority's list. Kappa compares the
-  readers' lists with the majority's, AC1 compares the readers with each other, and the ratio is the proportion of the
-  majority's lists with the label; a tie is not a majority for kappa, and counts as absent in the ratio.
-* :attr:`ConsensusAgreement.readers`: the column of its Table S4, and each reader against the majority of the others.
+* :attr:`ConsensusAgreement.answers`: kappa between a reader's answer and the majority of the study's votes, including
+  the reader's own. Answers have two categories ("agree_all" and any other) or three. `against_others` uses only the
+  majority of the other votes, which gives lower, less biased kappas. Source: paper 004, section 4.2 (kappa 0.622).
+* :attr:`ConsensusAgreement.labels`: the columns of Table S3, for studies with a majority's list. Kappa compares the
+  readers' lists with the majority's list, and AC1 compares the readers with each other. The ratio is the proportion of
+  the majority's lists that have the label. A tied label has no majority for kappa, and counts as absent in the ratio.
+* :attr:`ConsensusAgreement.readers`: the column of Table S4, and kappa between each reader and the majority of the
+  others.
 """
 
 from __future__ import annotations
@@ -79,12 +80,12 @@ AGREE_ALL = ANSWERS[0]
 class Reviser(Protocol):
     """A function that derives labels from comments; the step records its `signature`, a name with a version.
 
-    If it has a method `counts`, the record of the step includes the result of calling it afterwards.
+    If the reviser has a method `counts`, the step calls the method at the end and records the result.
     """
 
     @property
     def signature(self) -> str:
-        """The reviser and its version, such as "rules v1"; another signature counts as another setting."""
+        """The reviser and its version, such as "rules v1"; the step treats another signature as another setting."""
 
     def __call__(self, votes: Sequence[tuple[Vote, Labels]]) -> Iterator[Revision]:
         """Yield one revision per (vote, suggested labels), in any order."""
@@ -102,8 +103,8 @@ def consensus(
     """Find the labels of every vote and of every study, and measure the readers' agreement.
 
     Writes ``revisions.parquet`` (a row per vote), ``consensus.parquet`` (a row per sampled study), ``agreement.json``
-    (:mod:`reveal_bench.curation.consensus`) and ``unread_notes.jsonl``, the notes for which a model gave no readable
-    answer.
+    (see :mod:`reveal_bench.curation.consensus`) and ``unread_notes.jsonl``, the notes for which a model gave no
+    readable answer.
 
     Parameters
     ----------
@@ -140,7 +141,7 @@ def consensus(
         (scratch / "agreement.json").write_text(text, encoding="utf-8")
         unread = [json.dumps(asdict(note)) + "\n" for note in getattr(reviser, "unread", ())]
         (scratch / "unread_notes.jsonl").write_text("".join(unread), encoding="utf-8")
-        own = getattr(reviser, "counts", None)  # tokens and costs, if it is a model's
+        own = getattr(reviser, "counts", None)  # a reviser that uses a model counts tokens and costs
         return counts if own is None else {**counts, "reviser": own()}
 
     settings = {"revise": reviser.signature, "merge_mostly": merge_mostly, "n_resamples": n_resamples}
@@ -155,8 +156,8 @@ def revise_votes(
     Raises
     ------
     CurationError
-        If a vote is on a study that was not sampled, occurs twice or has an unknown answer, a reader agrees to all and
-        writes down other labels, or the reviser skips a vote or answers one that was not asked.
+        If a vote is on a study that was not sampled, occurs twice, has an unknown answer, or agrees to all but lists
+        other labels; or if the reviser skips a vote or answers an unrequested one.
     """
     suggested = {study.study_id: study.labels for study in sampled}
     known: dict[tuple[str, str], Revision] = {}
@@ -165,7 +166,9 @@ def revise_votes(
         key = vote.study_id, vote.reader
         _check_vote(vote, suggested)
         if key in known or key in asked:
-            raise CurationError(f"a reader must vote once on a study, got {vote.reader!r} again on {vote.study_id!r}")
+            raise CurationError(
+                f"a reader must vote once on a study, got a second vote of {vote.reader!r} on {vote.study_id!r}"
+            )
         if vote.answer == AGREE_ALL:
             known[key] = Revision(*key, suggested[vote.study_id], "agreed")
         elif vote.labels is not None:
@@ -179,14 +182,14 @@ def revise_votes(
             key = revision.study_id, revision.reader
             if key not in asked or key in known:
                 raise CurationError(
-                    f"{reviser.signature} must answer each comment once, got {key}: not asked, or answered twice"
+                    f"{reviser.signature} must answer each comment once, got an unrequested or second answer to {key}"
                 )
             known[key] = _checked(revision, reviser.signature)
             if progress is not None:
                 progress(n_done, len(asked))
     missing = [key for key in asked if key not in known]
     if missing:
-        raise CurationError(f"{reviser.signature} must answer every comment, got none for {missing[0]}")
+        raise CurationError(f"{reviser.signature} must answer every comment, got no answer to {missing[0]}")
     return [known[vote.study_id, vote.reader] for vote in votes]
 
 
@@ -261,7 +264,8 @@ def _check_vote(vote: Vote, suggested: Mapping[str, Labels]) -> None:
 def _checked(revision: Revision, signature: str) -> Revision:
     if revision.labels is not None and revision.labels != in_order(revision.labels):
         raise CurationError(
-            f"{signature} must give labels in their order, got {_joined(revision.labels)} for {revision.study_id!r}"
+            f"{signature} must give labels in the order of REVEAL_LABELS, "
+            f"got {_joined(revision.labels)} for {revision.study_id!r}"
         )
     return revision
 
@@ -297,7 +301,7 @@ def _by_rules() -> Reviser:
 
 @dataclass(frozen=True, slots=True)
 class LabelAgreement:
-    """A row of Table S3; the label "all" means all decisions together."""
+    """A row of Table S3 (paper 004); the label "all" pools the decisions on all labels."""
 
     label: str
     kappa: Estimate
@@ -307,7 +311,7 @@ class LabelAgreement:
 
 @dataclass(frozen=True, slots=True)
 class ReaderConsensus:
-    """A row of Table S4, with the proportion of the reader's answers that are "agree_all"."""
+    """A row of Table S4 (paper 004), with the proportion of the reader's answers that are "agree_all"."""
 
     reader: str
     n_studies: int
@@ -317,7 +321,10 @@ class ReaderConsensus:
 
 @dataclass(frozen=True, slots=True)
 class ConsensusAgreement:
-    """All scores of agreement, see the module. `shares` is by the number of readers of a study who agreed to all."""
+    """All agreement scores, which the module's docstring defines.
+
+    `shares` gives the proportion of studies by the number of their readers who agreed to all.
+    """
 
     categories: int
     """The number of categories in the comparison: 2 or 3."""
@@ -336,7 +343,7 @@ def measure_agreement(
     n_resamples: int = 1000,
     seed: int = 0,
 ) -> ConsensusAgreement:
-    """Measure every score of agreement, see the module.
+    """Compute every agreement score that the module's docstring defines.
 
     Parameters
     ----------
@@ -347,7 +354,7 @@ def measure_agreement(
     Raises
     ------
     ValueError
-        Without a study.
+        If `rows` is empty.
     """
     resampling = Resampling(n_resamples, seed, "study", "percentile")
     return _Measuring(rows, votes, revisions, resampling).measure(2 if merge_mostly else 3)
@@ -427,7 +434,7 @@ class _Measuring:
         return [LabelAgreement(*row) for row in zip(names, kappas, ac1s, ratios, strict=True)]
 
     def _shares(self) -> list[Estimate]:
-        """Return the proportions of studies by their number of "agree_all"."""
+        """Return the proportions of studies by their number of "agree_all" votes."""
         read = [row for row in self.rows if row.n_votes]
         numbers = [str(n) for n in range(self.answers.shape[1] + 1)]
         cases = [(n, row.study_id, str(row.n_agree_all) == n) for row in read for n in numbers]
@@ -454,7 +461,7 @@ class _Measuring:
         return rows
 
     def _kappas(self, tables: FloatArray, names: Sequence[str], *, n_undefined: Sequence[int]) -> list[Estimate]:
-        """Return the kappas of tables (n_studies, n_names, k, k)."""
+        """Return one kappa per name from contingency tables (n_studies, n_names, k, k)."""
         total = tables.sum(axis=0)
         replicates = kappa_from_tables(resample_tables(self.counts, tables))
         n = total.sum(axis=(-2, -1)).astype(int).tolist()
@@ -475,7 +482,7 @@ class _Measuring:
         return intervals.estimates(names, n, n_undefined, metric=metric, signature=recipe)
 
     def _means(self, metric: str, names: Sequence[str], cases: Sequence[tuple[str, str, bool]]) -> list[Estimate]:
-        """Return the mean over all names together, then the mean of each name; `cases` are (name, study, value)."""
+        """Return the mean over all names pooled, then the mean of each name; `cases` are (name, study, value)."""
         together, *each = estimate_means(
             np.array([value for *_, value in cases], np.float64),
             [name for name, *_ in cases],
@@ -490,5 +497,5 @@ class _Measuring:
 
 
 def _with_pooled(of_labels: FloatArray) -> FloatArray:
-    """Return counts (n_studies, n_labels, ...) with the sum over labels before the first label."""
+    """Return counts (n_studies, n_labels, ...) with the sum over labels inserted before the first label."""
     return np.concatenate([of_labels.sum(axis=1, keepdims=True), of_labels], axis=1)

@@ -1,13 +1,13 @@
-"""Draft ratings of answers to open tasks by a model, reported only with their agreement with readers.
+"""Let a model draft ratings of answers to open tasks, reported only together with their agreement with readers.
 
 Conventions
 -----------
-A model reads the task, the reference answer and the answer, and gives the answer four scores from 1 to 5, as readers do
-(paper 001, section 3.3; the wording of the prompts is this project's). Only
-:class:`reveal_bench.curation.film_grader.FilmGrader` shows it the images. A draft is never a score: its table has a
-column `grader` and no column `reader`, so that no command mistakes it for readers' ratings, and it is written only if a
-reader rated at least one of these answers. Content is the minimum of process, execution and synthesis. Answers without
-a readable draft are counted.
+A model reads a task, its reference answer and an answer to rate, and gives this answer four scores from 1 to 5, as
+readers do (paper 001, section 3.3; the wording of the prompts is this project's). Only
+:class:`reveal_bench.curation.film_grader.FilmGrader` shows the model the images. A draft is never a score. The table of
+drafts has a column `grader` and no column `reader`, so that no command mistakes drafts for readers' ratings. The table
+is written only if a reader rated at least one of these answers. The score `content` is the minimum of process,
+execution and synthesis. Answers without a readable draft are counted.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TEXT_CRITERIA = tuple(name for name in CRITERIA if name in REPORTED_OF_TEXT)
 SCORES = range(LOWEST, HIGHEST + 1)
 MOST_CHARACTERS = 500
 PROMPTS = 1
-"""Version of the wording."""
+"""Version of the prompts' wording."""
 
 DRAFT_SCHEMA = object_schema(
     why={"type": "string"}, **{name: {"type": "integer", "enum": list(SCORES)} for name in TEXT_CRITERIA}
@@ -72,7 +72,7 @@ _FORM = f"""{_SCALE}
 
 @dataclass(frozen=True, slots=True)
 class DraftRating:
-    """A model's scores of one answer to one task, and the reason."""
+    """A model's scores for one answer to a task, with the model's reason."""
 
     task_id: str
     model: str
@@ -137,7 +137,7 @@ class Grader(RetryingClient):
     def run(
         self, answers: Sequence[tuple[str, TaskRecord, str]], progress: Progress | None = None
     ) -> Iterator[DraftRating | None]:
-        """Yield one draft per (model, task, answer), as they come; None for an answer without a readable draft."""
+        """Yield one draft per (model, task, answer), in order of completion; None if no draft is readable."""
         return self.run_dialogues([self._dialogue(*one) for one in answers], progress)
 
     def _dialogue(self, model: str, task: TaskRecord, answer: str) -> Dialogue[DraftRating | None]:
@@ -179,7 +179,7 @@ def draft_ratings(
     Parameters
     ----------
     tasks : the tasks, with their reference answers, if any
-    answers : model, as the ratings name it -> its answers to these tasks
+    answers : model name in the ratings -> the model's answers to these tasks
     ratings : readers' ratings of at least one of the answers
 
     Raises
@@ -230,5 +230,5 @@ def write_drafts(out: Path, drafts: DraftRatings) -> None:
 
 
 def _filled(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row for the table, with undefined values blank."""
+    """Return a row of ``drafts.csv`` or ``agreement.csv``, with undefined values blank."""
     return {name: "" if isinstance(value, float) and np.isnan(value) else value for name, value in row.items()}

@@ -1,8 +1,8 @@
 """The first step of a curation: suggest labels from reports, or take labels that another system made.
 
-Every report has one row in ``suggestions.parquet``, in the order of the table. If the engine could not read a report,
-its row has no labels, and ``quarantine.jsonl`` has the reason and the engine's raw output. Quarantined studies are
-never sampled; to include one, read its report and put its labels into a table of ready suggestions.
+Every report has one row in ``suggestions.parquet``, in the order of the input table. If the engine could not read a
+report, the report's row has no labels, and ``quarantine.jsonl`` has the reason and the engine's raw output. Quarantined
+studies are never sampled. To include such a study, read its report and put its labels into a table of ready labels.
 """
 
 from __future__ import annotations
@@ -62,22 +62,22 @@ def extract(
 
     Parameters
     ----------
-    engine : reads the reports; by default :class:`reveal_bench.curation.rules.Rules`. Ready labels need none
+    engine : reads the reports; by default :class:`reveal_bench.curation.rules.Rules`. Ready labels need no engine
     redo : repeat the step even if it was done with other inputs or settings
     progress : called with (reports done, all reports)
 
     Returns
     -------
     StepRecord
-        Counts: studies, patients, ok, quarantined; among the ok, `by_n_labels` and `by_label`; and the engine's own
-        counts, if it has any.
+        Counts: studies, patients, ok, quarantined; `by_n_labels` and `by_label` of the studies that are ok; and the
+        engine's own counts, if it has any.
 
     Raises
     ------
     BuildError
-        With every problem of every row of the table.
+        If a row of the table has a problem; the error lists the problems of all rows.
     CurationError
-        If there are ready labels and an engine, the engine skips a report or answers one twice, or the step was done
+        If an engine is given for ready labels, the engine skips a report or answers one twice, or the step was done
         with other inputs or settings and `redo` is False.
     """
     ready, reports, chosen = _inputs(source, engine)
@@ -115,8 +115,8 @@ def answers_in_order(
     Raises
     ------
     CurationError
-        If the engine skips a report, answers one twice, answers one that was not asked, or gives labels that are not in
-        the order of REVEAL_LABELS.
+        If the engine skips a report, answers a report twice, answers an unrequested report, or gives labels that are
+        not in the order of REVEAL_LABELS.
     """
     asked = {report.study_id: report for report in reports}
     answers: dict[str, Suggestion | Quarantined] = {}
@@ -125,22 +125,24 @@ def answers_in_order(
         if report is None or report.patient_id != answer.patient_id or answer.study_id in answers:
             which = f"study {answer.study_id!r} of patient {answer.patient_id!r}"
             raise CurationError(
-                f"{engine.signature} must answer every report once, got {which}: not asked, or answered twice"
+                f"{engine.signature} must answer every report once, got an unrequested or second answer to {which}"
             )
         if isinstance(answer, Suggestion) and (answer.status != "ok" or in_order(answer.labels) != answer.labels):
             got = f"{answer.status!r} with {answer.labels}"
-            raise CurationError(f'{engine.signature} must answer "ok" with labels in their order, got {got}')
+            raise CurationError(
+                f'{engine.signature} must give the status "ok" and labels in the order of REVEAL_LABELS, got {got}'
+            )
         answers[answer.study_id] = answer
     left_out = [study for study in asked if study not in answers]
     if left_out:
-        raise CurationError(f"{engine.signature} must answer every report, got none for {left_out[0]!r}")
+        raise CurationError(f"{engine.signature} must answer every report, got no answer to {left_out[0]!r}")
     return [answers[report.study_id] for report in reports]
 
 
 def _inputs(
     source: ReportTable | SuggestionTable, engine: ReportEngine | None
 ) -> tuple[list[Suggestion], list[StudyReport], ReportEngine | None]:
-    """Return ready labels, reports, and the engine to read them."""
+    """Return the ready labels, the reports, and the engine that reads the reports."""
     if isinstance(source, SuggestionTable):
         if engine is not None:
             raise CurationError(f"labels from a table need no engine, got {engine.signature}")

@@ -2,10 +2,10 @@
 
 Conventions
 -----------
-The model sees the same images as a model that answers the task, then the JSON object that
-:class:`reveal_bench.curation.draft_ratings.Grader` sends. Its completions are stored in the logs of ``<out>/logs``,
-without images, under a digest of everything that they depend on, so an interrupted run asks only the remaining ones.
-An answer that cannot be read is requested again, a few times, with the reason.
+The grader sees the same images as a model that answers the task, followed by the JSON object that
+:class:`reveal_bench.curation.draft_ratings.Grader` sends. The logs in ``<out>/logs`` store its completions, without
+images, under a digest of everything that a completion depends on. An interrupted run therefore requests only the
+missing completions. If an answer cannot be read, the grader is asked again with the reason, a few times.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class FilmGrader:
         from reveal_bench.models.inspect_tasks import NotAskedError, ask_question, chat_message
 
         async def answered(one: RatingTask, films: tuple[Any, ...], state: TaskState) -> TaskState:
-            """Ask until the answer can be read."""
+            """Ask the grader until its answer can be read, at most ``_MORE_TRIES + 1`` times."""
             prompt = one.prompt
             for _ in range(_MORE_TRIES + 1):
                 messages = [Message(cast(Role, role), (text,)) for role, text in prompt.request.messages]
@@ -165,5 +165,5 @@ class FilmGrader:
         return rate_answer()
 
     def _films(self, question: Question) -> tuple[Any, ...]:
-        """Return the images with their numbers, as the task shows them, without its text."""
+        """Return the task's numbered images, without the task's text."""
         return compose(question, self._settings, pictures=self._pictures)[-1].parts[:-1]

@@ -1,4 +1,4 @@
-"""A curation folder: the files of every step, and ``curation.json``, which records how each was made.
+"""Manage a curation folder, which has the files of every step, and ``curation.json``, which records how each was made.
 
 Conventions
 -----------
@@ -6,10 +6,11 @@ A step is a function of its inputs, its settings and the folder's seed; its outp
 name, so that repeating the step gives the same bytes. ``curation.json`` records for each step its settings, the SHA-256
 of its inputs and outputs, its counts and the version of this package.
 
-Repeated with the same inputs and settings, a step does nothing. With others it is refused unless it is to be redone;
-then everything made from it is *stale* until redone as well, and no step reads stale files. A step that is killed
-leaves its working folder ``.<step>`` behind, in which it may resume, and the folder unchanged or, during the short time
-in which files are moved into place, *damaged*; repeating the step repairs it.
+A step that is repeated with the same inputs and settings does nothing. With other inputs or settings, the step is
+refused unless `redo` is True. After a redo, everything made from the step's files is *stale* until redone as well, and
+no step reads stale files. A killed step leaves its working folder ``.<step>`` behind, and may resume in it. The
+curation folder stays unchanged, unless the step was killed in the short time in which files are moved into place: then
+the folder is *damaged*, and repeating the step repairs it.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class CurationError(ValueError):
 class StepRecord:
     """The record of a finished step, with SHA-256 digests of external files by role and of the folder's files by name.
 
-    The flow diagram and the report are drawn from `counts`.
+    The flow diagram and the report are made from `counts`.
     """
 
     step: str
@@ -111,9 +112,9 @@ class CurationFolder:
         """
         root = Path(root)
         if root.exists() and any(root.iterdir()):
-            raise CurationError(f"a curation begins in a new or empty folder, got {root}")
+            raise CurationError(f"a curation must begin in a new or empty folder, got {root}")
         root.mkdir(parents=True, exist_ok=True)
-        root.chmod(0o700)  # it will contain reports, and the labels of a holdout
+        root.chmod(0o700)  # the folder will contain reports and holdout labels
         write_whole(root / STATE_NAME, _document(name, seed, {}), single_writer=True)
         return cls(root)
 
@@ -126,13 +127,13 @@ class CurationFolder:
         return np.random.default_rng([self.seed, *sha256(step.encode()).digest()[:8]])
 
     def record(self, step: str) -> StepRecord | None:
-        """Return how a step was done; None if it was not done."""
+        """Return the record of a step; None if the step was not done."""
         return self._records.get(step)
 
     # States of the steps --------------------------------------------------------------------------------------------
 
     def states(self) -> list[StepState]:
-        """Return the states of all steps in their order; rarely needed steps are included only once done."""
+        """Return the states of all steps in order; a rarely needed step is included only after it was done."""
         return [self.state(step) for step in STEPS if step != "candidates" or step in self._records]
 
     def state(self, step: str) -> StepState:
@@ -156,12 +157,12 @@ class CurationFolder:
         return StepState(step, "done", "", record)
 
     def need(self, step: str) -> StepRecord:
-        """Return the record of a step that must be done before.
+        """Return the record of an earlier step, which must be done.
 
         Raises
         ------
         CurationError
-            If it is not done, or its outputs are stale or damaged.
+            If that step is not done, or its outputs are stale or damaged.
         """
         state = self.state(step)
         if state.status == "open" or state.record is None:
@@ -239,15 +240,17 @@ class CurationFolder:
 
     @contextmanager
     def _locked(self, step: str) -> Iterator[None]:
-        """Lock the folder, for one process at a time, and read the state again that another process wrote."""
+        """Lock the folder for this process, and reread the state, which another process may have changed."""
         import fcntl
 
         with (self.root / ".lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise CurationError(f"another process is working in {self.root}; wait for it, then do {step}") from None
-            for scrap in self.root.glob(".writing-*"):  # left by a killed process
+                raise CurationError(
+                    f"another process is working in {self.root}; wait until it ends, then repeat {step}"
+                ) from None
+            for scrap in self.root.glob(".writing-*"):  # a killed process left this file
                 scrap.unlink()
             self._records = CurationFolder(self.root)._records
             yield
@@ -271,7 +274,7 @@ def _document(name: str, seed: int, records: Mapping[str, StepRecord]) -> str:
 
 
 def _difference(done: StepRecord, settings: Mapping[str, Any], inputs: Mapping[str, str]) -> str:
-    """Describe the differences from how the step was done."""
+    """Describe how settings and inputs differ from those recorded for the step."""
     changed = [
         f"{name} was {done.settings.get(name)!r}, is {settings.get(name)!r}"
         for name in sorted(done.settings.keys() | settings.keys())

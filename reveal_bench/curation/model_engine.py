@@ -1,14 +1,14 @@
-"""Labels from reports, and from readers' notes, by asking a model.
+"""Derive labels from reports, and from readers' notes, by asking a model.
 
 Conventions
 -----------
 An answer that cannot be read is refused, and the model is asked again with the reason; after the last attempt the
 report is quarantined with all of the model's answers. Nothing is guessed, and no report is skipped. Reports for which a
-request failed are quarantined as well, but counted separately, since asking again may be enough.
+request failed are quarantined as well, but counted separately, because a repeated request may succeed.
 
-Completions are stored by the client, so an interrupted run asks again only the requests under way. The results depend
-on the completions alone, not on their time or source. Source: paper 004 (REVEAL-CXR), section 2.1, and 2.2 for the
-notes.
+The client stores completions, so an interrupted run repeats only the requests that were under way. The results depend
+only on the text of the completions, not on when or where they were made. Source: paper 004 (REVEAL-CXR), section 2.1
+for reports and 2.2 for notes.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from reveal_bench.models.model_client import Completion, Dialogue, ModelClient, 
 T = TypeVar("T")
 
 
-class NoAnswer(Exception):  # noqa: N818 - it ends a dialogue, not the run
+class NoAnswer(Exception):  # noqa: N818 - this exception ends a dialogue, not the run
     """No readable answer to a prompt."""
 
 
 class RetryingClient:
-    """Asks again up to `more_tries` times until an answer can be read; counts refused answers and failed requests."""
+    """Asks a model up to `more_tries` more times for a readable answer; counts refused answers and failed requests."""
 
     prompts: ClassVar[int] = PROMPT_VERSION
 
@@ -67,20 +67,20 @@ class RetryingClient:
     def counts(self) -> dict[str, Any]:
         """Return the refused answers, and the answers, tokens and costs of :meth:`ModelClient.counts`.
 
-        `unanswered` counts the reports or notes without a result because a request failed; they are not stored, so
-        that repeating the task asks them again.
+        `unanswered` counts the reports or notes without a result because a request failed. Failed requests are not
+        stored, so that repeating the task sends them again.
         """
         return {"refused_answers": self.n_refused, "unanswered": self.n_unanswered, **self.client.counts()}
 
     def run_dialogues(self, dialogues: Sequence[Dialogue[T]], progress: Progress | None) -> Iterator[T]:
-        """Yield the result of each dialogue, as they come; `progress` is called with (done, all)."""
+        """Yield the result of each dialogue, in order of completion; `progress` is called with (done, all)."""
         for n_done, outcome in enumerate(self.client.run(dialogues), start=1):
             if progress is not None:
                 progress(n_done, len(dialogues))
             yield outcome
 
     def read(self, prompt: Prompt[T], replies: list[str]) -> Generator[ModelRequest, Completion | RequestFailure, T]:
-        """Run the part of a dialogue that parses an answer to `prompt`; all answers of the model go to `replies`.
+        """Send `prompt` and return the parsed answer; every answer of the model is appended to `replies`.
 
         Raises
         ------
@@ -91,7 +91,7 @@ class RetryingClient:
             answer = yield prompt.request
             if isinstance(answer, RequestFailure):
                 self.n_unanswered += 1
-                raise NoAnswer(f"no answer to {prompt.request.name!r}, which can be asked again: {answer.reason}")
+                raise NoAnswer(f"the request {prompt.request.name!r} failed and can be repeated: {answer.reason}")
             replies.append(answer.refusal or answer.text)
             try:
                 if answer.fault:
@@ -101,7 +101,7 @@ class RetryingClient:
                 self.n_refused += 1
                 if n_before == self.more_tries:
                     tries = f"{n_before + 1} answers" if n_before else "the answer"
-                    raise NoAnswer(f"{tries} to {prompt.request.name!r} refused, the last: {error}") from None
+                    raise NoAnswer(f"{tries} to {prompt.request.name!r} refused; last reason: {error}") from None
                 prompt = prompt.again(answer.text, str(error))
         raise AssertionError("unreachable")
 
@@ -112,7 +112,7 @@ class ModelEngine(RetryingClient):
     Parameters
     ----------
     client : asks the model
-    calls : "two" asks for a table of findings and then for their labels, as paper 004 did; "one" for both at once,
+    calls : "two" asks for a table of findings and then for their labels, as paper 004 did; "one" asks for both at once,
         without sides and codes
     more_tries : further attempts after an answer that cannot be read
     """
@@ -126,7 +126,7 @@ class ModelEngine(RetryingClient):
     def run(
         self, reports: Iterable[StudyReport], scratch: Path | None = None, progress: Progress | None = None
     ) -> Iterator[Suggestion | Quarantined]:
-        """Yield one answer per report, as they come; `scratch` is not used, because the client stores completions.
+        """Yield one answer per report, in order of completion; `scratch` is unused: the client stores completions.
 
         Raises
         ------
@@ -152,7 +152,7 @@ class ModelEngine(RetryingClient):
 
 @dataclass(frozen=True, slots=True)
 class UnreadNote:
-    """A reader's note without a readable answer; `answer` is a JSON list of all the model's answers."""
+    """A reader's note to which the model gave no readable answer; `answer` is a JSON list of all its answers."""
 
     study_id: str
     reader: str
@@ -163,8 +163,8 @@ class UnreadNote:
 class ModelReviser(RetryingClient):
     """Derives labels from readers' notes with a model; a :class:`~reveal_bench.curation.consensus.Reviser`.
 
-    Notes that do not mention labels, and notes without a readable answer, have no labels and the source "nothing"; the
-    latter are also in `unread`.
+    Notes that do not mention labels, and notes without a readable answer, have no labels and the source "nothing".
+    Notes without a readable answer are also in `unread`.
     """
 
     def __init__(self, client: ModelClient) -> None:
@@ -172,7 +172,7 @@ class ModelReviser(RetryingClient):
         self.unread: list[UnreadNote] = []
 
     def __call__(self, votes: Sequence[tuple[Vote, Labels]]) -> Iterator[Revision]:
-        """Yield one revision per (vote, suggested labels), as they come; blank notes are not asked about.
+        """Yield one revision per (vote, suggested labels), in order of completion; blank notes are not sent.
 
         Raises
         ------

@@ -1,17 +1,17 @@
-"""A new version of a benchmark: corrected labels, new studies, or a new holdout that replaces a retired one.
+"""Make a new version of a benchmark, with corrected labels, new studies, or a new holdout that replaces a retired one.
 
 The rules
 ---------
-* A refresh starts a curation folder of its own, from the folder of the previous version, which stays unchanged.
+* A refresh reads the folder of the previous version, leaves it unchanged, and writes into a new curation folder.
 * Corrected labels alone raise the minor version (1.0.0 -> 1.1.0); adding or removing studies raises the major version
-  (-> 2.0.0), because scores of two major versions are on different questions.
-* Studies that stay keep their half. With `retire_holdout` the previous holdout is released, and all new studies form
-  the new one; otherwise new studies are split as at first (:mod:`reveal_bench.curation.split`).
-* Patients who were ever released in any version, or are in the previous version, cannot enter again: their studies are
-  left out and counted. ``history.parquet`` lists all studies ever released, and their patients. A study
-  known under another patient id is refused, because then ids do not identify patients.
+  (-> 2.0.0), because two major versions ask different questions.
+* Studies that stay keep their half. With `retire_holdout`, the previous holdout is released, and all new studies form
+  the new holdout. Otherwise new studies are split by the rule of :mod:`reveal_bench.curation.split`.
+* New studies of patients who were released in any version, or are in the previous version, are left out and counted.
+  ``history.parquet`` lists all studies ever released, and their patients. A study that earlier versions list under
+  another patient id is refused, because then ids do not identify patients.
 * Nothing more is published about new patients than about the previous version's patients.
-* ``labels_diff.json`` lists the changes; like everything here, it contains labels of the holdout.
+* ``labels_diff.json`` lists the changes; like all files of a curation, it contains labels of the holdout.
 
 Source: paper 004 has no refresh; the rules are from the project's curation specification, step 7.
 """
@@ -55,7 +55,7 @@ CORRECTION_COLUMNS = ("study", "labels", "why")
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """New labels of a study, and the reason."""
+    """A study's corrected labels, with the reason for the correction."""
 
     study_id: str
     labels: Labels
@@ -75,13 +75,13 @@ def refresh(
     redo: bool = False,
     progress: Progress | None = None,
 ) -> StepRecord:
-    """Make the next version of a benchmark, see the module.
+    """Make the next version of a benchmark, by the rules in the module's docstring.
 
     Writes ``split.parquet``, ``history.parquet``, ``labels_diff.json`` and ``benchmark/``.
 
     Parameters
     ----------
-    folder : folder of the new version; no other step except a report may be done in it
+    folder : folder of the new version, in which no step except `report` may have been done
     before : folder of the previous version, split or refreshed
     corrections : table with the columns study, labels (separated by ";", "None" for none) and why
     additions : a curation whose selection is added
@@ -93,10 +93,10 @@ def refresh(
     Raises
     ------
     CurationError
-        If nothing changes, an earlier folder is not ready or the same as `folder`, a retired holdout would have no
-        replacement, `facts` are unused, or a new study is already known under another patient.
+        If nothing changes, an earlier folder is not ready or is the same as `folder`, a retired holdout would have no
+        replacement, `facts` would be unused, or an earlier version lists a new study under another patient.
     BuildError
-        With every problem of `corrections` or `facts`.
+        If `corrections` or `facts` have problems; the error lists all of them.
     """
     _check_folders(folder, before, additions)
     if corrections is None and additions is None:
@@ -161,14 +161,13 @@ def _check_folders(folder: CurationFolder, before: CurationFolder, additions: Cu
     """Check that the refresh writes into none of the folders that it reads."""
     for role, other in (("`before`", before), ("`additions`", additions)):
         if other is not None and other.root.resolve() == folder.root.resolve():
-            raise CurationError(f"a refresh must start in a curation folder of its own, got the folder of {role}")
+            raise CurationError(f"a refresh must start in a new curation folder, got the folder of {role}")
     if additions is not None and additions.root.resolve() == before.root.resolve():
         raise CurationError("`additions` must be another curation than `before`, got the same folder")
     done = [step for step in STEPS if step not in STEPS_OF_A_REFRESH and folder.record(step) is not None]
     if done:
         raise CurationError(
-            "a refresh must start in a curation folder of its own; in this one these steps were done: "
-            f"{', '.join(done)}"
+            f"a refresh must start in a new curation folder, got one in which these steps were done: {', '.join(done)}"
         )
 
 
@@ -180,13 +179,13 @@ def _check_patients(wanted: Iterable[Selected], history: Iterable[Released], pla
     if other:
         more = f" and {len(other) - SHOWN:,} more" if len(other) > SHOWN else ""
         raise CurationError(
-            "`additions` must name patients as the versions before do, got another patient id for the studies"
+            "`additions` must use the patient ids of earlier versions, got other patient ids for the studies"
             f" {', '.join(other[:SHOWN])}{more}"
         )
 
 
 def bump(version: str, *, is_major: bool) -> str:
-    """Return the version after `version`.
+    """Return the next major or minor version number.
 
     Examples
     --------
@@ -203,8 +202,8 @@ def read_corrections(path: Path, placed: Sequence[Placed]) -> list[Correction]:
     Raises
     ------
     BuildError
-        With every row whose study is not in the benchmark or is in an earlier row, or that has an unknown label, the
-        study's present labels, or no reason.
+        If a study is not in the benchmark or is in two rows, a label is unknown, the labels are the study's present
+        ones, or a reason is missing; the error lists all such rows.
     """
     labels_of = {one.study_id: one.labels for one in placed}
 
@@ -224,7 +223,7 @@ def read_corrections(path: Path, placed: Sequence[Placed]) -> list[Correction]:
 
 
 def _placed(new: Sequence[Selected], folder: CurationFolder, version: str, *, retire_holdout: bool) -> list[Placed]:
-    """Return new studies with their halves; new studies of a single patient go to the holdout."""
+    """Return new studies with their halves; if all are of one patient, they go to the holdout."""
     if retire_holdout or len({one.patient_id for one in new}) < 2:
         halves = [HOLDOUT] * len(new)
     else:
@@ -245,7 +244,7 @@ def _corrected(placed: Sequence[Placed], corrections: Iterable[Correction]) -> l
 def _history(
     history: Sequence[Released], placed: Sequence[Placed], after: Sequence[Placed], before: str, version: str
 ) -> list[Released]:
-    """Return every study ever released, with its first known version."""
+    """Return every study ever released, with the first version known to have released it."""
     first = {one.study_id: one for one in history}
     for one in placed:
         if one.half == RELEASED:
@@ -259,7 +258,7 @@ def _history(
 def _diff(
     placed: Sequence[Placed], after: Sequence[Placed], corrected: Sequence[Correction], before: str, version: str
 ) -> dict[str, Any]:
-    """Return the changes, for the maintainer only."""
+    """Return the contents of ``labels_diff.json``, which only the maintainer may see."""
     was, now = ({one.study_id: one for one in some} for some in (placed, after))
     return {
         "from": before,

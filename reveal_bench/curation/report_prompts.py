@@ -1,21 +1,21 @@
 """Prompts about reports and notes, each with the parser of its answer.
 
 Four prompts: (a) report -> its abnormal findings, with side and ICD-10 code; (b) findings -> the label of each, or
-"None"; (c) both in one; (d) a reader's note -> the reader's labels. The tasks are from paper 004 (REVEAL-CXR),
-Boxes 1 to 4, the wording is this project's. Answers to (b) and (c) have the structure of its Box 2.
+"None"; (c) both in one; (d) a reader's note -> the reader's labels. The tasks are from paper 004 (REVEAL-CXR), Boxes 1
+to 4; the wording is this project's. Answers to (b) and (c) have the structure of its Box 2.
 
 Conventions
 -----------
-Every change that can change an answer raises :data:`PROMPT_VERSION`. Instructions are the system message; text written
-by others (a report, findings, a note) is the user message and nothing else.
+Every edit of a prompt that can change an answer raises :data:`PROMPT_VERSION`. Instructions are the system message;
+text written by others (a report, findings, a note) is the user message and nothing else.
 
-An answer is the only JSON object in the reply, checked against a schema. Packaging does not matter: a code fence, prose
-before and after, a leading ``<think>`` block, the same object twice. Everything else does: two different objects, one
-that is cut off or broken, a repeated key, and any violation of the schema raise :class:`UnreadableAnswerError`, whose
-message tells the model what to correct. Nothing is repaired.
+An answer is the only JSON object in the reply, checked against a schema. The reply may also contain a code fence, prose
+before and after, a leading ``<think>`` block, or the same object twice. Two different objects, a truncated or broken
+object, a repeated key, and any violation of the schema raise :class:`UnreadableAnswerError`. The error's message tells
+the model what to correct. Nothing is repaired.
 
-The schemas use a few words of JSON Schema: type, properties, required, additionalProperties, items, enum, minItems.
-Any other word is an error here, so that none is silently ignored.
+The schemas use a few words of JSON Schema: type, properties, required, additionalProperties, items, enum, minItems. Any
+other word in a schema is an error, so that no rule is silently ignored.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _check_object(value: Mapping[str, Any], schema: Mapping[str, Any], place: st
 
 
 def _braced(text: str) -> Iterator[str]:
-    """Yield the outermost pieces between matching braces; braces in the strings of such a piece do not count."""
+    """Yield the outermost parts of a text between matching braces; braces inside the strings of a part are ignored."""
     start, depth, in_string, escaped = 0, 0, False, False
     for i, character in enumerate(text):
         if in_string:
@@ -166,7 +166,7 @@ def _decoded(piece: str) -> dict[str, Any]:
         raise UnreadableAnswerError(
             f"the answer must be JSON, got a mistake at character {error.pos}: {error.msg}"
         ) from None
-    except (RecursionError, ValueError) as error:  # a number of thousands of digits
+    except (RecursionError, ValueError) as error:  # ValueError: a number with thousands of digits
         if isinstance(error, UnreadableAnswerError):
             raise
         raise UnreadableAnswerError(
@@ -176,7 +176,7 @@ def _decoded(piece: str) -> dict[str, Any]:
 
 
 def _quote_value(value: Any, most: int = 120) -> str:
-    """Return a value as messages show it."""
+    """Return a value as JSON for a message, cut after `most` characters."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= most else text[:most] + "..."
 
@@ -425,7 +425,7 @@ def _name(text: str, place: str) -> str:
 
 
 def line_of(text: str, place: str, most: int) -> str:
-    """Return a text in one line that spreadsheets do not read as a formula; raises UnreadableAnswerError."""
+    """Return a text on one line; raises UnreadableAnswerError if a spreadsheet might read it as a formula."""
     line = plain(text)
     if not (line.isprintable() and 0 < len(line) <= most and (line[0].isalnum() or line[0] in "\"'(")):
         rule = f"must be a text of 1 to {most} printable characters that begins with a letter or a number"
@@ -439,10 +439,10 @@ def _check_number(n: int, place: str) -> None:
 
 
 def plain(text: str) -> str:
-    """Return a text in one line."""
+    """Return a text on one line, with single spaces."""
     return " ".join(text.split())
 
 
 def as_json(value: Any) -> str:
-    """Return a value in the form in which a model gets data."""
+    """Return a value as the JSON text that a model gets as data."""
     return json.dumps(value, ensure_ascii=False)

@@ -1,11 +1,11 @@
-"""Tables of reports, or of labels that another system made, with which a curation starts; and engines for reports.
+"""Read the table of reports or ready labels with which a curation starts, and define what an extraction engine is.
 
 Conventions
 -----------
 A table is .csv, .tsv, .xlsx, .json, .jsonl or .parquet; the caller names its columns. Ids are text and are never
-converted to numbers: in a Parquet file they are text or whole numbers (floating-point numbers lose digits of an id, or
-add some), and labels may be lists there. A report is a cell of the table, or a UTF-8 text file below the table's folder
-whose path is in a cell. There is one row per study. The problems of all rows are raised together as one
+converted to numbers. In a Parquet file, ids are text or whole numbers, because floating-point numbers lose or add
+digits; labels may be lists. A report is a cell of the table, or a UTF-8 text file below the table's folder whose path
+is in a cell. There is one row per study. The problems of all rows are raised together as one
 :class:`~reveal_bench.sources.source.BuildError`; nothing is repaired, and no row is skipped.
 
 A :class:`ReportEngine` extracts labels from reports, in any order; the step that runs it restores the order.
@@ -30,7 +30,7 @@ from reveal_bench.tables import InputTable, TableLimits, TableRow, missing_colum
 
 
 class OfStudy(Protocol):
-    """A parsed row of a table, which is about one study."""
+    """A parsed table row about one study."""
 
     @property
     def study_id(self) -> str:
@@ -38,7 +38,8 @@ class OfStudy(Protocol):
 
 
 Read = TypeVar("Read", bound=OfStudy)
-_OWN_ARCHIVE = TableLimits(file_bytes=1 << 30, unpacked_bytes=1 << 30, cells=50_000_000)  # the texts of all its reports
+# The table may contain the texts of all reports.
+_OWN_ARCHIVE = TableLimits(file_bytes=1 << 30, unpacked_bytes=1 << 30, cells=50_000_000)
 
 
 def read_rows(
@@ -54,7 +55,7 @@ def read_rows(
     Raises
     ------
     BuildError
-        With every problem of the rows, or of the table itself.
+        If the table or a row has problems; the error lists all of them.
     """
     problems: list[Problem] = []
     table = _table(path, columns, sheet, problems)
@@ -89,14 +90,14 @@ def _table(path: Path, columns: Sequence[str], sheet: str | None, problems: list
 
 
 def _are_plain(path: Path, columns: Sequence[str], fail: Fail) -> bool:
-    """Return True if the columns of a Parquet file, if it is readable, have types that preserve identifiers."""
+    """Return True if the columns of a Parquet file have types that preserve ids, or the file is unreadable."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         schema = pq.read_schema(path)
     except (OSError, pa.ArrowException):
-        return True  # the reader of tables will report the error
+        return True  # `scan_table` will report the error
     for column in schema:
         if column.name in columns and not _is_plain(column.type):
             fail(column.name, "must be a column of text, whole numbers or lists of text", str(column.type))
@@ -113,7 +114,7 @@ def _is_plain(kind: Any) -> bool:
 
 
 GIVEN = "given"
-"""Name of the engine of suggestions that come from a table."""
+"""Engine name of suggestions that were read from a table."""
 
 MOST_CHARACTERS = 1_000_000
 """The maximum length of one study's report."""
@@ -133,7 +134,7 @@ class StudyReport:
 class Quarantined:
     """A report whose labels could not be read; `reason` says why, `answer` is the engine's raw output, if any.
 
-    Nothing is guessed: a person decides.
+    A person must decide on its labels, because nothing is guessed.
     """
 
     study_id: str
@@ -144,11 +145,14 @@ class Quarantined:
 
 
 class ReportEngine(Protocol):
-    """An extractor of labels from reports. It may also have ``counts() -> dict``: tokens, cost, and the like."""
+    """An extractor of labels from reports.
+
+    An engine may also have a method ``counts() -> dict``, which returns tokens, cost and the like.
+    """
 
     @property
     def signature(self) -> str:
-        """Name and version, as in "rules|v:2"; another signature may give other labels."""
+        """Name and version, such as "rules|v:2"; engines with different signatures may give different labels."""
 
     def settings(self) -> dict[str, Any]:
         """Return everything that the answers depend on, as JSON."""
@@ -168,7 +172,7 @@ class ReportEngine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReportColumns:
-    """Column names of a table of reports; exactly one of `report` (its text) and `file` (a text file's path)."""
+    """Column names of a table of reports, with exactly one of `report` (texts) and `file` (paths of text files)."""
 
     study: str
     patient: str
@@ -205,8 +209,8 @@ def read_reports(path: Path, columns: ReportColumns, *, sheet: str | None = None
     Raises
     ------
     BuildError
-        With every problem of every row: a blank or repeated study, a blank patient, an empty report, a text file that
-        is missing, is outside the folder or is not UTF-8.
+        If a study is blank or repeated, a patient is blank, a report is empty, or a text file is missing, outside the
+        folder or not UTF-8; the error lists the problems of all rows.
     ImportError
         If the file is an xlsx and openpyxl is not installed.
     """
@@ -224,16 +228,17 @@ def read_reports(path: Path, columns: ReportColumns, *, sheet: str | None = None
 
 
 def read_suggestions(path: Path, columns: SuggestionColumns, *, sheet: str | None = None) -> list[Suggestion]:
-    """Read the ready labels of a table, in order; their engine is :data:`GIVEN`, their findings are unknown.
+    """Read the ready labels of a table, in order; the suggestions have the engine :data:`GIVEN` and unknown findings.
 
-    A study without any of the labels must have "None", "Normal" or "No finding"; a blank cell is a problem. Labels
-    are spelt as :func:`reveal_bench.findings.canonical_finding` accepts; a cell of JSON or Parquet may be a list.
+    A study without any of the twelve labels must have "None", "Normal" or "No finding"; a blank cell is a problem.
+    Labels are spelt as :func:`reveal_bench.findings.canonical_finding` accepts; a cell of JSON or Parquet may be a
+    list.
 
     Raises
     ------
     BuildError
-        With every problem of every row, as :func:`read_reports`; also a label that is not one of the twelve, or is
-        repeated, or occurs with "None".
+        If a row has a problem that :func:`read_reports` reports, or a label is not one of the twelve, is repeated, or
+        occurs with "None"; the error lists the problems of all rows.
     ImportError
         If the file is an xlsx and openpyxl is not installed.
     """
@@ -246,7 +251,7 @@ def read_suggestions(path: Path, columns: SuggestionColumns, *, sheet: str | Non
 
 
 def texts_digest(reports: Iterable[StudyReport]) -> str:
-    """Return the SHA-256 of the reports' texts in order, because text files are not part of the table itself."""
+    """Return the SHA-256 of the reports' texts in order, because the table's own digest does not cover text files."""
     digest = sha256()
     for report in reports:
         digest.update(sha256(report.text.encode()).digest())
@@ -292,8 +297,8 @@ def _file_text(row: TableRow, column: str, root: Path, fail: Fail) -> str:
         else:
             return _checked(path.read_text(encoding="utf-8-sig"), column, fail)
     except UnicodeDecodeError as error:
-        fail(column, "must name a text in UTF-8", f"{cell[:120]!r}, which is not from byte {error.start} on")
-    except (OSError, ValueError) as error:  # a name with a NUL, too long, or of a file that may not be read
+        fail(column, "must name a text in UTF-8", f"{cell[:120]!r}, which is invalid at byte {error.start}")
+    except (OSError, ValueError) as error:  # the name contains NUL or is too long, or reading is not permitted
         fail(column, "must name a file that can be read", f"{cell[:120]!r}: {error}"[:250])
     return ""
 

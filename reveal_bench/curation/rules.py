@@ -1,32 +1,33 @@
-"""Rules that extract labels from reports: no model, no network, the same answer everywhere.
+"""Extract labels from reports by rules: without model or network, and with the same answer everywhere.
 
-:data:`TERMS` lists the words that radiologists use for the twelve labels, as data (the lists are our own);
-:mod:`reveal_bench.curation.sentences` decides which sections are read, which findings are denied and how hedges count.
-A finding that one sentence asserts counts as present, whatever another sentence says. Any change of the rules that
-changes an answer raises the version.
+:data:`TERMS` lists the words that radiologists use for the twelve labels, as data (the lists are this project's).
+:mod:`reveal_bench.curation.sentences` decides which sections are read, which findings are denied, and which hedged
+findings count. A finding that one sentence asserts counts as present, whatever another sentence says. Any edit of the
+rules that changes an answer raises the version.
 
 Conventions
 -----------
 A pattern is a regular expression over normalised text: lower case, American spelling, words separated by one space, no
 hyphens (see :mod:`reveal_bench.curation.sentences`). It matches whole words. ``{is}`` represents a few words such as
-"remains mildly", ``{gap}`` up to five words; every repetition is bounded, so matching takes linear time.
+"remains mildly"; ``{gap}`` represents up to five words. Every repetition is bounded, so matching takes linear time.
 
-A longer match hides the shorter ones within it: "subcutaneous emphysema" hides "emphysema". Therefore a term without a
-label is a finding with none of the twelve labels, and a term without a finding's name is not a finding at all.
+A longer match hides the shorter ones within it: "subcutaneous emphysema" hides "emphysema". Some terms exist only to
+hide shorter matches: a term without a label is a finding outside the twelve labels, and a term without a finding's name
+is no finding.
 
-Decisions on cases that the paper's own examples (paper 004, Box 3 and Table S1) leave open:
+Decisions on cases that the paper's own examples (paper 004, Box 3 and Table S1) leave open are as follows.
 
-* atelectasis, pneumonia, infection, aspiration, haemorrhage, collapse, oedema that is not called interstitial, and any
-  opacity that is not called reticular, linear, nodular or mass-like are Airspace opacity;
-* interstitial oedema, septal lines, peribronchial cuffing and fibrosis are Interstitial opacity; so is oedema that the
-  same sentence gives as the cause of an interstitial pattern;
-* emphysema, hyperinflation and flat diaphragms are COPD;
-* a blunt costophrenic angle is Pleural effusion, unless it is attributed to scars or thickening;
-* a wide or tortuous aorta is not Aneurysm, heart failure and vascular congestion alone have no label, a granuloma or
-  calcified nodule is not Lung nodule, a mass outside the lung is not Lung mass;
-* a nodule or mass with a stated size is classified by its size, see :data:`LARGEST_NODULE_CM`.
+* Atelectasis, pneumonia, infection, aspiration, haemorrhage, collapse, oedema that is not called interstitial, and any
+  opacity that is not called reticular, linear, nodular or mass-like are Airspace opacity.
+* Interstitial oedema, septal lines, peribronchial cuffing and fibrosis are Interstitial opacity, as is oedema that the
+  same sentence names as the cause of an interstitial pattern.
+* Emphysema, hyperinflation and flat diaphragms are COPD.
+* A blunt costophrenic angle is Pleural effusion, unless it is attributed to scars or thickening.
+* A wide or tortuous aorta is not Aneurysm. Heart failure and vascular congestion alone have no label. A granuloma or
+  calcified nodule is not Lung nodule, and a mass outside the lung is not Lung mass.
+* A nodule or mass with a stated size is classified by its size (:data:`LARGEST_NODULE_CM`).
 
-ICD-10 codes are from the WHO's edition (2019), the nearest one per finding; a nodule, mass or opacity has R91, abnormal
+Each finding has the nearest ICD-10 code of the WHO's edition (2019); a nodule, mass or opacity has R91, abnormal
 imaging of the lung.
 """
 
@@ -58,7 +59,7 @@ LARGEST_NODULE_CM = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A finding, its label, its ICD-10 code, and the patterns of its wording; `sized` if its size decides the label."""
+    """A finding, its label, ICD-10 code and patterns; `sized` is True if a stated size decides the label."""
 
     finding: str
     label: str | None
@@ -295,7 +296,7 @@ TERMS: tuple[Term, ...] = (
             "deep sulcus sign",
         ),
     ),
-    # Findings with none of the twelve labels, and terms that only sound like a finding
+    # Findings outside the twelve labels, and terms that only sound like a finding
     Term("granuloma", None, None, ("(?:calcified )?granulomas?", "calcified (?:lung |pulmonary )?nodules?")),
     Term("subcutaneous emphysema", None, "T79.7", ("(?:subcutaneous|surgical|soft tissue|chest wall) emphysema",)),
     Term("pneumomediastinum", None, "J98.2", ("pneumo ?mediastinum", "(?:mediastinal|interstitial) emphysema")),
@@ -331,7 +332,7 @@ TERMS: tuple[Term, ...] = (
         ),
     ),
 )
-"""All terms; a match within a longer one does not count."""
+"""All terms; a match inside a longer match is ignored."""
 
 _LINK = (
     "(?:likely|probabl[ey]|possibl[ey]|represents?|representing|consistent|compatible|keeping|suggests?|or|versus|is)"
@@ -343,7 +344,7 @@ EXPLAINED_AWAY: dict[str, str] = {
     "enlarged hilum": "vascular|vessels?|arter(?:y|ies|ial)",
     "blunt costophrenic angle": "scar(?:s|ring)?|thickening|fibrosis|fibrotic",
 }
-"""Finding -> words in the same sentence that make it another finding."""
+"""Finding -> words that, in the same sentence, turn it into another finding."""
 
 SIDED = frozenset((_AIR, _INTERSTITIAL, _MASS, _NODULE, _EFFUSION, _THICK, _AIRLESS, "Lymphadenopathy"))
 """Labels of findings that may have a side."""
@@ -356,7 +357,7 @@ SIDES: dict[str, str] = {
     "left": "(?:left|lt|l|lul|lll|lingula|lingular)",
     "right": "(?:right|rt|r|rul|rml|rll)",
 }
-"""Side -> its wording, the first match at a position."""
+"""Side -> its wording; the first side that matches at a position applies."""
 
 
 SIGNATURE = "rules|v:3"
@@ -372,7 +373,7 @@ _GAP = "(?:[a-z]+ ){0,5}"
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A term at a position of a normalised sentence, in characters, and its denial, if any."""
+    """A term in a normalised sentence, with start and end in characters, and its denial, if any."""
 
     term: Term
     start: int
@@ -394,7 +395,7 @@ _SIZE = re.compile(
 
 
 class Rules:
-    """The engine, see :class:`reveal_bench.curation.report_tables.ReportEngine`.
+    """A :class:`reveal_bench.curation.report_tables.ReportEngine` that extracts labels by rules.
 
     A report without any findings or impression is quarantined.
     """
@@ -408,7 +409,7 @@ class Rules:
     def run(
         self, reports: Iterable[StudyReport], scratch: Path, progress: Progress | None = None
     ) -> Iterator[Suggestion | Quarantined]:
-        """Yield one answer per report, in order; `scratch` is not used."""
+        """Yield one answer per report, in order; `scratch` is unused."""
         listed = list(reports)
         for done, report in enumerate(listed, start=1):
             findings = find_findings(report.text)
@@ -422,10 +423,10 @@ class Rules:
 
 
 def find_findings(report: str) -> tuple[Finding, ...] | None:
-    """Return the findings asserted in a report, once each, in order; None if nothing in it describes the image.
+    """Return the findings asserted in a report, once each, in order; None if no section describes the image.
 
-    Known findings with none of the twelve labels are included. A finding that is named both with a side and
-    without one is returned only with the side.
+    Known findings outside the twelve labels are included. A finding that is named both with a side and without one is
+    returned only with the side.
 
     Examples
     --------
@@ -449,7 +450,7 @@ def find_findings(report: str) -> tuple[Finding, ...] | None:
 
 @lru_cache(maxsize=1 << 14)
 def mentions(sentence: str) -> tuple[Mention, ...]:
-    """Return the terms of a normalised sentence that count, in order, denied or not."""
+    """Return the mentions of terms in a normalised sentence, in order, whether denied or not."""
     matches = {
         (match.start(), match.end(), number)
         for number, patterns in enumerate(_PATTERNS)
@@ -467,7 +468,7 @@ def mentions(sentence: str) -> tuple[Mention, ...]:
 
 
 def _uncovered(matches: set[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Return the matches that are not within a longer one."""
+    """Return the matches that are not inside a longer match."""
     kept: list[tuple[int, int, int]] = []
     furthest = -1
     for start, end, number in sorted(matches, key=lambda one: (one[0], -one[1])):

@@ -1,9 +1,9 @@
 """Draw the studies for the readers: a random sample, stratified by the number of suggested labels.
 
-Paper 004 (section 2.1) sampled 1,000 of 13,735 studies, each of another patient, in the strata :data:`PAPER_STRATA`,
-so that each of the twelve labels is represented. The paper does not describe the sampling within a stratum;
-:func:`draw_sample` describes it here. If the pool is too small, the shortage is counted, and other strata make up for
-it only on request.
+Paper 004 (section 2.1) sampled 1,000 of 13,735 studies, each of a different patient, in the strata
+:data:`PAPER_STRATA`, so that each of the twelve labels is represented. The paper does not describe how studies are
+drawn within a stratum; the docstring of :func:`draw_sample` describes the method used here. If a stratum has too few
+studies, the shortage is counted, and other strata make up for it only on request.
 
 Outputs: ``sample.parquet`` (:class:`~reveal_bench.curation.tables.Sampled`, by study id) and ``set_aside.jsonl``, which
 names the studies that could not be drawn because another study of the same patient was kept.
@@ -89,15 +89,15 @@ def sample(
     Returns
     -------
     StepRecord
-        Its counts: `suggestions`, `quarantined`, `outside_strata`, `set_aside`, `candidates`, `sampled`, `short` (in
+        The counts are `suggestions`, `quarantined`, `outside_strata`, `set_aside`, `candidates`, `sampled`, `short` (in
         all), `strata` and `labels` with the counts of each, and `patients`, the number of patients with suggestions.
 
     Raises
     ------
     ValueError
-        If an argument breaks its rule or a study has two suggestions.
+        If an argument is invalid or a study has two suggestions.
     CurationError
-        If extract is not done, or sample was done with other settings.
+        If the step `extract` is not done, or `sample` was done with other settings.
     """
     _check(strata, min_per_label)
 
@@ -132,13 +132,14 @@ def draw_sample(
 ) -> SampleDrawn:
     """Draw studies; the order of `suggestions` does not change the result.
 
-    1. All suggestions, sorted by study id, are put into one random order; every "first" below is in this order.
-       Quarantined suggestions are removed, and so are those whose number of labels has no stratum, or one of size 0.
+    1. All suggestions, sorted by study id, are put into one random order; below, "first" refers to this order.
+       Quarantined suggestions are removed, as are suggestions whose number of labels has no stratum or a stratum of
+       size 0.
     2. The first study of each patient is kept, so that all of a patient's studies have the same chance; the others are
        set aside.
-    3. Labels, starting with the one with the fewest candidates (ties: as REVEAL_LABELS), are brought to `min_per_label`
-       studies each. While a label is short, the next study is chosen among the candidates with this label whose stratum
-       is not full: the one with the most short labels, or with ties the first.
+    3. Each label is brought to `min_per_label` studies, starting with the label with the fewest candidates (ties in the
+       order of REVEAL_LABELS). While a label is short, the next study is chosen among the candidates that have this
+       label and whose stratum is not full: the study with the most short labels, and the first of these in a tie.
     4. Every stratum is filled up to its size with the first of its remaining candidates: a simple random sample.
     5. With `fill`, the shortage of a stratum is added to the size of the next lower one (before step 3, starting with
        the highest number of labels), repeatedly if necessary.
@@ -157,7 +158,7 @@ def draw_sample(
     Raises
     ------
     ValueError
-        If `strata` or `min_per_label` break their rules or a study occurs twice.
+        If `strata` or `min_per_label` are invalid, or a study occurs twice.
     """
     _check(strata, min_per_label)
     ordered = sorted(suggestions, key=lambda one: one.study_id)

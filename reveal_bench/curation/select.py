@@ -1,15 +1,16 @@
-"""Select the studies that readers agreed on for the benchmark: less common findings first, then most findings.
+"""Select a benchmark's studies from those on which readers agreed: less common findings first, then most findings.
 
 The rule (paper 004, section 2.3)
 ---------------------------------
-1. A study is eligible if exactly three readers voted (the agreement of a published study is among three), at least
+1. A study is eligible if exactly three readers voted (a published study always states the agreement of three), at least
    `at_least` of them agreed to all suggested labels, and its readers' majority has at least one label.
-2. Every eligible study with a less common label is selected. If they exceed the target, a random subset of that size is
-   selected, with equal chances.
-3. The others follow by their number of labels, largest first, until the target is met; ties are in random order.
+2. Every eligible study with a less common label is selected. If these studies exceed the target, a random subset of the
+   target's size is selected, with equal chances.
+3. The other eligible studies follow, those with the most labels first, until the target is met; ties are in random
+   order.
 
-The random order is one permutation of the eligible studies, sorted by id, from the folder's seed. A target that
-cannot be met is not an error: the shortage is counted.
+The random order is one permutation of the eligible studies, sorted by id, from the folder's seed. If the target cannot
+be met, the shortage is counted and no error is raised.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def select(
     redo: bool = False,
     progress: Progress | None = None,
 ) -> StepRecord:
-    """Select the studies of the benchmark, see the module; writes ``selection.parquet``.
+    """Select the studies of the benchmark by the module's rule, and write ``selection.parquet``.
 
     Parameters
     ----------
@@ -68,7 +69,7 @@ def select(
     CurationError
         If the consensus is not done.
     ValueError
-        If an argument breaks its rule.
+        If an argument is invalid.
     """
     first = _checked(target, less_common, at_least)
 
@@ -117,7 +118,7 @@ def choose(
     shuffled = [eligible[i] for i in rng.permutation(len(eligible))]
     rare = [(row, labels) for row, labels in shuffled if set(labels) & set(first)]
     others = [(row, labels) for row, labels in shuffled if not set(labels) & set(first)]
-    rest = sorted(others, key=lambda one: len(one[1]), reverse=True)  # the most labels first, ties as shuffled
+    rest = sorted(others, key=lambda one: len(one[1]), reverse=True)  # most labels first, ties in the shuffled order
     n_more = max(target - len(rare), 0)
     taken = [_selected(*one, "less_common") for one in rare[:target]]
     taken += [_selected(*one, "most_findings") for one in rest[:n_more]]
@@ -142,7 +143,7 @@ def _selected(row: Consensus, labels: Labels, reason: str) -> Selected:
 
 
 def _checked(target: int, less_common: Sequence[str], at_least: int) -> Labels:
-    """Check the arguments; return `less_common` in the order of labels."""
+    """Check the arguments; return `less_common` in the order of REVEAL_LABELS."""
     if target < 1:
         raise ArgumentError("target", "must be at least 1", target)
     if not 1 <= at_least <= N_READERS:

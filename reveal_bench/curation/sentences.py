@@ -1,28 +1,31 @@
-"""Sentences of a prose report about the image, in a form that patterns can match, and the findings denied in them.
+"""Extract a report's sentences about the image, normalise them for pattern matching, and find what they deny.
 
 Sections and sentences
 ----------------------
-Findings, impression and the like are read; indication, history, comparison, technique and recommendation are not. A
-report without headings is read as a whole. If no section is called findings, a paragraph after the first one below
-another heading is read as well, because many reports put the findings there without a heading.
+The findings, the impression and similar sections are read; indication, history, comparison, technique and
+recommendation are not. A report without headings is read as a whole. If no section is called findings, the second and
+later paragraphs below any other heading are read as well, because many reports put the findings there without a
+heading.
 
 Normalised text is in lower case and American spelling; words, numbers and ``, : ? >`` are separated by one space; a
-hyphen is a space; a bracket, slash or dash is a comma. CM means cardiomegaly where it cannot mean centimetres: not in a
-text all in capitals, after a number, or before a word like "above".
+hyphen becomes a space; a bracket, slash or dash becomes a comma. CM is read as cardiomegaly unless it may mean
+centimetres: in a text all in capitals, after a number, or before a word such as "above".
 
 Denials
 -------
-Negation, resolution, mere questions and history deny a finding of a normalised sentence. A trigger before a finding
-denies what follows it, one after a finding what precedes it, within a clause; triggers that only ask ("rule out") or
-refer to the past reach to the next comma or "with". A clause ends at words such as "but", and where a new statement
-begins after a comma, "and" or "with": at a word with its own verb, or, after a denial, at one such as "small" or
-"stable" ("no pneumothorax, small effusion", but not in "no large effusion, new consolidation or edema").
+A sentence denies a finding if it negates the finding, says that it resolved, only asks about it, or refers to the past.
+A word with such an effect is a trigger. Within a clause, a trigger of the kind that comes before a finding denies what
+follows, and a trigger of the kind that comes after a finding denies what precedes. Triggers that only ask ("rule out")
+or refer to the past reach only to the next comma or "with". A clause ends at words such as "but", and where a new
+statement begins after a comma, "and" or "with". A new statement has its own verb, or begins after a denial with a word
+such as "small" or "stable" ("no pneumothorax, small effusion", but not in "no large effusion, new consolidation or
+edema").
 
-Findings that are not denied count as present. Thus the policy on hedges is: "may represent", "possible", "probable",
+Findings that are not denied count as present. The policy on hedges follows: "may represent", "possible", "probable",
 "suspicious for" and "versus" count; "cannot be excluded", "rule out", "questionable", "borderline", a question mark and
 history do not.
 
-Triggers, pseudo-triggers and scopes follow NegEx (Chapman et al. 2001); rules and words are our own.
+Triggers, pseudo-triggers and scopes follow NegEx (Chapman et al. 2001); rules and words are this project's.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from textwrap import wrap
 from typing import Literal
 
 MOST_CHARACTERS = 600
-"""Maximum length of a sentence."""
+"""Maximum length of a sentence, in characters."""
 
 DESCRIPTIVE = (
     "findings?",
@@ -110,7 +113,7 @@ _BULLET = re.compile(r"\s{0,20}(?:[-*•]|\(?\d{1,2}[.)])\s+")
 
 
 def descriptive_sections(report: str) -> str:
-    r"""Return the parts of a report that describe the image; "" without any.
+    r"""Return the parts of a report that describe the image; "" if there are none.
 
     Examples
     --------
@@ -132,7 +135,7 @@ def descriptive_sections(report: str) -> str:
 
 
 def _is_head(match: re.Match[str], text: str) -> bool:
-    """Return True if a section begins: at a line start, or after a sentence or in capitals, then with a colon."""
+    """Return True if a match is a heading: at a line start, or with a colon after a sentence or in capitals."""
     before = text[max(0, match.start() - 20) : match.start()]
     line_start = before.rpartition("\n")[2] if "\n" in before or match.start() <= 20 else "x"
     is_first = _LEADING.match(line_start) is not None
@@ -144,7 +147,7 @@ def _is_head(match: re.Match[str], text: str) -> bool:
 
 
 def sentences(text: str) -> list[str]:
-    """Return sentences and list entries, normalised; a wrapped line continues in the next one.
+    """Return normalised sentences and list entries; wrapped lines are joined.
 
     Texts of more than :data:`MOST_CHARACTERS` are not sentences and are cut at a blank, which bounds the time.
     """
@@ -168,7 +171,7 @@ def sentences(text: str) -> list[str]:
 
 
 def _spelled_out(cm: re.Match[str]) -> str:
-    """Return "Cardiomegaly" for "CM" (capitalised as it may begin a line), or "CM" after a number in its sentence."""
+    """Return "Cardiomegaly" for "CM" (capitalised: it may begin a line), but "CM" after a number in its sentence."""
     before = cm.string[max(0, cm.start() - MOST_CHARACTERS) : cm.start()]
     own_sentence = _BULLET.sub("", _END.split(before)[-1], count=1)
     is_length = _COUNTED_JUST_BEFORE.search(before[-30:]) or _COUNTED.search(own_sentence)
@@ -176,7 +179,7 @@ def _spelled_out(cm: re.Match[str]) -> str:
 
 
 def normalised(sentence: str) -> str:
-    """Return text in the form that patterns match.
+    """Return text in the normalised form that patterns match.
 
     Examples
     --------
@@ -199,7 +202,7 @@ KINDS: dict[str, Denial] = {
     "absent_before": "absent",
     "gone_after": "absent",
 }
-"""Kind of trigger -> the effect on a finding; pseudo-triggers have none."""
+"""Kind of trigger -> its effect on a finding; pseudo-triggers have no effect."""
 
 POLICY = {
     "counts": ["may represent", "possible", "probable", "suspicious for", "versus", "improving", "partly resolved"],
@@ -236,7 +239,7 @@ PSEUDO = (
     "(?:prior|previous) (?:chest )?(?:film|films|exam|exams|examination|examinations|radiographs?|study|studies|ct"
     "|x ray|x rays|imaging|image|images|one)",
 )
-"""Wording that looks like a trigger but is not."""
+"""Wording that looks like a trigger but denies nothing."""
 
 ASKED_AFTER = (
     "(?:can|could|may|might) not (?:be )?(?:\\w+ly )?(?:be )?(?:excluded|ruled out)",
@@ -340,7 +343,7 @@ _NARROW_END, _AND_END = re.compile(" , | with "), re.compile(" , | with | and ")
 
 
 def denials(sentence: str, spans: Sequence[Span]) -> list[Denial | None]:
-    """Return how each span of a normalised sentence is denied; None if it is not.
+    """Return the kind of denial of each span of a normalised sentence; None for a span that is not denied.
 
     Parameters
     ----------
@@ -364,7 +367,7 @@ def denials(sentence: str, spans: Sequence[Span]) -> list[Denial | None]:
 
 
 def _denial(trigger: re.Match[str], sentence: str, span: Span) -> Denial | None:
-    """Return the effect of a trigger on a span of the same clause."""
+    """Return the effect of a trigger on a span in the same clause; None if it has none."""
     kind = str(trigger.lastgroup)
     kind_of = KINDS.get(kind)
     if trigger.start() < span[1] and trigger.end() > span[0]:  # "the heart is not enlarged"

@@ -2,23 +2,24 @@
 
 The rule
 --------
-The unit is the patient. First come the patients of studies selected for a less common finding, then the others, each
-group in random order, patients with more studies first: a patient goes to the half with fewer studies, at random if
-both have the same number. Thus each group is halved, and both halves have equally many studies, give or take one (paper
-004, section 2.3: 123 and 77 studies became 100 and 100).
+The unit is the patient. Patients with a study selected for a less common finding are assigned first, then the others.
+In each group, patients with more studies come first, in random order among equals. Each patient goes to the half with
+fewer studies, or to a random half if both have the same number. Thus each group is halved, and both halves have equally
+many studies, give or take one (paper 004, section 2.3: 123 and 77 studies became 100 and 100).
 
-If there are several draws, the one with the smallest maximum absolute standardized difference over all columns of facts
-and labels (:mod:`reveal_bench.dataset.balance`) is used; ties: the first. The number of draws is fixed beforehand;
-undefined differences do not count, infinite ones do. ``balance.json`` records the rule, the number of draws, the value
-of each draw and, over everything ever requested in this folder, the number of draws made: trying many splits to choose
-one leaves a record. Tests are reported and decide nothing (section 3).
+Of several draws, the first with the smallest maximum absolute standardized difference over all columns of facts and
+labels (:mod:`reveal_bench.dataset.balance`) is used. The number of draws is fixed beforehand. Undefined differences are
+ignored, infinite ones are not. ``balance.json`` records the rule, the number of draws, the maximum difference of each
+draw, and the total number of draws ever requested in this folder, so that trying many splits leaves a record. The tests
+of balance are reported but do not influence the choice (section 3).
 
 Input of ``reveal-bench build``
 ---------------------------------
-``labels.csv`` has a row per study with its labels, the number of the three readers who agreed to all of them, its half,
-and its demographics; ``mapping.yaml`` declares what the columns mean (:mod:`reveal_bench.sources.mapping`), and that
-studies without a row are left out, since the images may cover the whole pool. The table contains the labels of
-the holdout, so only the maintainer may have access, and only its owner can read the file.
+``labels.csv`` has a row per study: its labels, the number of the three readers who agreed to all of them, its half, and
+its demographics. ``mapping.yaml`` declares the meaning of these columns (:mod:`reveal_bench.sources.mapping`). It also
+declares that studies without a row are left out, because the images may cover studies that were not selected. The table
+contains the labels of the holdout, so only the maintainer may have it, and the file's permissions allow only its owner
+to read it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from reveal_bench.sources.mapping import KEY_FACTS, VOCABULARIES
 
 WRITES = ("split.parquet", "balance.json", "benchmark/labels.csv", "benchmark/mapping.yaml")
 LEVEL = 0.05
-"""P values below this are counted; the paper had none."""
+"""P values below this are counted; the paper reported none below it."""
 
 
 def split(
@@ -61,7 +62,7 @@ def split(
     redo: bool = False,
     progress: Progress | None = None,
 ) -> StepRecord:
-    """Split the selected studies, see the module.
+    """Split the selected studies by the module's rule.
 
     Writes ``split.parquet``, ``balance.json`` and ``benchmark/``.
 
@@ -81,9 +82,9 @@ def split(
     CurationError
         If the selection is not done, or has fewer than two patients.
     BuildError
-        With every problem of `facts`.
+        If `facts` have problems; the error lists all of them.
     ValueError
-        If an argument breaks its rule.
+        If an argument is invalid.
     """
     _check(facts, columns, best_of, version, study_key)
     settings = {
@@ -202,7 +203,7 @@ def _check(facts: Path | None, columns: Sequence[str] | None, best_of: int, vers
 
 
 def draw_halves(selected: Sequence[Selected], rng: np.random.Generator) -> BoolArray:
-    """Draw once: return whether each study is in the holdout, bool array (n_studies,); see the module.
+    """Draw one split and return a bool array (n_studies,), True for studies in the holdout.
 
     Raises
     ------
@@ -289,12 +290,12 @@ def write_benchmark(
     ----------
     placed : the studies; their rows are sorted by id, an order that reveals nothing about the labels
     study_key : meaning of the study ids, from `reveal_bench.sources.mapping.KEY_FACTS`
-    demographics : known ones among age_band, sex, race and patient_class -> study id -> word or ""
+    demographics : column (age_band, sex, race or patient_class) -> study id -> word or ""
 
     Raises
     ------
     ValueError
-        If `study_key` or a name of `demographics` is not one of those.
+        If `study_key` or a column of `demographics` is not one of those listed.
     """
     if study_key not in KEY_FACTS:
         raise ArgumentError("study_key", f"must be one of {', '.join(KEY_FACTS)}", repr(study_key))

@@ -1,10 +1,10 @@
-"""The tables of a curation folder: one frozen dataclass per row, and Parquet files of them.
+"""Define the tables of a curation folder: a frozen dataclass per kind of row, and functions for their Parquet files.
 
 Conventions
 -----------
 Labels are canonical names in the order of :data:`reveal_bench.findings.REVEAL_LABELS`; the empty tuple means no label,
-and None means unknown. Ids come from the maintainer's own input and stay in the curation folder: ``reveal-bench
-build`` makes the pseudonyms of a published dataset later. Source: paper 004 (REVEAL-CXR), sections 2.1 to 2.3.
+and None means unknown. Ids are those of the maintainer's own input and stay in the curation folder; ``reveal-bench
+build`` later makes the pseudonyms of the published dataset. Source: paper 004 (REVEAL-CXR), sections 2.1 to 2.3.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Labels = tuple[str, ...]
 
 ANSWERS = ("agree_all", "agree_mostly", "disagree")
-"""A reader's answers on the suggested labels (paper 004, section 2.2)."""
+"""Possible answers of a reader to the suggested labels (paper 004, section 2.2)."""
 
 HALVES = ("released", "holdout")
 
@@ -54,7 +54,7 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """A study for the readers; `stratum` is its number of suggested labels."""
+    """A study that readers will see; `stratum` is its number of suggested labels."""
 
     study_id: str
     patient_id: str
@@ -84,9 +84,10 @@ class Vote:
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """The labels of a vote; None if they are unknown. `source` says where they come from.
+    """The labels of a vote; None if they are unknown.
 
-    "agreed" (all suggested ones), "reader" (written down by the reader), "rules" or "model" (derived from the comment),
+    `source` is "agreed" (all suggested labels), "reader" (written down by the reader), "rules" or "model" (derived from
+    the comment),
     or "nothing" (no comment, or one that does not mention labels).
     """
 
@@ -141,7 +142,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """A study in the released half of some version, and its patient; `version` is the first such version."""
+    """A study that was ever released, and its patient; `version` is the first version that released it."""
 
     study_id: str
     patient_id: str
@@ -176,7 +177,7 @@ def labels_of(findings: Iterable[Finding]) -> Labels:
 
 
 def tally(numbers: Iterable[int]) -> dict[str, int]:
-    """Return each number as text -> how often it occurs, in ascending order, for the counts of a step.
+    """Return the frequency of each number, with the numbers as text in ascending order, for the counts of a step.
 
     Examples
     --------

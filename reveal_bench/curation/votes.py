@@ -2,11 +2,11 @@
 
 A row is one reader's answer to one study: `study`, `reader`, `answer` and, optionally, `comment` and `labels` (labels
 that the reader wrote down). Answers are spelled as in paper 004 ("Agree All", "agree_mostly", "Disagree") or as in its
-Figure 2, where the first is "Agree"; case, spaces, hyphens and underscores do not matter. Labels are in one cell,
-separated; "None" means that the reader saw none of the twelve, a blank means that the reader listed none.
+Figure 2, where the first is "Agree"; case, spaces, hyphens and underscores do not matter. One cell lists all labels of
+a vote. "None" means that the reader saw none of the twelve labels; a blank cell means that the reader listed no labels.
 
 Every row is checked against the assignments. All problems are raised together, with line, field, rule and value.
-Studies with missing votes are refused unless votes may be missing, and are counted in any case. The folder's own
+Studies with missing votes are always counted, and are refused unless `allow_missing` is True. The folder's own
 assignments determine the number of votes per study: assignments that were given up later count as missing, too.
 """
 
@@ -35,7 +35,7 @@ from reveal_bench.tables import InputTable, TableRow, missing_columns, scan_tabl
 from reveal_bench.words import count_text
 
 COLUMNS = {name: name for name in ("study", "reader", "answer", "comment", "labels")}
-"""Field -> column by default; the last two may be missing."""
+"""Field -> default name of its column; the last two columns are optional."""
 NEEDED = ("study", "reader", "answer")
 
 VOTES, ASSIGNMENTS, SAMPLE = "votes.parquet", "assignments.parquet", "sample.parquet"
@@ -66,15 +66,15 @@ def import_votes(
     Returns
     -------
     StepRecord
-        Its counts come from :func:`vote_counts`.
+        The counts are those of :func:`vote_counts`.
 
     Raises
     ------
     BuildError
-        With every problem of the table.
+        If the table has problems; the error lists all of them.
     CurationError
-        If votes are missing and `allow_missing` is False, `reassigned` does not fit this assignment, assign is not
-        done, or import-votes was done with other inputs or settings.
+        If votes are missing and `allow_missing` is False, `reassigned` does not fit this assignment, the step `assign`
+        is not done, or `import-votes` was done with other inputs or settings.
     ValueError
         If `columns` has an unknown field.
     """
@@ -126,7 +126,7 @@ def check_votes(
     Raises
     ------
     BuildError
-        With every problem of every row.
+        If a row has a problem; the error lists the problems of all rows.
     """
     checking = _Checking(table.file, columns, separator, assignments, sampled)
     votes = [checking.read(row) for row in table.rows]
@@ -136,7 +136,7 @@ def check_votes(
 
 
 def spelled_answer(text: str) -> str | None:
-    """Return the one of ANSWERS that `text` spells; None if it spells none.
+    """Return the answer (one of ANSWERS) that `text` spells; None for any other text.
 
     Examples
     --------
@@ -153,8 +153,8 @@ def vote_counts(
 
     Parameters
     ----------
-    assignments : the final ones
-    first : the original ones, if they differ; they determine the number of votes per study
+    assignments : the final assignments
+    first : the original assignments, if they differ; they determine the number of votes per study
 
     Returns
     -------
@@ -186,7 +186,7 @@ def vote_counts(
 
 
 def _read(path: Path, columns: Mapping[str, str], *, required: Iterable[str]) -> InputTable:
-    """Read the table, with its required columns; columns named by the caller are required, too."""
+    """Read the table, in which the mandatory columns and all columns named by the caller are required."""
     problems: list[Problem] = []
     table = scan_table(path, path.name, problems)
     if table is not None:
@@ -197,7 +197,7 @@ def _read(path: Path, columns: Mapping[str, str], *, required: Iterable[str]) ->
 
 
 class _Checking:
-    """Converts rows to votes; problems go to `problems`."""
+    """Converts rows to votes and collects problems in `problems`."""
 
     def __init__(
         self,

@@ -81,7 +81,10 @@ def test_revisions_come_in_the_order_of_the_votes_whatever_the_order_of_answers(
         ([Vote("a", "r", "Agree All")], "must be one of agree_all, agree_mostly, disagree, got 'Agree All'"),
         ([Vote("a", "r", "agree_all", "", (CM,))], f"must not agree to all of {AO} and name {CM}"),
         ([Vote("a", "r", "agree_all", "", ())], f"must not agree to all of {AO} and name no label"),
-        ([Vote("a", "r", "disagree"), Vote("a", "r", "agree_all")], "must vote once on a study, got 'r' again on 'a'"),
+        (
+            [Vote("a", "r", "disagree"), Vote("a", "r", "agree_all")],
+            "must vote once on a study, got a second vote of 'r' on 'a'",
+        ),
         ([Vote("a", "r", "disagree", "c"), Vote("a", "r", "disagree", "c")], "must vote once on a study"),
         ([Vote("a", "r", "disagree", "", ("Heart",))], "labels must be among the twelve, got Heart"),
     ],
@@ -94,13 +97,16 @@ def test_votes_that_do_not_fit_are_refused(votes: list[Vote], message: str) -> N
 @pytest.mark.parametrize(
     ("answers", "message"),
     [
-        ([], "must answer every comment, got none for ('a', 'r')"),
+        ([], "must answer every comment, got no answer to ('a', 'r')"),
         (
             [("a", "r", None), ("a", "r", None)],
-            "must answer each comment once, got ('a', 'r'): not asked, or answered twice",
+            "must answer each comment once, got an unrequested or second answer to ('a', 'r')",
         ),
-        ([("a", "s", None)], "got ('a', 's'): not asked, or answered twice"),
-        ([("a", "r", (COPD, AO))], "must give labels in their order, got COPD, Airspace opacity for 'a'"),
+        ([("a", "s", None)], "got an unrequested or second answer to ('a', 's')"),
+        (
+            [("a", "r", (COPD, AO))],
+            "must give labels in the order of REVEAL_LABELS, got COPD, Airspace opacity for 'a'",
+        ),
         ([("a", "r", ("Heart",))], "labels must be among the twelve, got Heart"),
     ],
 )

@@ -147,12 +147,12 @@ def no_label(answers: list[Any]) -> list[Any]:
 @pytest.mark.parametrize(
     ("say", "message"),
     [
-        (left_out, r"must answer every report, got none for 's1'"),
-        (twice, r"must answer every report once, got study 's4' of patient 'p3': not asked, or answered twice"),
-        (unasked, r"got study 's9' of patient 'p1': not asked, or answered twice"),
-        (other_patient, r"got study 's4' of patient 'p1': not asked, or answered twice"),
-        (disordered, r'must answer "ok" with labels in their order, got \'ok\''),
-        (own_status, r'must answer "ok" with labels in their order, got \'maybe\''),
+        (left_out, r"must answer every report, got no answer to 's1'"),
+        (twice, r"must answer every report once, got an unrequested or second answer to study 's4' of patient 'p3'"),
+        (unasked, r"got an unrequested or second answer to study 's9' of patient 'p1'"),
+        (other_patient, r"got an unrequested or second answer to study 's4' of patient 'p1'"),
+        (disordered, r'must give the status "ok" and labels in the order of REVEAL_LABELS, got \'ok\''),
+        (own_status, r'must give the status "ok" and labels in the order of REVEAL_LABELS, got \'maybe\''),
         (no_label, r"labels must be among the twelve, got Pneumonia"),
     ],
 )

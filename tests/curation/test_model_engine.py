@@ -133,7 +133,7 @@ def test_the_quarantine_says_why_and_what_the_model_said(model: ModelServer, tmp
     outcome = run(engine(model.url, tmp_path), [report])[report.study_id]
     assert isinstance(outcome, Quarantined)
     assert outcome.reason == (
-        "3 answers to 'findings' refused, the last: the model would not answer: I cannot help with that."
+        "3 answers to 'findings' refused; last reason: the model would not answer: I cannot help with that."
     )
     assert json.loads(outcome.answer) == [
         "The report is hard to read.",
@@ -156,7 +156,7 @@ def test_a_bad_answer_to_the_second_question_keeps_the_first(model: ModelServer,
     model.faults = {json.dumps(["left airspace opacity", FRACTURE]): ["unknown label"] * 9}
     outcome = run(engine(model.url, tmp_path, more_tries=1), [report])[report.study_id]
     assert isinstance(outcome, Quarantined)
-    assert outcome.reason.startswith("2 answers to 'labels' refused, the last: benchmark_labels[0] must be one of")
+    assert outcome.reason.startswith("2 answers to 'labels' refused; last reason: benchmark_labels[0] must be one of")
     assert [sorted(json.loads(text)) for text in json.loads(outcome.answer)] == [
         ["findings"],
         ["benchmark_labels", "key_findings"],
@@ -178,7 +178,7 @@ def test_a_passing_outage_is_counted_apart_and_asked_again(fault: str, model: Mo
     results = run(first, REPORTS)
     reasons = [one.reason for one in results.values() if isinstance(one, Quarantined)]
     assert len(reasons) == 3
-    assert sum(one.startswith("no answer to 'findings', which can be asked again: ") for one in reasons) == 2
+    assert sum(one.startswith("the request 'findings' failed and can be repeated: ") for one in reasons) == 2
     assert (first.counts()["unanswered"], first.counts()["refused_answers"]) == (2, 3)
     again = engine(model.url, tmp_path)
     results = run(again, REPORTS)
@@ -191,7 +191,9 @@ def test_half_a_character_can_be_written_down(tmp_path: Path) -> None:
     next(dialogue)
     with pytest.raises(StopIteration) as end:
         dialogue.send(Completion("\ud800"))
-    assert end.value.value.reason.startswith("the answer to 'findings' refused, the last: the answer must be Unicode")
+    assert end.value.value.reason.startswith(
+        "the answer to 'findings' refused; last reason: the answer must be Unicode"
+    )
     assert json.loads(end.value.value.answer.encode()) == ["\ud800"]
 
 
@@ -200,7 +202,7 @@ def test_a_failure_ends_a_dialogue(tmp_path: Path) -> None:
     next(dialogue)
     with pytest.raises(StopIteration) as end:
         dialogue.send(RequestFailure("HTTP 400"))
-    assert end.value.value.reason == "no answer to 'findings', which can be asked again: HTTP 400"
+    assert end.value.value.reason == "the request 'findings' failed and can be repeated: HTTP 400"
 
 
 # Counts and settings --------------------------------------------------------------------------------------------------
@@ -372,7 +374,7 @@ def test_an_unread_note_has_no_labels_and_is_kept(tmp_path: Path) -> None:
         reading = reviser(model.url, tmp_path)
         revisions = in_order_of_studies(reading(VOTES))
     assert revisions == [Revision("study-0", "reader_01", None, "nothing"), *REVISED[1:]]
-    reason = "3 answers to 'note' refused, the last: the answer must hold a JSON object, got none"
+    reason = "3 answers to 'note' refused; last reason: the answer must hold a JSON object, got none"
     assert reading.unread == [
         UnreadNote("study-0", "reader_01", reason, json.dumps(["The report is hard to read."] * 3))
     ]

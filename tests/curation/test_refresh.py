@@ -167,7 +167,7 @@ def test_a_known_study_of_another_patient_is_refused(before: CurationFolder, tmp
     """If patients were renamed between versions, released patients could enter the holdout."""
     after = CurationFolder.create(tmp_path / "v2", name="Chest")
     studies = {"r1": "new-1", "h2": "new-2", "n1": "new-3", "r2": "p2"}
-    with pytest.raises(CurationError, match=r"got another patient id for the studies h2, r1$"):
+    with pytest.raises(CurationError, match=r"got other patient ids for the studies h2, r1$"):
         refresh(after, before, additions=new_of(tmp_path / "new", studies))
     assert not after.path("split.parquet").exists()
 
@@ -188,7 +188,7 @@ def test_a_study_released_earlier_does_not_come_back_under_a_new_pseudonym(
 
     second.run("refresh", {}, work, writes=(*BENCHMARK, "split.parquet", "history.parquet"), redo=True)
     third = CurationFolder.create(tmp_path / "v3", name="Chest")
-    with pytest.raises(CurationError, match=r"got another patient id for the studies x0$"):
+    with pytest.raises(CurationError, match=r"got other patient ids for the studies x0$"):
         refresh(third, second, additions=new_of(tmp_path / "new", {"x0": "renamed", "n1": "q1", "n2": "q2"}))
     record = refresh(third, second, additions=new_of(tmp_path / "newer", {"x0": "p0", "n1": "q1", "n2": "q2"}))
     assert record.counts["left_out_released_before"] == 1
@@ -241,7 +241,7 @@ def test_a_refresh_changes_something_in_a_folder_of_its_own(before: CurationFold
         refresh(after, before, corrections=tmp_path / "c.csv", retire_holdout=True)
     with pytest.raises(CurationError, match="must bring in new patients, got none in 2 studies"):
         refresh(after, before, additions=new(tmp_path / "new", ["p1", "p2"]))
-    with pytest.raises(CurationError, match="must start in a curation folder of its own"):
+    with pytest.raises(CurationError, match="must start in a new curation folder"):
         refresh(before, before, additions=new(tmp_path / "newer", ["q"]))
     with pytest.raises(CurationError, match="split must be done first"):
         refresh(after, CurationFolder.create(tmp_path / "empty", name="Chest"), corrections=tmp_path / "c.csv")
@@ -255,11 +255,11 @@ def test_a_refresh_does_not_write_over_what_it_reads(before: CurationFolder, tmp
     (tmp_path / "link").symlink_to(tmp_path / "v2")
     written = second.path("split.parquet").read_bytes()
     for same in (second, CurationFolder(tmp_path / "link"), CurationFolder(tmp_path / "v1" / ".." / "v2")):
-        with pytest.raises(CurationError, match="a curation folder of its own, got the folder of `before`"):
+        with pytest.raises(CurationError, match="a new curation folder, got the folder of `before`"):
             refresh(second, same, corrections=again, redo=True)
     assert second.path("split.parquet").read_bytes() == written
     additions = new(tmp_path / "new", ["q1", "q2"])
-    with pytest.raises(CurationError, match="a curation folder of its own, got the folder of `additions`"):
+    with pytest.raises(CurationError, match="a new curation folder, got the folder of `additions`"):
         refresh(additions, before, additions=additions)
     with pytest.raises(CurationError, match="must be another curation than `before`, got the same folder"):
         refresh(CurationFolder.create(tmp_path / "v3", name="Chest"), before, additions=before)
@@ -274,5 +274,5 @@ def test_a_folder_with_another_step_is_refused_and_one_with_a_report_is_not(
     assert refresh(after, before, corrections=corrections).is_new
     other = CurationFolder.create(tmp_path / "other", name="Chest")
     other.run("extract", {}, lambda scratch: {}, writes=())
-    with pytest.raises(CurationError, match="in this one these steps were done: extract"):
+    with pytest.raises(CurationError, match="got one in which these steps were done: extract"):
         refresh(other, before, corrections=corrections)

@@ -130,7 +130,7 @@ def test_every_problem_of_text_files_is_told(tmp_path: Path) -> None:
         (9, "must name a text file"),
         (10, "must name a file that can be read"),
     ]
-    assert raised[4][3] == "'latin.txt', which is not from byte 4 on"
+    assert raised[4][3] == "'latin.txt', which is invalid at byte 4"
 
 
 @pytest.mark.parametrize(
