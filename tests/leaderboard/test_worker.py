@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sqlite3
 import stat
@@ -29,7 +30,7 @@ from reveal_leaderboard.store.store import NewSubmission, Store, Submission
 from reveal_leaderboard.store.tables import jobs, ledger, submissions
 from reveal_leaderboard.web.submissions import Intake
 from reveal_leaderboard.worker import worker as worker_module
-from reveal_leaderboard.worker.answers import AnswerCount
+from reveal_leaderboard.worker.answers import AnswerCount, CountDamagedError
 from reveal_leaderboard.worker.worker import USED_UP, Worker, open_holdouts
 from sqlalchemy.exc import OperationalError
 
@@ -244,15 +245,20 @@ def test_a_database_that_does_not_answer_is_waited_for(
 ) -> None:
     submission = desk.submit(write_file())
     worker = desk.in_process()
-    claim, calls = worker.queue.claim, []
 
-    def sometimes(*arguments: object, **options: object) -> Job | None:
-        calls.append(arguments)
-        if len(calls) == 1:
-            raise OperationalError("BEGIN IMMEDIATE", {}, sqlite3.OperationalError("database is locked"))
-        return claim(*arguments, **options)  # type: ignore[arg-type]
+    def later(function: Callable[..., Any]) -> Callable[..., Any]:
+        calls = []
 
-    monkeypatch.setattr(worker.queue, "claim", sometimes)
+        def sometimes(*arguments: object, **options: object) -> Any:
+            calls.append(arguments)
+            if len(calls) == 1:
+                raise OperationalError("BEGIN IMMEDIATE", {}, sqlite3.OperationalError("database is locked"))
+            return function(*arguments, **options)
+
+        return sometimes
+
+    monkeypatch.setattr(worker.queue, "claim", later(worker.queue.claim))
+    monkeypatch.setattr(worker_module, "answers_in_database", later(worker_module.answers_in_database))
     worker.run(once=True)
     assert desk.status(submission) == "scored"
 
@@ -329,6 +335,37 @@ def test_answers_are_counted_once_each_and_a_refresh_apart(tmp_path: Path) -> No
         "d": "score",
         "e": "rescore",
     }
+
+
+@pytest.mark.parametrize("damage", ["", '{"a": "sco', '{"a": 1}', "[]", "\xff"])
+def test_a_damaged_count_names_its_file_and_the_remedy(tmp_path: Path, damage: str) -> None:
+    file = tmp_path / f"answers.{BENCHMARK}.1.0.0.json"
+    file.write_bytes(damage.encode("latin-1"))
+    count = AnswerCount(tmp_path, BENCHMARK, "1.0.0")
+    with pytest.raises(CountDamagedError, match=f"{re.escape(str(file))} is damaged: delete this file"):
+        count.admit("a", "score", 1)
+    file.unlink()
+    count.include({"b": "score"})
+    assert not count.admit("a", "score", 1)
+
+
+@pytest.mark.processes
+def test_a_damaged_count_fails_no_submission_and_stops_the_next_start(
+    desk: Desk, write_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submission, worker, score = desk.submit(write_file()), desk.in_process(), desk.custody.score
+
+    def damaging(*arguments: Any, **options: Any) -> ScoredOutcome:
+        (desk.vault / f"answers.{BENCHMARK}.1.0.0.json").write_text("{")
+        worker.stopping.set()
+        return score(*arguments, **options)
+
+    monkeypatch.setattr(desk.custody, "score", damaging)
+    worker.run()
+    assert desk.status(submission) == "queued"
+    with desk.worker("--once") as process:
+        assert process.wait(60) == 2
+    assert "delete this file" in " ".join((desk.root / "worker.log").read_text().replace("│", " ").split())
 
 
 def test_a_worker_tells_that_it_lives(desk: Desk) -> None:

@@ -187,6 +187,7 @@ def worker(
     from reveal_leaderboard.custody import Custody
     from reveal_leaderboard.release import receipts
     from reveal_leaderboard.settings import SettingsError, case_key
+    from reveal_leaderboard.worker.answers import CountDamagedError
     from reveal_leaderboard.worker.webhooks import delivering, open_senders
     from reveal_leaderboard.worker.worker import Worker, open_holdouts, register_patients
 
@@ -228,8 +229,11 @@ def worker(
                 log.info("signed %d missing receipts of final scores", n)
         custody.warm_up([one.folder for one in holdouts.values()])
         _on_end_signals(process.stopping)
-        with delivering(senders, to_the_end=once):
-            process.run(once=once)
+        try:
+            with delivering(senders, to_the_end=once):
+                process.run(once=once)
+        except CountDamagedError as error:
+            raise typer.BadParameter(str(error), param_hint="--vault") from None
 
 
 def _check_confinement(unconfined: bool) -> None:

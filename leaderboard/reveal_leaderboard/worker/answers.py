@@ -22,17 +22,25 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
+from pydantic import TypeAdapter
 
 from reveal_leaderboard.store.blobs import write_durably
 from reveal_leaderboard.store.tables import fingerprints, submissions
 
 Contents = dict[str, str]
 """Fingerprint of predictions -> kind of the job that scored them first: "score" or "rescore"."""
+_CONTENTS = TypeAdapter(Contents)
+
+
+class CountDamagedError(OSError):
+    """The file of a count cannot be read; the message names it and the remedy."""
+
+    loggable = True
 
 
 class AnswerCount:
@@ -42,10 +50,24 @@ class AnswerCount:
         self._vault, self._file = vault, vault / f"answers.{benchmark}.{version}.json"
 
     def read(self) -> Contents:
-        """Return all answers so far."""
-        return json.loads(self._file.read_bytes()) if self._file.exists() else {}
+        """Return all answers so far.
 
-    def include(self, contents: Mapping[str, str]) -> None:
+        Raises
+        ------
+        CountDamagedError
+            If the file does not contain a count.
+        """
+        if not self._file.exists():
+            return {}
+        try:
+            return _CONTENTS.validate_json(self._file.read_bytes())
+        except ValueError:
+            raise CountDamagedError(
+                f"the count of answers in {self._file} is damaged: delete this file, and start the worker again, which "
+                "then counts the answers in the database"
+            ) from None
+
+    def include(self, contents: Contents) -> None:
         """Count answers that were given already."""
         with self._locked():
             known = self.read()

@@ -203,17 +203,18 @@ class Worker:
             _sweep(holdout.vault.folder)
 
     def run(self, *, once: bool = False) -> None:
-        """Work until :attr:`stopping` is set; with `once`, until the queue is empty."""
-        served = list(self.holdouts)
-        with self.store.read() as connection:
-            for key, count in self.answers.items():
-                count.include(answers_in_database(connection, *key))
-        for name, version in served:
-            n, most = len(self.answers[name, version].read()), self.settings.of(name).quota.board_total
-            log.info("worker %s serves %s %s, which gave %d of %d answers", self.name, name, version, n, most)
+        """Work until :attr:`stopping` is set; with `once`, until the queue is empty.
+
+        Raises
+        ------
+        CountDamagedError
+            If the vault's count of a version's answers cannot be read.
+        """
+        served, has_counted = list(self.holdouts), False
         with _Ticker(self._tell, BEAT_SECONDS, at_once=True):
             while not self.stopping.is_set():
                 try:
+                    has_counted = has_counted or self._count_known()
                     job = self.queue.claim(self.name, served=served, lease_seconds=self.lease_seconds)
                     if job is not None:
                         self.handle(job)
@@ -224,6 +225,17 @@ class Worker:
                 except SQLAlchemyError as error:
                     log.warning("the database is unreachable; a lost lease runs out", exc_info=error)
                     self.stopping.wait(POLL_SECONDS)
+
+    def _count_known(self) -> bool:
+        """Count the answers in the database in the vault, too; return True."""
+        with self.store.read() as connection:
+            known = {key: answers_in_database(connection, *key) for key in self.holdouts}
+        for (name, version), contents in known.items():
+            count, limit = self.answers[name, version], self.settings.of(name).quota.board_total
+            count.include(contents)
+            n = len(count.read())
+            log.info("worker %s serves %s %s, which gave %d of %d answers", self.name, name, version, n, limit)
+        return True
 
     def handle(self, job: Job) -> None:
         """Complete one leased job."""
