@@ -34,19 +34,3 @@ def read_npy(stream: IO[bytes], n_bytes: int) -> npt.NDArray[Any]:
     stream.seek(0)
     array: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
     return array
-
-
-def mean_of_defined(values: FloatArray) -> FloatArray:
-    """Return the mean over the last axis, without NaN; NaN if nothing is defined.
-
-    Examples
-    --------
-    >>> mean_of_defined(np.array([[1.0, np.nan, 2.0], [np.nan, np.nan, np.nan]])).tolist()
-    [1.5, nan]
-    """
-    defined = ~np.isnan(values)
-    count = defined.sum(axis=-1)
-    # Contiguous, so that equal numbers add up in the same order whatever array contains them
-    whole = np.ascontiguousarray(np.where(defined, values, 0.0))
-    mean: FloatArray = whole.sum(axis=-1) / np.where(count == 0, np.nan, count)
-    return mean

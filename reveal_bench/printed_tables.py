@@ -105,9 +105,10 @@ class PrintedTable:
         Mass     12
         """
         widths = self._widths()
-        if width is not None and self.width > width:
+        excess = 0 if width is None else sum(widths) + 2 * (len(widths) - 1) - width
+        if excess > 0:
             widest = widths.index(max(widths))
-            widths[widest] = max(widths[widest] - (self.width - width), min(widths[widest], _NARROWEST))
+            widths[widest] = max(widths[widest] - excess, min(widths[widest], _NARROWEST))
         align = [str.ljust if i < self.n_left else str.rjust for i in range(len(self.head))]
         lines = []
         for row in (self.head, *self.rows):

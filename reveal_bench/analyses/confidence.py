@@ -37,7 +37,7 @@ from reveal_bench.metrics.calibration import (
     risk_coverage,
 )
 from reveal_bench.metrics.intervals import Estimate, Resampling
-from reveal_bench.metrics.jackknife import LEAST_UNITS, evidence_of_groups, jackknife_ends
+from reveal_bench.metrics.jackknife import LEAST_UNITS, evidence_of_groups
 
 POOLED = "all"
 """Name used instead of a finding's for the answers of all findings together."""
@@ -270,7 +270,7 @@ def _ml_estimates(values: FloatArray, left_out: FloatArray, n_units: IntArray) -
     evidence = evidence_of_groups(macro_first(left_out), n_units, averaged=averaged, bounds=_UNBOUNDED)
     evidence = replace(evidence, enough=evidence.enough & (evidence.n_units >= LEAST_UNITS_OF_SLOPE))
     figures = macro_first(values)
-    low, high = jackknife_ends(figures, evidence)
+    low, high = evidence.ends(figures)
     return [Estimate(*row) for row in zip(figures.tolist(), low.tolist(), high.tolist(), strict=True)]
 
 

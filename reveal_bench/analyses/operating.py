@@ -17,13 +17,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import BoolArray, FloatArray, IntArray, mean_of_defined
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.kinds.options import Thresholds
 from reveal_bench.kinds.scored import Confidences, Rows
 from reveal_bench.metrics.bootstrap import MACRO, Counts, code_cases, replicates_of
 from reveal_bench.metrics.intervals import UNDEFINED, Estimate, Resampling
 from reveal_bench.metrics.jackknife import LEAST_UNITS, share_bounds
 from reveal_bench.metrics.operating import RATES, Criterion, Cuts, at_prevalence, cuts_of, predictive_bounds
+from reveal_bench.metrics.resampled import mean_of_defined
 from reveal_bench.words import count_text
 
 LEAST_BEYOND = 5.0

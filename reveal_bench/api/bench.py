@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, overload
 
 from reveal_bench.api.result_table import TableResult
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.kinds import KINDS, kind_of
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FolderInfo, OpenFolder, chosen_split, open_folder
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.parts import Manifest
@@ -100,7 +100,7 @@ class Bench:
     @cached_property
     def kind(self) -> AnyKind:
         """The kind of benchmark, which defines questions and scores."""
-        return kind_of(self.info)
+        return KINDS[self.info.kind]
 
     @cached_property
     def manifest(self) -> Manifest:

@@ -69,11 +69,11 @@ def baseline(
         human_baseline,
         location_prior_baseline,
     )
-    from reveal_bench.kinds import kind_of
+    from reveal_bench.kinds import KINDS
     from reveal_bench.kinds.folder import check_split, chosen_split, read_folder_info
 
     split = chosen_split(folder, split)
-    kind = kind_of(read_folder_info(folder))
+    kind = KINDS[read_folder_info(folder).kind]
     if not kind.predictions.names_places:
         raise ValueError(f"baselines need positions on images: {folder} is of {kind.name}, without positions")
     manifest = kind.questions.read_manifest(folder, split)
@@ -205,7 +205,7 @@ def score(
         unit,
         interval,
         grid,
-        thresholds_of(metadata),
+        0.5 if metadata is None else thresholds_of(metadata),
         allow_missing,
         missing,
         criterion,
@@ -226,11 +226,49 @@ def score(
     )
     scored = result.scored
     if compat is not None and tables is not None:
-        from reveal_bench.evaluation.compat import published_tables
+        _write_published_tables(scored, compat, tables, human=human)
+    if rows is not None or pixels is not None or boundaries is not None:
+        _write_rows(file, folder, scored, rows, pixels, boundaries)
+    if form == "json":
+        typer.echo(json.dumps(result.to_document(), indent=2))
+        return
+    terminal.warn([*scored.notes, *terminal.warnings_of(scored.report.problems, scored.report.format)])
+    _tell_of_thresholds(file, scored, "--metadata FILE", are_applied=metadata is not None)
+    _tell_of_tuning(file, scored)
+    printed = result.subgroups or result.readers or result.published or result
+    if terminal.printed_as(printed, form):
+        return
+    terminal.print_scores(
+        scored.estimates,
+        f"{file.name} on {scored.place}: {scale_text(e.metric for e in scored.estimates)} with "
+        f"{intervals_text(scored.options.resampling)}",
+        scored.strata,
+        positives=scored.rows.positives,
+        wide=wide,
+    )
+    if scored.options.finding_groups:
+        terminal.print_group_macros(scored.finding_groups, wide=wide)
+    if scored.answered is not None:
+        _print_answered(file, scored.answered, wide=wide)
+    for part in (result.subgroups, result.readers, result.published):
+        if part is not None:
+            typer.echo()
+            terminal.print_shown(part, wide=None if part is result.readers else wide)
 
-        for table in published_tables(scored, compat):
-            for path in table.write(tables, human=human):
-                typer.echo(f"wrote {path}", err=True)
+
+def _write_published_tables(scored: ScoredFile, compat: Compat, folder: Path, *, human: bool) -> None:
+    """Write the tables of a paper's published code."""
+    from reveal_bench.evaluation.compat import published_tables
+
+    for table in published_tables(scored, compat):
+        for path in table.write(folder, human=human):
+            typer.echo(f"wrote {path}", err=True)
+
+
+def _write_rows(
+    file: Path, folder: Path, scored: ScoredFile, rows: Path | None, pixels: Path | None, boundaries: Path | None
+) -> None:
+    """Write the tables that lie behind scores: scored rows, counts of pixels, distances of boundaries."""
     if rows is not None:
         import pyarrow.parquet as pq
 
@@ -251,35 +289,10 @@ def score(
         means = boundary_means(scored.report.predictions, records, scored.rows.groups)
         with _replacing(boundaries) as new:
             new.write_text(RoundedTable("boundaries", [asdict(one) for one in means]).to_csv(), encoding="utf-8")
-    if form == "json":
-        typer.echo(json.dumps(result.to_document(), indent=2))
-        return
-    terminal.warn([*scored.notes, *terminal.warnings_of(scored.report.problems, scored.report.format)])
-    _tell_of_thresholds(file, scored, "--metadata FILE", are_applied=metadata is not None)
-    _tell_of_tuning(file, scored)
-    printed = result.subgroups or result.readers or result.published or result
-    if terminal.printed_as(printed, form):
-        return
-    terminal.print_scores(
-        scored.estimates,
-        f"{file.name} on {scored.place}: {scale_text(e.metric for e in scored.estimates)} with "
-        f"{intervals_text(scored.options.resampling)}",
-        scored.strata,
-        positives=scored.rows.positives,
-        wide=wide,
-    )
-    terminal.print_group_macros(scored.finding_groups, wide=wide)
-    _print_answered(file, scored.answered, wide=wide)
-    for part in (result.subgroups, result.readers, result.published):
-        if part is not None:
-            typer.echo()
-            terminal.print_shown(part, wide=None if part is result.readers else wide)
 
 
-def _print_answered(file: Path, answered: AnsweredOnly | None, *, wide: bool) -> None:
-    """Print the scores of the answered questions if the system declined others."""
-    if answered is None:
-        return
+def _print_answered(file: Path, answered: AnsweredOnly, *, wide: bool) -> None:
+    """Print the scores of the answered questions of a system that declined others."""
     typer.echo()
     about = f"{file.name}, answered questions alone: {answered.in_words}"
     if answered.estimates:

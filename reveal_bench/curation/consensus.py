@@ -55,7 +55,6 @@ from reveal_bench.curation.tables import (
     write_table,
 )
 from reveal_bench.findings import REVEAL_LABELS
-from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.agreement import (
     ac1_from_sums,
     kappa_from_tables,
@@ -478,7 +477,7 @@ class _Measuring:
         n_undefined: Sequence[int],
     ) -> list[Estimate]:
         intervals = find_intervals(values, replicates)
-        recipe = self.resampling.signature(metric, METRICS[metric].version)
+        recipe = self.resampling.signature(metric)
         return intervals.estimates(names, n, n_undefined, metric=metric, signature=recipe)
 
     def _means(self, metric: str, names: Sequence[str], cases: Sequence[tuple[str, str, bool]]) -> list[Estimate]:

@@ -272,7 +272,7 @@ def _compare(
         parts = figures[0][name].ratio_parts()
         own: Interval = interval if parts is not None else "percentile"
         method = own if own == "percentile" else PERMUTATION if ranking_of(figures[0][name]) is None else CLOSED_FORM
-        recipe = resampling.signature(name, METRICS[name].version, method=method)
+        recipe = resampling.signature(name, method=method)
         if own == "jackknife" and signs is None and parts is not None:
             signs = draw_signs(len(parts[0]), resampling)
         flips = signs if own == "jackknife" else None
@@ -467,7 +467,7 @@ def rank(
     names = list(systems)
     order = sorted(range(len(names)), key=lambda i: (on_data[i], names[i]))
     tiers = {i: tier for tier, members in enumerate(find_tiers(order, differs), start=1) for i in members}
-    recipe = resampling.by(printed).signature(metric, METRICS[metric].version)
+    recipe = resampling.by(printed).signature(metric)
     ranked = []
     for i in order:
         one = RankedSystem(

@@ -34,11 +34,12 @@ from typing import cast
 import numpy as np
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import FloatArray, mean_of_defined
+from reveal_bench.arrays import FloatArray
 from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.localization.scoring import CaseRows
 from reveal_bench.metrics.intervals import Resampling, check_interval, find_intervals
+from reveal_bench.metrics.resampled import mean_of_defined
 
 COMPAT: dict[str, tuple[str, ...]] = {
     "chexlocalize": ("point_hit", "mask_iou"),

@@ -14,7 +14,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.compare import Comparison, RankedSystem, rank
 from reveal_bench.evaluation.compare import compare as compare_rows
 from reveal_bench.findings import FindingGroups
-from reveal_bench.kinds import kind_of
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.finding_groups import (
     PREVALENCE,
     count_positives,
@@ -43,7 +43,7 @@ def resolve_finding_groups(inputs: Any, folder: OpenFolder) -> dict[str, tuple[s
 
 
 def _by_prevalence(folder: OpenFolder) -> dict[str, tuple[str, ...]]:
-    kind, info = kind_of(folder.info), folder.info
+    kind, info = KINDS[folder.info.kind], folder.info
     public = [split for split in info.splits if split_shards(folder, kind.config, split)]
     if not public:
         rule = f"must not be {PREVALENCE!r} for a folder without references, such as {folder}"

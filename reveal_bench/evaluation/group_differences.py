@@ -33,10 +33,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reveal_bench.arrays import BoolArray, FloatArray, IntArray, mean_of_defined
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.evaluation.permutation import ALPHA
 from reveal_bench.metrics.jackknife import LEAST_UNITS
-from reveal_bench.metrics.resampled import Resampled
+from reveal_bench.metrics.resampled import Resampled, mean_of_defined
 
 LEAST_OF_BOTH = 15
 """Number of patients with a finding, and without it, below which an AUROC of a group has no test."""

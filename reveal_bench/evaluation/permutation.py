@@ -44,9 +44,9 @@ from itertools import combinations, product
 import numpy as np
 import numpy.typing as npt
 
-from reveal_bench.arrays import BoolArray, FloatArray, IntArray, mean_of_defined
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.metrics.intervals import Resampling
-from reveal_bench.metrics.resampled import Resampled
+from reveal_bench.metrics.resampled import Resampled, mean_of_defined
 
 ALPHA = 0.05
 """Two systems differ significantly if the p of their difference is at most this."""

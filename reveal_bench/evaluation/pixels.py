@@ -35,7 +35,7 @@ from reveal_bench.kinds.localization.records import LocalizationPrediction, Loca
 from reveal_bench.masks import Rle, empty_rle, pack_masks
 from reveal_bench.metrics.bootstrap import MACRO, bootstrap_means, intervals_of, macro_first, resampling_counts
 from reveal_bench.metrics.intervals import Estimate, Resampling
-from reveal_bench.metrics.jackknife import evidence_of_groups, jackknife_ends
+from reveal_bench.metrics.jackknife import evidence_of_groups
 from reveal_bench.metrics.mask_agreement import boundary_iou, dice, hausdorff_95, surface_distance
 from reveal_bench.metrics.pixelwise import shared_areas
 
@@ -141,7 +141,7 @@ def _pooled(right: FloatArray, total: FloatArray, units: IntArray) -> list[Estim
     behind = (own_total > 0).sum(axis=0)
     figures = macro_first(_ratio(own_right.sum(axis=0), own_total.sum(axis=0)))
     left_out = macro_first(_ratio(own_right.sum(axis=0) - own_right, own_total.sum(axis=0) - own_total))
-    return _with_ends(figures, jackknife_ends(figures, evidence_of_groups(left_out, behind)))
+    return _with_ends(figures, evidence_of_groups(left_out, behind).ends(figures))
 
 
 def _means(shares: FloatArray, units: IntArray) -> list[Estimate]:

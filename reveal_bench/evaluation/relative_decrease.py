@@ -31,12 +31,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import FloatArray, IntArray, mean_of_defined
+from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.evaluation.compare import Comparison, as_records
 from reveal_bench.evaluation.compat import ChexlocalizeTables, published_tables
 from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.intervals import Estimate, Intervals, Resampling, find_intervals
+from reveal_bench.metrics.resampled import mean_of_defined
 
 _PUBLISHED_NAMES = {"mask_iou": "miou", "mask_iou_all": "miou", "point_hit": "hitrate"}
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.finding_groups import resolve_finding_groups
 from reveal_bench.files import file_sha256
-from reveal_bench.kinds import KINDS, kind_of
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import AnyFolder, open_folder, read_rows, split_shards
 from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.parts import Manifest
@@ -194,7 +194,7 @@ def lint_file(path: Path, folder: AnyFolder, split: str, options: LintOptions = 
         If the folder is not a dataset folder, or has no such split.
     """
     folder = open_folder(folder)
-    kind = kind_of(folder.info)
+    kind = KINDS[folder.info.kind]
     report = kind.predictions.lint(path, kind.questions.read_manifest(folder, split), options)
     if not any(problem.rule in _UNKNOWN_KEYS for problem in report.problems):
         return report
@@ -205,7 +205,7 @@ def lint_file(path: Path, folder: AnyFolder, split: str, options: LintOptions = 
 def ids_of_other_splits(folder: AnyFolder, split: str) -> dict[str, str]:
     """Return id -> the split that asks for it, for every split of a folder except `split`."""
     info = open_folder(folder).info
-    key = kind_of(info).key
+    key = KINDS[info.kind].key
     others = [other for other in info.splits if other != split]
     return {
         row[key]: other for other in others for row in read_rows(Path(folder, "manifest", f"{other}.parquet"), [key])
@@ -261,7 +261,7 @@ def resolve_options(
         If the kind of benchmark does not have these options, or the references of the split are private.
     """
     folder = open_folder(folder)
-    kind = kind_of(folder.info)
+    kind = KINDS[folder.info.kind]
     if kind.scoring.scored_by == "readers" and ratings is None:
         raise ArgumentError(
             "ratings",
@@ -304,7 +304,7 @@ def score_report(
     if not report.ok:
         raise LintError(report)
     folder = open_folder(folder)
-    kind = kind_of(folder.info)
+    kind = KINDS[folder.info.kind]
     options = replace(options, allow_missing=report.allow_missing)
     resampling = options.resampling
     manifest = kind.questions.read_manifest(folder, split)

@@ -20,7 +20,6 @@ from reveal_bench.evaluation.compare import own_interval
 from reveal_bench.evaluation.group_differences import GroupDifferences, differ_from_rest
 from reveal_bench.evaluation.patient_groups import MISSING, group_order
 from reveal_bench.kinds.scored import Rows
-from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, bounds_of, estimates_from
 from reveal_bench.metrics.intervals import UNDEFINED, Estimate, Resampling
 from reveal_bench.metrics.odds_ratio import odds_ratio
@@ -171,7 +170,7 @@ def _describe(
         yield from (Subgroup(*group, metric, finding, 0, UNDEFINED) for finding in findings)
         return
     printed, in_macro = own_interval(rows, own, resampling.interval), np.flatnonzero(averaged)
-    recipe = resampling.by(printed).signature(metric, METRICS[metric].version)
+    recipe = resampling.by(printed).signature(metric)
     asked = printed if printed == "shifted" else resampling.interval
     estimates = estimates_from(own, rows.groups, recipe=recipe, interval=asked, averaged=in_macro)
     ratios = [UNDEFINED] * len(findings)

@@ -29,7 +29,7 @@ from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.evaluation.score import hash_references, lint_file
 from reveal_bench.exchange.facts import Figure, Result
 from reveal_bench.files import file_sha256, write_all
-from reveal_bench.kinds import kind_of
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import open_folder, read_folder_info
 from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.metrics import METRICS
@@ -283,7 +283,7 @@ def _cases(result: Result, document: Json, folder: Path, predictions: Path) -> I
     _check_public(result, folder)
     _check_files(result, folder, predictions)
     opened, options = open_folder(folder), ScoringOptions.of_protocol(result.protocol)
-    kind = kind_of(opened.info)
+    kind = KINDS[opened.info.kind]
     report = lint_file(predictions, opened, result.split, LintOptions(options.grid, options.allow_missing))
     manifest = kind.questions.read_manifest(opened, result.split)
     references = kind.data.read_references(opened, result.split)

@@ -12,7 +12,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import LintError
 from reveal_bench.exchange import form_named
 from reveal_bench.files import write_whole
-from reveal_bench.kinds import kind_of
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.cases import Annotations
 from reveal_bench.kinds.folder import check_split, read_folder_info, read_rows, split_shards
 from reveal_bench.kinds.kind import AnyKind
@@ -146,7 +146,7 @@ def _converted(annotations: Annotations, n_pictures: int, lost: list[str]) -> Co
 def _kind(folder: Path, split: str) -> AnyKind:
     info = read_folder_info(folder)
     check_split(info, folder, split)
-    return kind_of(info)
+    return KINDS[info.kind]
 
 
 def _exchange(kind: AnyKind) -> AnnotationExchange[Any, Any, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.kinds.detection import DETECTION
 from reveal_bench.kinds.findings import FINDINGS
 from reveal_bench.kinds.kind import AnyKind
@@ -18,22 +19,19 @@ from reveal_bench.kinds.tasks import TASKS
 if TYPE_CHECKING:
     from reveal_bench.kinds.folder import FolderInfo
 
-__all__ = ["KINDS", "kind_of"]
+__all__ = ["KINDS", "known_kind"]
 
 KINDS: dict[str, AnyKind] = {kind.name: kind for kind in (LOCALIZATION, FINDINGS, TASKS, DETECTION)}
 
 
-def kind_of(info: FolderInfo, *, known_only: bool = False) -> AnyKind:
-    """Return the kind of a dataset folder's benchmark; a benchmark that is not in BENCHMARKS counts as localization.
+def known_kind(info: FolderInfo) -> AnyKind:
+    """Return the kind of a dataset folder's benchmark, which must be in BENCHMARKS.
 
     Raises
     ------
     ValueError
-        If `known_only` is set and the benchmark is not in BENCHMARKS.
+        If the benchmark is not in BENCHMARKS.
     """
-    from reveal_bench.benchmarks import BENCHMARKS
-
-    known = BENCHMARKS.get(info.benchmark)
-    if known is None and known_only:
+    if info.benchmark not in BENCHMARKS:
         raise ArgumentError("benchmark", f"must be one of {', '.join(BENCHMARKS)}", repr(info.benchmark))
-    return KINDS["localization" if known is None else known.kind]
+    return KINDS[info.kind]

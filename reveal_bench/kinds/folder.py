@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.files import FOLDER_INFO
 from reveal_bench.findings import FindingGroups, Vocabulary, check_finding_groups, terms_of
 
@@ -40,6 +41,12 @@ class FolderInfo:
     splits: Mapping[str, Mapping[str, Any]]
     format: int = FORMAT
     finding_groups: FindingGroups = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """Name of the kind of benchmark; a benchmark that is not in BENCHMARKS counts as localization."""
+        known = BENCHMARKS.get(self.benchmark)
+        return "localization" if known is None else known.kind
 
     def to_json(self) -> str:
         """Return the file's text."""

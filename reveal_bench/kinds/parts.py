@@ -86,12 +86,12 @@ class Data(Protocol[RecordT]):
     def read_records(self, folder: AnyFolder, split: str) -> list[RecordT]:
         """Return the records of `split`, without pixels, in file order."""
 
+    @abstractmethod
     def read_references(self, folder: AnyFolder, split: str) -> Iterable[RecordT]:
         """Return the records of `split` with the columns that scoring and :meth:`Display.case` need.
 
         A kind may read a few at a time.
         """
-        return self.read_records(folder, split)
 
     @abstractmethod
     def key_of(self, record: RecordT) -> str:

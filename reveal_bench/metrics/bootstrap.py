@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import FloatArray, IntArray, mean_of_defined
+from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.findings import FindingGroups, check_finding_groups
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.intervals import (
@@ -40,7 +40,7 @@ from reveal_bench.metrics.intervals import (
     with_width,
 )
 from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups, has_uneven_rows
-from reveal_bench.metrics.resampled import Resampled
+from reveal_bench.metrics.resampled import Resampled, mean_of_defined
 
 MACRO = "macro"
 """Name used instead of a finding's in the Estimate of an unweighted mean over findings."""

@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
-from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.agreement import (
     ac1_from_tables,
     agreement_from_tables,
@@ -165,20 +164,20 @@ def estimate_labels(
     for name, of_replicates in drawn.items():
         if name in PER_LABEL:
             figures = figures_of_labels(name, sums, of_replicates)
-            estimates += estimates_from(figures, labels, recipe=_recipe(name, resampling), interval=interval)
+            estimates += estimates_from(figures, labels, recipe=resampling.signature(name), interval=interval)
         elif name in _OF_SUMS:
             estimates += _pooled(name, sums, of_replicates, n_studies, resampling)
     for ranking, of_counts in rankings.items():
         without = leave_one_out(of_counts, n_units) if interval == "bca" else None
         ranked = figures_of_ranking(ranking, np.asarray(scores, np.float64), references, units, n_units, drawn[ranking])
         figures = replace(ranked, without=without)
-        estimates += estimates_from(figures, labels, recipe=_recipe(ranking, resampling), interval=interval)
+        estimates += estimates_from(figures, labels, recipe=resampling.signature(ranking), interval=interval)
     return estimates
 
 
 def figures_of_labels(metric: str, sums: LabelSums, replicates: FloatArray) -> Figures:
     """Return the scores of every label by a metric of :data:`PER_LABEL`, with the evidence of their intervals."""
-    statistic, total = _OF_SUMS[metric], sums.total()
+    statistic, total = _OF_SUMS[metric], sums.total
     values, left_out, is_kappa = statistic(total), statistic(sums.left_out()), metric == "cohen_kappa"
     n, undefined, parts = np.full(len(values), int(total.studies[0])), np.isnan(values), ratio_parts(metric, sums)
     support = evidence_of_groups(
@@ -294,7 +293,7 @@ def estimate_ranking(
         n_undefined=np.where(np.isnan(values), n, 0),
     )
     interval: Interval = "percentile" if resampling.interval == "bca" else resampling.interval
-    return estimates_from(figures, groups, recipe=_recipe(ranking, resampling.by(interval)), interval=interval)
+    return estimates_from(figures, groups, recipe=resampling.by(interval).signature(ranking), interval=interval)
 
 
 def units_of_both(references: npt.ArrayLike, units: IntArray) -> IntArray:
@@ -380,7 +379,7 @@ def estimate_agreement(
         )
         n_defined, n_undefined = np.where(undefined, 0, n), np.where(undefined, n, 0)
         figures = Figures(values, drawn[name], n_defined, left_out, support=support, n_undefined=n_undefined)
-        estimates += estimates_from(figures, labels, recipe=_recipe(name, resampling), interval=resampling.interval)
+        estimates += estimates_from(figures, labels, recipe=resampling.signature(name), interval=resampling.interval)
     return estimates
 
 
@@ -460,10 +459,6 @@ def as_flat_result(
     return result | ({"per_group": per_group} if per_group else {})
 
 
-def _recipe(name: str, resampling: Resampling) -> str:
-    return resampling.signature(name, METRICS[name].version)
-
-
 def resampled_units(
     n_cases: int, patients: Sequence[str] | None, all_patients: Sequence[str] | None
 ) -> tuple[IntArray, int]:
@@ -517,7 +512,7 @@ def _pooled(
 ) -> list[Estimate]:
     """Return the estimate over all labels together, supported by the patients who support the score of any label."""
     statistic = _OF_SUMS[name]
-    values, left_out = statistic(sums.total())[None], statistic(sums.left_out())[:, None]
+    values, left_out = statistic(sums.total)[None], statistic(sums.left_out())[:, None]
     studies = sums.studies[:, :1] if name in _OF_EVERY_STUDY else studies_behind(name, sums)
     n_units = np.array([(studies > 0).any(axis=1).sum()])
     evidence = Evidence(
@@ -533,7 +528,7 @@ def _pooled(
         values, replicates[:, None], interval=resampling.interval, left_out=left_out, evidence=evidence
     )
     n = [0, n_studies] if np.isnan(values[0]) else [n_studies, 0]
-    return intervals.estimates([POOLED], n[:1], n[1:], metric=name, signature=_recipe(name, resampling))
+    return intervals.estimates([POOLED], n[:1], n[1:], metric=name, signature=resampling.signature(name))
 
 
 def _check_length(name: str, values: Any, n_cases: int, *, of: str = "predictions") -> None:

@@ -29,9 +29,10 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import BoolArray, FloatArray, IntArray, mean_of_defined
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray
+from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.jackknife import FEW, LEAST_UNITS, TOO_WIDE, WIDEST, t_quantile
-from reveal_bench.metrics.resampled import AnyEvidence
+from reveal_bench.metrics.resampled import AnyEvidence, mean_of_defined
 
 Interval = Literal["jackknife", "percentile", "shifted", "bca", "chexlocalize"]
 INTERVALS: tuple[Interval, ...] = get_args(Interval)
@@ -84,9 +85,13 @@ class Resampling:
         """Return the resampling with the same draw and another interval."""
         return replace(self, interval=interval)
 
-    def signature(self, metric: str, version: int, *, method: str | None = None) -> str:
-        """Return the recipe of an Estimate; it names the method, by default the interval, if not "percentile"."""
+    def signature(self, metric: str, version: int | None = None, *, method: str | None = None) -> str:
+        """Return the recipe of an Estimate, with the method, by default the interval, if that is not "percentile".
+
+        `version` is that of the metric in METRICS by default.
+        """
         method = method or self.interval
+        version = METRICS[metric].version if version is None else version
         part = "" if method == "percentile" else f"|i:{method}"
         return f"{metric}|b:{self.n_resamples}|seed:{self.seed}|unit:{self.unit}{part}|v:{version}"
 

@@ -68,7 +68,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from reveal_bench.arrays import BoolArray, FloatArray, IntArray, mean_of_defined
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray
+from reveal_bench.metrics.resampled import mean_of_defined
 
 FEW = "too few patients"
 """Reason why there is no interval, if the number of patients that it needs is not known."""
@@ -155,11 +156,32 @@ class Evidence:
 
     def ends(self, values: FloatArray) -> FloatArray:
         """Return both bounds of every column, (2, n_columns); NaN for no interval."""
-        return jackknife_ends(values, self)
+        bias, errors, freedom = spread(values, self)
+        low, high = self.bounds
+        if np.isfinite([low, high]).all():
+            lowest = np.full(values.shape, low) if self.lowest is None else self.lowest
+            ends = _ends_of_scale(values, self, lowest, (bias, errors, freedom))
+            ends = np.where(ends[1] - ends[0] <= WIDEST * (high - lowest), ends, np.nan)
+            if self.averaged is not None and len(self.averaged) == 1:
+                ends[:, 0] = ends[:, self.averaged[0]]
+        else:
+            reach = t_quantile(freedom) * errors
+            ends = np.clip([values - bias - reach, values - bias + reach], low, high)  # a scale may end on one side
+            ends = np.where(reach > 0, ends, np.nan)
+        has_interval = self.enough & ~np.isnan(values) & (not self.is_uneven)
+        return np.where(has_interval, ends, np.nan)
 
     def missing_reasons(self, values: FloatArray, ends: FloatArray) -> list[str]:
         """Return why a column has no interval; empty for the others, and without a value."""
-        return missing_reasons(values, ends, self)
+        reasons = [""] * len(values)
+        for column in np.flatnonzero(np.isnan(ends).all(axis=0) & ~np.isnan(values)).tolist():
+            if not self.enough[column]:
+                reasons[column] = _few(self, column)
+            elif self.is_uneven:
+                reasons[column] = UNEVEN
+            else:
+                reasons[column] = TOO_WIDE if np.isfinite(self.bounds).all() else "constant"
+        return reasons
 
     def over(self, averaged: IntArray) -> Evidence:
         """Return the evidence with the mean of the `averaged` groups, counted from 0, as the first column."""
@@ -286,37 +308,6 @@ def t_quantile(freedom: FloatArray) -> FloatArray:
     """
     quantile: FloatArray = np.exp(np.polyval(_LOG_T, 1 / np.maximum(freedom, 1.0)))
     return quantile
-
-
-def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
-    """Return both bounds of the 95 % interval of every column, (2, n_columns); NaN if no interval is printed."""
-    bias, errors, freedom = spread(values, evidence)
-    low, high = evidence.bounds
-    if np.isfinite([low, high]).all():
-        lowest = np.full(values.shape, low) if evidence.lowest is None else evidence.lowest
-        ends = _ends_of_scale(values, evidence, lowest, (bias, errors, freedom))
-        ends = np.where(ends[1] - ends[0] <= WIDEST * (high - lowest), ends, np.nan)
-        if evidence.averaged is not None and len(evidence.averaged) == 1:
-            ends[:, 0] = ends[:, evidence.averaged[0]]
-    else:
-        reach = t_quantile(freedom) * errors
-        ends = np.clip([values - bias - reach, values - bias + reach], low, high)  # a scale may end on one side
-        ends = np.where(reach > 0, ends, np.nan)
-    has_interval = evidence.enough & ~np.isnan(values) & (not evidence.is_uneven)
-    return np.where(has_interval, ends, np.nan)
-
-
-def missing_reasons(values: FloatArray, ends: FloatArray, evidence: Evidence) -> list[str]:
-    """Return why :func:`jackknife_ends` has no interval for a column; empty for the others, and without a value."""
-    reasons = [""] * len(values)
-    for column in np.flatnonzero(np.isnan(ends).all(axis=0) & ~np.isnan(values)).tolist():
-        if not evidence.enough[column]:
-            reasons[column] = _few(evidence, column)
-        elif evidence.is_uneven:
-            reasons[column] = UNEVEN
-        else:
-            reasons[column] = TOO_WIDE if np.isfinite(evidence.bounds).all() else "constant"
-    return reasons
 
 
 def _few(evidence: Evidence, column: int) -> str:

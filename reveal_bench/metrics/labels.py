@@ -75,7 +75,7 @@ def multilabel_f1(
     >>> multilabel_f1([[True, False], [False, False]], [[True, False], [True, False]]).round(3).tolist()
     [0.667, nan]
     """
-    return ratio_from_sums("f1", label_sums(predictions, references).total(), average, zero_division)
+    return ratio_from_sums("f1", label_sums(predictions, references).total, average, zero_division)
 
 
 def precision(
@@ -88,7 +88,7 @@ def precision(
     >>> precision([[1, 0], [1, 1]], [[1, 0], [0, 1]]).tolist()
     [0.5, 1.0]
     """
-    return ratio_from_sums("precision", label_sums(predictions, references).total(), average, zero_division)
+    return ratio_from_sums("precision", label_sums(predictions, references).total, average, zero_division)
 
 
 def recall(
@@ -101,7 +101,7 @@ def recall(
     >>> recall([[1, 0], [0, 1]], [[1, 0], [1, 1]]).tolist()
     [0.5, 1.0]
     """
-    return ratio_from_sums("recall", label_sums(predictions, references).total(), average, zero_division)
+    return ratio_from_sums("recall", label_sums(predictions, references).total, average, zero_division)
 
 
 def specificity(
@@ -116,7 +116,7 @@ def specificity(
     >>> specificity([[1, 1], [0, 1], [0, 0]], [[1, 0], [0, 1], [0, 0]]).tolist()
     [1.0, 0.5]
     """
-    return ratio_from_sums("specificity", label_sums(predictions, references).total(), average, zero_division)
+    return ratio_from_sums("specificity", label_sums(predictions, references).total, average, zero_division)
 
 
 def npv(
@@ -130,7 +130,7 @@ def npv(
     >>> npv([[1, 0], [0, 0], [1, 1]], [[1, 0], [0, 1], [0, 1]]).tolist()
     [1.0, 0.5]
     """
-    return ratio_from_sums("npv", label_sums(predictions, references).total(), average, zero_division)
+    return ratio_from_sums("npv", label_sums(predictions, references).total, average, zero_division)
 
 
 def exact_match(predictions: ArrayLike, references: ArrayLike) -> float:
@@ -142,7 +142,7 @@ def exact_match(predictions: ArrayLike, references: ArrayLike) -> float:
     >>> exact_match([[1, 0], [0, 1]], [[1, 0], [1, 1]])
     0.5
     """
-    return float(exact_match_from_sums(label_sums(predictions, references).total()))
+    return float(exact_match_from_sums(label_sums(predictions, references).total))
 
 
 def hamming_loss(predictions: ArrayLike, references: ArrayLike) -> float:
@@ -153,7 +153,7 @@ def hamming_loss(predictions: ArrayLike, references: ArrayLike) -> float:
     >>> hamming_loss([[1, 0], [0, 1]], [[1, 0], [1, 1]])
     0.25
     """
-    return float(hamming_from_sums(label_sums(predictions, references).total(), average="micro"))
+    return float(hamming_from_sums(label_sums(predictions, references).total, average="micro"))
 
 
 def auroc(scores: ArrayLike, references: ArrayLike, *, average: Average | None = None) -> FloatArray:
@@ -231,17 +231,14 @@ class LabelSums:
     studies: FloatArray
     ratios: FloatArray
 
-    def total(self) -> LabelSums:
-        """Return the sum over the units: evidence on the data."""
-        return self._total
-
     @cached_property
-    def _total(self) -> LabelSums:  # every metric asks for it
+    def total(self) -> LabelSums:
+        """The sum over the units: evidence on the data. Every metric needs it."""
         return LabelSums(self.confusion.sum(axis=0), self.studies.sum(axis=0), self.ratios.sum(axis=0))
 
     def left_out(self) -> LabelSums:
         """Return the evidence without each unit in turn: the jackknife."""
-        total = self.total()
+        total = self.total
         return LabelSums(total.confusion - self.confusion, total.studies - self.studies, total.ratios - self.ratios)
 
     def resample(self, counts: Counts) -> LabelSums:
@@ -266,7 +263,7 @@ def label_sums(
     ValueError
         If shapes differ, a value is neither true nor false, or a unit is out of range.
     """
-    a = _check_labels("predictions", predictions)
+    a = check_codes("predictions", predictions, low=0, limit=2, n_dims=(2,)).astype(np.bool_)
     b = _check_pair("predictions", a, references)
     unit, n = _check_units(units, n_units, len(a))
     per_study = np.stack([a & b, a & ~b, ~a & b, ~(a | b)], axis=-1).astype(np.float64)
@@ -349,7 +346,7 @@ def ratio_parts(metric: str, sums: LabelSums) -> FloatArray:
     --------
     >>> sums = label_sums([[1], [1], [0], [0]], [[1], [0], [0], [0]])
     >>> of_kappa, rows = ratio_parts("cohen_kappa", sums)
-    >>> float(of_kappa.sum() / rows.sum()), float(kappa_from_sums(sums.total())[0])
+    >>> float(of_kappa.sum() / rows.sum()), float(kappa_from_sums(sums.total)[0])
     (0.5, 0.5)
     """
     if metric != "cohen_kappa":
@@ -505,12 +502,8 @@ def _sum_by_unit(values: npt.NDArray[Any], units: IntArray, n_units: int) -> Flo
     return sums.astype(np.float64).reshape(n_units, *values.shape[1:])
 
 
-def _check_labels(name: str, labels: ArrayLike) -> BoolArray:
-    return check_codes(name, labels, low=0, limit=2, n_dims=(2,)).astype(np.bool_)
-
-
 def _check_pair(name: str, values: npt.NDArray[Any], references: ArrayLike) -> BoolArray:
-    labels = _check_labels("references", references)
+    labels = check_codes("references", references, low=0, limit=2, n_dims=(2,)).astype(np.bool_)
     if values.shape != labels.shape:
         raise ValueError(f"`{name}` must have the shape of `references` {labels.shape}, got {values.shape}")
     return labels

@@ -68,7 +68,7 @@ class RankingEvidence:
     centres : float array (n_groups,), where intervals are centred
     influences : float array (n_units, n_groups), derivatives of the score by the weight of each unit; 0 if undefined
     n_positive, n_negative : int arrays (n_groups,), units with the finding and without it
-    averaged : groups in the macro; None for all with a score
+    averaged : groups in the macro
     is_uneven : True if the units' numbers of studies are too unequal for any interval
     """
 
@@ -77,7 +77,7 @@ class RankingEvidence:
     influences: FloatArray
     n_positive: IntArray
     n_negative: IntArray
-    averaged: IntArray | None = None
+    averaged: IntArray
     is_uneven: bool = False
 
     def over(self, averaged: IntArray) -> RankingEvidence:
@@ -92,7 +92,7 @@ class RankingEvidence:
     def ends(self, values: FloatArray) -> FloatArray:
         """Return both bounds of the macro and every group, (2, 1 + n_groups); NaN for no interval."""
         singles = self._single_ends(values[1:])
-        averaged = self._averaged(values)
+        averaged = self.averaged
         macro = singles[:, averaged[0]] if len(averaged) == 1 else self._macro_ends(values[1:], averaged)
         ends = np.column_stack([macro, singles])
         ends = np.stack([np.fmin(ends[0], values), np.fmax(ends[1], values)])
@@ -109,7 +109,7 @@ class RankingEvidence:
 
     def few(self, values: FloatArray) -> list[str]:
         """Return, for each column, why there are too few patients for an interval; empty if there are enough."""
-        is_few, averaged = self.n_smaller < LEAST_UNITS_OF_CLASS, self._averaged(values)
+        is_few, averaged = self.n_smaller < LEAST_UNITS_OF_CLASS, self.averaged
         least = f"{LEAST_UNITS_OF_CLASS} patients with it or without it"
         macro = ""
         if len(averaged) == 1:
@@ -121,9 +121,6 @@ class RankingEvidence:
         reasons = [macro, *(f"fewer than {least}" if few else "" for few in is_few)]
         return [reason or UNEVEN for reason in reasons] if self.is_uneven else reasons
 
-    def _averaged(self, values: FloatArray) -> IntArray:
-        return np.flatnonzero(~np.isnan(values[1:])) if self.averaged is None else self.averaged
-
     def _variance(self, scores: FloatArray) -> FloatArray:
         """Return g of each group at `scores`."""
         positive, negative = np.maximum(self.n_positive, 1), np.maximum(self.n_negative, 1)
@@ -131,12 +128,9 @@ class RankingEvidence:
             return area_variance(scores, positive, negative)
         return scores * (1 - scores) / positive
 
-    def _freedom(self) -> IntArray:
-        return np.maximum(self._sizes() - 1, 0)
-
     def _ratios(self, values: FloatArray) -> FloatArray:
         """Return c of each group."""
-        n, freedom = len(self.influences), self._freedom()
+        n, freedom = len(self.influences), np.maximum(self._sizes() - 1, 0)
         own = n / max(n - 1, 1) * (self.influences**2).sum(axis=0)
         inside = np.clip(values, 0.02, 1 - 1 / (4 * np.maximum(self.n_positive, 1)))
         ratios = np.where((values > 0) & (values < 1), own / self._variance(inside), 1.0)
@@ -185,7 +179,7 @@ class RankingEvidence:
         covariance = n / max(n - 1, 1) * self.influences[:, averaged].T @ self.influences[:, averaged]
         total = own.sum() + covariance.sum() - np.trace(covariance)
         total = max(float(total), float(own.sum()) / 4) / len(averaged) ** 2
-        freedom = own.sum() ** 2 / (own**2 / (self._freedom()[averaged] + PRIOR_FREEDOM)).sum()
+        freedom = own.sum() ** 2 / (own**2 / (np.maximum(self._sizes()[averaged] - 1, 0) + PRIOR_FREEDOM)).sum()
         return total, float(freedom)
 
     def variances(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -197,17 +191,17 @@ class RankingEvidence:
         """
         sizes = self._sizes()
         drawn = (sizes * self.centres + HALF_UNITS / 2) / (sizes + HALF_UNITS)
-        ratios, averaged = self._ratios(values[1:]), self._averaged(values)
+        ratios, averaged = self._ratios(values[1:]), self.averaged
         own = ratios * self._variance(drawn)
         together = own
         if self.metric == "auroc" and len(averaged) > 1:
             together = ratios * self._variance(self._drawn_together(averaged))
         macro, freedom = self._macro_variance(together, averaged) if len(averaged) else (np.nan, np.nan)
-        return np.append(macro, own), np.append(freedom, self._freedom() + PRIOR_FREEDOM)
+        return np.append(macro, own), np.append(freedom, np.maximum(sizes - 1, 0) + PRIOR_FREEDOM)
 
     def macro_first(self, columns: FloatArray, values: FloatArray) -> FloatArray:
         """Return columns of groups after their mean over the macro's groups."""
-        averaged = self._averaged(values)
+        averaged = self.averaged
         macro = columns[..., averaged].sum(axis=-1, keepdims=True) / max(len(averaged), 1)
         return np.concatenate([macro, columns], axis=-1)
 
@@ -251,7 +245,9 @@ def ranking_evidence(
         if metric == "average_precision":
             centres[i] += CORRECTED * (_without_own(scores, present, values[i]) - values[i])
     studies = np.column_stack([np.bincount(units, minlength=n_units) for _, _, units in columns])
-    return RankingEvidence(metric, centres, influences, classes[0], classes[1], is_uneven=has_uneven_rows(studies))
+    return RankingEvidence(
+        metric, centres, influences, classes[0], classes[1], np.flatnonzero(~np.isnan(values)), has_uneven_rows(studies)
+    )
 
 
 def _without_own(scores: FloatArray, present: BoolArray, value: float) -> float:

@@ -23,12 +23,11 @@ import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
-from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.agreement import resample_tables
 from reveal_bench.metrics.bootstrap import Counts, bounds_of, estimates_of_rows, macro_first, replicates_of
 from reveal_bench.metrics.estimates import POOLED, resampled_units
 from reveal_bench.metrics.intervals import Estimate, Intervals, Resampling, check_interval, find_intervals
-from reveal_bench.metrics.jackknife import LEAST_UNITS_IN_MACRO, Evidence, evidence_of_groups, jackknife_ends
+from reveal_bench.metrics.jackknife import LEAST_UNITS_IN_MACRO, Evidence, evidence_of_groups
 from reveal_bench.metrics.reliability import (
     alpha_from_coincidences,
     coincidences,
@@ -142,7 +141,7 @@ def estimate_reliability(
     for name in chosen:
         own = parts[_OF_SUMS[name][0]]
         intervals = _intervals(name, own, drawn[name], resampling, n_readers=codes.shape[1])
-        recipe = resampling.signature(name, METRICS[name].version)
+        recipe = resampling.signature(name)
         estimates += estimates_of_rows(intervals, labels, own.n_cases, recipe=recipe)
     return estimates
 
@@ -197,7 +196,7 @@ def _intervals(
     with np.errstate(divide="ignore", invalid="ignore"):  # without the only patient with unequal ratings: infinite
         centres, columns = np.arctanh(of_one(total)), np.arctanh(of_one(left_out))
         evidence = _evidence(centres, macro_first(columns), own.n_behind, _UNBOUNDED)
-        low, high = np.tanh(jackknife_ends(macro_first(centres), evidence))
+        low, high = np.tanh(evidence.ends(macro_first(centres)))
     if is_of_mean:
         low, high = _of_mean(low, n_readers), _of_mean(high, n_readers)
     if len(averaged) == 1:  # a macro of one finding is that finding

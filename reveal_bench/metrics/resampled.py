@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from reveal_bench.arrays import FloatArray, IntArray
 
 
@@ -112,3 +114,19 @@ class Figures:
     def evidence(self, averaged: IntArray | None = None) -> AnyEvidence | None:
         """Return the evidence of the intervals, if known."""
         return self.support if self.support is None or averaged is None else self.support.over(averaged)
+
+
+def mean_of_defined(values: FloatArray) -> FloatArray:
+    """Return the mean over the last axis, without NaN; NaN if nothing is defined.
+
+    Examples
+    --------
+    >>> mean_of_defined(np.array([[1.0, np.nan, 2.0], [np.nan, np.nan, np.nan]])).tolist()
+    [1.5, nan]
+    """
+    defined = ~np.isnan(values)
+    count = defined.sum(axis=-1)
+    # Contiguous, so that equal numbers add up in the same order whatever array contains them
+    whole = np.ascontiguousarray(np.where(defined, values, 0.0))
+    mean: FloatArray = whole.sum(axis=-1) / np.where(count == 0, np.nan, count)
+    return mean

@@ -42,7 +42,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.kinds import KINDS, kind_of
+from reveal_bench.kinds import KINDS, known_kind
 from reveal_bench.kinds.findings.records import FindingsPrediction
 from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.kinds.localization.checks import EntryChecker
@@ -157,7 +157,7 @@ def run_callable(
     """
     folder = Path(folder)
     _check_options(batch_size, threshold, on_error)
-    if kind_of(read_folder_info(folder), known_only=True).scoring.scored_by == "readers":
+    if known_kind(read_folder_info(folder)).scoring.scored_by == "readers":
         raise ArgumentError("folder", "must have a benchmark of localizations or labels", f"one of tasks, {folder}")
     settings = AskSettings.of_folder(folder, grid=grid)
     asked = list_questions(folder, split, settings, limit=limit)

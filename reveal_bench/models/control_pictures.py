@@ -22,7 +22,7 @@ import numpy as np
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.geometry import Grid
-from reveal_bench.kinds import kind_of
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import read_folder_info, read_rows, split_shards
 from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.questions import Question
@@ -203,10 +203,10 @@ def _rank(seed: int, unit: str, viewed: _Viewed) -> tuple[bytes, str]:
 def _reference_boxes(folder: Path, split: str) -> Mapping[tuple[str, str], Box]:
     """Return (image, finding) -> the box around the reference; findings without a box are left out."""
     info = read_folder_info(folder)
-    if not split_shards(folder, kind_of(info).config, split):
+    if not split_shards(folder, KINDS[info.kind].config, split):
         raise ArgumentError("control", "must not need references, which this folder lacks", "an occluded film")
     boxes = {}
-    for record in kind_of(info).data.read_references(folder, split):
+    for record in KINDS[info.kind].data.read_references(folder, split):
         for one in record.annotations:
             if one.reader != "ground_truth" or one.area_px == 0:
                 continue

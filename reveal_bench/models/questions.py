@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.geometry import MAX_CELLS, Grid
-from reveal_bench.kinds import KINDS, kind_of
+from reveal_bench.kinds import KINDS, known_kind
 from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info, split_shards
 from reveal_bench.kinds.questions import Question, ViewedImage
 from reveal_bench.models.controls import CONTROLS
@@ -187,7 +187,7 @@ class AskSettings:
             If a setting is out of range or unsuitable for this kind of benchmark.
         """
         info = read_folder_info(folder)
-        forms = kind_of(info, known_only=True).questions.forms
+        forms = known_kind(info).questions.forms
         if form is not None and form not in forms:
             raise ArgumentError("form", f"must be one of {', '.join(forms)} for {info.benchmark}", repr(form))
         chosen = form or forms[0]
@@ -235,7 +235,7 @@ def list_questions(folder: Path, split: str, settings: AskSettings, *, limit: in
         If the folder has no such split, or its kind of benchmark lacks this form of answers.
     """
     info = read_folder_info(folder)
-    kind = kind_of(info, known_only=True)
+    kind = known_kind(info)
     if settings.form not in kind.questions.forms:
         rule = f"must be one of {', '.join(kind.questions.forms)} for {info.benchmark}"
         raise ArgumentError("form", rule, repr(settings.form))
@@ -286,7 +286,7 @@ def describe_split(folder: Path, split: str) -> dict[str, Any]:
         "benchmark": info.benchmark,
         "benchmark_version": info.version,
         "split": split,
-        "kind": kind_of(info, known_only=True).name,
+        "kind": known_kind(info).name,
         "dataset": hashlib.sha256(rows.encode()).hexdigest(),
     }
 

@@ -136,7 +136,7 @@ class LintReport:
     @property
     def ok(self) -> bool:
         """True if the file may be scored: it has no error."""
-        return self.n_errors == 0
+        return not any(problem.severity == "error" for problem in self.problems)
 
     @property
     def verdict(self) -> str:

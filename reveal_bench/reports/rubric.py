@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import FloatArray, mean_of_defined
+from reveal_bench.arrays import FloatArray
 from reveal_bench.kinds.tasks.records import QUESTION_SCORES, TAGS, Rating, TaskRecord, rated_answers, rating_array
 from reveal_bench.kinds.tasks.scoring import RubricRows, score_ratings
 from reveal_bench.metrics.ordinal import (
@@ -35,6 +35,7 @@ from reveal_bench.metrics.ordinal import (
     reader_agreement,
     rubric_summary,
 )
+from reveal_bench.metrics.resampled import mean_of_defined
 from reveal_bench.reports.figures import panels
 from reveal_bench.reports.page import (
     Csv,

@@ -38,7 +38,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import FloatArray, mean_of_defined
+from reveal_bench.arrays import FloatArray
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.localization.points import cells_of, points_of
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
@@ -47,6 +47,7 @@ from reveal_bench.masks import pack_regions
 from reveal_bench.metrics.bootstrap import MACRO, resampling_counts
 from reveal_bench.metrics.intervals import Estimate, Resampling, find_intervals
 from reveal_bench.metrics.localization import cell_coverage, hit_cells
+from reveal_bench.metrics.resampled import mean_of_defined
 from reveal_bench.reports.anatomy import MIN_SHARE, PLAUSIBLE, Regions, check_share, is_enough, plausible_shares
 from reveal_bench.reports.figures import BarGroup, legend, legend_height, patch, row_names
 from reveal_bench.reports.page import Csv, PageTable

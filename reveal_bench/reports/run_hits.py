@@ -25,7 +25,6 @@ from reveal_bench.evaluation.compare import PERMUTATION, compare_resampled
 from reveal_bench.evaluation.permutation import draw_signs
 from reveal_bench.kinds.localization.records import LocalizationPrediction
 from reveal_bench.kinds.localization.scoring import CaseRows, resample_systems, score_localization
-from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, BootstrapMeans, estimates_from
 from reveal_bench.metrics.intervals import UNDEFINED, Estimate, Resampling
 from reveal_bench.metrics.scales import intervals_text
@@ -121,7 +120,7 @@ class HitRates:
 
     def recipe(self, metric: str) -> str:
         """Return the signature of the numbers of `metric` in this object."""
-        return self.resampling.signature(metric, METRICS[metric].version)
+        return self.resampling.signature(metric)
 
     def estimates(self, index: int, *, chance: bool = False) -> dict[str, Estimate]:
         """Return estimates of a run, or of its chance level, by finding and "macro"."""
@@ -141,7 +140,7 @@ class HitRates:
         own, other = self.hits[a], self.hits[b]
         signs = draw_signs(len(own.rows), self.resampling)
         metric = self.runs[a].metric
-        recipe = self.resampling.signature(metric, METRICS[metric].version, method=PERMUTATION)
+        recipe = self.resampling.signature(metric, method=PERMUTATION)
         macro, *_ = compare_resampled(own, other, self.findings, recipe=recipe, signs=signs)
         return macro.estimate
 

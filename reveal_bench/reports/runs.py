@@ -17,7 +17,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.evaluation.score import LintError
 from reveal_bench.files import file_sha256
-from reveal_bench.kinds import kind_of
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.models.controls import CONTROLS
@@ -42,7 +42,7 @@ class Split:
     @property
     def kind(self) -> AnyKind:
         """Kind of the benchmark."""
-        return kind_of(self.info)
+        return KINDS[self.info.kind]
 
     @cached_property
     def records(self) -> Sequence[Any]:

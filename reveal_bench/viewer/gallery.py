@@ -31,7 +31,7 @@ from PIL import Image
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import LintError
-from reveal_bench.kinds import kind_of
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.cases import REFERENCE, Case, CaseAnswer, CaseFilm, Mark
 from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info, split_shards
 from reveal_bench.kinds.kind import AnyKind
@@ -126,7 +126,7 @@ class CaseSource:
         check_split(info, folder, split)
         if not private and info.splits[split].get("references") != "public":
             raise ArgumentError("split", "must be one whose references are public", repr(split))
-        kind = kind_of(info)
+        kind = KINDS[info.kind]
         records = list(kind.data.read_references(folder, split))
         manifest = kind.questions.read_manifest(folder, split)
         options = kind.resolve(ScoringOptions(thresholds=thresholds), info)

@@ -15,7 +15,7 @@ from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, bounds_of, macro_first, resampling_counts
 from reveal_bench.metrics.estimates import POOLED, as_flat_result, code_ratings, estimate_agreement, estimate_labels
 from reveal_bench.metrics.intervals import Resampling
-from reveal_bench.metrics.jackknife import evidence_of_groups, jackknife_ends
+from reveal_bench.metrics.jackknife import evidence_of_groups
 
 LABELS = ["Edema", "Mass", "Nodule"]
 
@@ -93,7 +93,7 @@ def test_agreement_by_hand(rng: np.random.Generator) -> None:
         ]  # fmt: skip
         columns, behind = np.array(without)[:, None], np.array([len(without)])
         evidence = evidence_of_groups(macro_first(columns), behind, bounds=bounds_of(estimate.metric))
-        ends = jackknife_ends(np.full(2, estimate.value), evidence)[:, int(estimate.finding != MACRO)]
+        ends = evidence.ends(np.full(2, estimate.value))[:, int(estimate.finding != MACRO)]
         assert (estimate.low, estimate.high) == pytest.approx(tuple(ends))
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from reveal_bench.arrays import mean_of_defined
 from reveal_bench.metrics.bootstrap import (
     MACRO,
     bootstrap_means,
@@ -22,6 +21,7 @@ from reveal_bench.metrics.bootstrap import (
     resampling_counts,
 )
 from reveal_bench.metrics.intervals import INTERVALS, Estimate, Resampling, find_intervals
+from reveal_bench.metrics.resampled import mean_of_defined
 from reveal_bench.metrics.scales import estimate_text
 
 NAN = float("nan")

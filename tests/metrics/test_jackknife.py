@@ -20,7 +20,6 @@ from reveal_bench.metrics.jackknife import (
     LEAST_UNITS_OF_MEAN,
     LEAST_UNITS_OF_SHARE,
     Evidence,
-    jackknife_ends,
     share_bounds,
     t_quantile,
 )
@@ -487,7 +486,7 @@ def test_score_without_patients_has_no_interval_and_no_warning() -> None:
     evidence = Evidence(np.zeros((10, 1)), np.array([0]), no, yes, (0.0, 1.0))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert np.isnan(jackknife_ends(np.array([0.0]), evidence)).all()
+        assert np.isnan(evidence.ends(np.array([0.0]))).all()
 
 
 def test_no_interval_leaves_a_scale_that_ends_on_one_side() -> None:
@@ -496,9 +495,7 @@ def test_no_interval_leaves_a_scale_that_ends_on_one_side() -> None:
     rows = np.array([0.0] * 9 + [1.0])
     yes, no = np.array([True]), np.array([False])
     evidence = Evidence((rows.sum() - rows)[:, None] / 9, np.array([10]), yes, no, (0.0, np.inf))
-    assert jackknife_ends(np.array([0.1]), evidence).ravel() == pytest.approx(
-        [0, 0.1 + 0.1 * t.ppf(0.975, 2.8125)], abs=1e-6
-    )
+    assert evidence.ends(np.array([0.1])).ravel() == pytest.approx([0, 0.1 + 0.1 * t.ppf(0.975, 2.8125)], abs=1e-6)
 
 
 def test_the_quantile_of_t_is_that_of_scipy() -> None:

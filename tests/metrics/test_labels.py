@@ -86,7 +86,7 @@ def test_degenerate_inputs(
             *(float(function(predictions, references, average=average).item()) for function, _ in RATIOS.values()),
             exact_match(predictions, references),
             hamming_loss(predictions, references),
-            float(kappa_from_sums(label_sums(predictions, references).total(), average="macro")),
+            float(kappa_from_sums(label_sums(predictions, references).total, average="macro")),
         ]
         np.testing.assert_array_equal(got, expected)
 
@@ -190,7 +190,7 @@ def test_exact_match_hamming_and_kappa_equal_scikit_learn(rng: np.random.Generat
         assert hamming_loss(predictions, references) == pytest.approx(
             oracle.hamming_loss(references, predictions), abs=1e-12
         )
-        sums = label_sums(predictions, references).total()
+        sums = label_sums(predictions, references).total
         np.testing.assert_array_equal(hamming_from_sums(sums), (predictions != references).mean(axis=0))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UndefinedMetricWarning)

@@ -26,7 +26,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from reveal_bench.kinds import KINDS, kind_of
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import open_folder, split_shards
 from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.parts import Manifest
@@ -95,7 +95,7 @@ def _score(
     file: BinaryIO, folder: Path, split: str, thresholds: float | dict[str, float]
 ) -> tuple[Rows, Manifest, tuple[Any, ...]]:
     opened = open_folder(folder)
-    kind = kind_of(opened.info)
+    kind = KINDS[opened.info.kind]
     manifest: Manifest = kind.questions.read_manifest(opened, split)
     predictions, ratings = read_rated(file, manifest)
     options = kind.resolve(ScoringOptions(thresholds=thresholds), opened.info)

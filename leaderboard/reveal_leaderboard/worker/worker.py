@@ -33,7 +33,7 @@ from typing import Any, TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 
 from reveal_bench.dataset.overlaps import read_cases
-from reveal_bench.kinds import KINDS, kind_of
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info, split_shards
 from reveal_bench.kinds.parts import Manifest
 from reveal_leaderboard.boards.reading import is_complete
@@ -89,7 +89,7 @@ class Holdout:
     def manifest(self, split: str) -> Manifest:
         """Return the manifest of `split`, read once."""
         if split not in self._manifests:
-            self._manifests[split] = kind_of(self.info).questions.read_manifest(self.folder, split)
+            self._manifests[split] = KINDS[self.info.kind].questions.read_manifest(self.folder, split)
         return self._manifests[split]
 
 
@@ -118,7 +118,7 @@ def open_holdouts(folders: Iterable[tuple[str, Path]], *, shared: Iterable[Path]
         for what, place in (("holdout", folder), ("vault", private)):
             _check_place(what, place, shared)
         info = read_folder_info(folder)
-        config = kind_of(info).config
+        config = KINDS[info.kind].config
         absent = [split for split in info.splits if not split_shards(folder, config, split)]
         if absent:
             raise ValueError(f"the holdout must contain the references of its split {absent[0]!r}, {folder} does not")
@@ -137,7 +137,7 @@ def register_patients(store: Store, holdouts: Holdouts, key: bytes) -> None:
     Public folders do not name them, and digests without a key would confirm guesses.
     """
     for (name, version), holdout in holdouts.items() if key else ():
-        if kind_of(holdout.info).scoring.scored_by == "program":
+        if KINDS[holdout.info.kind].scoring.scored_by == "program":
             digests = read_cases(holdout.folder, key).held_out
             with store.write() as connection:
                 register_cases(connection, name, version, {"patient": digests["patient"]})

@@ -64,6 +64,10 @@ class DetectionData(ImageData):
 
         return read_localization(folder, split, config="detection")
 
+    @override
+    def read_references(self, folder: AnyFolder, split: str) -> list[LocalizationRecord]:
+        return self.read_records(folder, split)
+
 
 class DetectionQuestions(ImageQuestions["DetectionManifest"]):
     """Questions about detection."""

@@ -134,7 +134,7 @@ class DetectionRows(Rows):
         (figures,) = self.resample([rows], resampling, metrics=self.metrics(), groups=chosen)
         estimates: list[Estimate] = []
         for name, of_groups in figures.items():
-            recipe = resampling.signature(name, METRICS[name].version)
+            recipe = resampling.signature(name)
             estimates += estimates_from(of_groups, chosen, recipe=recipe, interval=resampling.interval)
         return estimates
 

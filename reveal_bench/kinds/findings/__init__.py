@@ -60,6 +60,10 @@ class FindingsData(Data["StudyRecord"]):
         return read_studies(folder, split)
 
     @override
+    def read_references(self, folder: AnyFolder, split: str) -> list[StudyRecord]:
+        return self.read_records(folder, split)
+
+    @override
     def key_of(self, record: StudyRecord) -> str:
         return record.study_id
 

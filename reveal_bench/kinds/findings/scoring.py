@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -317,16 +318,14 @@ def summarize_studies(
     columns = _columns_of(rows, chosen)
     part = rows if stratum is None else rows.take(rows.stratum(stratum))
 
-    def units(studies: Sequence[StudyRecord]) -> list[str]:
-        return [study.patient_id if unit == "patient" else study.study_id for study in studies]
-
+    unit_of = attrgetter(f"{unit}_id")
     return estimate_labels(
         part.predicted[:, columns],
         part.present[:, columns],
         scores=None if part.probabilities is None else part.probabilities[:, columns],
         labels=chosen,
-        patients=units(part.studies),
-        all_patients=units(rows.studies),
+        patients=list(map(unit_of, part.studies)),
+        all_patients=list(map(unit_of, rows.studies)),
         resampling=resampling,
     )
 

@@ -548,7 +548,7 @@ def summarize(
     (means,) = resample_systems([rows], resampling, metrics=names, findings=chosen, with_means=with_means)
     estimates = []
     for name in names:
-        recipe = resampling.signature(name, METRICS[name].version)
+        recipe = resampling.signature(name)
         estimates += estimates_from(means[name], chosen, recipe=recipe, interval=resampling.interval)
     return estimates
 

@@ -54,6 +54,10 @@ class TasksData(Data["TaskRecord"]):
         return read_tasks(folder, split)
 
     @override
+    def read_references(self, folder: AnyFolder, split: str) -> list[TaskRecord]:
+        return self.read_records(folder, split)
+
+    @override
     def key_of(self, record: TaskRecord) -> str:
         return record.task_id
 

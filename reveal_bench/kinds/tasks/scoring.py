@@ -35,11 +35,10 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import FloatArray, IntArray, mean_of_defined
+from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.kinds.parts import override
 from reveal_bench.kinds.scored import Disclosure, Rows
 from reveal_bench.kinds.tasks.records import CATEGORIES, Rating, TaskRecord
-from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.agreement import difference_from_tables, kappa_from_tables, resample_tables, unit_tables
 from reveal_bench.metrics.bootstrap import (
     MACRO,
@@ -53,7 +52,7 @@ from reveal_bench.metrics.bootstrap import (
 from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.jackknife import evidence_of_groups
 from reveal_bench.metrics.ordinal import CONTENT, CRITERIA, HIGHEST, LOWEST, REPORTED, content_score
-from reveal_bench.metrics.resampled import Figures
+from reveal_bench.metrics.resampled import Figures, mean_of_defined
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -403,7 +402,7 @@ def _estimates(
 ) -> list[Estimate]:
     """Return the mean over the four text criteria as "macro", then each name; a macro's n counts criteria."""
     text = np.array([names.index(name) for name in OVERALL_CRITERIA])
-    recipe = resampling.signature(metric, METRICS[metric].version)
+    recipe = resampling.signature(metric)
     return estimates_from(figures, names, recipe=recipe, interval=resampling.interval, averaged=text)
 
 

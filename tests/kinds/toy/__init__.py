@@ -69,6 +69,9 @@ class TubeData(Data[TubeRecord]):
         shards = split_shards(folder, "tubes", split)
         return [TubeRecord(**row) for shard in shards for row in pq.read_table(shard).to_pylist()]
 
+    def read_references(self, folder: AnyFolder, split: str) -> list[TubeRecord]:
+        return self.read_records(folder, split)
+
 
 class TubeTable(Table[TubeRecord]):
     image_columns: ClassVar = ()
