@@ -99,7 +99,7 @@ def test_a_manifest_that_decodes_another_board_is_refused_by_the_server(
     )
     store = Store(f"sqlite:///{tmp_path / 'board.sqlite'}", load_settings())
     with pytest.raises(OverlapError, match=r"the manifest of chexlocalize 1\.0\.0 reveals references of"):
-        Catalogue(store, published.values()).check_policy()
+        Catalogue(store, published.values(), checked=True)
 
 
 def test_a_refresh_hands_out_no_budget_again(world: World, tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import pytest
 from reveal_leaderboard.boards import refresh
 from reveal_leaderboard.boards.catalogue import Catalogue, LeakError, Published, TooSmallError, UnknownBenchmarkError
 from reveal_leaderboard.settings import load_settings
-from reveal_leaderboard.store import quota
+from reveal_leaderboard.store import boards, quota
+from reveal_leaderboard.store.cases import shared_with
 from reveal_leaderboard.store.store import Store
 
 from reveal_bench.kinds import KINDS
@@ -60,7 +61,7 @@ def test_what_is_not_served_is_said(database_url: str, board: Board) -> None:
 
 def check(database_url: str, path: Path, text: str, published: list[Published]) -> None:
     path.write_text(text, encoding="utf-8")
-    Catalogue(Store(database_url, load_settings(path)), published).check_policy()
+    Catalogue(Store(database_url, load_settings(path)), published, checked=True)
 
 
 def test_board_that_leaks_or_can_show_nothing_is_refused(
@@ -94,6 +95,16 @@ def test_board_that_leaks_or_can_show_nothing_is_refused(
     assert few_rows.too_small_for(30).endswith("No setting allows fewer than 10: hold out more.")
     # A label needs as many studies without it as with it, and so does a finding of detection on images
     assert [KINDS[name].release.least_items(30) for name in ("localization", "findings", "detection")] == [30, 60, 60]
+
+
+def test_refused_version_opens_no_board(database_url: str, versions: list[Published], tmp_path: Path) -> None:
+    """The corrected version is then the first, and shares its cases with no other."""
+    with pytest.raises(LeakError):
+        check(database_url, tmp_path / "settings.toml", "[quota]\ntotal = 2\n", versions[:1])
+    check(database_url, tmp_path / "settings.toml", "", versions[1:])
+    with Store(database_url).read() as connection:
+        assert [(row.benchmark, row.version) for row in boards.list_boards(connection)] == [(BENCHMARK, "1.1.0")]
+        assert shared_with(connection, BENCHMARK, "1.1.0") == []
 
 
 def test_the_published_quota_is_enforced(database_url: str, board: Board) -> None:

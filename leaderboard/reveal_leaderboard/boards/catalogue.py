@@ -57,25 +57,30 @@ class LeakError(ValueError):
 
 
 class Catalogue:
-    """The `published` benchmarks; the board of a new benchmark starts with its first listed version."""
+    """The `published` benchmarks; the board of a new benchmark starts with its first listed version.
 
-    def __init__(self, store: Store, published: Iterable[Published]) -> None:
+    With `checked`, :meth:`check_policy` comes before anything is recorded, so that a refused version opens no board.
+    """
+
+    def __init__(self, store: Store, published: Iterable[Published], *, checked: bool = False) -> None:
         self.store = store
         self._known: dict[tuple[str, str], Published] = {}
         for one in published:
             self._known[one.name, one.version] = one
+        self.names = tuple(dict.fromkeys(name for name, _ in self._known))
+        with store.read() as connection:
+            self._known = {key: self._with_patients(connection, one) for key, one in self._known.items()}
+        if checked:
+            self.check_policy()
         with store.write() as connection:
             for one in self._known.values():
                 boards.register_version(connection, one.name, one.version, one.split, one.facts())
-        with store.read() as connection:
-            self._known = {key: self._with_patients(connection, one) for key, one in self._known.items()}
         with store.write() as connection:  # apart from the chain of events, which is locked after boards
             for one in self._known.values():
                 if one.scored_by == "program":
                     cases.register_cases(connection, *one.key, one.held_out)
                     refused = [overlap for overlap in self._not_accepted(one) if overlap.holdout == one.key]
                     cases.record_overlaps(connection, *one.key, {row.other: row.sentence for row in refused})
-        self.names = tuple(dict.fromkeys(name for name, _ in self._known))
 
     def _with_patients(self, connection: sa.Connection, one: Published) -> Published:
         """Return a version with further overlaps, by the patients of its holdout that a worker recorded."""
@@ -87,7 +92,7 @@ class Catalogue:
         return replace(one, overlaps=(*one.overlaps, *(overlap for overlap in further if overlap is not None)))
 
     def check_policy(self) -> None:
-        """Refuse a board whose version is missing or could never show a score.
+        """Refuse a board whose version is missing or could never show a score; a new board shows its first version.
 
         An accepted leak (see "What colluding teams can learn" in the operator's guide) is logged as a warning, and so
         are rules that another version breaks.
@@ -105,8 +110,9 @@ class Catalogue:
             settings do not accept that.
         """
         with self.store.read() as connection:
-            visible = {(name, board.version) for name in self.names if (board := boards.board(connection, name))}
+            rows = {name: boards.board(connection, name) for name in self.names}
             versions = [row for name in self.names for row in boards.list_versions(connection, name, shown_only=False)]
+        visible = {(name, row.version if row else self.versions(name)[0].version) for name, row in rows.items()}
         frozen = {(row.benchmark, row.version) for row in versions if row.frozen_at is not None}
         for name, version in sorted(visible - self._known.keys()):
             raise UnknownBenchmarkError(f"the board of {name} shows {version}. Add its --benchmark folder")

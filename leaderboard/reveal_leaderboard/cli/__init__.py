@@ -139,9 +139,8 @@ def _build(
     auth = open_auth(Accounts(store.engine), listening.auth, os.environ)
     published = list(read_published_boards(folders, beside, case_key(os.environ)).values())
     galleries = open_galleries(listening.galleries, published)
-    catalogue = Catalogue(store, published)
-    log_to_stderr([word for name in catalogue.names for one in catalogue.versions(name) for word in one.key])
-    catalogue.check_policy()
+    log_to_stderr([word for one in published for word in one.key])
+    catalogue = Catalogue(store, published, checked=True)
     custody = Custody(at.data / "custody")
     threading.Thread(target=custody.warm_up, name="warm-up", daemon=True).start()
     front = Front(
