@@ -191,8 +191,10 @@ def test_a_taken_over_server_opens_its_own_files_and_reaches_no_other_process(
         own = Path("own")
         own.write_text("x")
         shutil.copy2(own, "copy")  # as Gradio does
-        own.chmod(0o640)
-        assert stat.S_IMODE(own.stat().st_mode) == 0o640
+        os.mkfifo(pipe := Path("pipe"))
+        for path in (own, pipe):
+            path.chmod(0o640)
+            assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
     assert in_the_server(board, tmp_path / "data", look) == 0
     assert (shard.stat().st_mode, stat.S_IMODE(vault.stat().st_mode)) == (mode, 0o700)

@@ -156,7 +156,8 @@ def _chmod_by_descriptor(path: Any, mode: int, *, dir_fd: int | None = None, fol
     if isinstance(path, int):
         os.fchmod(path, mode)
         return
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | (0 if follow_symlinks else os.O_NOFOLLOW), dir_fd=dir_fd)
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # opening a named pipe would wait for its writer
+    handle = os.open(path, flags if follow_symlinks else flags | os.O_NOFOLLOW, dir_fd=dir_fd)
     try:
         os.fchmod(handle, mode)
     finally:
