@@ -302,13 +302,21 @@ def test_older_kernels_lose_only_signals(monkeypatch: pytest.MonkeyPatch) -> Non
         ("postgresql+psycopg://board@/board?host=localhost", False),
         ("postgresql+psycopg://board@/board", True),
         ("postgresql+psycopg://board@/board?host=localhost,/run/postgresql", True),
+        ("postgresql+psycopg://board@/board?host=localhost&host=/run/postgresql", True),
+        ("postgresql+psycopg://board:pass[word@db.example.org/board", False),
+        ("postgresql+psycopg://board@/board?hostaddr=127.0.0.1", False),
+        ("postgresql+psycopg://board@/board?host=/run/postgresql&hostaddr=127.0.0.1", False),
+        ("postgresql+psycopg://board@/board?host=localhost,/run/postgresql&hostaddr=127.0.0.1,", True),
     ],
 )
 def test_only_a_database_at_a_unix_socket_keeps_them_open(
     monkeypatch: pytest.MonkeyPatch, database: str, is_unix: bool
 ) -> None:
-    monkeypatch.delenv("PGHOST", raising=False)
+    for name in ("PGHOST", "PGHOSTADDR"):
+        monkeypatch.delenv(name, raising=False)
     assert is_at_unix_socket(database) is is_unix
+    monkeypatch.setenv("PGHOSTADDR", "127.0.0.1,127.0.0.1")  # libpq's default for any URL without one
+    assert is_at_unix_socket(database) is (is_unix and "hostaddr" in database)
 
 
 @pytest.mark.parametrize("program", [None, "exit 1", "exec sleep 60"], ids=["absent", "refused", "hangs"])

@@ -24,10 +24,10 @@ import errno
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from socket import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, SOCK_SEQPACKET, SOCK_STREAM
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 from reveal_leaderboard.custody.confinement import ABI_OF_SCOPES, confine, landlock_abi
 from reveal_leaderboard.custody.seccomp import (
@@ -126,12 +126,20 @@ def confine_server(*, read: Sequence[Path], write: Sequence[Path], database: str
 
 
 def is_at_unix_socket(database: str) -> bool:
-    """Return True if the PostgreSQL database at a URL is reached through a Unix socket, which is libpq's default."""
-    address = urlsplit(database)
-    if not address.scheme.startswith("postgresql"):
+    """Return True if the PostgreSQL database at a URL is reached through a Unix socket, which is libpq's default.
+
+    Parts that the URL does not name come from the environment. A host with a `hostaddr` is reached there, by TCP.
+    """
+    from sqlalchemy import make_url
+
+    url = make_url(database)
+    if url.get_backend_name() != "postgresql":
         return False
-    hosts = parse_qs(address.query).get("host") or [address.hostname or os.environ.get("PGHOST", "")]
-    return any(not host or host[0] in "/@" for text in hosts for host in text.split(","))
+    query, environ = url.normalized_query, os.environ
+    hosts = ",".join(query.get("host", ())) or url.host or environ.get("PGHOST", "")
+    addresses = ",".join(query.get("hostaddr", ())) or environ.get("PGHOSTADDR", "")
+    places = zip_longest(hosts.split(","), addresses.split(","), fillvalue="")
+    return any(not address and (not host or host[0] in "/@") for host, address in places)
 
 
 def _rules(has_unix_sockets: bool, *, has_namespaces: bool) -> list[Rule]:
