@@ -1,10 +1,11 @@
 """Hugging Face `evaluate` modules: thin wrappers over :mod:`reveal_bench.metrics`, one folder each.
 
-``evaluate.load("reveal_bench/evaluate_modules/hit_rate")`` from a checkout and :func:`load_metric` from anywhere return
-the same module, which computes the same scores as ``reveal-bench score``. (`evaluate` copies a module's file elsewhere
-before importing it, and finds the file's imports with a regular expression, so these are absolute, one on each line.)
+Both ``evaluate.load("reveal_bench/evaluate_modules/hit_rate")``, which needs a checkout, and :func:`load_metric`, which
+does not, return a module that computes the same scores as ``reveal-bench score``. The imports of a module's file are
+absolute, one per line, because `evaluate` copies the file elsewhere and finds its imports with a regular expression.
 
-To add a module, copy a folder: its README.md, module, app.py and requirements.txt are all that a module needs.
+A module consists of README.md, a Python file named like its folder, app.py and requirements.txt; copy a folder to add a
+module.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ def load_metric(name: str, **options: Any) -> Any:
 
     Parameters
     ----------
-    name : name of a module, which is a folder here, such as "hit_rate"
-    options : passed to ``evaluate.load``
+    name : name of a module's folder, such as "hit_rate"
+    options : keyword arguments for ``evaluate.load``
 
     Returns
     -------
@@ -47,7 +48,7 @@ def load_metric(name: str, **options: Any) -> Any:
 
 
 def launch_widget(name: str) -> None:
-    """Serve the Hub's widget for one of the modules: its README, and a table for typing inputs.
+    """Serve a module's widget for the Hugging Face Hub: its README and a table in which users type the inputs.
 
     Raises
     ------

@@ -1,5 +1,6 @@
-"""Results of checked predictions for every kind of benchmark: scores, comparisons, ranks, receipts.
+"""Evaluation of checked predictions: scores, comparisons, rankings and receipts for every kind of benchmark.
 
-``score`` (one file), ``compare`` (systems against each other), ``receipts`` (signed scores, checked offline),
-``baselines`` (the minimum to beat), ``prices`` (cost of tokens), ``compat`` (the published draws of paper 002).
+``score`` scores one file, ``compare`` compares and ranks systems, ``receipts`` checks signed scores offline,
+``baselines`` computes scores to beat, ``prices`` computes the cost of tokens, and ``compat`` reproduces the published
+tables of paper 002.
 """

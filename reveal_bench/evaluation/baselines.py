@@ -1,13 +1,15 @@
-"""Baselines, for comparison with scores.
+"""Baseline predictions that a system should beat: chance, the usual location, and human readers.
 
-* ``chance``: a uniformly drawn grid cell per question (paper 000, section 4.1).
-* ``location-prior``: the usual position of the finding. On the released half, the mean mask of each finding in
-  coordinates relative to the image gives its most probable point and a thresholded mask; its most probable cell is the
-  cell that would most often have been a hit. Box references count by their union, and lead to a box instead of a mask.
-* ``human``: masks and points of the readers of the human benchmark (paper 002). The other baselines see no image.
+* ``chance``: a random grid cell for each question, uniformly distributed (paper 000, section 4.1).
+* ``location-prior``: the usual location of the finding. It is learned from the released half: the mean mask of each
+  finding, in coordinates relative to the image, gives the most probable point and a thresholded mask. The most probable
+  cell is the one that would most often have been a hit. If references are boxes, the union of a case's boxes is used,
+  and the answer is a box instead of a mask.
+* ``human``: the masks and points of the human benchmark readers (paper 002). ``chance`` and ``location-prior`` use no
+  image.
 
-Chance and prior answer every question of a manifest; readers leave out what they did not annotate. All are scored like
-any other prediction file.
+Those two answer every question of a manifest; readers leave out what they did not annotate. All baselines are scored
+like any other prediction file.
 """
 
 from __future__ import annotations
@@ -31,11 +33,11 @@ from reveal_bench.masks import Box, PackedMasks, Rle, encode_mask, pack_masks, p
 from reveal_bench.metrics.localization import box_iou, cell_coverage, hit_cells
 
 _BINS = 128
-"""Side of the raster, relative to the image, on which masks are averaged."""
+"""Number of rows and of columns of the raster, relative to the image, on which masks are averaged."""
 
 
 def chance_baseline(manifest: ImageManifest, *, seed: int = 0) -> list[LocalizationPrediction]:
-    """Return one uniformly drawn cell per question of `manifest`."""
+    """Return a random grid cell for each question of `manifest`."""
     cells = Grid(manifest.grid).cells
     pairs = manifest.asked_pairs()
     drawn = np.random.default_rng(seed).integers(0, len(cells), len(pairs))
@@ -46,10 +48,10 @@ def chance_baseline(manifest: ImageManifest, *, seed: int = 0) -> list[Localizat
 
 
 def human_baseline(manifest: ImageManifest, records: Sequence[LocalizationRecord]) -> list[LocalizationPrediction]:
-    """Return mask and points of the benchmark readers, for the questions of `manifest` that they answered.
+    """Return the masks and points of the benchmark readers for the questions of `manifest` that they answered.
 
-    If contours are released without their mask, the mask is missing, as in the published code. The answer of readers
-    who drew boxes is the box around these.
+    If contours were released without their mask, the mask is missing, as in the published code. If a reader drew boxes,
+    the answer is the box around them.
 
     Raises
     ------
@@ -67,14 +69,14 @@ def human_baseline(manifest: ImageManifest, records: Sequence[LocalizationRecord
         if points or mask is not None or box is not None:
             predictions.append(LocalizationPrediction(image_id, finding, points=points, mask=mask, box=box))
     if not predictions:
-        got = f"{manifest.split!r} of {manifest.benchmark}, which has none for what it asks"
+        got = f"{manifest.split!r} of {manifest.benchmark}, which has none for its questions"
         raise ArgumentError("split", "must have masks or points of benchmark readers", got)
     return predictions
 
 
 @dataclass(frozen=True)
 class LocationPrior:
-    """Usual position of a finding.
+    """Usual location of a finding.
 
     Attributes
     ----------
@@ -82,8 +84,8 @@ class LocationPrior:
     cell : grid cell
     mask : bool array (128, 128), relative raster
     n : int
-        Number of references that it was learnt from; 0 if the released half has none for this finding, so that all
-        findings were pooled.
+        Number of references from which the location was learned; 0 if the finding has none in the released half, so
+        that the references of all findings were used.
     box : [x, y, width, height], relative to width and height; None unless all references are boxes
     """
 
@@ -96,7 +98,7 @@ class LocationPrior:
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """Reference in the released half; `box` surrounds its boxes, relative to the image, None for a mask."""
+    """Reference in the released half; `box` is the box around its boxes, relative to the image, or None for a mask."""
 
     region: Rle | tuple[Box, ...]
     size: tuple[int, int]
@@ -106,16 +108,17 @@ class _Drawn:
 def fit_location_prior(
     records: Sequence[LocalizationRecord], findings: Sequence[str], *, grid: int = 8
 ) -> dict[str, LocationPrior]:
-    """Learn the prior of each finding from the ground-truth masks, or boxes, of `records`.
+    """Learn the usual location of each finding from the reference masks or boxes of `records`.
 
     Returns
     -------
-    dict from finding to LocationPrior; a finding without a reference gets the prior of all findings pooled, with n = 0
+    dict from finding to LocationPrior; a finding without a reference gets the location learned from all findings
+    together, with n = 0
 
     Raises
     ------
     ValueError
-        If `records` have no reference, or a reference for a finding that is not in `findings`.
+        If `records` contain no reference, or one for a finding that is not in `findings`.
     """
     by_finding: dict[str, list[_Drawn]] = {finding: [] for finding in findings}
     for record in records:
@@ -126,15 +129,15 @@ def fit_location_prior(
             if annotation.finding not in by_finding:
                 raise ArgumentError(
                     "findings",
-                    f"must hold every finding of `records`, {annotation.finding!r} is missing",
+                    f"must contain every finding of `records`, {annotation.finding!r} is missing",
                     None,
                     ("records",),
                 )
             by_finding[annotation.finding].append(drawn)
     everything = [drawn for cells in by_finding.values() for drawn in cells]
     if not everything:
-        rule = "must hold at least one ground-truth mask"
-        raise ValueError(f"`records` {rule}, got none in {len(records)} images (boxes count too)")
+        rule = "must contain at least one reference mask or box"
+        raise ValueError(f"`records` {rule}, got none in {len(records)} images")
     pooled = None
     priors = {}
     for finding, cells in by_finding.items():
@@ -162,7 +165,7 @@ def _fit(cells: Sequence[_Drawn], grid: Grid) -> LocationPrior:
     masks = pack_regions([drawn.region for drawn in cells], [drawn.size for drawn in cells])
     rasters = _relative_rasters(masks)
     mean = rasters.mean(axis=0)
-    # Ties are common: of the most probable pixels the one deepest among them, of equal cells the one best covered
+    # Ties are common. Among the most probable pixels, choose the deepest; among cells with equal hits, the best covered
     column, row = pack_masks([encode_mask(mean == mean.max())]).deepest_xy([0])[0].tolist()
     point = ((column + 0.5) / _BINS, (row + 0.5) / _BINS)
     hits = hit_cells(masks, grid).mean(axis=0)
@@ -175,8 +178,9 @@ def _fit(cells: Sequence[_Drawn], grid: Grid) -> LocationPrior:
 
 
 def _relative_rasters(masks: PackedMasks) -> npt.NDArray[np.bool_]:
-    """Return every mask sampled at the centres of the relative raster's pixels, shape (n, 128, 128), without decoding
-    it.
+    """Return every mask sampled at the pixel centres of the relative raster: bool array (n, 128, 128).
+
+    Masks are sampled without decoding them.
     """
     from reveal_bench.masks import kernels
 
@@ -191,7 +195,7 @@ def _relative_rasters(masks: PackedMasks) -> npt.NDArray[np.bool_]:
 
 
 def _best_mask(mean: FloatArray, rasters: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Return the mean mask cut at the fraction of its maximum (in steps of 0.05) with the best mean IoU."""
+    """Return the mean mask thresholded at the fraction of its maximum (in steps of 0.05) with the best mean IoU."""
     best: npt.NDArray[np.bool_] = mean >= mean.max()
     best_iou = -1.0
     flat = rasters.reshape(len(rasters), -1).astype(np.float64)
@@ -206,7 +210,9 @@ def _best_mask(mean: FloatArray, rasters: npt.NDArray[np.bool_]) -> npt.NDArray[
 
 
 def _best_box(mean: FloatArray, boxes: Sequence[Box]) -> Box:
-    """Return the box around the mean mask, over the same cuts, with the best mean IoU with `boxes`."""
+    """Return the box around the thresholded mean mask whose mean IoU with `boxes` is best; thresholds are as for the
+    mask.
+    """
     cuts = pack_masks([encode_mask(mean >= share * mean.max()) for share in np.arange(0.05, 1.05, 0.05)])
     candidates = cuts.boxes_xywh() / _BINS
     ious = [box_iou(np.tile(candidate, (len(boxes), 1)), boxes).mean() for candidate in candidates]
@@ -215,7 +221,7 @@ def _best_box(mean: FloatArray, boxes: Sequence[Box]) -> Box:
 
 
 def location_prior_baseline(manifest: ImageManifest, priors: dict[str, LocationPrior]) -> list[LocalizationPrediction]:
-    """Return point, cell and mask (a box if references are boxes) of the prior for every question."""
+    """Return the usual point, cell and mask (or box, if references are boxes) of the finding for every question."""
     masks: dict[tuple[str, tuple[int, int]], Rle] = {}
     predictions = []
     for image_id, finding in manifest.asked_pairs():

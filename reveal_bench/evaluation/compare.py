@@ -1,25 +1,25 @@
-"""Comparisons of systems on one split: paired differences, relative decreases, ranks and tiers.
+"""Comparison of systems on the same split: paired differences, relative decreases, ranks and tiers.
 
 Conventions
 -----------
-All results share the same replicates: in replicate b all systems are averaged over the same resampled patients (or
-images), so differences are paired. Each system's mean is over its own defined rows. Systems have the same rows if a
-benchmark asks only for present findings; otherwise, or if a system submits an empty mask, the numbers of defined rows
-may differ, and both are reported.
+All systems use the same replicates: in replicate b, every system's score is computed for the same resampled patients
+(or images), so differences are paired. Each system's mean is over its own defined rows, the cases in which its score is
+defined. Systems have the same defined rows if a benchmark asks only for present findings and no system submits an empty
+mask. Otherwise their numbers may differ, and both numbers are reported.
 
-The macro of a comparison averages the findings for which *all* systems are defined, on the data and again in each
-replicate: a system neither gains nor loses by a finding that another one left undefined. It may thus differ from a
-system's own macro in :meth:`~reveal_bench.kinds.scored.Rows.estimates`.
+The macro of a comparison averages the findings for which all systems have a score, in the data and again in each
+replicate, so that a system neither gains nor loses if another has no score for a finding. This macro may therefore
+differ from the system's own macro in :meth:`~reveal_bench.kinds.scored.Rows.estimates`.
 
-By default interval and p of a difference come from swapping the systems' answers to patients
-(:mod:`reveal_bench.evaluation.permutation`), those of AUROC and average precision from closed forms
-(:mod:`reveal_bench.evaluation.ranking_differences`). With ``interval="percentile"``, and always for scores of
-detectors, both come from the replicates (:func:`~reveal_bench.evaluation.differences.by_replicates`). The interval
-excludes 0 if and only if p is at most 0.05. The same is true of the adjusted interval and the adjusted p of a
-metric's findings. Tiers come from the p of all pairs of systems, corrected by Holm. Signatures name the method.
+By default, the interval and p of a difference come from swapping the two systems' answers patient by patient
+(:mod:`reveal_bench.evaluation.permutation`), and for AUROC and average precision from closed forms
+(:mod:`reveal_bench.evaluation.ranking_differences`). With ``interval="percentile"``, and always for detection scores,
+interval and p come from the replicates (:func:`~reveal_bench.evaluation.differences.by_replicates`). An interval
+excludes 0 if and only if its p is at most 0.05. The same is true of the intervals and p adjusted for all findings of a
+metric. Tiers are computed from the p of all pairs of systems, corrected by Holm. Signatures name the method used.
 
-Source: relative decrease from the human benchmark as in paper 002, Extended Data Figs. 5 and 6, always over the
-reference; the paired bootstrap as in Efron and Tibshirani (1993), chapter 16; Holm (1979).
+Sources: relative decrease as in paper 002, Extended Data Figs. 5 and 6, always divided by the reference's score; paired
+bootstrap as in Efron and Tibshirani (1993), chapter 16; Holm (1979).
 """
 
 from __future__ import annotations
@@ -61,38 +61,39 @@ from reveal_bench.metrics.intervals import (
 from reveal_bench.metrics.resampled import Resampled
 
 PERMUTATION = "permutation"
-"""Method in the signature of a difference whose interval and p come from swapped answers."""
+"""Name in the signature if interval and p come from swapped answers."""
 CLOSED_FORM = "closed-form"
-"""The same for differences of AUROC and average precision, whose interval and p have a closed form."""
-_SAME = 1e-12  # smaller differences of macros are rounding errors
+"""Name in the signature if interval and p have a closed form, as for AUROC and average precision."""
+_SAME = 1e-12  # smaller differences of macros are due to rounding
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two systems compared on one finding.
+    """Comparison of two systems on one finding.
 
     Attributes
     ----------
     metric, finding : str
         `finding` may be "macro".
     a, b : float
-        The two systems' own values.
+        Scores of the two systems.
     estimate : Estimate
         ``a - b``, or for a relative decrease ``(b - a) / b``; NaN if undefined.
     p : float
-        Two-sided p for a true value of 0; NaN if too few patients support the difference, or differ.
+        Two-sided p of the hypothesis that the true value is 0; NaN if too few patients support the difference, or if
+        the systems differ on too few.
     n_a, n_b : int
-        Number of defined rows of a finding; for a macro, of the findings that both systems have.
+        Number of cases of the finding that have a score; for a macro, number of findings with a score of both systems.
     n_empty_replicates : int
-        Replicates left out because one of the two, or the decrease (b is 0), has no value.
+        Number of replicates left out because a system's score or the decrease (if b is 0) is undefined.
     signature : str
     p_adjusted, low_adjusted, high_adjusted : float
-        p and interval that hold for all findings of the metric together; for the macro, its own p and interval.
+        p and interval adjusted for all findings of the metric; for the macro, equal to its p and interval.
     margin, verdict : Margin and Verdict
         Set if differences are tested against a margin, see :mod:`reveal_bench.evaluation.margin`.
     reason : str
-        For a macro that is not tested because of single findings, these findings; for a finding on which one patient
-        outweighs all in whom the systems differ, that; otherwise empty.
+        Why there is no test: for a macro, the findings that prevent it; for a finding, that one patient outweighs all
+        on whom the systems differ. Otherwise empty.
     """
 
     metric: str
@@ -119,7 +120,7 @@ class Comparison:
 
     @property
     def adjusted(self) -> Estimate:
-        """The estimate with the adjusted interval; with its own without an adjusted p."""
+        """The estimate with the adjusted interval; without an adjusted p, the estimate with its own interval."""
         if math.isnan(self.p_adjusted):
             return self.estimate
         return replace(self.estimate, low=self.low_adjusted, high=self.high_adjusted)
@@ -127,22 +128,22 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class RankedSystem:
-    """One system's rank among several.
+    """Rank of one system among several.
 
     Attributes
     ----------
     name, metric : str
     rank : int
-        1 + number of systems that are better on the data; equal ones share a rank.
+        1 + number of systems with a better score in the data; equal systems share a rank.
     rank_low, rank_high : int
-        Range of possible ranks: below all significantly better systems, above all significantly worse ones; None if the
-        systems are not tested.
+        Best and worst possible rank: below all significantly better systems, and above all significantly worse ones;
+        None if the systems are not tested.
     tier : int
-        1 for the best. No two systems of a tier differ significantly. None if the systems are not tested.
+        1 for the best. Systems in the same tier do not differ significantly. None if the systems are not tested.
     estimate : Estimate
-        Macro over the findings that all systems have.
+        Macro over the findings for which all systems have a score.
     n : int
-        Those findings.
+        Number of these findings.
     signature : str
     reason : str
         Why the systems are not tested; empty if they are.
@@ -161,7 +162,7 @@ class RankedSystem:
 
 
 def as_records(items: Sequence[Comparison] | Sequence[RankedSystem]) -> list[dict[str, Any]]:
-    """Return the fields of each item for JSON; undefined values are None."""
+    """Return the fields of each item as JSON values; undefined values are None."""
     return [
         {name: None if isinstance(v, float) and math.isnan(v) else v for name, v in _fields(item).items()}
         for item in items
@@ -186,15 +187,15 @@ def compare(
     findings: Sequence[str] | None = None,
     margin: Margin | None = None,
 ) -> list[Comparison]:
-    """Return paired differences ``a - b``: per metric the macro, then the findings.
+    """Return paired differences ``a - b``: for each metric the macro, then the findings.
 
     Parameters
     ----------
-    a, b : rows of two systems of one kind on the same split
-    resampling : with interval "jackknife" or "percentile"
-    metrics : those that apply to both, and have a better direction, by default
-    findings : findings, labels or criteria to report and to average in the macro; by default all of the benchmark's
-    margin : margin for a verdict on each difference
+    a, b : scored rows of two systems, of the same kind of benchmark and split
+    resampling : method of the intervals, "jackknife" or "percentile", and the replicates
+    metrics : metrics to report; by default all that apply to both systems and for which higher or lower is better
+    findings : findings, labels or criteria to report and to average in the macro; by default all
+    margin : margin for a non-inferiority or equivalence verdict on each difference
 
     Raises
     ------
@@ -212,14 +213,15 @@ def relative_decrease(
     metrics: Sequence[str] | None = None,
     findings: Sequence[str] | None = None,
 ) -> list[Comparison]:
-    """Return paired relative decreases ``(reference - model) / reference``, with `model` as a and `reference` as b.
+    """Return paired relative decreases ``(reference - model) / reference``, where `model` is a and `reference` is b.
 
-    The decrease of the macro compares the two macros; it is not the mean over findings. If the reference is 0 the
-    decrease is undefined; replicates in which it is 0 are left out and counted.
+    The macro's decrease is computed from the two macros; it is not the mean of the findings' decreases. The decrease is
+    undefined if the reference's score is 0; replicates in which it is 0 are left out and counted.
 
     Parameters
     ----------
-    model, reference : rows of one kind on the same split, such as a model's and the human benchmark's
+    model, reference : scored rows of the same kind of benchmark and split, such as those of a model and of the human
+        benchmark
     resampling, metrics, findings : as in :func:`compare`
 
     Raises
@@ -304,11 +306,11 @@ def compare_resampled(
     margin: Margin | None = None,
     fewest: IntArray | None = None,
 ) -> list[Comparison]:
-    """Return :func:`compare` for one metric, from values on the same replicates: the macro, then each of `findings`.
+    """Return the comparisons of one metric from values on the same replicates: the macro, then each of `findings`.
 
-    With `signs`, interval and p come from swapped answers or, for rankings, from a closed form, otherwise from the
-    replicates. In all cases, findings that too few patients support have neither; `fewest` is the number of these
-    patients where the scores do not contain it.
+    With `signs`, interval and p come from swapped answers, or for AUROC and average precision from a closed form.
+    Without `signs`, they come from the replicates. Findings supported by too few patients have neither interval nor p;
+    `fewest` gives the number of supporting patients if the scores do not contain it.
     """
     metric = recipe.split("|", 1)[0]
     values, replicates = side_by_side([a, b])
@@ -366,13 +368,13 @@ def compare_resampled(
 
 
 def _n_behind(a: Resampled, b: Resampled) -> IntArray:
-    """Return the number of units that support each group of either system."""
+    """Return the number of patients or images that support each finding's score in either system."""
     weights = [side.weights for side in (a, b) if side.weights is not None]
     return np.array(np.any([weight > 0 for weight in weights], axis=0).sum(axis=0), np.int64)
 
 
 def _widest(metric: str, *, relative: bool) -> tuple[float, float]:
-    """Return the bounds that no difference, or no relative decrease, can exceed."""
+    """Return the lowest and the highest value that a difference, or a relative decrease, can have."""
     scale = METRICS[metric]
     if relative:
         return -math.inf, 1.0 if scale.low == 0 else math.inf
@@ -385,9 +387,9 @@ def _shared_metrics(systems: Sequence[Rows]) -> list[str]:
 
 
 def side_by_side(systems: Sequence[Resampled]) -> tuple[FloatArray, FloatArray]:
-    """Return values (n_systems, 1 + n_findings) and replicates (n_systems, n_resamples, 1 + n_findings), macros first.
+    """Return values (n_systems, 1 + n_findings) and replicates (n_systems, n_resamples, 1 + n_findings), macro first.
 
-    A finding for which one system is undefined is NaN for all systems, so that every macro is over the same findings.
+    A finding for which one system has no score is NaN for all systems, so that every macro averages the same findings.
     """
     sides = []
     for stack in (np.stack([means.values for means in systems]), np.stack([means.replicates for means in systems])):
@@ -397,9 +399,9 @@ def side_by_side(systems: Sequence[Resampled]) -> tuple[FloatArray, FloatArray]:
 
 
 def own_interval(rows: Rows, figures: Resampled, interval: Interval) -> Interval:
-    """Return the kind of interval that `score` has for these figures if `interval` is asked for.
+    """Return the kind of interval that `score` computes for these scores if `interval` is requested.
 
-    Scores without the jackknife have intervals from replicates.
+    Scores without a jackknife get intervals from replicates.
     """
     has_form = figures.evidence() is not None if interval == "jackknife" else figures.left_out() is not None
     if interval not in ("jackknife", "bca") or has_form:
@@ -414,32 +416,33 @@ def rank(
     findings: Sequence[str] | None = None,
     resampling: Resampling = Resampling(10_000),
 ) -> list[RankedSystem]:
-    """Return systems from best to worst by their macro, with rank intervals and tiers.
+    """Return the systems ordered from best to worst macro, with rank intervals and tiers.
 
     Two systems differ significantly if the p of their paired difference, corrected for all pairs, is at most 0.05.
-    Tiers and rank intervals follow from these pairs, see :mod:`reveal_bench.evaluation.tiers`.
+    Tiers and rank intervals are computed from these pairs, see :mod:`reveal_bench.evaluation.tiers`.
 
     Parameters
     ----------
-    systems : name -> rows, all of one kind and on the same split
-    metric : metric that applies to all systems and has a better direction
-    findings : findings that the macro averages if all systems have them; the vocabulary by default
-    resampling : interval "jackknife" or "percentile", which also decides the method of tiers and rank intervals
+    systems : name -> scored rows, all of the same kind of benchmark and split
+    metric : metric that applies to all systems and for which higher or lower is better
+    findings : findings that the macro averages if all systems have a score for them; by default all
+    resampling : method of the intervals, "jackknife" or "percentile", which also determines that of tiers and rank
+        intervals
 
     Returns
     -------
-    list of RankedSystem, best first; equal systems by name
+    list of RankedSystem, best first; systems with equal scores ordered by name
 
     Raises
     ------
     ValueError
-        If no system is given, the metric does not apply or has no direction, the splits differ, or no finding is
-        defined for all.
+        If no system is given, the metric does not apply or neither direction is better, the splits differ, or no
+        finding has a score of every system.
     """
     if not systems:
-        raise ArgumentError("systems", "must hold at least one system", "none")
+        raise ArgumentError("systems", "must contain at least one system", "none")
     if metric not in METRICS or METRICS[metric].better == "neither":
-        raise ArgumentError("metric", "must have a better direction", repr(metric))
+        raise ArgumentError("metric", "must be a metric for which higher or lower is better", repr(metric))
     for name, rows in systems.items():
         if metric not in rows.metrics():
             raise ArgumentError("metric", "must apply to every system", f"{metric!r}, which does not apply to {name!r}")
@@ -451,9 +454,9 @@ def rank(
     if n_shared == 0:
         without = [name for name, own in zip(systems, resampled, strict=True) if np.isnan(own[metric].values).all()]
         got = f"no {metric} of any finding for {', '.join(without)}" if without else "none"
-        raise ArgumentError("systems", "must share a finding that is defined for all of them", got)
+        raise ArgumentError("systems", "must have a finding with a score of every system", got)
     sign = -1 if METRICS[metric].better == "lower" else 1
-    is_better = sign * (values[:, 0] - values[:, :1]) > _SAME  # the column's system than the row's
+    is_better = sign * (values[:, 0] - values[:, :1]) > _SAME  # True if the column's system is better than the row's
     on_data = 1 + is_better.sum(axis=1)
     figures_of = [means[metric] for means in resampled]
     interval = resampling.interval

@@ -1,26 +1,27 @@
-"""Tables exactly as CheXlocalize's published code writes them, from the same per-case rows.
+"""CheXlocalize's result tables, exactly as its published code writes them, computed from the scores of cases.
 
 Conventions
 -----------
-Three tables, as `eval.py` of rajpurkarlab/cheXlocalize saves them (paper 002):
+The three tables are those that `eval.py` of rajpurkarlab/cheXlocalize writes (paper 002):
 
-* per image: a row per image of the ground-truth file, sorted by id; a column per finding, in alphabetical order, then
-  ``img_id``; empty where undefined
-* replicates: a row per replicate, a column per finding in the order of the vocabulary; row b averages the defined rows
-  of images ``RandomState(seed).randint(0, n, (n_resamples, n))[b]``, one draw for all findings
-* summary: ``name,lower,mean,upper`` sorted by name; elements int(0.025 B) - 1 and int(0.975 B) - 1 of the B sorted
-  replicates, undefined ones last, and the mean of the replicates, each rounded to three digits
+* per image: one row per image of the ground-truth file, sorted by id; one column per finding, in alphabetical order,
+  then ``img_id``; undefined values are empty
+* replicates: one row per replicate, one column per finding in the benchmark's order; row b averages the defined values
+  of the images ``RandomState(seed).randint(0, n, (n_resamples, n))[b]``, drawn once for all findings
+* summary: columns ``name,lower,mean,upper``, sorted by name. The bounds are the elements int(0.025 B) - 1 and int(0.975
+  B) - 1 of the B sorted replicates, with undefined ones last. The mean is that of the replicates. All are rounded to
+  three digits
 
-The unit is the image. The ground-truth file lists the images with at least one positive finding (499 of the 668 of the
-test split), and other images change the draw: pass `images` if your ground-truth file lists other images.
+Resampling is by image. The ground-truth file lists the images with at least one positive finding (499 of the 668 of the
+test split), and a different list changes the draw. Pass `images` if your ground-truth file lists other images.
 
-:func:`published_tables` makes the tables from a scored file, for hits and for the IoU of true positives
-("chexlocalize"), or for the IoU of all images ("chexlocalize-full"), for which a dataset must ask every finding of
-every image. As in the published code, a finding without any answer is a miss for hits and undefined among true
-positives.
+:func:`published_tables` computes the tables from a scored file: with "chexlocalize" for hits and for the IoU of true
+positives, with "chexlocalize-full" for the IoU of all images, which needs a dataset that asks every finding of every
+image. As in the published code, a finding without an answer is a miss for the hit rate, and undefined for the IoU of
+true positives.
 
-Intended differences: rows are joined by id (the published code joins hits by position), and a number in the per-image
-table is always written as a float.
+There are two intended differences. Rows are joined by id, whereas the published code joins hits by position. Numbers in
+the per-image table are always written as floats.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ COMPAT: dict[str, tuple[str, ...]] = {
     "chexlocalize": ("point_hit", "mask_iou"),
     "chexlocalize-full": ("mask_iou_all",),
 }
-"""Published convention -> metrics of its tables, if the predictions have them."""
+"""Published convention -> metrics that have tables, if the predictions support them."""
 
 
 _PUBLISHED_NAMES = {"mask_iou": "iou", "mask_iou_all": "iou", "point_hit": "hitmiss"}
@@ -53,7 +54,7 @@ _PUBLISHED_NAMES = {"mask_iou": "iou", "mask_iou_all": "iou", "point_hit": "hitm
 
 @dataclass(frozen=True)
 class ChexlocalizeTables:
-    """The three published tables of one metric.
+    """Three published tables of one metric.
 
     Attributes
     ----------
@@ -75,7 +76,7 @@ class ChexlocalizeTables:
     summary: FloatArray
 
     def write(self, folder: Path, *, human: bool = False) -> list[Path]:
-        """Write the three CSV files under their published names; `human` selects the names for the human benchmark."""
+        """Write the three CSV files under their published names; with `human`, the names for the human benchmark."""
         start = _PUBLISHED_NAMES.get(self.metric, self.metric) + ("_humanbenchmark" if human else "")
         columns = sorted(range(len(self.findings)), key=self.findings.__getitem__)
         names = [self.findings[i] for i in columns]
@@ -96,7 +97,7 @@ class ChexlocalizeTables:
 
 
 def _text(value: float) -> str:
-    """Return the shortest text that parses back to the same number; empty for NaN."""
+    """Return the shortest text that parses to the same number; empty for NaN."""
     return "" if np.isnan(value) else repr(float(value))
 
 
@@ -109,20 +110,20 @@ def _write(path: Path, header: Sequence[str], rows: Iterable[Iterable[str]]) -> 
 
 
 def published_tables(scored: ScoredFile, form: str, resampling: Resampling | None = None) -> list[ChexlocalizeTables]:
-    """Return the tables of a scored file in the published form, resampled as its protocol says, or by `resampling`.
+    """Return CheXlocalize's tables for a scored file, resampled as in its protocol or by `resampling`.
 
     Raises
     ------
     ArgumentError
-        If `form` is not one of :data:`COMPAT`, the kind of benchmark has no such tables, the dataset does not ask
-            the necessary questions, or no metric applies.
+        If `form` is not one of :data:`COMPAT`, the kind of benchmark has no such tables, the dataset does not ask every
+        finding of every image although `form` needs it, or no metric applies.
     """
     if form not in COMPAT:
         raise ArgumentError("compat", f"must be one of {', '.join(COMPAT)}", repr(form))
     if "chexlocalize" not in KINDS[scored.rows.kind].scoring.intervals:
         raise ArgumentError("compat", "must be used with a localization benchmark", f"one of {scored.rows.kind}")
     if form == "chexlocalize-full" and scored.options.asks != "all":
-        rule = "needs a dataset that asks every finding of every image: build it with `asks` set to all"
+        rule = "needs a dataset that asks every finding of every image: build one with `asks` set to all"
         raise ArgumentError("compat", rule, f"one that asks {scored.options.asks!r}", ("asks",))
     rows = cast(CaseRows, scored.rows)
     metrics = [metric for metric in COMPAT[form] if metric in rows.metrics()]
@@ -146,15 +147,15 @@ def chexlocalize_tables(
     *,
     images: Sequence[str] | None = None,
 ) -> ChexlocalizeTables:
-    """Return the published tables of one metric.
+    """Return CheXlocalize's tables for one metric.
 
     Parameters
     ----------
     rows : CaseRows
     metric : a metric of `rows`
     resampling : resampling of images; the published code has seed 0
-    images : ids of the ground-truth file's images; by default those with a row, which is right if the benchmark asks
-        only for findings that are present
+    images : ids of the images in the ground-truth file; by default all images with a score, which is correct if the
+        benchmark asks only for present findings
 
     Raises
     ------
@@ -176,9 +177,9 @@ def chexlocalize_tables(
     for image_id, finding, value in zip(rows.image_ids, rows.case_findings, rows.values[metric], strict=True):
         if image_id in place:
             per_image[place[image_id], column[finding]] = value
-    # The published stream comes from the old generator
+    # The published code uses NumPy's legacy random generator
     draws = np.random.RandomState(resampling.seed).randint(0, len(ids), (resampling.n_resamples, len(ids)))
-    # One finding at a time, so that each replicate adds up its rows in the order drawn, as pandas does
+    # Loop over findings, so that each replicate sums its rows in the order drawn, as pandas does
     replicates = np.stack([mean_of_defined(per_image[:, i][draws]) for i in range(len(column))], axis=1)
     intervals = find_intervals(np.full(len(column), np.nan), replicates, interval="chexlocalize")
     summary = np.stack([intervals.low, intervals.values, intervals.high], axis=1)

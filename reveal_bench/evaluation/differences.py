@@ -1,16 +1,17 @@
-"""Interval, p and one-sided tails of every paired difference, from one distribution of swapped answers.
+"""Interval, p and one-sided p of every paired difference, computed from the distribution of swapped answers.
 
 Conventions
 -----------
-:mod:`reveal_bench.evaluation.permutation` defines contributions, flips and standard errors. A relative decrease
-``(b - a) / b`` has the p of the difference, and an interval by the same rule: its standard error is that of the ratio.
-Bounds, p and tails are NaN
+:mod:`reveal_bench.evaluation.permutation` defines contributions, flips and standard errors. A relative decrease ``(b -
+a) / b`` has the p of the difference. Its interval follows the same rule, with the standard error of the ratio. Bounds,
+p and one-sided p are NaN
 
-* for a finding that fewer than :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS` patients support, and for a macro
-  without any finding of so many;
+* for a finding that fewer than :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS` patients support, and for a macro if
+  no finding has that many;
 * for a relative decrease of macros, if any finding has fewer than
   :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS_IN_MACRO`;
-* if the systems differ in too few patients, or no flip has p of 0.05 or less. Systems that differ in none have p 1.
+* if the systems differ on too few patients, or no flip has p of 0.05 or less. Systems that differ on no patient have p
+  1.
 
 If the difference is the same in all patients, only the bounds are NaN.
 """
@@ -38,21 +39,22 @@ from reveal_bench.evaluation.tilting import Distances, Student, distances_of, st
 from reveal_bench.metrics.intervals import Intervals, drop_sparse_intervals, with_width
 from reveal_bench.metrics.jackknife import LEAST_UNITS, LEAST_UNITS_IN_MACRO
 
-_SAME = 1e-12  # smaller differences of scores are rounding errors
-_NO_LENGTH = 1e-6  # an interval this short, as of a perfect system and one that is always wrong, promises too much
+_SAME = 1e-12  # smaller differences of scores are due to rounding
+# A shorter interval promises too much, such as that of a perfect system minus one that is always wrong
+_NO_LENGTH = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class FlipTest:
-    """Test of one difference, or one relative decrease.
+    """Test of one difference, or of one relative decrease, by flips.
 
     Attributes
     ----------
-    value : difference, or decrease
-    t, n : statistic of the difference on the data, and number of its units
-    below, above : statistics of bounds that the flips do not decide
-    student : distribution of these statistics
-    distribution : of t*
+    value : difference, or relative decrease
+    t, n : statistic of the data, and number of units that count for the score
+    below, above : statistics for the bounds that the flips do not determine
+    student : distribution of the statistics in `below` and `above`
+    distribution : distribution of t over the flips
     """
 
     value: float
@@ -65,13 +67,15 @@ class FlipTest:
 
     @property
     def p(self) -> float:
-        """Two-sided p for a true difference of 0."""
+        """Two-sided p of the hypothesis that the true difference is 0."""
         return float(self.distribution.p(np.array([self.t]))[0])
 
     def ends(self, q: float) -> tuple[float, float]:
-        """Return the bounds of the interval, given the critical t of the flips; NaN without a length.
+        """Return the bounds of the interval for the critical value `q` of t; NaN if the interval is too short to be
+        credible.
 
-        They exclude 0 exactly if t is above q. The other bounds move with q.
+        The interval excludes 0 if and only if t is above `q`. The bounds that the flips do not determine are farther
+        out for a larger `q`.
         """
         critical = self.student.critical * q / self.distribution.critical()
         low, high = self.value - self.below.reach(critical), self.value + self.above.reach(critical)
@@ -84,13 +88,16 @@ class FlipTest:
         return (low, high) if high - low > _NO_LENGTH else (math.nan, math.nan)
 
     def _near(self, q: float) -> float:
-        """Return the distance of the bound nearer to 0, of a difference that the flips find significant."""
+        """Return the distance from the value to the bound nearer to 0, for a difference that is significant by the
+        flips.
+        """
         return abs(self.value) * _student(q, self.n) / max(_student(self.t, self.n), 1e-9)
 
     def tails(self, margin: float, q: float) -> tuple[float, float]:
-        """Return one-sided p that the true value is at most ``-margin``, and at least `margin`.
+        """Return the one-sided p of the hypotheses that the true value is at most ``-margin``, and that it is at least
+        `margin`.
 
-        They are at most 0.025 exactly if the interval for the critical t `q` excludes these values.
+        Each p is at most 0.025 if and only if the interval for the critical value `q` excludes these values.
         """
         is_near = self.t > q and self.value > 0, self.t > q and self.value < 0
         below = self._tail(self.value + margin, self.below, self.above, is_near[0], q)
@@ -107,20 +114,21 @@ class FlipTest:
 
 
 def _student(t: float, n: int) -> float:
-    """Return the t whose standard error is estimated around the difference, not around 0."""
+    """Convert `t`, with a standard error estimated around 0, into the t with one estimated around the difference."""
     rest = 1 - t**2 / n
     return t / math.sqrt(rest) if rest > 0 else math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """Results of every column, the macro first: arrays (1 + n_groups,), NaN if undefined.
+    """Intervals and p of differences: arrays (1 + n_groups,) with the macro first; NaN if undefined.
 
     Attributes
     ----------
-    low, high, p : interval and two-sided p of each
-    low_adjusted, high_adjusted, p_adjusted : the same for all findings together; the macro's own for the macro
-    tails : (1 + n_groups, 2), one-sided p of a margin, if one is given; adjusted as the intervals are
+    low, high, p : interval and two-sided p of each difference
+    low_adjusted, high_adjusted, p_adjusted : interval and p adjusted for all findings; for the macro, not adjusted
+    tails : float array (1 + n_groups, 2), one-sided p for ``-margin`` and for `margin`, adjusted like the intervals;
+        NaN without a margin
     """
 
     low: FloatArray
@@ -142,15 +150,15 @@ def find_differences(
     relative: bool = False,
     margin: float | None = None,
 ) -> Tested:
-    """Return intervals and p of all differences of two systems.
+    """Return intervals and p of all differences between two systems.
 
     Parameters
     ----------
     values : scores of A and of B, (1 + n_groups,) each, macro first
-    n_behind : number of units that support each group, (n_groups,)
-    unknown : bool (1 + n_groups,), columns without a p for other reasons
+    n_behind : number of units (patients or images) that support each group, (n_groups,)
+    unknown : bool array (1 + n_groups,), True for differences that get no p for other reasons
     relative : True for the relative decrease ``(b - a) / b``, False for ``a - b``
-    margin : margin of the tails
+    margin : margin for the one-sided p
     """
     tests = [
         _test(paired, column, distribution, values, relative=relative)
@@ -185,7 +193,7 @@ def find_differences(
 
 
 def differ_in_few(paired: Paired) -> BoolArray:
-    """Return True for differences of systems that differ in some units, but in too few for a p, (1 + n_groups,)."""
+    """Return a bool array (1 + n_groups,), True if the systems differ on some units, but on too few for a p."""
     n = np.array([n_differing(column) for column in paired.contributions.T])
     few: BoolArray = (n > 0) & (n < LEAST_DIFFERING)
     return few
@@ -226,9 +234,10 @@ def _test(
 
 
 def two_sided(replicates: FloatArray) -> float:
-    """Return ``2 (min(n_low, n_high) + 1) / (n + 1)``, at most 1.
+    """Return the two-sided p of replicates, ``2 (min(n_low, n_high) + 1) / (n + 1)``, at most 1.
 
-    n_low of n replicates are at most 0, n_high at least 0. p is never 0, and 1 for equal systems.
+    n_low is the number of replicates that are at most 0, n_high the number that are at least 0, and n the number of
+    all. The p is never 0, and is 1 for equal systems.
     """
     defined = replicates[~np.isnan(replicates)]
     if len(defined) == 0:
@@ -244,16 +253,17 @@ def by_replicates(
     margin: float | None,
     unknown: BoolArray | None = None,
 ) -> Tested:
-    """Return percentile intervals and p from the replicates of differences, (n_resamples, 1 + n_groups).
+    """Return percentile intervals and p computed from replicates of differences, (n_resamples, 1 + n_groups).
 
-    The adjusted intervals of m findings are percentiles for 0.05 / m, and their p are m times as large (Bonferroni).
+    For m findings, adjusted intervals err in 0.05 / m, and adjusted p are m times as large (Bonferroni).
 
     Parameters
     ----------
     intervals : percentile intervals of the differences
-    fewest : number of patients of each group, of whom the jackknife would need LEAST_UNITS; None to print all
-    margin : margin of the tails, which are ``(n_beyond + 1) / (n + 1)``
-    unknown : bool (1 + n_groups,), columns with neither interval nor p for other reasons
+    fewest : number of supporting patients of each group, which must be as many as the jackknife needs (LEAST_UNITS);
+        None for no minimum
+    margin : margin for the one-sided p, which are ``(n_beyond + 1) / (n + 1)``
+    unknown : bool array (1 + n_groups,), True for differences that get neither interval nor p for other reasons
     """
     p = np.array([two_sided(column) for column in replicates.T])
     sparse = intervals if fewest is None else drop_sparse_intervals(intervals, fewest)
@@ -281,7 +291,7 @@ def by_replicates(
 
 
 def _agreeing(low: float, high: float, p: float, alpha: float) -> tuple[float, float]:
-    """Return the bounds, and 0 for a bound that excludes it only by interpolation between two replicates."""
+    """Return the bounds, moved to 0 if they exclude 0 only because percentiles interpolate between replicates."""
     if p > alpha and not low <= 0 <= high:
         return min(low, 0.0), max(high, 0.0)
     return low, high

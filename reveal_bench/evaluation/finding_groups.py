@@ -1,7 +1,8 @@
-"""Macros over groups of findings: which groups apply to a folder, and their scores, comparisons and ranks.
+"""Macros over groups of findings: the groups of a dataset folder, and their scores, comparisons and rankings.
 
-The macro of a group is the macro of :meth:`~reveal_bench.kinds.scored.Rows.estimates`, or of a comparison or a ranking,
-over the findings of the group alone, with the same draws. In tables its name is "macro NAME".
+A group's macro averages only the findings of the group, in the estimates of
+:meth:`~reveal_bench.kinds.scored.Rows.estimates`, in a comparison and in a ranking. It uses the same replicates as the
+macro of all findings. In tables, the macro of group NAME is called "macro NAME".
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ from reveal_bench.metrics.intervals import Estimate, Resampling
 
 
 def resolve_finding_groups(inputs: Any, folder: OpenFolder) -> dict[str, tuple[str, ...]]:
-    """Return the groups of findings that a user asked for, with names and findings of a folder.
+    """Return name -> findings for the groups that a user asked for in a dataset folder.
 
     Raises
     ------
     ValueError
-        If the benchmark has no findings, or as :func:`~reveal_bench.kinds.finding_groups.parse_finding_groups`.
+        If the benchmark has no findings, or for the reasons of
+        :func:`~reveal_bench.kinds.finding_groups.parse_finding_groups`.
     """
     info = folder.info
     if not info.findings:
@@ -53,7 +55,9 @@ def _by_prevalence(folder: OpenFolder) -> dict[str, tuple[str, ...]]:
 
 
 def named_macros(macros: Mapping[str, Sequence[Estimate]]) -> list[Estimate]:
-    """Return the macros of :meth:`Rows.group_macros` by metric, with names such as "macro tail" instead of findings."""
+    """Return the macros of :meth:`Rows.group_macros` ordered by metric; the macro of group "tail" is called "macro
+    tail".
+    """
     named = [replace(one, finding=f"{MACRO} {name}") for name, estimates in macros.items() for one in estimates]
     order = list(dict.fromkeys(one.metric for one in named))
     return sorted(named, key=lambda one: order.index(one.metric))
@@ -62,12 +66,12 @@ def named_macros(macros: Mapping[str, Sequence[Estimate]]) -> list[Estimate]:
 def compare_groups(
     a: Rows, b: Rows, groups: FindingGroups, resampling: Resampling, comparisons: Sequence[Comparison], **options: Any
 ) -> list[Comparison]:
-    """Return comparisons with the macro of every group after the macro of each metric.
+    """Return `comparisons` with the macro of every group inserted after the macro of each metric.
 
     Parameters
     ----------
     comparisons : result of :func:`~reveal_bench.evaluation.compare.compare` for all findings
-    options : its other arguments
+    options : keyword arguments of that function
     """
     added = {
         name: {one.metric: one for one in compare_rows(a, b, resampling, findings=findings, **options)
@@ -85,7 +89,9 @@ def compare_groups(
 def rank_groups(
     systems: Mapping[str, Rows], groups: FindingGroups, *, metric: str, resampling: Resampling
 ) -> dict[str, list[RankedSystem]]:
-    """Return group -> the systems ranked by its macro; groups without a finding that all systems have are left out."""
+    """Return group -> systems ranked by the group's macro, without groups that have no finding in common for all
+    systems.
+    """
     by_group = {}
     for name, findings in groups.items():
         try:

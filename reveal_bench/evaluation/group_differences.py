@@ -1,26 +1,27 @@
-"""Differences of groups of patients from all other patients, with p by permutation and intervals that agree with it.
+"""Differences between a group of patients and all other patients, with permutation p and intervals that agree with
+them.
 
 Conventions
 -----------
-A group and the rest share no patient, so their difference has the variance ``se_group**2 + se_rest**2`` of two
-independent samples. Patient u contributes ``n (N_u - F D_u) / sum D`` to the score F = sum N / sum D of n patients,
-with numerators N and denominators D of :meth:`~reveal_bench.metrics.resampled.Resampled.ratio_parts`; contributions to
-a macro are means over its findings. The squared standard error of F is the sum of the squared contributions over n**2.
-The variance in the whole split counts as one further patient, otherwise 10 patients who happen to be all right would
-count as certain.
+A group and the rest share no patient, so the variance of their difference is ``se_group**2 + se_rest**2``, as for two
+independent samples. Patient u contributes ``n (N_u - F D_u) / sum D`` to the score F = sum N / sum D of n patients. N
+and D are the numerators and denominators of :meth:`~reveal_bench.metrics.resampled.Resampled.ratio_parts`.
+Contributions to a macro are means over its findings. The squared standard error of F is the sum of the squared
+contributions over n**2. The variance in the whole split is added as one further patient; otherwise, 10 patients who all
+happen to be answered correctly would have a standard error of 0.
 
-There is a test if at least :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS` patients support a finding's score on
-both sides; for AUROC and average precision, :data:`LEAST_OF_BOTH` patients with the finding and as many without it. The
-macros that are subtracted are over these findings alone: a rarer finding's F1 is often exactly 0 or 1. Without known
-contributions of patients, as for scores of detectors, there is no test.
+A finding is tested if at least :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS` patients support its score in the
+group and in the rest. For AUROC and average precision, each side needs :data:`LEAST_OF_BOTH` patients with the finding
+and as many without it. The macros that are compared average only these findings, because a rarer finding's F1 is often
+exactly 0 or 1. Scores with unknown contributions of patients, such as detection scores, are not tested.
 
-p and intervals are adjusted for multiple comparisons: those of macros over all groups, those of findings over all
-groups and findings. Patients are randomly assigned to groups of the same sizes, and p is the proportion of permutations
-in which the largest Welch statistic is at least the difference's own. The statistic that 5% of the permutations reach
-is the half-length of the interval in standard errors, so the interval excludes 0 if and only if p is at most 0.05. In a
-permutation, scores of findings are computed anew from N and D, and macros from the contributions to the macro of the
-whole split. The statistic uses each group's own variance, because groups may vary unequally. Sign flips do not suit
-unpaired groups.
+p and intervals are adjusted for multiple comparisons: for macros over all groups, for findings over all groups and
+findings. Patients are randomly assigned to groups of the same sizes, and p is the proportion of permutations in which
+the largest Welch statistic is at least that of the observed difference. The interval extends to each side by the
+statistic that 5% of the permutations reach, times the standard error, so the interval excludes 0 if and only if p is at
+most 0.05. In each permutation, scores of findings are computed again from N and D, and macros from the contributions to
+the macro of the whole split. The statistic uses each group's own variance, because variances may differ between groups.
+Sign flips would not be valid, because the groups are not paired.
 
 Sources: Welch (1947), Biometrika 34; permutation of studentized statistics as in Janssen (1997), Stat. Probab. Lett.
 36; maxima as in Westfall and Young, Resampling-Based Multiple Testing (1993).
@@ -39,25 +40,25 @@ from reveal_bench.metrics.jackknife import LEAST_UNITS
 from reveal_bench.metrics.resampled import Resampled, mean_of_defined
 
 LEAST_OF_BOTH = 15
-"""Number of patients with a finding, and without it, below which an AUROC of a group has no test."""
+"""Smallest number of patients with a finding, and of patients without it, for testing AUROC or average precision."""
 N_PERMUTATIONS = 2000
 """Number of random assignments of patients to groups."""
 _SAME = 1e-9
-_AT_ONCE = 1 << 22  # permuted patients in memory
+_AT_ONCE = 1 << 22  # largest number of permuted patients in memory
 
 Side = Resampled | None
-"""The scores of a part of the patients by one metric; None if they have no case."""
+"""Scores of some patients by one metric; None if these patients have no case."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDifferences:
-    """Differences of groups from the rest by one metric, arrays (n_groups, 1 + n_findings) with the macro first.
+    """Differences between each group and the rest for one metric: arrays (n_groups, 1 + n_findings), macro first.
 
     Attributes
     ----------
-    values : NaN if a side has no score
-    low, high, p : NaN without a test
-    n_averaged : int array (n_groups,), number of findings of the macros that are subtracted
+    values : differences; NaN if the group or the rest has no score
+    low, high, p : adjusted intervals and p; NaN without a test
+    n_averaged : int array (n_groups,), number of findings that the compared macros average
     """
 
     values: FloatArray
@@ -73,11 +74,11 @@ class _Contributions:
 
     Attributes
     ----------
-    values : columns that add up to 0
+    values : contributions; each column adds up to 0
     support : bool array, True if the patient counts for the score
-    decisive : float array (1 + n_findings,), proportion of these patients whose contributions are large: for AUROC
-        those with the finding or without it, for a macro those who count for one finding. The variance has about as
-        many degrees of freedom
+    decisive : float array (1 + n_findings,), proportion of these patients who decide the variance; their number is
+        about its degrees of freedom. For AUROC and average precision, they are the patients of the smaller class; for a
+        macro, the mean over its findings is used
     ratios : numerators and denominators of the findings, (n_patients, n_findings) each
     """
 
@@ -88,13 +89,13 @@ class _Contributions:
 
     @property
     def variances(self) -> FloatArray:
-        """Variance of a patient's contribution to each score; NaN with one patient."""
+        """Variance of a patient's contribution to each score; NaN for fewer than two patients."""
         n = self.support.sum(axis=0)
         variances: FloatArray = np.divide((self.values**2).sum(axis=0), n - 1, out=np.full(len(n), np.nan), where=n > 1)
         return variances
 
     def squared_errors(self, pooled: FloatArray) -> FloatArray:
-        """Return the squared standard errors of the scores; `pooled` are the variances in the whole split."""
+        """Return the squared standard errors of the scores; `pooled` contains the variances in the whole split."""
         size = np.maximum(self.support.sum(axis=0), 1)
         squared: FloatArray = ((self.values**2).sum(axis=0) + pooled) / size**2
         return squared
@@ -110,16 +111,16 @@ def differ_from_rest(
     widest: float = np.inf,
     with_test: bool = True,
 ) -> GroupDifferences:
-    """Return the difference of every group from all other patients.
+    """Return the difference between each group and all other patients.
 
     Parameters
     ----------
-    inside, outside : scores of each group, and of all other patients
+    inside, outside : for each group, the scores of its patients, and of all other patients
     whole : scores of all patients
     masks : bool array (n_groups, n_patients), True for the patients of each group, in the order of the units of `whole`
     averaged : bool array (n_findings,), True for the findings that the macro may average
     widest : largest possible difference
-    with_test : False for differences alone
+    with_test : False to compute only differences
     """
     shared = [_shared(*sides, averaged) for sides in zip(inside, outside, strict=True)]
     pooled = [_contributions(whole, used) if with_test else None for used in shared]
@@ -132,7 +133,7 @@ def differ_from_rest(
         statistics = np.abs(values) / errors
     is_tested = ~np.isnan(statistics)
     largest = np.concatenate(list(_permuted_maxima(pooled, masks, is_tested)), axis=1)
-    # p is above 0.05 as soon as this many permutations are at least as extreme
+    # with this many permutations at least as extreme, p is just above 0.05
     critical = np.sort(largest, axis=1)[:, -int(ALPHA * (1 + N_PERMUTATIONS))]
     family = np.minimum(np.arange(len(empty)), 1)
     extreme = (largest[family] >= statistics[..., None] - _SAME).sum(axis=-1)
@@ -147,14 +148,14 @@ def differ_from_rest(
 
 
 def _shared(inside: Side, outside: Side, averaged: BoolArray) -> BoolArray:
-    """Return True for the findings of the macros that are subtracted."""
+    """Return a bool array, True for the findings that the compared macros average."""
     if inside is None or outside is None:
         return np.zeros(len(averaged), bool)
     return averaged & _is_supported(inside) & _is_supported(outside)
 
 
 def _is_supported(side: Resampled) -> BoolArray:
-    """Return True for the findings that enough patients support."""
+    """Return a bool array, True for the findings that enough patients support."""
     if side.behind is not None:
         return np.asarray(side.behind >= LEAST_OF_BOTH)
     if side.weights is None:
@@ -186,7 +187,7 @@ def _contributions(side: Resampled, averaged: BoolArray) -> _Contributions | Non
 def _difference(
     inside: Resampled, outside: Resampled, pooled: _Contributions | None, shared: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the differences, and their standard errors; an error is NaN without a test."""
+    """Return the differences and their standard errors, which are NaN without a test."""
     macros = [mean_of_defined(side.values[shared]) for side in (inside, outside)]
     values = np.append(macros[0] - macros[1], inside.values - outside.values)
     own, rest = _contributions(inside, shared), _contributions(outside, shared)
@@ -200,7 +201,9 @@ def _difference(
 def _permuted_maxima(
     contributions: Sequence[_Contributions | None], masks: BoolArray, is_tested: BoolArray
 ) -> Iterator[FloatArray]:
-    """Yield the largest statistics of permuted patients, (2, n_permutations): of macros, and of findings."""
+    """Yield arrays (2, n_permutations): in each permutation the largest statistic of the macros, and that of the
+    findings.
+    """
     rng = np.random.default_rng(0)
     n = masks.shape[1]
     step = max(1, _AT_ONCE // max(n, 1))
@@ -216,7 +219,8 @@ def _permuted_maxima(
 
 
 def _permuted_statistics(own: _Contributions, inside: BoolArray) -> FloatArray:
-    """Return absolute Welch statistics of groups `inside` (n_permutations, n_patients); 0 if a side has no patient.
+    """Return the absolute Welch statistics of permuted groups, (n_permutations, 1 + n_findings); 0 if a side has no
+    patient.
 
     A finding's score is the ratio of the permuted sums; the macro's deviation is the mean of the patients'
     contributions.

@@ -1,13 +1,13 @@
-"""Non-inferiority and equivalence: the interval of a difference against a margin that was chosen beforehand.
+"""Verdicts on non-inferiority and equivalence, from the interval of a difference and a margin chosen beforehand.
 
 Conventions
 -----------
 A is non-inferior to B if the whole 95% interval of their difference is above minus the margin (below the margin if
-lower is better), and inferior if all of it is beyond that bound. They are equivalent if the interval is between minus
-the margin and the margin, and not equivalent if all of it is beyond either bound.
+lower is better), and inferior if the whole interval is beyond this limit. A and B are equivalent if the whole interval
+is between minus the margin and the margin, and not equivalent if it is entirely beyond one of these limits.
 
-p is one-sided and consistent with that interval: it is below 0.025 if the verdict is non-inferior. For equivalence it
-is the larger of two one-sided p. Both come from the distribution that gives the interval
+p is one-sided and agrees with the interval: it is below 0.025 if the verdict is non-inferior. For equivalence it is the
+larger of two one-sided p. Each p comes from the distribution that gives the interval
 (:mod:`reveal_bench.evaluation.differences`).
 
 A difference without an interval has no p and no verdict: if two systems differ on very few patients, nothing can be
@@ -33,7 +33,7 @@ from reveal_bench.words import p_text
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on a difference, given a margin.
+    """Verdict on a difference, given a margin.
 
     Attributes
     ----------
@@ -49,12 +49,13 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """Largest difference that does not matter, on the scale of the metric: 0.05 is five percentage points.
+    """Largest difference that is considered unimportant, on the scale of the metric: 0.05 is five percentage points.
 
     Attributes
     ----------
     width : the margin
-    equivalence : True if a difference in A's favour must be below the margin, too
+    equivalence : True for equivalence, which also requires a difference in A's favour to be below the margin; False for
+        non-inferiority
     """
 
     width: float
@@ -67,7 +68,7 @@ class Margin:
             raise ArgumentError("margin", rule, repr(self.width))
 
     def check(self, metrics: Sequence[str]) -> None:
-        """Raise ArgumentError if no difference of one of `metrics` can exceed the margin."""
+        """Raise ArgumentError if the margin is not smaller than the range of each of `metrics`."""
         for name in metrics:
             span = METRICS[name].high - METRICS[name].low
             if self.width >= span:
@@ -81,10 +82,11 @@ class Margin:
 
         Parameters
         ----------
-        ends : bounds of its 95% interval
-        p : two-sided p for no difference
-        tails : one-sided p that the difference is at most minus the margin, and that it is at least the margin
-        reason : why there is no interval, if that is known
+        ends : bounds of the 95% interval of the difference
+        p : two-sided p of the hypothesis of no difference
+        tails : one-sided p of the hypotheses that the difference is at most minus the margin, and that it is at least
+            the margin
+        reason : why there is no interval; empty if unknown
         """
         low, high = ends
         if not low < high or math.isnan(p) or any(map(math.isnan, tails)):
@@ -116,6 +118,6 @@ class Margin:
         return f"{sentences[word]}: the 95% interval of A - B is {low} to {high} ({side} p {p_text(p)})"
 
     def fields(self, verdict: Verdict) -> dict[str, Any]:
-        """Return margin and verdict as the JSON fields that follow a difference's own."""
+        """Return margin and verdict as JSON fields, to be appended to those of the difference."""
         judged = {"verdict": verdict.word, "p_margin": verdict.p, "sentence": verdict.sentence}
         return {"margin": self.width, "equivalence": self.equivalence} | judged

@@ -1,10 +1,8 @@
-"""Groups of patients by columns of a dataset folder, such as women and men, or women above 65.
+"""Groups of patients defined by columns of a dataset folder, such as women and men, or women above 65.
 
-Conventions
------------
-A column gives the group of a row. Groups consist of patients: a patient whose rows have several values is in the group
-"several", a patient whose rows have no value in "missing". Columns joined by commas, such as "sex,age", make crossed
-groups: one for every combination of their values that a patient has.
+The value of the column is the group of a row. A patient whose rows have several values is in the group "several", a
+patient whose rows have no value in the group "missing". Columns joined by commas, such as "sex,age", define crossed
+groups, one for each combination of values that occurs in a patient.
 """
 
 from __future__ import annotations
@@ -22,8 +20,9 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.folder import read_rows, split_shards
 
 MISSING, SEVERAL = "missing", "several"
-"""Names of the groups of patients whose rows have no value, and whose rows have several values."""
-_BETWEEN = ", "  # the names of the columns and of the values of a crossed group
+"""Names of the group for patients whose rows have no value, and of the group for those whose rows have several values.
+"""
+_BETWEEN = ", "  # separates the columns, and the values, in the name of a crossed group
 _MOST_GROUPS = 30
 _NO_GROUPS = ("_id", "_ids", "_sha256", "labels", "label_vector")  # endings of columns that say who, or the answer
 
@@ -31,18 +30,18 @@ _NO_GROUPS = ("_id", "_ids", "_sha256", "labels", "label_vector")  # endings of 
 def group_patients(
     folder: Path, config: str, split: str, by: Sequence[str], bands: Sequence[float] | None = None
 ) -> dict[str, dict[str, str]]:
-    """Return the group of each patient, for every element of `by`: ``{by: {patient_id: group}}``.
+    """Return the group of each patient for every element of `by`: ``{by: {patient_id: group}}``.
 
     Parameters
     ----------
-    by : columns of the rows of a split, or several columns joined by commas, for crossed groups
-    bands : rising limits that cut a column of numbers: 40 and 65 make "below 40", "40 to below 65", "65 or more". If
-        `by` names several columns, exactly one must have numbers
+    by : names of columns; several columns joined by commas define crossed groups
+    bands : increasing limits that divide a column of numbers: 40 and 65 give "below 40", "40 to below 65", "65 or
+        more". If `by` names several columns, exactly one must contain numbers
 
     Raises
     ------
     ArgumentError
-        If a column is missing or unsuitable for groups, or the bands do not fit it.
+        If a column is missing or unsuitable for groups, or `bands` cannot divide it.
     """
     if not by:
         raise ArgumentError("by", "must name at least one column", "none")
@@ -63,7 +62,7 @@ def group_patients(
         groups[joined] = {patient: _BETWEEN.join(own[column][patient] for column in parts) for patient in own[parts[0]]}
         n_groups = len(set(groups[joined].values()))
         if n_groups > _MOST_GROUPS:
-            rule = f"must have at most {_MOST_GROUPS} different values, or be cut by `bands`"
+            rule = f"must have at most {_MOST_GROUPS} different values, or be divided by `bands`"
             raise ArgumentError("by", rule, f"{joined}, which has {n_groups}")
     return groups
 
@@ -79,7 +78,7 @@ def _order_of_value(name: str) -> tuple[bool, bool, float, str]:
 
 
 def _useful_columns(shard: Path) -> dict[str, Any]:
-    """Return the features of the columns that may define groups."""
+    """Return name -> feature of the columns that can define groups."""
     from datasets import Features
     from pyarrow import parquet
 
@@ -92,7 +91,7 @@ def _useful_columns(shard: Path) -> dict[str, Any]:
 
 
 def _banded_column(columns: Sequence[str], useful: Mapping[str, Any]) -> str:
-    """Return the column that the bands cut: the only one, or the only one of numbers."""
+    """Return the column that the bands divide: the only column, or the only column of numbers."""
     numbers = [column for column in columns if len(columns) == 1 or _has_numbers(useful[column])]
     if len(numbers) != 1:
         rule = "needs exactly one column of numbers in `by`"
@@ -125,12 +124,14 @@ def _limits(bands: Sequence[float] | None) -> list[float]:
     limits = list(bands)
     numbers = all(isinstance(one, Real) and not isinstance(one, bool) and math.isfinite(one) for one in limits)
     if not limits or not numbers or limits != sorted(set(limits)):
-        raise ArgumentError("bands", "must be numbers that rise, such as 40,65", repr(bands))
+        raise ArgumentError("bands", "must be increasing numbers, such as 40,65", repr(bands))
     return limits
 
 
 def _names_of(feature: Any) -> Sequence[str] | None:
-    """Return the names of a column of codes, an empty list for other plain columns, None for unsuitable columns."""
+    """Return the category names of a coded column, an empty sequence for other scalar columns, None for unsuitable
+    columns.
+    """
     from datasets import ClassLabel, List, Value
 
     inner = feature.feature if isinstance(feature, List) else feature
@@ -147,7 +148,7 @@ def _named(value: Any, names: Sequence[str]) -> str:
 
 def _banded(column: str, value: Any, limits: Sequence[float]) -> str:
     if isinstance(value, bool | str):
-        raise ArgumentError("bands", f"needs a column of numbers, {column} has others", repr(value))
+        raise ArgumentError("bands", f"needs a column of numbers, {column} has other values", repr(value))
     at = bisect.bisect_right(limits, value)
     if at == 0:
         return f"below {limits[0]:g}"

@@ -1,4 +1,4 @@
-"""Tests that swap two systems' answers: p and interval of a paired difference from one distribution.
+"""Permutation tests that swap two systems' answers, for the p and the interval of a paired difference.
 
 Conventions
 -----------
@@ -7,27 +7,28 @@ N, denominators D and scores F = sum N / sum D of systems A and B, patient u con
 
     d_u = (N_Au - N_Bu - (F_A + F_B) / 2 * (D_Au - D_Bu)) / ((sum D_A + sum D_B) / 2)
 
-The contributions add up to F_A - F_B exactly and are 0 for a patient on whom the systems agree. A macro's contributions
-are the means over its findings. If neither system is better, every patient's answers could equally have been swapped
+The contributions add up to F_A - F_B exactly and are 0 for a patient on whom the systems agree. Contributions to a
+macro are means over its findings. If neither system is better, every patient's answers could equally have been swapped
 between the systems. A flip is a choice of patients whose answers are swapped.
 
-* t is ``|F_A - F_B| / sqrt(sum d**2)``, and t* the same after every flip, with both scores computed anew and the d of
-  the data. For means the d change signs instead, which is the same. p is the proportion of flips with t* > t, ties
-  counting half (mid-p), and is linear between the values that t* takes. Below 2**12 flips all are used, otherwise one
-  sample of them, shared by all metrics and findings. p below :data:`TAIL` / (number of sampled flips) falls like the
-  tail of the normal distribution, so that it may be corrected for thousands of pairs of systems.
-* The critical value q is the t whose p is 0.05. The bound nearer to 0 of a difference with t > q is chosen by the same
-  flips, so the interval excludes 0 exactly if p <= 0.05: it uses ``t / sqrt(1 - t**2 / n)`` for n patients, which is
-  Student's t, because the standard error is estimated. Every other bound comes from
+* t is ``|F_A - F_B| / sqrt(sum d**2)``. t* is the same statistic after a flip, with both scores computed again and the
+  d of the data. For means, the signs of the d are changed instead, which is equivalent. p is the proportion of flips
+  with t* > t, with ties counting half (mid-p), interpolated linearly between the values of t*. If the systems differ on
+  fewer than 12 patients, all flips are used; otherwise one random sample of flips, shared by all metrics and findings.
+  A p below :data:`TAIL` / (number of sampled flips) is extrapolated with the tail of the normal distribution, so that
+  it can be corrected for thousands of pairs of systems.
+* The critical value q is the t whose p is 0.05. If t > q, the bound nearer to 0 is also determined by the flips, so the
+  interval excludes 0 if and only if p <= 0.05. This bound is computed from ``t / sqrt(1 - t**2 / n)`` for n patients,
+  which is Student's t, because the standard error is estimated. Every other bound comes from
   :mod:`reveal_bench.evaluation.tilting`, with the influences of each system's own linearization. In a macro, each
-  finding's variance is averaged with the findings' common one, which counts as one further patient: otherwise the
-  findings of few patients, on whom a good system happens to make no error, would count as certain.
-* For several findings of two systems, the largest t* of any finding in every flip replaces t*: p and intervals then
-  hold for all findings together.
-* If the systems differ in fewer than :data:`LEAST_DIFFERING` patients, p is undefined; if they differ in none, p is 1.
-  It is also undefined if one patient outweighs all who differ (:func:`outweighed`).
+  finding's variance is averaged with the common variance of the findings, which counts as one further patient.
+  Otherwise, a finding with few patients, on whom a good system happens to make no error, would have variance 0.
+* For several findings of two systems, the largest t* of any finding in each flip is used, so p and intervals hold for
+  all findings together.
+* If the systems differ on fewer than :data:`LEAST_DIFFERING` patients, p is undefined; if they differ on none, p is 1.
+  p is also undefined if one patient outweighs all on whom the systems differ (:func:`outweighed`).
 
-AUROC and average precision have tests of their own (:mod:`reveal_bench.evaluation.ranking_differences`).
+AUROC and average precision are tested differently (:mod:`reveal_bench.evaluation.ranking_differences`).
 
 Sources: Lehmann and Romano, Testing Statistical Hypotheses (2005), section 15.2; mid-p as in Lancaster (1961), J. Am.
 Stat. Assoc. 56; maxima as in Westfall and Young, Resampling-Based Multiple Testing (1993), section 2.3; extrapolated p
@@ -49,34 +50,37 @@ from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.resampled import Resampled, mean_of_defined
 
 ALPHA = 0.05
-"""Two systems differ significantly if the p of their difference is at most this."""
+"""Largest p at which two systems differ significantly."""
 LEAST_DIFFERING = 6
-"""Number of patients in whom two systems differ, below which p is undefined. If five patients all prefer one system, 2
-of the 32 flips are as extreme as the data, which is more than 0.05."""
+"""Smallest number of patients on whom two systems differ for which p is defined. If five patients all prefer one
+system, 2 of the 32 flips are as extreme as the data, which is more than 0.05."""
 LEAST_POSITIVE = 5
-"""Number of patients with a finding, below which p is undefined if other patients contribute to the score."""
-OUTWEIGHED = "one patient outweighs all in whom the systems differ"
-"""Reason why there is no test of a group that :func:`outweighed` names."""
+"""Smallest number of patients with a finding for which p is defined, if patients without the finding contribute to the
+score.
+"""
+OUTWEIGHED = "one patient outweighs all on whom the systems differ"
+"""Reason why a group is not tested if :func:`outweighed` is True for it."""
 TAIL = 10
-"""Number of flips as extreme as the data, below which p is extrapolated."""
+"""Smallest number of flips as extreme as the data for which p is not extrapolated."""
 
 Signs = npt.NDArray[np.float32]
 
-_EXACT_BELOW = 12  # patients: all 2**11 patterns are fewer than most draws
-_NORMAL_REACH = 1.96  # standard errors in half of a 95 % interval
+_EXACT_BELOW = 12  # patients; with fewer, all patterns (at most 2**11) are fewer than the usual number of draws
+_NORMAL_REACH = 1.96  # half-length of a 95% interval in standard errors
 _SAME = 1e-9
-_TIE = 1e-5  # t* that differ by less are equal: they are computed in single precision
+_TIE = 1e-5  # smaller differences of t* are ties, because t* is computed in single precision
 
 
 @dataclass(frozen=True, slots=True)
 class Swaps:
-    """Scores of two systems after swapping their answers to some units.
+    """Sums that give two systems' scores after swapping their answers to some units (patients or images).
 
     Attributes
     ----------
-    halves : float arrays (n_units, n_groups), half of A's numerators minus B's, and of the denominators
-    sums : float arrays (n_groups,), half of the sum of all numerators of both, and of all denominators; NaN for groups
-        that are undefined
+    halves : two float arrays (n_units, n_groups), half of A's minus B's numerators, and half of A's minus B's
+        denominators
+    sums : two float arrays (n_groups,), half of the sum of both systems' numerators, and of both systems' denominators;
+        NaN for undefined groups
     """
 
     halves: tuple[Signs, Signs]
@@ -86,7 +90,9 @@ class Swaps:
     def of(
         cls, a: tuple[FloatArray, FloatArray], b: tuple[FloatArray, FloatArray], undefined: BoolArray
     ) -> Swaps | None:
-        """Return the swaps of the parts of two systems; None if all denominators are equal, as those of means are."""
+        """Return the swaps of two systems' numerators and denominators; None if their denominators are equal, as for
+        means.
+        """
         if np.array_equal(a[1], b[1]):
             return None
         of_both, rows = (np.where(undefined, np.nan, (x + y).sum(axis=0) / 2) for x, y in zip(a, b, strict=True))
@@ -94,12 +100,12 @@ class Swaps:
         return cls((half_of, half_rows), (of_both, rows))
 
     def changed(self) -> BoolArray:
-        """Return True for units and groups whose answers differ, (n_units, n_groups)."""
+        """Return a bool array (n_units, n_groups), True where the systems' answers differ."""
         changed: BoolArray = (self.halves[0] != 0) | (self.halves[1] != 0)
         return changed
 
     def of_units(self, units: BoolArray) -> Swaps:
-        """Return the swaps of some units, which include all that differ."""
+        """Return the swaps of a subset of units that includes all on which the systems differ."""
         return replace(self, halves=(self.halves[0][units], self.halves[1][units]))
 
     def differences(self, signs: npt.NDArray[np.floating], *, only_macro: bool = False) -> FloatArray:
@@ -119,8 +125,8 @@ def _after_swaps(sums: tuple[FloatArray, FloatArray], moved: tuple[FloatArray, F
 
     Parameters
     ----------
-    sums : numerators and denominators of each group, half the sum of both systems
-    moved : half of A's numerators and denominators minus B's after every flip, (n_groups, n_flips) each
+    sums : half of the sum of both systems' numerators, and of both systems' denominators, (n_groups,) each
+    moved : half of A's minus B's numerators, and denominators, after every flip, (n_groups, n_flips) each
     """
     (of_both, rows), (of_moved, rows_moved) = (own[:, None] for own in sums), moved
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -129,24 +135,25 @@ def _after_swaps(sums: tuple[FloatArray, FloatArray], moved: tuple[FloatArray, F
 
 
 def _macro_of(groups: FloatArray) -> FloatArray:
-    """Return the mean over the groups that are defined, (n_flips,)."""
+    """Return the mean over the defined groups, (n_flips,)."""
     macro: FloatArray = groups.sum(axis=0) / max(len(groups), 1)
     return mean_of_defined(groups.T) if np.isnan(macro).any() else macro
 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """Contributions of units to the differences of two systems; the first column is the macro.
+    """Contributions of units (patients or images) to the differences between two systems; the first column is the
+    macro.
 
     Attributes
     ----------
     contributions : float array (n_units, 1 + n_groups), which add up to the differences; NaN if undefined
     swaps : the differences after every flip; None if the contributions change signs
-    influences : float arrays (n_units, 1 + n_groups) of A and of B: what each unit contributes to the system's own
-        deviation from its true score
-    steadied : float array (1 + n_groups,), factor by which the variance of the macro is too small because its findings
-        have few units; 1 for a finding
-    support : number of units with a row, (1 + n_groups,)
+    influences : float arrays (n_units, 1 + n_groups) of A and of B: contribution of each unit to the deviation of the
+        system's score from its true score
+    steadied : float array (1 + n_groups,), factor that corrects the variance of the macro, which is too small if its
+        findings have few units; 1 for a finding
+    support : number of units that count for the score, (1 + n_groups,)
     """
 
     contributions: FloatArray
@@ -157,13 +164,13 @@ class Paired:
 
 
 def draw_signs(n_units: int, resampling: Resampling) -> Signs:
-    """Return patterns of 1 and -1, (n_resamples, n_units)."""
+    """Return random flips as 1 and -1, (n_resamples, n_units); -1 swaps the answers to a unit."""
     drawn = np.random.default_rng(resampling.seed).integers(0, 2, (resampling.n_resamples, n_units), np.int8)
     return (2 * drawn - 1).astype(np.float32)
 
 
 def pair_up(a: Resampled, b: Resampled) -> Paired | None:
-    """Return the contributions of units to ``a - b``; None if a score is not known as a ratio of sums."""
+    """Return the contributions of units to ``a - b``; None if a score cannot be written as a ratio of sums."""
     parts_a, parts_b = a.ratio_parts(), b.ratio_parts()
     if parts_a is None or parts_b is None:
         return None
@@ -196,14 +203,14 @@ def _contributions(
 
 
 def _macro_first(columns: FloatArray) -> FloatArray:
-    """Return the columns after the mean of those that are defined."""
+    """Return the columns after a first column, the mean of the defined ones."""
     defined = ~np.isnan(columns).any(axis=0)
     macro = columns[:, defined].mean(axis=1) if defined.any() else np.full(len(columns), np.nan)
     return np.column_stack([macro, columns])
 
 
 def _steadied(influences: FloatArray, n_behind: IntArray) -> float:
-    """Return the factor by which variances per unit, averaged with the common one, raise the variance of a macro."""
+    """Return the factor by which averaging each finding's variance with the common one raises a macro's variance."""
     defined = ~np.isnan(influences).any(axis=0) & (n_behind > 0)
     own, n = influences[:, defined], n_behind[defined]
     variance = float((own.sum(axis=1) ** 2).sum())
@@ -217,7 +224,9 @@ def _steadied(influences: FloatArray, n_behind: IntArray) -> float:
 
 @dataclass(frozen=True, slots=True)
 class FlipDistribution:
-    """Values of t* in rising order, the p of each, and the index of the last one whose p is not extrapolated."""
+    """Distribution of t*: its values in rising order, the p of each, and the index of the last p that is not
+    extrapolated.
+    """
 
     values: FloatArray
     p_values: FloatArray
@@ -225,7 +234,9 @@ class FlipDistribution:
 
     @classmethod
     def of(cls, flipped: FloatArray, *, is_exact: bool = False) -> FlipDistribution:
-        """Return the distribution of t* in every flip; those of a sample count the data as one more."""
+        """Return the distribution of the t* of all flips; if the flips are a sample, the data count as one further
+        flip.
+        """
         ordered = np.sort(flipped[~np.isnan(flipped)])
         last = np.append(np.flatnonzero(np.diff(ordered) > _TIE), len(ordered) - 1)
         n_up_to = last + 1
@@ -247,7 +258,7 @@ class FlipDistribution:
         return np.where(t > values[-1] + _TIE, p_values[-1] * np.reshape(farther, np.shape(t)), known_p)
 
     def critical(self, alpha: float = ALPHA) -> float:
-        """Return the t whose p is `alpha`; infinite if no flip has so small a p."""
+        """Return the t whose p is `alpha`; infinite if no flip has such a small p."""
         if self.p_values[-1] > alpha:
             return float("inf")
         values, p_values = np.append(0.0, self.values), np.append(1.0, self.p_values)
@@ -255,7 +266,7 @@ class FlipDistribution:
 
 
 def normal_tail(t: float, start: float) -> float:
-    """Return the proportion of the normal distribution above `t`, of that above `start`; 1 if `t` is smaller.
+    """Return the probability that a standard normal variable exceeds `t`, given that it exceeds `start`; at most 1.
 
     Examples
     --------
@@ -269,12 +280,12 @@ def normal_tail(t: float, start: float) -> float:
 def flip_distributions(
     contributions: FloatArray, signs: Signs, swaps: Swaps | None = None
 ) -> list[FlipDistribution | None]:
-    """Return the distribution of t* of each difference; None if it is undefined or too few units differ.
+    """Return the distribution of t* for each difference; None if the difference is undefined or too few units differ.
 
     Parameters
     ----------
-    contributions : float array (n_units, n_differences); with `swaps`, the macro's first
-    swaps : of the groups; None if the contributions change signs
+    contributions : float array (n_units, n_differences); with `swaps`, the macro's column first
+    swaps : swaps of the groups; None if flips change the signs of the contributions
 
     Examples
     --------
@@ -295,7 +306,7 @@ def flip_distributions(
 
 
 def _units_that_differ(contributions: FloatArray, column: int, swaps: Swaps | None) -> BoolArray:
-    """Return True for units whose flips change a difference, (n_units,)."""
+    """Return a bool array (n_units,), True for units whose flip changes the difference."""
     if swaps is None:
         return _differ(contributions[:, column])
     changed = swaps.changed()
@@ -306,7 +317,7 @@ def _units_that_differ(contributions: FloatArray, column: int, swaps: Swaps | No
 
 
 def _of_all_flips(contributions: FloatArray, column: int, units: BoolArray, swaps: Swaps | None) -> FlipDistribution:
-    """Return the distribution of t* over every flip of the units that differ, which must be few."""
+    """Return the distribution of t* over every flip of the units on which the systems differ, which must be few."""
     flips = np.array(list(product((1.0, -1.0), repeat=int(units.sum()))))
     if swaps is None:
         return FlipDistribution.of(_flipped(contributions[units, column : column + 1], flips)[:, 0], is_exact=True)
@@ -332,12 +343,12 @@ def _differ(contributions: FloatArray) -> BoolArray:
 
 
 def n_differing(contributions: FloatArray) -> int:
-    """Return the number of units with a contribution that is not 0; 0 if one is undefined."""
+    """Return the number of units with a contribution that is not 0; 0 if a contribution is undefined."""
     return 0 if np.isnan(contributions).any() else int(np.count_nonzero(_differ(contributions)))
 
 
 def t_of(contributions: FloatArray) -> float:
-    """Return ``|sum d| / sqrt(sum d**2)``."""
+    """Return the statistic t, ``|sum d| / sqrt(sum d**2)``."""
     scale = float(np.sqrt((contributions**2).sum()))
     return abs(float(contributions.sum())) / scale if scale > 0 else 0.0
 
@@ -345,17 +356,18 @@ def t_of(contributions: FloatArray) -> float:
 def largest_of_flips(
     contributions: FloatArray, signs: Signs, findings: Sequence[int], swaps: Swaps | None
 ) -> FlipDistribution:
-    """Return the distribution of the largest t* of any of `findings`, columns of `contributions`."""
+    """Return the distribution of the largest t* among `findings`, which are columns of `contributions`."""
     if swaps is None:
         return FlipDistribution.of(_flipped(contributions[:, findings], signs).max(axis=1))
     return FlipDistribution.of(np.fmax.reduce(_flipped(contributions, signs, swaps)[:, findings], axis=1))
 
 
 def pairs_p(systems: Sequence[Resampled], signs: Signs) -> FloatArray | None:
-    """Return p of the macro's difference of every two systems, not corrected, (n_systems, n_systems).
+    """Return the p of the macro's difference for every pair of systems, (n_systems, n_systems), not corrected for
+    pairs.
 
-    Macros are over the groups that are defined for all systems. p is 1 for systems that differ in no unit or in too
-    few. None if a score is not known as a ratio of sums.
+    Macros average the groups that are defined for all systems. p is 1 for systems that differ on no unit or on too few.
+    Returns None if a score cannot be written as a ratio of sums.
     """
     parts = [known for system in systems if (known := system.ratio_parts()) is not None]
     if len(parts) < len(systems):
@@ -375,7 +387,7 @@ def pairs_p(systems: Sequence[Resampled], signs: Signs) -> FloatArray | None:
 @dataclass(frozen=True, slots=True)
 class _Moved:
     """Numerators and denominators of one system by unit, (n_units, n_groups), and their sums after every flip,
-    (n_groups, n_flips). The sums of a pair of systems need no more than the differences of these.
+    (n_groups, n_flips). The sums for a pair of systems are computed from the differences of these sums.
     """
 
     parts: tuple[FloatArray, FloatArray]
@@ -383,13 +395,15 @@ class _Moved:
 
     @classmethod
     def of(cls, parts: tuple[FloatArray, FloatArray], signs: Signs) -> _Moved:
-        """Return the sums of one system, exact enough for the difference of two similar systems."""
+        """Return the sums of one system, in double precision because the sums of similar systems are subtracted."""
         of, rows = (part.T @ signs.T.astype(np.float64) for part in parts)
         return cls(parts, (of, rows))
 
 
 def _of_pair(a: _Moved, b: _Moved) -> tuple[FloatArray, FlipDistribution | None]:
-    """Return the contributions of units to the macro of ``a - b``, and its t*; None if too few units differ."""
+    """Return the units' contributions to the macro of ``a - b``, and the distribution of t*, None if too few units
+    differ.
+    """
     none = np.zeros(a.parts[0].shape[1], np.bool_)
     macro = _macro_first(_contributions(a.parts, b.parts, none))[:, :1]
     if n_differing(macro[:, 0]) < LEAST_DIFFERING:
@@ -405,18 +419,20 @@ def _of_pair(a: _Moved, b: _Moved) -> tuple[FloatArray, FlipDistribution | None]
 
 
 def lacks_positives(system: Resampled) -> BoolArray:
-    """Return True for groups with too few patients for a p, (1 + n_groups,); False for the macro, which is first."""
+    """Return a bool array (1 + n_groups,), True for findings that too few patients have for a p; False for the macro
+    (first).
+    """
     positive = system.positive_units
     few = np.zeros(len(system.values), bool) if positive is None else positive < LEAST_POSITIVE
     return np.concatenate([[False], few])
 
 
 def outweighed(paired: Paired) -> BoolArray:
-    """Return True for groups that one unit may change by more than all units in which the systems differ.
+    """Return a bool array (1 + n_groups,), True if one unit may change a score by more than all units that differ.
 
-    This concerns scores over the rows that each system selects, such as NPV: if no false negative differs, the true
-    negatives move it by next to nothing, and one more false negative by 1 / n. False for the macro, which is first, and
-    for means over the same rows.
+    This concerns scores whose denominator depends on the system, such as NPV. If the systems have the same false
+    negatives, different true negatives change NPV by next to nothing, but one more false negative changes it by 1 / n.
+    The array is False for the macro, which is first, and for means over the same cases.
     """
     largest = np.abs(np.concatenate(paired.influences)).max(axis=0)
     reach = _NORMAL_REACH * np.sqrt((paired.contributions**2).sum(axis=0))

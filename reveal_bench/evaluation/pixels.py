@@ -2,23 +2,23 @@
 
 Pixels: precision, recall, specificity, negative predictive value
 -----------------------------------------------------------------
-The images are those with at least one finding drawn, as the published ground-truth file lists them. On each of them
-every finding counts: a missing mask, predicted or drawn, is empty. Pooled scores are ratios of pixels added up over the
-images, with 95% intervals by the jackknife over patients; means are over the images for which the ratio is defined.
-Both have a macro over the findings.
+The images are those on which at least one finding is drawn, as in the published ground-truth file. Every finding counts
+on each of these images; a missing mask, predicted or drawn, counts as empty. Pooled scores are ratios of pixel counts
+summed over the images, with 95% intervals by the jackknife over patients; means are over the images for which the ratio
+is defined. Pooled scores and means both have a macro over the findings.
 
-If a benchmark asks only for present findings, prediction files contain no masks of absent ones: false positives are
-then counted only on images with the finding, and specificity and negative predictive value are higher than for a
-system that marks every image.
+If a benchmark asks only for present findings, prediction files contain no masks of absent ones. False positives are
+then counted only on images with the finding, so specificity and negative predictive value are higher than for a system
+that marks every image.
 
 The published figure heads its columns "specificity (precision)" and "sensitivity (recall)"; their contents are
 described in ``submissions/reference/chexlocalize/README.md``.
 
 Boundaries: Dice, boundary IoU, normalised surface distance, Hausdorff 95
 -------------------------------------------------------------------------
-A case is a finding on an image whose reference is a mask with pixels; a missing predicted mask is empty. Distances are
-in mm if every image states its spacing, otherwise in pixels; the tolerance is 2 of the same unit. The mean of Hausdorff
-95 is over the cases with a finite value; `n_infinite` counts the others, whose prediction is empty.
+A case is an image and a finding with a reference mask that is not empty; a missing predicted mask counts as empty.
+Distances are in mm if every image states its spacing, otherwise in pixels; the tolerance is 2 mm or 2 pixels. The mean
+of Hausdorff 95 is over the cases with a finite value; `n_infinite` counts the others, whose prediction is empty.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from reveal_bench.metrics.pixelwise import shared_areas
 
 TP, FP, FN, TN = range(4)
 STATISTICS = {"precision": (TP, FP), "recall": (TP, FN), "specificity": (TN, FP), "npv": (TN, FN)}
-"""Name -> right and wrong pixels; the statistic is the proportion of right ones."""
+"""Name -> kinds of pixels that are right and wrong; the statistic is the proportion of right pixels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class PixelStatistic:
     statistic : one of :data:`STATISTICS`
     pooled : statistic over the pixels of all images
     mean : mean of the statistic over images
-    n : number of images for which the statistic is defined; for a macro, of findings
+    n : number of images for which the statistic is defined; for a macro, number of findings
     right, wrong : numbers of pixels; 0 for a macro
     """
 
@@ -80,7 +80,7 @@ def pixel_statistics(
     masks = _masks_by_case(predictions, "whose pixels are counted")
     images = [record for record in records if _drawn(record)]
     if not images:
-        raise ArgumentError("bench", "must have masks as references, for pixels to be counted", "none")
+        raise ArgumentError("bench", "must have masks as references, because pixels are counted", "none")
     patients = sorted({record.patient_id for record in images})
     units = np.array([patients.index(record.patient_id) for record in images])
     counts = np.stack([_counts(finding, images, masks) for finding in findings], axis=1)
@@ -88,7 +88,7 @@ def pixel_statistics(
 
 
 def _masks_by_case(predictions: Sequence[LocalizationPrediction], use: str) -> dict[tuple[str, str], Rle]:
-    """Return (image, finding) -> predicted mask; raises ArgumentError, naming the use of masks, without any."""
+    """Return (image, finding) -> predicted mask; if there is no mask, raise ArgumentError with their `use`."""
     masks = {(p.image_id, p.finding): p.mask for p in predictions if p.mask is not None}
     if not masks:
         raise ArgumentError("predictions", f"must have masks, {use}", "none")
@@ -100,7 +100,7 @@ def _drawn(record: LocalizationRecord) -> bool:
 
 
 def _counts(finding: str, images: Sequence[LocalizationRecord], masks: Mapping[tuple[str, str], Rle]) -> IntArray:
-    """Return the pixels of each kind in each image, (n_images, 4)."""
+    """Return the numbers of TP, FP, FN and TN pixels in each image, (n_images, 4)."""
     references = [record.reference(finding) for record in images]
     drawn = pack_masks(
         [empty_rle(r.size) if a is None or a.rle is None else a.rle for r, a in zip(images, references, strict=True)]
@@ -134,7 +134,7 @@ def _of_statistic(
 
 
 def _pooled(right: FloatArray, total: FloatArray, units: IntArray) -> list[Estimate]:
-    """Return ratios of sums with their intervals, the macro first; patients with such pixels support a ratio."""
+    """Return ratios of sums with intervals, macro first; patients with pixels in the denominator support a ratio."""
     own_right, own_total = (
         np.stack([np.bincount(units, column) for column in part.T], axis=1) for part in (right, total)
     )
@@ -147,7 +147,7 @@ def _pooled(right: FloatArray, total: FloatArray, units: IntArray) -> list[Estim
 def _means(shares: FloatArray, units: IntArray) -> list[Estimate]:
     n_images, n_findings = shares.shape
     codes = np.tile(np.arange(n_findings), n_images)
-    counts = resampling_counts(int(units.max()) + 1, Resampling(1))  # the jackknife draws nothing
+    counts = resampling_counts(int(units.max()) + 1, Resampling(1))  # the jackknife needs no replicates
     means = bootstrap_means(shares.ravel(), codes, np.repeat(units, n_findings), n_groups=n_findings, counts=counts)
     return intervals_of(means, "jackknife", bounds=means.bounds).estimates()
 
@@ -162,7 +162,7 @@ def _with_ends(figures: FloatArray, ends: FloatArray) -> list[Estimate]:
 
 
 TOLERANCE = 2.0
-"""Distance within which boundaries agree, in the unit of the distances."""
+"""Distance up to which boundaries agree, in mm or pixels."""
 BOUNDARY_METRICS = ("dice", "boundary_iou", "surface_distance", "hausdorff_95")
 
 
@@ -175,7 +175,7 @@ class BoundaryMean:
     finding : name of the finding, or "macro" for the unweighted mean over findings
     metric : name in METRICS
     value : mean over `n` cases, NaN without any; for a macro, mean over findings
-    n, n_infinite : number of cases, or findings, in the mean, and of infinite ones that are left out of it
+    n, n_infinite : number of cases (for a macro, findings) in the mean, and number of infinite cases left out
     unit : unit of `hausdorff_95` and of the tolerance of `surface_distance`, "mm" or "pixels"
     """
 
@@ -190,7 +190,7 @@ class BoundaryMean:
 def boundary_means(
     predictions: Sequence[LocalizationPrediction], records: Sequence[LocalizationRecord], findings: Sequence[str]
 ) -> list[BoundaryMean]:
-    """Return for each metric the macro, then every finding.
+    """Return the means of each metric: the macro, then every finding.
 
     Raises
     ------

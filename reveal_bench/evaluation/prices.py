@@ -1,4 +1,4 @@
-"""Exact cost of tokens.
+"""Exact cost of the tokens that a model reads and writes.
 
 Prices and costs are decimals in a single currency, never binary fractions, so that a cost equals tokens times price to
 the last digit.
@@ -20,7 +20,8 @@ class Prices:
     Parameters
     ----------
     tokens_in, tokens_out : price of tokens sent and of tokens received, including hidden reasoning
-    tokens_cached : price of tokens sent that were in the provider's cache; None if they cost the same
+    tokens_cached : price of tokens sent that were in the provider's cache; None if cached tokens cost the same as
+        others
 
     Raises
     ------
@@ -49,12 +50,12 @@ class Prices:
 
     @classmethod
     def from_text(cls, tokens_in: str, tokens_out: str, tokens_cached: str | None = None) -> Prices:
-        """Parse prices as users type them.
+        """Parse prices from texts as users type them.
 
         Raises
         ------
         ValueError
-            If a text is not a number, or below 0.
+            If a text is not a number of at least 0.
         """
         return cls(
             _decimal("tokens_in", tokens_in),
@@ -63,13 +64,13 @@ class Prices:
         )
 
     def cost(self, tokens_in: int, tokens_out: int, *, tokens_cached: int = 0) -> Decimal:
-        """Return the cost of some tokens; `tokens_cached` of `tokens_in` came from the cache."""
+        """Return the cost of the tokens; `tokens_cached` is the number of `tokens_in` that came from the cache."""
         price = self.tokens_in if self.tokens_cached is None else self.tokens_cached
         fresh = tokens_in - tokens_cached
         return (fresh * self.tokens_in + tokens_cached * price + tokens_out * self.tokens_out).scaleb(-6)
 
     def document(self) -> dict[str, Any]:
-        """Return the prices for JSON, with decimals as text."""
+        """Return the prices as JSON values, with decimals as text."""
         cached = None if self.tokens_cached is None else str(self.tokens_cached)
         return {"tokens_in": str(self.tokens_in), "tokens_out": str(self.tokens_out), "tokens_cached": cached}
 

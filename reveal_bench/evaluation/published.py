@@ -1,7 +1,7 @@
-"""Published rows of papers, shown with the submissions of a board and never ranked among them.
+"""Scores published in papers, shown next to the submissions of a board and never ranked among them.
 
-They are read from ``submissions/reference/<benchmark>/*.json`` (schema: ``submissions/schema/reference.schema.json``).
-A row that repeats another row's scores is left out.
+Rows of scores are read from ``submissions/reference/<benchmark>/*.json`` (schema:
+``submissions/schema/reference.schema.json``). A row that repeats another row's scores is left out.
 
 A row is comparable with a board if it was measured on the split that contains the board's holdout. Rows of other
 studies, such as readers' agreement before a benchmark was selected, are shown separately.
@@ -19,9 +19,9 @@ from reveal_bench.kinds.folder import FolderInfo
 
 REFERENCE_BENCHMARK = "chexlocalize"
 GRID = 8
-"""Cells per side of the published cell hits (paper 000, section 3.2)."""
+"""Number of cells per side in the published grid hit rates (paper 000, section 3.2)."""
 _PARTS_OF_TEST = ("test", "released", "holdout")
-_DIVIDED = "test"  # the split that a holdout is taken from
+_DIVIDED = "test"  # the split from which holdouts are taken
 _ORDER = ("human", "cnn", "saliency", "multimodal_llm", "chance")
 _SHOWN_AS = {"grid_chance": "grid_hit", "mask_iou": "mask_iou_all"}
 
@@ -32,10 +32,10 @@ class ReferenceRow:
 
     Attributes
     ----------
-    measured_on : "test" or "validation" split of the benchmark, or "sampled" (other studies)
-    citation, url, place : the paper, and the position of the scores in it
-    figures : metric -> finding -> fraction; a chance expectation is under the metric that it belongs to, and the
-        papers' mIoU (true-positive slice) is next to the board's, as `protocol` says
+    measured_on : "test" or "validation", a split of the benchmark, or "sampled" for scores of other studies
+    citation, url, place : the paper, and where it prints the scores
+    figures : metric -> finding -> score as a fraction; an expectation by chance is under its metric, and the papers'
+        mIoU (true-positive slice) is next to the board's mIoU, as `protocol` explains
     macro : metric -> (fraction, how it was computed)
     """
 
@@ -53,7 +53,7 @@ class ReferenceRow:
 
     @property
     def source(self) -> str:
-        """The paper, and the position of the scores in it."""
+        """The paper, and where it prints the scores."""
         return f"{self.citation} {self.place}"
 
     @property
@@ -63,7 +63,7 @@ class ReferenceRow:
 
     @property
     def title(self) -> str:
-        """Name of the system with the style of its prompt."""
+        """Name of the system, followed by the style of its prompt if there is one."""
         return f"{self.name}, {self.prompt_style}" if self.prompt_style else self.name
 
     @property
@@ -74,7 +74,9 @@ class ReferenceRow:
 
 @dataclass(frozen=True)
 class OwnScores:
-    """Scores of a run by one metric, by finding; `grid` is the number of cells per side, if it answers in cells."""
+    """Scores of a run by one metric: finding -> score; `grid` is the number of cells per side if the run answers in
+    cells.
+    """
 
     label: str
     metric: str
@@ -84,7 +86,7 @@ class OwnScores:
 
 @dataclass(frozen=True)
 class ReferenceValue:
-    """Published row, or a row of the user's, whose `source` is empty: `values` by finding, and their `mean`."""
+    """Row of a published system, or of the user's (with an empty `source`): `values` by finding, and their `mean`."""
 
     system: str
     source: str
@@ -93,7 +95,7 @@ class ReferenceValue:
 
 
 def read_reference_rows(benchmark: str = REFERENCE_BENCHMARK) -> list[ReferenceRow]:
-    """Return the rows published for a benchmark, by kind and name; empty if it has none."""
+    """Return the rows published for a benchmark, ordered by kind and name; empty if there are none."""
     folder = bundled("submissions") / "reference" / benchmark
     rows = []
     for path in sorted(folder.glob("*.json")):
@@ -104,20 +106,20 @@ def read_reference_rows(benchmark: str = REFERENCE_BENCHMARK) -> list[ReferenceR
 
 
 def explain_not_comparable(rows: Sequence[ReferenceRow], info: FolderInfo, split: str) -> str:
-    """Return the reason why no published row is comparable with scores on a split; "" if some are."""
+    """Return the reason why no published row is comparable with scores on a split; "" if a row is comparable."""
     names = "; ".join(dict.fromkeys(row.name for row in rows))
     if info.synthetic:
         return f"Results are published on the real data ({names}), so they are not shown with runs on synthetic data."
     if split not in _PARTS_OF_TEST or not any(row.is_of_test_split for row in rows):
         measured = " and ".join(sorted({row.measured_on for row in rows}))
-        return f"Not comparable with split {split}: the published rows ({names}) are of the split {measured}."
+        return f"Not comparable with split {split}: the published rows ({names}) were measured on the split {measured}."
     return ""
 
 
 def rows_beside(
     metric: str, own: Sequence[OwnScores], published: Sequence[ReferenceRow]
 ) -> tuple[list[str], list[ReferenceValue]]:
-    """Return (findings, rows): the findings that all rows have, and the rows with only these, the user's own first."""
+    """Return (findings, rows): the findings in all rows, and the rows with only these findings, the user's first."""
     lines = [(one.label, "", one.values) for one in own]
     lines += [(row.title, row.short_source, row.figures[metric]) for row in published]
     defined = [{name for name, value in values.items() if not math.isnan(value)} for *_, values in lines]

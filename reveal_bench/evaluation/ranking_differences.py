@@ -1,25 +1,26 @@
-"""Interval, p and one-sided tails of differences in AUROC or average precision, in closed form.
+"""Interval, p and one-sided p of differences in AUROC or average precision, in closed form.
 
 Conventions
 -----------
 The squared standard error of ``a - b`` is the larger of two:
 
-* the variances of both systems (:meth:`~reveal_bench.metrics.ranking_intervals.RankingEvidence.variances`), minus twice
-  the covariance of their influences. It does not vanish if no patient of a small sample happens to be misranked;
-* the sum of the squared differences of the influences, which for AUROC is DeLong's. For a finding it is multiplied by
-  ``m / (m - 1)``, m being the patients of the smaller class.
+* the sum of both systems' variances (:meth:`~reveal_bench.metrics.ranking_intervals.RankingEvidence.variances`), minus
+  twice the covariance of their influences. It is above 0 even if no patient of a small sample happens to be misranked;
+* the sum of the squared differences of the influences, which for AUROC is DeLong's. For a finding, this sum is
+  multiplied by ``m / (m - 1)``, where m is the number of patients in the smaller class.
 
-Average precision is too high on average, and more so for the worse system. So the lower bound of ``a - b`` subtracts
-B's value from A's centre, and the upper bound B's centre from A's value. The centres of AUROC are the values.
+Average precision is biased upwards, more so for the worse system. So the lower bound of ``a - b`` is computed from A's
+bias-corrected centre and B's value, and the upper bound from A's value and B's centre. For AUROC, the centres are the
+values.
 
 p is 1 minus the confidence level at which the interval just touches 0, so interval, p and verdicts on a margin agree.
-Intervals and p of several findings together are Bonferroni's. The interval of a relative decrease ``(b - a) / b`` is
-Fieller's, with the same p.
+For several findings together, intervals and p are corrected by Bonferroni. The interval of a relative decrease ``(b -
+a) / b`` is Fieller's, with the same p.
 
-Two systems have neither interval nor p where either of them has no interval for too few patients.
+A difference has neither interval nor p if either system has no interval because of too few patients.
 
 Sources: DeLong, DeLong and Clarke-Pearson (1988), Biometrics 44; Newcombe (2006), Stat. Med. 25, method 5; Fieller
-(1954), J. R. Stat. Soc. B 16. `benchmarks/calibration.py` measures how often they err.
+(1954), J. R. Stat. Soc. B 16. `benchmarks/calibration.py` measures the error rates of these intervals and p.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from reveal_bench.metrics.resampled import Resampled
 
 
 def ranking_of(figures: Resampled) -> RankingEvidence | None:
-    """Return the evidence of AUROC or average precision; None for other scores."""
+    """Return the evidence (influences and variances) of AUROC or average precision; None for other scores."""
     evidence = figures.evidence()
     return evidence if isinstance(evidence, RankingEvidence) else None
 
@@ -50,8 +51,8 @@ class RankingTest:
 
     Attributes
     ----------
-    values, centres : of A and of B
-    variances, covariance : of A and of B; the variance of the difference follows from these three
+    values, centres : scores of A and of B, and the centres of their intervals
+    variances, covariance : variances of A and of B, and their covariance, which give the variance of the difference
     student : distribution of the difference in standard errors
     """
 
@@ -68,11 +69,13 @@ class RankingTest:
 
     @property
     def p(self) -> float:
-        """Two-sided p for a true difference of 0."""
+        """Two-sided p of the hypothesis that the true difference is 0."""
         return min(1.0, 2 * min(self.tails(0.0)))
 
     def tails(self, margin: float) -> tuple[float, float]:
-        """Return one-sided p that the true difference is at most ``-margin``, and at least `margin`."""
+        """Return the one-sided p of the hypotheses that the true difference is at most ``-margin``, and at least
+        `margin`.
+        """
         below, above = self.centres[0] - self.values[1], self.values[0] - self.centres[1]
         return self._tail(below + margin), self._tail(margin - above)
 
@@ -83,14 +86,14 @@ class RankingTest:
         return tail if distance >= 0 else 1 - tail
 
     def ends(self, alpha: float) -> tuple[float, float]:
-        """Return the interval of the difference that errs in `alpha`; NaN if it has no length."""
+        """Return the interval of the difference with error rate `alpha`; NaN if the interval has no length."""
         reach = self.student.quantile(alpha) * self.error
         if reach <= 0:
             return math.nan, math.nan
         return self.centres[0] - self.values[1] - reach, self.values[0] - self.centres[1] + reach
 
     def ends_of_decrease(self, alpha: float) -> tuple[float, float]:
-        """Return the interval of ``(b - a) / b``; NaN if it would be unbounded."""
+        """Return the interval of ``(b - a) / b`` with error rate `alpha`; NaN if the interval would be unbounded."""
         squared = self.student.quantile(alpha) ** 2
         (var_a, var_b), ratios = self.variances, []
         for a, b, sign in ((self.values[0], self.centres[1], 1), (self.centres[0], self.values[1], -1)):
@@ -106,12 +109,12 @@ class RankingTest:
 def ranking_tests(
     a: RankingEvidence, b: RankingEvidence, values: tuple[FloatArray, FloatArray]
 ) -> list[RankingTest | None]:
-    """Return the test of the macro and of every finding; None for too few patients.
+    """Return the tests of the macro and of every finding; None if too few patients support a test.
 
     Parameters
     ----------
     a, b : evidence of both systems, on the same units
-    values : their scores, (1 + n_groups,) each, macro first; NaN for a finding that either has not
+    values : scores of both systems, (1 + n_groups,) each, macro first; NaN for a finding if a system has no score
     """
     shared = np.flatnonzero(~np.isnan(values[0][1:] + values[1][1:]))
     a, b = a.over(shared), b.over(shared)
@@ -148,12 +151,12 @@ def ranking_differences(
     relative: bool = False,
     margin: float | None = None,
 ) -> Tested:
-    """Return intervals and p of all differences of two systems; parameters as for :func:`ranking_tests`.
+    """Return intervals and p of all differences between two systems; parameters as for :func:`ranking_tests`.
 
     Parameters
     ----------
     relative : True for the relative decrease ``(b - a) / b``, False for ``a - b``
-    margin : margin of the tails
+    margin : margin for the one-sided p
     """
     tests = ranking_tests(a, b, values)
     m = max(sum(test is not None for test in tests[1:]), 1)
@@ -172,21 +175,22 @@ def ranking_differences(
 
 
 def untested_ranking(evidence: RankingEvidence, values: FloatArray) -> str:
-    """Return why no macro is tested, of any systems on the same patients; empty if it is.
+    """Return why the macros of systems on these patients are not tested; empty if they are tested.
 
     Parameters
     ----------
-    values : (1 + n_groups,), macro first; NaN for a finding that any system has not
+    values : (1 + n_groups,), macro first; NaN for a finding if a system has no score
     """
     return evidence.over(np.flatnonzero(~np.isnan(values[1:]))).few(values)[0]
 
 
 def ranking_pairs_p(systems: Sequence[RankingEvidence], values: FloatArray) -> FloatArray:
-    """Return p of the macro's difference of every two systems, not corrected, (n_systems, n_systems).
+    """Return the p of the macro's difference for every pair of systems, (n_systems, n_systems), not corrected for
+    pairs.
 
     Parameters
     ----------
-    values : (n_systems, 1 + n_groups), macro first; NaN for a finding that any system has not
+    values : (n_systems, 1 + n_groups), macro first; NaN for a finding if a system has no score
     """
     p_values = np.ones((len(systems), len(systems)))
     for i, one in enumerate(systems):

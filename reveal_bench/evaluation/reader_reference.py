@@ -1,4 +1,4 @@
-"""A system scored against each reader and against several combinations of readers, and readers scored like systems.
+"""Scores of a system against single readers and against combinations of readers, and scores of readers themselves.
 
 Conventions
 -----------
@@ -6,17 +6,17 @@ References are derived from the single readers' annotations in the dataset folde
 
 * each reader's own annotations, on the cases that this reader annotated;
 * combinations of all readers of a case: findings of at least one reader, of more than half, or of all;
-* for each reader the other readers: findings of more than half of these, on the cases that this reader and at least one
-  other annotated. The reader is scored there, too, so that a system can be ranked among readers; the difference is the
-  system's score less the reader's, with interval and p as in :mod:`reveal_bench.evaluation.compare`.
+* for each reader, the findings of more than half of the other readers, on the cases that this reader and at least one
+  other annotated. This reader is scored against the same reference, so that a system can be ranked among readers. The
+  difference is the system's score minus the reader's, with interval and p as in :mod:`reveal_bench.evaluation.compare`.
 
-If there are two readers, more than half means both. Scores are macros of one metric, over the findings that each
-reference has, with 95% intervals by the jackknife over patients, or percentile intervals for areas under curves.
+With two readers, more than half means both. Scores are macros of one metric over the findings of each reference, with
+95% intervals by the jackknife over patients, or percentile intervals for areas under curves.
 
-A table for :mod:`reveal_bench.reader_studies` has a row per reader, study and label: 1 if the reader called it present,
-and the truth, which is the reference of the dataset folder. The system is among the readers under its own name, with
-its decisions if it gives probabilities. Cases that some reader did not annotate are left out, because a reader study is
-fully crossed.
+The table for :mod:`reveal_bench.reader_studies` has one row per reader, study and label. The score is 1 if the reader
+called the label present; the truth is the reference of the dataset folder. The system is in the table as a further
+reader; if it gives probabilities, its decisions are used. Cases that were not annotated by every reader are left out,
+because a reader study is fully crossed.
 
 Source: readers against the majority of the others as in Rajpurkar et al. 2018 (PLoS Med. 15) and Irvin et al. 2019.
 """
@@ -41,16 +41,17 @@ from reveal_bench.metrics.intervals import UNDEFINED, Estimate
 
 @dataclass(frozen=True, slots=True)
 class AgainstReference:
-    """Scores of a system, and perhaps of a reader, against one reference.
+    """Scores of a system, and possibly of a reader, against one reference.
 
     Attributes
     ----------
     reference : such as "reader A", "at least one", "others than A"
     metric : metric of the macro
-    n : cases (studies or images) that have the reference
+    n : number of cases (studies or images) with this reference
     estimate : the system's estimate
     reader : name of the reader scored on the same cases, or None
-    reader_value, difference, p : that reader's value, and system less reader with its p; NaN without a reader
+    reader_value, difference, p : the reader's score, and the difference system minus reader with its p; NaN without a
+        reader
     """
 
     reference: str
@@ -76,13 +77,15 @@ class _Setting:
     metric: str
 
     def rows(self, predictions: Sequence[Any], by_record: Mapping[str, Any]) -> Rows:
-        """Return the rows of `predictions` against one reader's annotations of some records."""
+        """Return the rows of `predictions` scored against the annotations of some records."""
         references = [self.readers.by_reading(self.records[key], words) for key, words in by_record.items()]
         rows: Rows = self.kind.scoring.score(predictions, references, self.manifest, self.options)
         return rows
 
     def agreed(self, readings: Sequence[Mapping[str, Any]], at_least: Callable[[int], int]) -> dict[str, Any]:
-        """Return record key -> findings of at least so many readers, for every record that anyone annotated."""
+        """Return record key -> findings that at least `at_least(n)` of the record's n readers annotated, for annotated
+        records.
+        """
         read = [key for key in self.records if any(key in words for words in readings)]
         agreed = {}
         for key in read:
@@ -116,12 +119,13 @@ def score_against_readers(
     options: ScoringOptions,
     metric: str,
 ) -> list[AgainstReference]:
-    """Score a system against each reader, against all readers combined, and, like each reader, against the others.
+    """Score a system against each reader, against all readers combined, and, next to each reader, against the other
+    readers.
 
     Parameters
     ----------
     readings : result of :meth:`Readers.readings <reveal_bench.kinds.parts.Readers.readings>`
-    predictions, records, manifest, options : what the system was scored with
+    predictions, records, manifest, options : inputs of the system's scores
     metric : metric of the macros
 
     Raises
@@ -165,7 +169,7 @@ def _beside(setting: _Setting, readings: Readings, name: str) -> AgainstReferenc
 
 @dataclass(frozen=True, slots=True)
 class ReadingRow:
-    """One reader's label of a study: `score` and `truth` are 0 or 1."""
+    """Answer of one reader for a study and label; `score` (the answer) and `truth` are 0 or 1."""
 
     reader: str
     case: str
@@ -183,15 +187,16 @@ def readings_of(
     system: str,
     finding: str | None = None,
 ) -> tuple[list[ReadingRow], int]:
-    """Return (rows, n): the rows of all readers, then of the system; and the number of studies that lack a reader.
+    """Return (rows, n): the rows of all readers and then of the system, and the number of studies not read by all
+    readers.
 
     Parameters
     ----------
     readings : result of :meth:`Readers.readings <reveal_bench.kinds.parts.Readers.readings>`
     scored : the system's scored predictions
     records : references
-    system : the system's name, which no reader may have
-    finding : one label; all labels unless given
+    system : name of the system, which must differ from the readers' names
+    finding : label of the rows; by default all labels
 
     Raises
     ------
@@ -199,12 +204,12 @@ def readings_of(
         If the kind has no labels, the label is unknown, a reader has the system's name, or no study was read by all.
     """
     if kind.readers is None or kind.questions.uses_grid:
-        rule = "must be a benchmark of findings: drawings have no truth of 0 and 1"
+        rule = "must be a benchmark of findings, because drawings have no truth of 0 or 1"
         raise ArgumentError("folder", rule, f"one of {kind.name}")
     if finding is not None and finding not in scored.rows.groups:
         raise ArgumentError("finding", f"must be one of {', '.join(scored.rows.groups)}", repr(finding))
     if system in readings:
-        rule = f"of the system, by default its file's, must not be a reader's: {', '.join(readings)}"
+        rule = f"of the system (by default its file's name) must differ from the readers' names: {', '.join(readings)}"
         raise ArgumentError("name", rule, repr(system))
     by_key = {kind.data.key_of(record): record for record in records}
     by_all = [key for key in by_key if all(key in by_record for by_record in readings.values())]

@@ -1,24 +1,26 @@
-"""Receipts of released scores: their exact form, and their verification without the leaderboard that issued them.
+"""Receipts of released scores: their exact format, and their verification without the leaderboard that issued them.
 
 Conventions
 -----------
 A receipt file is a JSON object with the `receipt` (its content), its `hash` and its `signature`. The signature is over
-the receipt's *canonical bytes*: JSON in ASCII, keys sorted, no spaces, and no numbers other than integers, so that the
-same facts are the same bytes in every language. Scores are therefore texts, with the decimals that were released:
-"0.47". The hash is SHA-256 of the canonical bytes in hexadecimal, the signature Ed25519 (RFC 8032) in base64.
+the receipt's *canonical bytes*: JSON in ASCII, keys sorted, no spaces, and no numbers other than integers, so that
+every programming language writes the same facts as the same bytes. Scores are therefore texts with the released
+decimals, such as "0.47". The hash is SHA-256 of the canonical bytes in hexadecimal, the signature Ed25519 (RFC 8032) in
+base64.
 
 Receipts of one leaderboard form a chain: each is numbered and contains the hash of the previous one (64 zeros in the
-first). A key that replaced another carries the *succession*: for each change a statement signed with the old key and
-with the new one. So anyone who trusts the first key can check the receipts of its successors.
+first). If a key replaced an earlier one, its receipts contain the *succession*: for each change of key, a statement
+signed with both the old and the new key. So anyone who trusts the first key can check the receipts signed with its
+successors.
 
-There are two kinds, distinguished by `schema` and `part`: receipts of the public scores, and of the *final* scores, on
-patients held back until a round ends. Final receipts are signed when the scores are computed and handed out when they
-are shown, so that the next receipt, which contains their hash, proves that they did not change in between. The scores
-are few and rounded, and could be guessed until the hash is right; so a final receipt also contains a `blind`, 32 random
-bytes in hexadecimal.
+There are two kinds of receipts, distinguished by `schema` and `part`: receipts of public scores, and receipts of
+*final* scores, computed on patients held back until a round ends. A final receipt is signed when the scores are
+computed, and handed out when they are shown. The next receipt contains its hash, which proves that the final receipt
+did not change in between. A few rounded scores could be guessed by trying values until the hash matches, so a final
+receipt also contains a `blind`, 32 random bytes in hexadecimal.
 
-What a receipt proves depends on the origin of the key. Checked with the key inside the receipt, it proves that nothing
-was changed since it was signed, but not who signed it; compare the key with one that the leaderboard published.
+What a receipt proves depends on the origin of the key. If a receipt is checked with the key inside it, the check proves
+that nothing was changed since signing, but not who signed; compare the key with one that the leaderboard published.
 
 The package `cryptography` is needed to check signatures.
 """
@@ -62,25 +64,25 @@ _KINDS: dict[str, tuple[str, dict[str, type | tuple[type, ...]]]] = {
     SCHEMA: ("public", _FIELDS),
     FINAL_SCHEMA: ("final", _FIELDS | {"blind": str}),
 }
-"""Schema -> (part that the scores belong to, fields of the receipt)."""
+"""Schema -> (value of `part`, names and types of the receipt's fields)."""
 
 
 class ReceiptError(ValueError):
-    """Error of a receipt with an invalid form, hash or signature."""
+    """Error of a receipt with an invalid format, hash or signature."""
 
 
 @dataclass(frozen=True)
 class Verified:
-    """Valid receipt with the extent of its verification.
+    """Valid receipt, with the checks that were made.
 
     Attributes
     ----------
     receipt : dict
         Content of the receipt.
     is_from_trusted_key : bool
-        True if it was signed with the key that the caller trusts, or with a successor of that key.
+        True if the receipt was signed with the key that the caller trusts, or with a successor of that key.
     checked, unchecked : tuple of str
-        Sentences on the checks that were made, and on those that were not.
+        Sentences that describe the checks that were made, and those that were not.
     """
 
     receipt: Mapping[str, Any]
@@ -90,7 +92,7 @@ class Verified:
 
 
 def exact(value: Any) -> Any:
-    """Return `value` (plain JSON) with every fraction as the text of its decimals: 0.47 becomes "0.47".
+    """Return a JSON `value` with every fraction as text: 0.47 becomes "0.47".
 
     Raises
     ------
@@ -100,7 +102,7 @@ def exact(value: Any) -> Any:
     if isinstance(value, float):
         decimal = Decimal(repr(value))
         if not decimal.is_finite():
-            raise ValueError(f"a figure of a receipt must be a finite number, got {value}")
+            raise ValueError(f"a number in a receipt must be finite, got {value}")
         return format(decimal, "f")
     if isinstance(value, Mapping):
         return {key: exact(inner) for key, inner in value.items()}
@@ -110,7 +112,7 @@ def exact(value: Any) -> Any:
 
 
 def canonical_bytes(document: Mapping[str, Any]) -> bytes:
-    """Return the bytes that are hashed and signed, in the form that the module describes.
+    """Return the bytes that are hashed and signed, defined in the module docstring.
 
     Raises
     ------
@@ -125,7 +127,7 @@ def _check_values(value: Any, place: str) -> None:
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if not isinstance(key, str):
-                raise ReceiptError(f"`{place}` must have texts for keys, got {key!r}")
+                raise ReceiptError(f"the keys of `{place}` must be text, got {key!r}")
             _check_values(inner, f"{place}.{key}")
     elif isinstance(value, list):
         for i, inner in enumerate(value):
@@ -145,7 +147,7 @@ def key_id(public_key: str) -> str:
 
 
 def verify_signature(document: Mapping[str, Any], signature: str, public_key: str) -> bool:
-    """Return True if `signature` (base64) over the canonical bytes was made with this key's private half."""
+    """Return True if `signature` (base64) of the canonical bytes was made with the private key of `public_key`."""
     try:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -171,12 +173,12 @@ def read_receipt(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         data = file.read(LARGEST_FILE + 1)
     if len(data) > LARGEST_FILE:
-        raise ReceiptError(f"{path} must be a receipt of at most 1 MiB, it is larger")
+        raise ReceiptError(f"{path} must be a receipt of at most 1 MiB, but is larger")
     repeated: list[str] = []
     try:
         document = parse_json(data.decode("utf-8"), repeated)
     except (ValueError, RecursionError) as error:
-        raise ReceiptError(f"{path} must be a receipt, JSON in UTF-8: {error}") from None
+        raise ReceiptError(f"{path} must be a receipt, written as JSON in UTF-8: {error}") from None
     if repeated:
         raise ReceiptError("a receipt must not name a key twice")
     if not isinstance(document, dict):
@@ -191,7 +193,7 @@ def verify_receipt(
     previous: Mapping[str, Any] | None = None,
     file_sha256: str | None = None,
 ) -> Verified:
-    """Check a receipt file, without network.
+    """Verify a receipt file offline.
 
     Parameters
     ----------
@@ -200,7 +202,7 @@ def verify_receipt(
     trusted_key : str, optional
         Public key (32 bytes in base64) that the leaderboard published. Without it the key inside the receipt is used.
     previous : dict, optional
-        The receipt file with the number before, to check the link between the two.
+        The receipt file with the preceding number, to check that this receipt follows it.
     file_sha256 : str, optional
         SHA-256 of the prediction file, 64 hexadecimal digits.
 
@@ -217,14 +219,14 @@ def verify_receipt(
     checked.append(f"it was signed with key {receipt['key_id']}, and nothing was changed since")
     if trusted_key is None:
         unchecked.append(
-            "whose key that is: it was taken from the receipt itself, so anybody could have made it; "
-            "give a key that the leaderboard published"
+            "who owns the key: it was taken from the receipt itself, so anyone could have made it; pass a key that "
+            "the leaderboard published"
         )
     else:
         checked.append(_check_origin(receipt, trusted_key))
     if previous is None:
         if number > 1:
-            unchecked.append(f"its place after receipt {number - 1}, which was not given")
+            unchecked.append(f"that it follows receipt {number - 1}, which was not given")
     else:
         _check_link(receipt, previous)
         checked.append(f"it follows receipt {number - 1}")
@@ -235,13 +237,13 @@ def verify_receipt(
             f"the receipt is of a file with SHA-256 {receipt['file_sha256']}, got one with {file_sha256}"
         )
     else:
-        checked.append("the prediction file has the SHA-256 that it names")
-    unchecked.append("that the score follows from the file: only the leaderboard has the references")
+        checked.append("the prediction file has the SHA-256 in the receipt")
+    unchecked.append("that the scores were computed from the file: only the leaderboard has the references")
     return Verified(receipt, trusted_key is not None, tuple(checked), tuple(unchecked))
 
 
 def _check_form(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the receipt of a receipt file after checks of its form and hash."""
+    """Return the receipt in a receipt file, after checking its format and hash."""
     for name, kind in (("receipt", Mapping), ("hash", str), ("signature", str)):
         if not isinstance(document.get(name), kind):
             raise ReceiptError(f"a receipt file must have the field `{name}`, got {document.get(name)!r:.80}")
@@ -264,7 +266,7 @@ def _check_fields(receipt: Mapping[str, Any]) -> None:
         raise ReceiptError(f"a receipt must have exactly the fields of {schema}; wrong: {', '.join(sorted(strange))}")
     for name, wanted in fields.items():
         if not isinstance(receipt[name], wanted):
-            raise ReceiptError(f"`{name}` is of the wrong kind: {receipt[name]!r:.80}")
+            raise ReceiptError(f"`{name}` has the wrong type: {receipt[name]!r:.80}")
     if receipt["part"] != part:
         raise ReceiptError(f"`part` of {schema} must be {part!r}, got {receipt['part']!r:.80}")
     number = receipt["number"]
@@ -279,28 +281,31 @@ def _check_signature(receipt: Mapping[str, Any], signature: str) -> None:
     if key_id(receipt["public_key"]) != receipt["key_id"]:
         raise ReceiptError(f"`key_id` must be that of `public_key`, got {receipt['key_id']!r:.80}")
     if not verify_signature(receipt, signature, receipt["public_key"]):
-        raise ReceiptError(f"the signature of receipt {receipt['number']} is not by the key that it names")
+        raise ReceiptError(
+            f"the signature of receipt {receipt['number']} was not made with the key named in the receipt"
+        )
 
 
 def _check_origin(receipt: Mapping[str, Any], trusted_key: str) -> str:
     trusted = trusted_key.strip()
     _key_bytes(trusted)
     if trusted == receipt["public_key"]:
-        return "that is the key that you trust"
+        return "the signing key is the key that you trust"
     if trusted in _predecessors(receipt):
-        return f"that key succeeded {key_id(trusted)}, which you trust; the change was signed with both"
+        return f"the signing key succeeded {key_id(trusted)}, which you trust; the change was signed with both keys"
     raise ReceiptError(
-        f"the receipt was signed with key {receipt['key_id']}, which neither is nor succeeded {key_id(trusted)}"
+        f"the receipt was signed with key {receipt['key_id']}, which is neither the trusted key "
+        f"{key_id(trusted)} nor a successor of it"
     )
 
 
 def _predecessors(receipt: Mapping[str, Any]) -> set[str]:
-    """Return the keys from which the receipt's key descends by statements signed with the old key and the new one."""
+    """Return the predecessors of the receipt's key, each linked to the next by a statement signed with both keys."""
     heirs = {receipt["public_key"]}
     for change in reversed(receipt["succession"]):
         statement = change.get("statement") if isinstance(change, Mapping) else None
         if not isinstance(statement, Mapping) or statement.get("schema") != SUCCESSION_SCHEMA:
-            raise ReceiptError(f"`succession` must hold statements of {SUCCESSION_SCHEMA}, got {change!r:.80}")
+            raise ReceiptError(f"`succession` must contain statements of {SUCCESSION_SCHEMA}, got {change!r:.80}")
         old, new = str(statement.get("old_key")), str(statement.get("new_key"))
         signed = all(
             verify_signature(statement, str(change.get(name)), key)
@@ -318,7 +323,7 @@ def _check_link(receipt: Mapping[str, Any], previous: Mapping[str, Any]) -> None
     if before["number"] != receipt["number"] - 1:
         raise ReceiptError(f"`previous` must be receipt {receipt['number'] - 1}, got {before['number']}")
     if previous["hash"] != receipt["previous"]:
-        raise ReceiptError(f"receipt {receipt['number']} follows another receipt {before['number']} than the one given")
+        raise ReceiptError(f"receipt {receipt['number']} does not follow the given receipt {before['number']}")
 
 
 def _key_bytes(public_key: str) -> bytes:

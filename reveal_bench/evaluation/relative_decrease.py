@@ -1,24 +1,25 @@
-"""Relative decrease of a model from the human benchmark, in the order of paper 002 and as its code computes it.
+"""Relative decrease of a model from the human benchmark, ordered as in paper 002 and computed as in its code.
 
 Conventions
 -----------
 The decrease of a model from the human benchmark is ``(human - model) / human``.
 :func:`reveal_bench.evaluation.compare.relative_decrease` computes it with paired intervals. The published code computes
-another decrease from the same replicates (:mod:`reveal_bench.evaluation.compat`), which :func:`published_decreases`
+a different decrease from the same replicates (:mod:`reveal_bench.evaluation.compat`), which :func:`published_decreases`
 reproduces:
 
-* for a finding, from the means over the replicates: their decrease; its interval from the decrease in each replicate,
-  with one shared draw of images; order statistics 25 and 975 of 1,000, rounded to three digits *before* they become
-  percents
-* for "Average", from the mean of the ten findings' scores, each mean rounded to three digits; its interval from the
-  decrease of the means over findings in each replicate, in percent and rounded to three digits then
+* for a finding, the decrease of the means over the replicates. Its interval comes from the decrease in each replicate,
+  with the same images drawn for both systems: order statistics 25 and 975 of 1,000, rounded to three digits *before*
+  conversion to percent
+* for "Average", the decrease of the mean of the ten findings' scores, each mean rounded to three digits. Its interval
+  comes from the decrease of the means over findings in each replicate, rounded to three digits *after* conversion to
+  percent
 
 A decrease is significant if its interval excludes 0. The order of the paper's Extended Data Figs. 5 and 6 is:
 significant decreases, then changes that are not significant, then significant gains, each by size.
 
 Intended difference: the published code writes the interval of "Average" under misspelled names, so that its columns
-stay empty; here it is in the same columns as the others. A decrease or a bound that is infinite, because the human
-benchmark is 0, is left empty.
+stay empty; here it is in the same columns as the others. A decrease or bound that is infinite because the human
+benchmark is 0 is left empty.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ def excludes_zero(decrease: Estimate) -> bool:
 
 
 def in_printed_order(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Return decreases as paper 002 prints them: by metric, the findings by direction and size, then the macro.
+    """Return decreases in the order of paper 002: by metric, first the findings by direction and size, then the macro.
 
-    A direction counts if the adjusted interval excludes 0. Published decreases have only their own interval.
+    A finding has a direction if its adjusted interval excludes 0. Published decreases have only an unadjusted interval.
     """
     metrics = list(dict.fromkeys(one.metric for one in comparisons))
 
@@ -63,7 +64,7 @@ def in_printed_order(comparisons: Sequence[Comparison]) -> list[Comparison]:
 
 
 def decreases_csv(comparisons: Sequence[Comparison]) -> str:
-    """Return the fields of each decrease, and if its own and its adjusted interval exclude 0, in the printed order."""
+    """Return CSV text of the decreases in the printed order, with columns for intervals that exclude 0."""
     ordered = in_printed_order(comparisons)
     rows = [
         record | {"excludes_zero": excludes_zero(one.estimate), "excludes_zero_adjusted": excludes_zero(one.adjusted)}
@@ -90,12 +91,13 @@ def published_decreases(
     ----------
     model, human : two systems scored on the same split
     form : one of :data:`~reveal_bench.evaluation.compat.COMPAT`
-    metrics : of `form`; those that both systems have by default
+    metrics : metrics of `form`; by default those that both systems have
 
     Raises
     ------
     ArgumentError
-        As :func:`~reveal_bench.evaluation.compat.published_tables`, or if the systems share none of `metrics`.
+        For the reasons of :func:`~reveal_bench.evaluation.compat.published_tables`, or if the systems share none of
+        `metrics`.
     """
     of_model, of_human = ({t.metric: t for t in published_tables(one, form, resampling)} for one in (model, human))
     shared = [name for name in of_model if name in of_human and (metrics is None or name in metrics)]
@@ -107,13 +109,13 @@ def published_decreases(
 
 def _of_metric(model: ChexlocalizeTables, human: ChexlocalizeTables, resampling: Resampling) -> list[Comparison]:
     if model.image_ids != human.image_ids:
-        raise ValueError("both systems must be scored on the same images, for one draw is shared")
+        raise ValueError("both systems must be scored on the same images, because they share the resampled images")
     recipe = f"{model.metric}|decrease:chexlocalize|b:{resampling.n_resamples}|seed:{resampling.seed}|unit:image"
     a, b = (mean_of_defined(side.replicates.T) for side in (model, human))
     n = np.array([(~np.isnan(side.per_image)).sum(axis=0) for side in (model, human)])
     shares = _intervals(_decrease(model.replicates, human.replicates))
     rows = _rows(model.metric, model.findings, a, b, _decrease(a, b), shares, n, recipe)
-    # "Average": of means that are rounded to three digits, with an interval of percents that are
+    # "Average" uses means rounded to three digits; its interval uses percents rounded to three digits
     mean_a, mean_b = (np.round(mean_of_defined(side[None]), 3) for side in (a, b))
     of_model, of_human = (mean_of_defined(side.replicates)[:, None] for side in (model, human))
     percents = _intervals(100 * _decrease(of_model, of_human))
@@ -123,9 +125,7 @@ def _of_metric(model: ChexlocalizeTables, human: ChexlocalizeTables, resampling:
 
 
 def _decrease(model: FloatArray, human: FloatArray) -> FloatArray:
-    """Return the decrease as published, which divides by a human benchmark of 0: any gain then decreases by minus
-    infinity.
-    """
+    """Return the decrease as published, dividing by 0 if the human benchmark is 0: a gain is then minus infinity."""
     with np.errstate(divide="ignore", invalid="ignore"):
         share: FloatArray = (human - model) / human
     return share
@@ -165,7 +165,9 @@ def _rows(
 
 
 def published_csv(comparisons: Sequence[Comparison]) -> dict[str, str]:
-    """Return file names and texts as the published code writes decreases: percents, the largest first, then Average."""
+    """Return file name -> text of decreases as the published code writes them: percents, the largest first, then
+    Average.
+    """
     files = {}
     for metric in dict.fromkeys(one.metric for one in comparisons):
         own = [one for one in comparisons if one.metric == metric]

@@ -1,16 +1,16 @@
-"""Scored documents from a prediction file and a dataset folder, for ``reveal-bench score``.
+"""Scoring of a prediction file against a dataset folder, and the JSON document of ``reveal-bench score``.
 
-The document (:meth:`ScoredFile.to_document`, ``--json``) is stable:
+The fields of the document (:meth:`ScoredFile.to_document`, ``--json``) are stable:
 
 * ``schema``: 1
 * ``benchmark``, ``version``, ``split`` of the references; ``references_sha256`` of their files
 * ``file``, ``file_sha256``, ``format``, ``n_predictions``, ``n_missing`` of the predictions
 * ``abstained``, if the file declines questions: ``n``, ``coverage``, and ``estimates`` of the answered ones
 * ``protocol``: unit, n_resamples, seed, interval, allow_missing; grid and asks (localization) or thresholds (findings);
-  ``missing`` if a missing answer counts as something other than a miss; ``criterion`` if it is not the first of the
-  kind
-* ``strata``: for findings, estimates of the same form by name of the stratum; else empty
-* ``finding_groups``, if there are groups of findings: by name the ``findings``, and ``estimates``, the macros over them
+  ``missing`` if a missing answer counts as something other than a miss; ``criterion`` if it is not the kind's first
+* ``strata``: for benchmarks of findings, name of the stratum -> its estimates; otherwise empty
+* ``finding_groups``, if groups of findings were requested: name of the group -> its ``findings``, and the ``estimates``
+  of their macros
 * ``estimates``: a list of objects with the fields of :class:`~reveal_bench.metrics.intervals.Estimate`; scores are
   fractions, undefined is null
 * ``software``: name and version
@@ -47,7 +47,7 @@ _UNKNOWN_KEYS = ("unknown-image", "unknown-study", "unknown-task")
 
 
 class LintError(ValueError):
-    """Error of a prediction file: the message has the first five problems, `report` all of them."""
+    """Error of a prediction file; the message lists the first five problems, `report` all of them."""
 
     def __init__(self, report: LintReport) -> None:
         self.report = report
@@ -57,13 +57,13 @@ class LintError(ValueError):
 
 @dataclass(frozen=True)
 class AnsweredOnly:
-    """Scores over the answered questions of a system that abstains from some.
+    """Scores of only the answered questions, for a system that abstains from some.
 
     Attributes
     ----------
     n_abstained : number of declined questions: pairs of an image and a finding, or studies, tasks or images
     coverage : proportion of the questions that are answered
-    estimates : scores of only the answered questions; a :class:`ScoredFile` counts the others as misses
+    estimates : scores of the answered questions; in a :class:`ScoredFile`, the others count as misses
     """
 
     n_abstained: int
@@ -78,7 +78,7 @@ class AnsweredOnly:
 
 @dataclass(frozen=True)
 class ScoredFile:
-    """Scored predictions from a file, or from Python (`path` is None), with everything that determines the scores."""
+    """Scored predictions from a file (from Python if `path` is None), with everything that determines the scores."""
 
     path: Path | None
     report: LintReport
@@ -100,7 +100,7 @@ class ScoredFile:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes on the scores, for people."""
+        """Notes on the scores, for display."""
         return (*self.rows.notes, *self.tuning_notes)
 
     @property
@@ -116,7 +116,7 @@ class ScoredFile:
 
     @property
     def protocol(self) -> dict[str, Any]:
-        """Options that determine the scores, in the form of the document."""
+        """Options that determine the scores, as in ``protocol`` of the document."""
         return KINDS[self.rows.kind].protocol(self.options)
 
     @cached_property
@@ -125,7 +125,7 @@ class ScoredFile:
         return self.rows.group_macros(self.resampling, self.options.finding_groups or {})
 
     def to_document(self) -> dict[str, Any]:
-        """Return the stable JSON document described above."""
+        """Return the JSON document described in the module docstring."""
         return {
             "schema": 1,
             "benchmark": self.manifest.benchmark,
@@ -186,7 +186,7 @@ def hash_references(folder: AnyFolder, split: str) -> str:
 def lint_file(path: Path, folder: AnyFolder, split: str, options: LintOptions = LintOptions()) -> LintReport:
     """Lint one prediction file against the public manifest of a split, by the rules of the benchmark's kind.
 
-    An id that belongs to another split of the folder is reported with the name of that split.
+    An id from another split of the folder is reported with the name of that split.
 
     Raises
     ------
@@ -203,7 +203,7 @@ def lint_file(path: Path, folder: AnyFolder, split: str, options: LintOptions = 
 
 
 def ids_of_other_splits(folder: AnyFolder, split: str) -> dict[str, str]:
-    """Return id -> the split that asks for it, for every split of a folder except `split`."""
+    """Return id -> split for the ids of all splits of a folder except `split`."""
     info = open_folder(folder).info
     key = KINDS[info.kind].key
     others = [other for other in info.splits if other != split]
@@ -214,7 +214,7 @@ def ids_of_other_splits(folder: AnyFolder, split: str) -> dict[str, str]:
 
 def _with_split(problem: LintProblem, home: Mapping[str, str]) -> LintProblem:
     other = home.get(problem.value.strip('"')) if problem.rule in _UNKNOWN_KEYS else None
-    return problem if other is None else replace(problem, hint=f"it is one of split {other!r}")
+    return problem if other is None else replace(problem, hint=f"it belongs to split {other!r}")
 
 
 def score_file(
@@ -252,7 +252,7 @@ def resolve_options(
 
     Parameters
     ----------
-    folder, split : dataset folder and the split whose references it holds
+    folder, split : dataset folder, and a split with references in it
     ratings : readers' ratings of the answers; required for tasks
 
     Raises
@@ -271,7 +271,7 @@ def resolve_options(
     if options.finding_groups is not None:
         resolved = replace(resolved, finding_groups=resolve_finding_groups(options.finding_groups, folder))
     if not split_shards(folder, kind.config, split):
-        kind.data.read_records(folder, split)  # refuses, in the words of the kind
+        kind.data.read_records(folder, split)  # raises the error that the kind defines
     return resolved
 
 
@@ -289,9 +289,9 @@ def score_report(
     Parameters
     ----------
     report : lint report of predictions for the split
-    folder, split : dataset folder and the split whose references it holds
+    folder, split : dataset folder, and a split with references in it
     options : result of :func:`resolve_options`
-    path : the linted file, if there was one
+    path : the linted file; None for predictions from Python
     ratings : readers' ratings of the answers; required for tasks
 
     Raises

@@ -1,9 +1,9 @@
 """Scores of groups of patients, such as women and men, and each group's difference from all other patients.
 
-Groups consist of patients (:mod:`reveal_bench.evaluation.patient_groups`). Each has the macro and the score of every
-finding, with the intervals that `score` prints for the same patients; its difference from the rest, with p and interval
-for all groups together (:mod:`reveal_bench.evaluation.group_differences`); and for proportions of right answers an odds
-ratio (:mod:`reveal_bench.metrics.odds_ratio`), which is not corrected for several groups.
+Groups consist of patients (:mod:`reveal_bench.evaluation.patient_groups`). Each group has the macro and the score of
+every finding, with the intervals that `score` prints for these patients. The difference from the rest has a p and an
+interval that are adjusted for all groups (:mod:`reveal_bench.evaluation.group_differences`). Proportions of right
+answers also have an odds ratio (:mod:`reveal_bench.metrics.odds_ratio`), which is not adjusted for several groups.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WITHOUT_TEST = ("average_precision",)
 
 @dataclass(frozen=True, slots=True)
 class Subgroup:
-    """Patients of one group on one metric and finding.
+    """Scores of one group of patients by one metric and finding.
 
     Attributes
     ----------
@@ -40,12 +40,12 @@ class Subgroup:
     metric, finding : name of the metric; a finding, or "macro"
     n : number of patients with a case that counts
     estimate : the group's score
-    difference : the group's score minus that of all other patients; of macros over the findings that enough patients
-        of both sides have
-    n_compared : number of findings in the difference of macros; 0 for a finding, and without a difference
-    p : p of the difference, for all groups together; of a finding, for all groups and findings together
-    odds_ratio : odds of a right answer in the group, over the odds in all other patients, without correction for
-        several groups; NaN for a macro, and for metrics that are not in :data:`PROPORTIONS`
+    difference : the group's score minus that of all other patients; for a macro, over the findings that enough patients
+        of both sides support
+    n_compared : number of findings in the difference of macros; 0 for a finding or without a difference
+    p : p of the difference, adjusted for all groups; for a finding, adjusted for all groups and findings
+    odds_ratio : odds of a right answer in the group divided by the odds in all other patients, not adjusted for several
+        groups; NaN for a macro, and for metrics that are not in :data:`PROPORTIONS`
     flag : reason why the score has no interval or the difference no p; empty if they have
     """
 
@@ -72,13 +72,14 @@ def score_subgroups(
 
     Parameters
     ----------
-    groupings : column -> patient -> group, as of :func:`~reveal_bench.evaluation.patient_groups.group_patients`
-    metrics : metrics that apply
+    groupings : column -> patient -> group, as returned by
+        :func:`~reveal_bench.evaluation.patient_groups.group_patients`
+    metrics : metrics that apply to `rows`
     resampling : method of the intervals of scores, over patients
 
     Returns
     -------
-    list of Subgroup, by metric, column, finding (the macro first) and group; "several" and "missing" come last
+    list of Subgroup, ordered by metric, column, finding (the macro first) and group; "several" and "missing" come last
 
     Raises
     ------
@@ -116,7 +117,7 @@ def _of_metric(part: Mapping[str, Resampled] | None, metric: str) -> Resampled |
 
 
 def _in_macro(rows: Rows) -> BoolArray:
-    """Return True for the groups of the rows that the macro averages."""
+    """Return a bool array, True for the findings that the macro averages."""
     return np.isin(rows.groups, rows.macro_over(rows.groups))
 
 
@@ -127,7 +128,7 @@ def _with_differences(
     whole: Resampled,
     masks: BoolArray,
 ) -> list[list[Subgroup]]:
-    """Return the groups of one metric with their differences from the rest."""
+    """Return the subgroups of one metric with their differences from all other patients."""
     metric = blocks[0][0].metric
     low, high = bounds_of(metric)
     differences = differ_from_rest(
@@ -151,7 +152,7 @@ def _select(patients: Sequence[str], mask: BoolArray) -> list[str]:
 def _score_part(
     rows: Rows, patients: Collection[str], metrics: Sequence[str], resampling: Resampling
 ) -> Mapping[str, Resampled] | None:
-    """Return metric -> scores of some patients; None if they have no case."""
+    """Return metric -> scores of the given patients; None if these patients have no case."""
     part = rows.of_patients(patients)
     return part.resample([part], resampling, metrics=metrics, groups=rows.groups)[0] if len(part) else None
 
@@ -164,7 +165,7 @@ def _describe(
     rest: Resampled | None,
     resampling: Resampling,
 ) -> Iterator[Subgroup]:
-    """Yield the macro of one group and its findings, without differences."""
+    """Yield the scores of one group, the macro first, without differences."""
     findings, averaged = (MACRO, *rows.groups), _in_macro(rows)
     if own is None:
         yield from (Subgroup(*group, metric, finding, 0, UNDEFINED) for finding in findings)
@@ -182,10 +183,12 @@ def _describe(
 
 
 def _count_patients(side: Resampled, averaged: BoolArray) -> IntArray:
-    """Return numbers of patients (1 + n_findings,) with a case: of any finding in the macro, then of each finding."""
+    """Return the numbers of patients with a case, (1 + n_findings,): for any finding in the macro, then for each
+    finding.
+    """
     weights, parts = side.weights, side.ratio_parts()
     if weights is None:
-        if parts is None:  # scores of detectors count images
+        if parts is None:  # detection scores count images
             return np.append(side.n.max(initial=0), side.n)
         weights = parts[1]
     has_case = weights > 0

@@ -2,16 +2,18 @@
 
 Conventions
 -----------
-A tier is a run of systems, from the best downwards, of which no two differ significantly. So tiers follow the order on
-the data, and systems in the same tier do not differ significantly. Systems in neighbouring tiers need not differ
-significantly either, because "not significantly different" is not transitive.
+A tier is a run of systems in rank order, of which no two differ significantly. So tiers follow the order of the scores
+in the data. Systems in neighbouring tiers need not differ significantly either, because "not significantly different"
+is not transitive.
 
 Two systems differ significantly if the p of their paired difference, corrected for all pairs (Holm), is at most 0.05.
-The correction is valid for any dependence between the pairs. A joint test of all pairs by common flips of signs would
-assume that all differences of a patient are jointly symmetric, which is false for three systems with skewed scores.
+The correction is valid for any dependence between the pairs. A joint test that flips the signs of all pairs together
+would assume that all differences of a patient are jointly symmetric, which is false for three systems with skewed
+scores.
 
-p comes from swapped answers, for AUROC and average precision from their closed form, and otherwise from replicates: the
-proportion beyond 0, extrapolated by the tail of the normal distribution where fewer than ten replicates are beyond.
+p comes from swapped answers, or for AUROC and average precision from a closed form. For other scores, p is the
+proportion of replicates beyond 0, extrapolated with the tail of the normal distribution if fewer than ten replicates
+are beyond 0.
 
 Source: Holm (1979), Scandinavian Journal of Statistics 6.
 
@@ -36,19 +38,19 @@ from reveal_bench.metrics.multiplicity import holm
 from reveal_bench.metrics.resampled import Resampled
 
 SWAPS = 10_000
-"""Number of swaps of a pair of systems, at least: a p that is corrected for 45 pairs needs no extrapolation."""
+"""Smallest number of flips for a pair of systems, so that a p corrected for 45 pairs needs no extrapolation."""
 MOST_SWAPS = 50_000_000
-"""Number of swaps of all pairs, above which only as many are drawn as there are replicates."""
+"""Largest number of flips for all pairs together; above it, a pair gets fewer, but as many as there are replicates."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairTests:
-    """Tests of the macros of every two systems.
+    """Tests of the macro's difference for every pair of systems.
 
     Attributes
     ----------
     p : (n_systems, n_systems), not corrected for the number of pairs; symmetric
-    untested : why no pair is tested; empty if pairs are
+    untested : why no pair is tested; empty if pairs are tested
     """
 
     p: FloatArray
@@ -58,14 +60,14 @@ class PairTests:
 def compare_pairs(
     figures: Sequence[Resampled], values: FloatArray, macros: FloatArray, resampling: Resampling
 ) -> PairTests:
-    """Return the tests of the macros of every two systems.
+    """Return the tests of the macro's difference for every pair of systems.
 
     Parameters
     ----------
-    figures : of each system
-    values : (n_systems, 1 + n_groups), macro first; NaN for a finding that any system has not
+    figures : resampled scores of each system
+    values : (n_systems, 1 + n_groups), macro first; NaN for a finding if a system has no score
     macros : (n_systems, n_resamples), the macro in every replicate
-    resampling : with interval "percentile" to use nothing but the replicates
+    resampling : with interval "percentile", only replicates are used
     """
     if resampling.interval != "percentile":
         rankings = [known for one in figures if (known := ranking_of(one)) is not None]
@@ -90,7 +92,7 @@ def _n_swaps(n_systems: int, least: int) -> int:
 
 
 def _of_replicates(differences: FloatArray) -> float:
-    """Return two-sided p from replicates of a difference, extrapolated where few of them are beyond 0."""
+    """Return the two-sided p from replicates of a difference, extrapolated if few replicates are beyond 0."""
     p, n = two_sided(differences), len(differences)
     spread = float(differences.std()) if n else 0.0
     few = min(TAIL, n // 100)
@@ -103,11 +105,11 @@ def _of_replicates(differences: FloatArray) -> float:
 
 
 def significant_pairs(p: FloatArray) -> BoolArray:
-    """Return True for pairs that differ after Holm's correction for all pairs, (n_systems, n_systems).
+    """Return a bool array (n_systems, n_systems), True for pairs that differ after Holm's correction for all pairs.
 
     Parameters
     ----------
-    p : of each pair, (n_systems, n_systems), symmetric
+    p : p of each pair, (n_systems, n_systems), symmetric
     """
     differs = np.zeros(p.shape, bool)
     i, j = np.triu_indices(len(p), 1)
@@ -116,7 +118,7 @@ def significant_pairs(p: FloatArray) -> BoolArray:
 
 
 def find_tiers(order: Sequence[int], differs: BoolArray) -> list[list[int]]:
-    """Return the tiers, best first, as lists of systems; a system that differs from a member opens the next tier.
+    """Return the tiers, best first, as lists of systems; a system that differs from a member starts the next tier.
 
     Parameters
     ----------

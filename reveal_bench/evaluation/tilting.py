@@ -1,18 +1,19 @@
-"""Bounds of a difference that swapped answers do not decide, and one-sided p, from the contributions of its units.
+"""Bounds and one-sided p of a difference that swapped answers do not determine, by exponential tilting.
 
 Conventions
 -----------
-Each of n units moves the estimated difference by its influence; the influences add up to 0. Their sum of squares,
-raised where findings have few units, is the squared standard error. If a true difference lay `distance` below the
-estimate, the units would have had other frequencies: weights ``exp(-k * influence)``, with k so that the weighted mean
-lies there (exponential tilting). A system that loses on rare patients has larger variance there than on the data. So
-the statistic of a distance is the smaller of two:
+Each of n units (patients or images) moves the estimated difference by its influence; the influences add up to 0. Their
+sum of squares, increased if findings have few units, is the squared standard error. If the true difference were
+`distance` below the estimate, the units would have other frequencies. These are modelled by weights ``exp(-k *
+influence)``, with k such that the weighted mean is the true difference (exponential tilting). If a system loses on rare
+patients, the variance under these weights is larger than in the data. So the statistic of a distance is the smaller of
+two ratios:
 
 * distance / standard error of the data
 * distance / standard error under the weights
 
-It is compared with Student's t, with the degrees of freedom of Satterthwaite's formula. The bound is the distance at
-which it reaches the critical t, so bound and one-sided p always agree.
+The statistic is compared with Student's t, with degrees of freedom from Satterthwaite's formula. The bound is at the
+distance whose statistic is the critical t, so bound and one-sided p always agree.
 
 Sources: tilting as in Efron (1981), Canadian Journal of Statistics 9, section 11; variance under the hypothesis as in
 Liu, Hsueh, Hsieh and Chen (2002), Statistics in Medicine 21, for two proportions; t by Wallace (1959), Annals of
@@ -32,13 +33,13 @@ from reveal_bench.metrics.jackknife import Z
 
 _NORMAL = NormalDist()
 _LEAST_FREEDOM = 3.0
-_STEPS = np.concatenate([[0.0], 0.25 * 1.2 ** np.arange(32)])  # of k, in units of 1 / standard error
+_STEPS = np.concatenate([[0.0], 0.25 * 1.2 ** np.arange(32)])  # values of k, in units of 1 / standard error
 _AT_EXTREME = 1e3  # statistic of the farthest possible distance, which would be infinite
 
 
 @dataclass(frozen=True, slots=True)
 class Student:
-    """Student's t with real degrees of freedom, by a transformation to the normal distribution.
+    """Student's t distribution with real degrees of freedom, by a transformation to the normal distribution.
 
     Examples
     --------
@@ -81,12 +82,13 @@ def student_of(influences: FloatArray) -> Student:
 
 @dataclass(frozen=True, slots=True)
 class Distances:
-    """Statistics of distances to one side of an estimate.
+    """Statistics as a function of the distance to one side of an estimate.
 
     Attributes
     ----------
     error : standard error of the data
-    distances, statistics : float arrays, rising: statistics under the weights at some distances, linear between them
+    distances, statistics : rising float arrays: some distances, and their statistics under the weights, interpolated
+        linearly
     """
 
     error: float
@@ -100,7 +102,7 @@ class Distances:
         return min(distance / self.error, float(np.interp(distance, self.distances, self.statistics)))
 
     def reach(self, statistic: float) -> float:
-        """Return the distance whose statistic is this."""
+        """Return the distance that has this statistic."""
         return max(statistic * self.error, float(np.interp(statistic, self.statistics, self.distances)))
 
 

@@ -1,7 +1,8 @@
-"""Prediction files: limits, formats, entries, and the report of problems.
+"""Readers of prediction files: accepted formats, size limits and the report of problems.
 
-Nothing here depends on the kind of benchmark. ``kinds/<kind>/lint.py`` checks what an entry must contain, and
-:func:`reveal_bench.evaluation.score.lint_file` finds the kind of a dataset folder.
+This package does not depend on the kind of benchmark. ``kinds/<kind>/lint.py`` checks the fields of an entry for one
+kind of benchmark, and
+:func:`reveal_bench.evaluation.score.lint_file` finds the kind that a dataset folder has.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Lines that decline to answer a question: the fields that name the question, and ``"abstain": true``.
+"""Reader of lines in which a system declines to answer a question.
 
-Such a line is scored like a question that is left out. But because it is intentional it needs no permission, it is
-counted, and the answered questions get separate scores.
+Such a line has the fields that name the question and ``"abstain": true``. The question is scored as if it were left
+out. But because abstaining is intentional, the file needs no permission to leave these questions out; they are counted,
+and the answered questions also get separate scores.
 """
 
 from __future__ import annotations
@@ -14,20 +15,20 @@ from reveal_bench.predictions.jsonl import RawPrediction
 from reveal_bench.predictions.report import ProblemLog
 
 ABSTAIN = "abstain"
-"""The field of a line that declines."""
+"""Field that a line has if it declines a question."""
 
 Question = tuple[str, str]
-"""A question: (image_id, finding), or (id, "") with the id of an image, study or task."""
+"""Key of a question: (image_id, finding), or (id, "") with the id of an image, study or task."""
 
 
 class Abstentions:
-    """Separates the lines that abstain from the other entries of a file.
+    """Filter that separates lines that abstain from the other entries of a file.
 
     Parameters
     ----------
     keys : fields that name a question
     asked : all questions of the split
-    unknown : id of the rule that a line breaks if its question is not asked
+    unknown : id of the rule broken by a line whose question is not in the split
 
     Attributes
     ----------
@@ -41,11 +42,11 @@ class Abstentions:
 
     @property
     def counted(self) -> tuple[tuple[Question, ...], int]:
-        """(questions declined, number of questions that the split asks)."""
+        """Declined questions, and the number of questions in the split."""
         return tuple(self.lines), len(self._asked)
 
     def answers(self, entries: Iterable[RawPrediction]) -> Iterator[RawPrediction]:
-        """Yield the entries that answer, without the field ``abstain``."""
+        """Yield the entries that answer a question, without the field ``abstain``."""
         for entry in entries:
             declared = entry.fields.get(ABSTAIN, False)
             if declared is True:
@@ -57,9 +58,9 @@ class Abstentions:
                 self._error(entry, "wrong-type", "must be true or false", declared)
 
     def check(self, answered: Collection[Question]) -> None:
-        """Note an error for each question that is both declined and answered."""
+        """Log an error for each question that is both declined and answered."""
         for question in sorted(self.lines.keys() & set(answered)):
-            message = "a question is answered or declined, not both"
+            message = "a question must be answered or declined, not both"
             self._log.error(
                 "abstain-and-answer", message, line=self.lines[question], field=ABSTAIN, value=list(question)
             )
@@ -69,7 +70,7 @@ class Abstentions:
         further = sorted(set(entry.fields) - {*self._keys, ABSTAIN})
         named = names[0] if len(names) == 1 else names
         if further:
-            self._error(entry, "abstain-and-answer", "a line that abstains gives no answer", further)
+            self._error(entry, "abstain-and-answer", "a line that abstains must not contain an answer", further)
             return
         if not all(isinstance(value, str) for value in names):
             self._error(entry, "wrong-type", f"{' and '.join(self._keys)} must be text", named)
@@ -77,7 +78,7 @@ class Abstentions:
         spelling = str(names[1]) if len(names) > 1 else ""
         question = str(names[0]), canonical_finding(spelling, self._findings) or spelling
         if question[0] in self._items and question not in self._asked:
-            self._error(entry, "unknown-finding", "must be a finding that is asked of the image", spelling)
+            self._error(entry, "unknown-finding", "must be a finding that the split asks about this image", spelling)
         elif question not in self._asked:
             self._error(entry, self._unknown, f"{' and '.join(self._keys)} must name a question of the split", named)
         elif question in self.lines:

@@ -1,9 +1,9 @@
-"""Prediction files: the files that a path means, and the bytes of a file within the limits.
+"""Finding prediction files below a path, and reading their bytes within size limits.
 
 Conventions
 -----------
-A path may be a file, a run folder, or a folder of either. gzip is recognised by 1f 8b, zstd by 28 b5 2f fd, whatever
-the file is called; only one layer is unpacked.
+A path may be a prediction file, a run folder, or a folder that contains files or run folders. A file that starts with
+1f 8b is read as gzip, one that starts with 28 b5 2f fd as zstd, whatever its name. A file compressed twice is refused.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from reveal_bench.predictions.report import ProblemLog, escape
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 _RUN = "run.json"
 _BESIDE = {"submission.json", _RUN, "transcript.jsonl", "summary.json", "answers.jsonl"}
-"""Names of other files that may be next to predictions, for example in a run folder."""
+"""Names of files that are not predictions but may be in the same folder, for example in a run folder."""
 _MOST_NAMED = 5
 _COMPRESSED = (".gz", ".zst")
 _CHUNK = 1 << 20
-_ALWAYS_ALLOWED = 16 * _CHUNK  # bytes that a compressed file may expand to, whatever the ratio
+_ALWAYS_ALLOWED = 16 * _CHUNK  # bytes that every compressed file may expand to, whatever its ratio
 _NAME_CHARACTERS = 200
 
 
 def stem_of(path: Path) -> str:
-    """Return the file name without the ending of a format; the whole name if it has no such ending.
+    """Return the file name without the suffix of a prediction format; the whole name if it has none.
 
     Examples
     --------
@@ -50,18 +50,20 @@ def stem_of(path: Path) -> str:
 
 
 def prediction_file(path: Path) -> Path:
-    """Return `path` if it is a file; if it is a folder, such as a run folder, the only prediction file in it.
+    """Return the prediction file that `path` means: `path` itself, or the only prediction file in a folder.
 
     Raises
     ------
     ValueError
-        If it is a folder that does not contain exactly one prediction file.
+        If `path` is a folder without exactly one prediction file.
     """
     if not path.is_dir():
         return path
     matches = sorted(filter(_is_prediction_file, path.iterdir()))
     if not matches and (path / _RUN).exists():
-        raise ValueError(f"{path} must hold predictions, got a run without any: repeat its `reveal-bench run` command")
+        raise ValueError(
+            f"{path} must contain predictions, got a run without any: repeat its `reveal-bench run` command"
+        )
     if (path / FOLDER_INFO).exists():
         raise ValueError(
             f"{path} must be a prediction file or a run folder, got a dataset folder: name the predictions before it"
@@ -69,12 +71,12 @@ def prediction_file(path: Path) -> Path:
     if len(matches) != 1:
         got = ", ".join(one.name for one in matches[:_MOST_NAMED]) or "none"
         got += f" and {len(matches) - _MOST_NAMED} more" * (len(matches) > _MOST_NAMED)
-        raise ValueError(f"{path} must hold one prediction file, got {got}")
+        raise ValueError(f"{path} must contain one prediction file, got {got}")
     return matches[0]
 
 
 def split_of_runs(inputs: Iterable[Any]) -> str | None:
-    """Return the split of the runs among `inputs`, which are run folders or files in them; None without any.
+    """Return the split that the runs among `inputs` answered; None if no input is a run folder or a file in one.
 
     Raises
     ------
@@ -89,7 +91,7 @@ def split_of_runs(inputs: Iterable[Any]) -> str | None:
 
 
 def _split_of(record: Path) -> str | None:
-    """Return the split in a run's record; None if another program wrote the file of this name."""
+    """Return the split in a run's ``run.json``; None if reveal-bench did not write that file."""
     if not record.is_file():
         return None
     try:
@@ -103,12 +105,12 @@ def _split_of(record: Path) -> str | None:
 
 
 def prediction_files(directory: Path) -> dict[str, Path]:
-    """Return name -> prediction file; a file's name is without endings, the name for a sub-folder is the folder's.
+    """Return name -> prediction file; the name is the file's without suffixes, or that of the sub-folder with the file.
 
     Raises
     ------
     ValueError
-        If `directory` is not a folder, has no prediction file, or has two of the same name.
+        If `directory` is not a folder, has no prediction file, or has two prediction files with the same name.
     """
     if not directory.is_dir():
         raise ValueError(f"{directory} is not a folder")
@@ -116,16 +118,16 @@ def prediction_files(directory: Path) -> dict[str, Path]:
     for entry in sorted(directory.iterdir()):
         matches = sorted(filter(_is_prediction_file, entry.iterdir() if entry.is_dir() else [entry]))
         if len(matches) > 1:
-            raise ValueError(f"{entry} must hold one prediction file, got {', '.join(path.name for path in matches)}")
+            raise ValueError(f"{entry} must contain one prediction file, got {', '.join(one.name for one in matches)}")
         for path in matches:
             name = entry.name if entry.is_dir() else stem_of(path)
             if name in files:
                 raise ValueError(
-                    f"{directory} must hold one prediction file for {name!r}, got {files[name]} and {path}"
+                    f"{directory} must contain one prediction file for {name!r}, got {files[name]} and {path}"
                 )
             files[name] = path
     if not files:
-        raise ValueError(f"{directory} must hold prediction files ({', '.join(SUFFIXES)}), got none")
+        raise ValueError(f"{directory} must contain prediction files ({', '.join(SUFFIXES)}), got none")
     return files
 
 
@@ -134,12 +136,12 @@ def _is_prediction_file(path: Path) -> bool:
 
 
 def open_source(path: Path, limits: Limits, name: str | None = None) -> tuple[ProblemLog, bytes | None]:
-    """Return a log for the file, known by `name` or its own name, and its bytes.
+    """Open a file and return a log for its problems, and its bytes.
 
     Returns
     -------
     log : ProblemLog
-    data : bytes, decompressed and without a byte order mark; None if refused, with the reason in `log`
+    data : bytes, decompressed and without a byte order mark; None if the file is refused, with the reason in `log`
 
     Raises
     ------
@@ -152,7 +154,7 @@ def open_source(path: Path, limits: Limits, name: str | None = None) -> tuple[Pr
 
 def _read(path: Path, limits: Limits, log: ProblemLog) -> bytes | None:
     with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size  # 0 for a pipe
+        size = os.fstat(file.fileno()).st_size  # the size of a pipe is 0
         data = file.read(size) if 0 < size <= limits.file_bytes else b""
         while size == 0 and len(data) <= limits.file_bytes and (chunk := file.read(_CHUNK)):
             data += chunk
@@ -177,7 +179,7 @@ def _without_mark(data: bytes, log: ProblemLog) -> bytes | None:
         log.refuse("encoding", "the file must be UTF-8; its first bytes are those of UTF-16", hint="save it as UTF-8")
         return None
     if not data or data.isspace():
-        log.refuse("empty-file", "the file holds no predictions")
+        log.refuse("empty-file", "the file contains no predictions")
         return None
     return data
 
@@ -206,7 +208,7 @@ def _expanded(expand: Callable[[bytes], Iterator[bytes]], data: bytes, limits: L
                 )
                 return None
     except (OSError, zlib.error, EOFError) as error:
-        log.refuse("compression", f"the compressed file is damaged: {error}", hint="compress it again")
+        log.refuse("compression", f"the compressed file is damaged: {error}", hint="compress the original again")
         return None
     return b"".join(chunks)
 

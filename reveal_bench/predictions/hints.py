@@ -1,4 +1,4 @@
-"""Hints of the linter: the likely meaning of a wrong name, id, cell or size.
+"""Hints of the linter on the likely meaning of a wrong name, id, cell or size.
 
 Conventions
 -----------
@@ -19,7 +19,7 @@ _SEARCHED_CHARACTERS = 100
 
 
 def name_hint(name: str, known: Sequence[str]) -> str:
-    """Return the likely meaning of `name`: an index, a known name, or all known names.
+    """Return a hint on an unknown `name`: that it is a DataFrame index, similar known names, or all known names.
 
     Examples
     --------
@@ -27,13 +27,13 @@ def name_hint(name: str, known: Sequence[str]) -> str:
     ('the index of a DataFrame? leave it out: df.to_csv(..., index=False)', 'did you mean x?')
     """
     if not name or name.startswith("Unnamed: "):
-        return "the index of a DataFrame? leave it out: df.to_csv(..., index=False)"
+        return "is this the index of a DataFrame? Leave it out: df.to_csv(..., index=False)"
     near = nearest_names(name[:_SEARCHED_CHARACTERS], known)
     return f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
 
 
 def id_hint(image_id: str, sorted_ids: Sequence[str], rows: Mapping[str, object]) -> str:
-    """Return known ids that `image_id` may mean, if it is a path or has a typing error; else examples of ids.
+    """Return a hint on an unknown `image_id`: known ids that a path or a typing error may mean, else an example id.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def id_hint(image_id: str, sorted_ids: Sequence[str], rows: Mapping[str, object]
     spellings = {stem, stem.replace("/", "_"), "_".join(stem.split("/")[-3:]), stem.split("/")[-1]}
     near = sorted(spellings & rows.keys())
     if not near:
-        place = bisect_left(sorted_ids, image_id)  # of a large split only the neighbourhood is searched
+        place = bisect_left(sorted_ids, image_id)  # in a large split only ids that sort nearby are compared
         around = sorted_ids[max(0, place - _SEARCHED_IDS // 2) : place + _SEARCHED_IDS // 2]
         near = _slips(image_id, around)[:2]
     if near:
@@ -56,7 +56,9 @@ def id_hint(image_id: str, sorted_ids: Sequence[str], rows: Mapping[str, object]
 
 
 def _slips(name: str, known: Sequence[str]) -> list[str]:
-    """Return names that are similar to `name` and have the same numbers, since another number means another patient."""
+    """Return the `names` that resemble `name` and contain the same numbers, because another number means another
+    patient.
+    """
     near = difflib.get_close_matches(name, known, n=10, cutoff=0.8)
     return [one for one in near if _numbers(one) == _numbers(name)]
 
@@ -66,7 +68,7 @@ def _numbers(name: str) -> list[str]:
 
 
 def study_hint(study_id: str, studies: Sequence[str]) -> str:
-    """Return studies that `study_id` may mean, else examples of ids.
+    """Return a hint on an unknown `study_id`: a study that it may mean, else an example id.
 
     Examples
     --------

@@ -1,16 +1,16 @@
-r"""JSON lines, one entry per line: read as strictly as predictions require, at the speed of orjson.
+r"""Reader of JSON lines, one prediction per line, that is strict and nearly as fast as orjson.
 
 Conventions
 -----------
-The parser of every format yields :class:`RawPrediction` objects, whose `fields` have the names and shapes of the
-canonical form, so that one set of checks serves all formats. It notes entries that it cannot convert in the log.
+The parser of every format yields :class:`RawPrediction` objects, whose `fields` have the names and shapes of the JSONL
+format, so that one set of checks serves all formats. An entry that the parser cannot convert is reported in the log.
 
-orjson refuses NaN, Infinity, bad UTF-8 and raw control characters, but silently keeps the last of duplicate keys. A
-dropped key is found by counting quotation marks: every string of the text has two, plus one for each ``\"`` in it; the
-value written back has the same number unless a key and its value were dropped. Only ``\u0022`` could hide the
-difference, so text that contains it is read by the slower standard library. Text that
-orjson refuses is also read by the standard library: its errors name the problem. It accepts NaN, so that the checks can
-report the field that contains NaN.
+orjson refuses NaN, Infinity, invalid UTF-8 and unescaped control characters, but of duplicate keys silently keeps the
+last. Dropped keys are detected by counting quotation marks: every string has two, plus one for each ``\"`` in it. The
+parsed value, written as JSON again, has fewer than the text only if a key and its value were dropped. An escape
+``\u0022`` would make the counts disagree, so text that contains it is read by the slower standard library. Text that
+orjson refuses is also read by the standard library, whose errors name the problem. The standard library accepts NaN, so
+that the checks can report the field that contains NaN.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from reveal_bench.files import parse_json as strict_json
 from reveal_bench.predictions.limits import Limits
 from reveal_bench.predictions.report import ProblemLog
 
-_LONG = 1 << 16  # bytes above which compiled loops are worth loading numpy for
+_LONG = 1 << 16  # above this many bytes, compiled loops save more time than loading numpy costs
 
 MAX_NESTING = 250
-"""Deepest nesting of lists and objects; orjson can write at most 254 levels."""
+"""Deepest nesting of lists and objects that is accepted; orjson writes at most 254 levels."""
 
 _STRING_OR_BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
 
 
 class JsonError(Exception):
-    """The error of a text that is not acceptable JSON, with the broken `rule` and advice (`hint`)."""
+    """Error of a text that is not acceptable JSON, with the broken `rule` and advice in `hint`."""
 
     def __init__(self, rule: str, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -50,8 +50,8 @@ def parse_json(text: bytes) -> tuple[Any, list[str]]:
 
     Returns
     -------
-    value : the parsed value; NaN and infinities are allowed, so that the caller can find and name them
-    duplicate_keys : keys that appear more than once in one object; the last one is in `value`
+    value : the parsed value; it may contain NaN and infinities, which the caller must report
+    duplicate_keys : keys that appear more than once in one object; `value` contains their last value
 
     Raises
     ------
@@ -73,7 +73,7 @@ def parse_json(text: bytes) -> tuple[Any, list[str]]:
 
 
 def times_in(text: bytes, characters: bytes) -> list[int]:
-    """Return how often each of the one-byte `characters` occurs in `text`."""
+    """Return how often each of the one-byte `characters` occurs in `text`, in their order."""
     from reveal_bench.masks import kernels
 
     return kernels.count_characters(text, characters)
@@ -94,8 +94,8 @@ def _parse_slowly(text: bytes) -> tuple[Any, list[str]]:
         ) from None
     except json.JSONDecodeError as error:
         raise _syntax_fault(error) from None
-    except ValueError:  # an integer of more digits than Python reads
-        raise JsonError("number-size", "holds a number of thousands of digits") from None
+    except ValueError:  # an integer with more digits than Python reads
+        raise JsonError("number-size", "must not contain a number with thousands of digits") from None
     return value, duplicates
 
 
@@ -116,7 +116,7 @@ def _syntax_fault(error: json.JSONDecodeError) -> JsonError:
     around = error.doc[error.pos : error.pos + 1]
     if error.msg.startswith("Invalid control character"):
         return JsonError(
-            "control-character", f"a text holds the control character {around!r} at {place}", "escape or remove it"
+            "control-character", f"a text contains the control character {around!r} at {place}", "escape or remove it"
         )
     if not around or error.msg.startswith("Unterminated string"):
         return JsonError("json-syntax", f"not JSON: it ends too early, at {place}", "was the file cut off?")
@@ -129,13 +129,13 @@ Checked = TypeVar("Checked")
 
 @dataclass(frozen=True, slots=True)
 class RawPrediction:
-    """One prediction as read, unchecked.
+    """Prediction as read from a file, not yet checked.
 
     Attributes
     ----------
-    line : line, row or entry of the file, counted from 1
-    fields : canonical name -> value of any JSON type
-    path : its path in a JSON document, such as ``patient1_study1_view1_frontal.Edema``
+    line : number of the line, row or entry in the file, counted from 1
+    fields : field name of the JSONL format -> value of any JSON type
+    path : path of the prediction in a JSON document, such as ``patient1_study1_view1_frontal.Edema``
     """
 
     line: int
@@ -146,7 +146,7 @@ class RawPrediction:
 def check_entries(
     entries: Iterable[RawPrediction], check: Callable[[RawPrediction], Checked], log: ProblemLog
 ) -> list[Checked]:
-    """Return the result of `check` for each entry, until the log stops reading."""
+    """Yield the result of `check` for each entry, until the log stops reading."""
     checked = []
     for entry in entries:
         checked.append(check(entry))
@@ -156,11 +156,11 @@ def check_entries(
 
 
 def read_jsonl(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[RawPrediction]:
-    """Yield the predictions of a JSONL file. Other lines are reported, blank lines skipped."""
+    """Yield the predictions of a JSONL file. Lines that are not a JSON object are reported; blank lines are skipped."""
     if data.count(b"\n") > limits.entries:
         log.refuse("entries", f"a file may have at most {limits.entries} lines", value=data.count(b"\n"))
         return
-    for number, ended in enumerate(io.BytesIO(data), start=1):  # copies one line at a time
+    for number, ended in enumerate(io.BytesIO(data), start=1):  # iterating copies only one line at a time
         line = ended.removesuffix(b"\n")
         if len(line) > limits.line_bytes:
             log.error(
@@ -182,7 +182,7 @@ def _entry_of_line(line: bytes, number: int, log: ProblemLog) -> RawPrediction |
         return None
     if not isinstance(value, dict):
         hint = 'such as {"image_id": "...", "finding": "...", "point": [x, y]}'
-        log.error("not-an-object", "a line must hold one JSON object", line=number, value=value, hint=hint)
+        log.error("not-an-object", "a line must contain one JSON object", line=number, value=value, hint=hint)
         return None
     for key in duplicate_keys:
         log.error("duplicate-key", "a key may appear only once in an object", line=number, field=key, value=key)

@@ -1,8 +1,8 @@
-"""Limits and options for checking prediction files, which come from unknown senders.
+"""Size limits and options for checking prediction files, which come from unknown senders.
 
-A limit is checked before the memory that it protects is used, and a file that exceeds it is refused with one clear
+Each limit is checked before the memory it protects is allocated; a file that exceeds a limit is refused with a single
 error. The limits were chosen by measuring real decompression bombs: a 305-byte Parquet file that expands to 20 GB, 2 MB
-of gzip that contain 8 GB of CSV, and 48 MB of ``[],``.
+of gzip that contain 8 GB of CSV, and 48 MB of text that repeats ``[],``.
 """
 
 from __future__ import annotations
@@ -14,20 +14,23 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Largest sizes of a prediction file and its parts.
+    """Largest accepted sizes of a prediction file and its contents.
 
     Attributes
     ----------
-    file_bytes, expanded_bytes : size as given, and after decompression
-    expansion : most bytes that one compressed byte may expand to, beyond 16 MiB; masks as text reach about 5
-    entries : predictions (lines, rows, entries of a JSON document)
-    line_bytes : bytes of one line of JSONL, CSV or TSV
-    containers, values : opening brackets and commas of a JSON document, which limit its size in memory
-    columns : columns of a table
-    id_characters, finding_characters, counts_characters : length of these texts
-    mask_runs : runs of one mask
-    points, contours, vertices : parts of one prediction; vertices of all its contours together
-    polygon_work : vertices times rows spanned, over the contours of all predictions, which is the cost of filling them
+    file_bytes, expanded_bytes : size of the file as sent, and after decompression
+    expansion : largest ratio of expanded to compressed bytes, for files that expand to more than 16 MiB; masks as text
+        reach about 5
+    entries : number of predictions (lines, rows, or entries of a JSON document)
+    line_bytes : bytes in one line of JSONL, CSV or TSV
+    containers, values : numbers of opening brackets and of commas in a JSON document, which limit its size in memory
+    columns : columns in a table
+    id_characters, finding_characters, counts_characters : length of an id, of a finding's name and of a mask's
+        run-length text
+    mask_runs : runs in one mask
+    points, contours, vertices : numbers of points and contours in one prediction, and of vertices in all its contours
+        together
+    polygon_work : cost of filling contours: vertices times rows spanned, summed over the contours of all predictions
     problems : number of problems after which reading stops
     """
 
@@ -56,12 +59,12 @@ class LintOptions:
 
     Attributes
     ----------
-    grid : cells per side that cells refer to, for kinds whose answers may be cells; the manifest's unless given
-    allow_missing : True to warn of unanswered questions, False to refuse a file with unanswered questions
-    leave_out_unknown : True to leave out answers to questions that the split does not ask, with a warning, instead of
-        refusing them; useful for a file that answered another version of the split
-    limits : largest sizes of the file and its parts
-    name : name to show for the file, such as the one it was uploaded under; its own unless given
+    grid : cells per side of the grid, for kinds whose answers may be cells; the manifest's grid by default
+    allow_missing : True to warn of unanswered questions, False to refuse a file that has any
+    leave_out_unknown : True to ignore answers to questions that the split does not ask, with a warning, False to refuse
+        them; True suits a file that answered another version of the split
+    limits : size limits
+    name : name of the file in messages, such as its name at upload; the file's own name by default
     """
 
     grid: int | None = None

@@ -1,13 +1,13 @@
-"""The linter's report: as data, as JSON, and as plain text.
+"""Report of the linter on a prediction file, as data, JSON or plain text.
 
 Conventions
 -----------
 A :class:`LintProblem` has a `line`: the line of a JSONL, CSV or TSV file, the 1-based row of a Parquet file, the
-1-based entry of a JSON document; None if it concerns the whole file. `rule` is a stable identifier such as ``rle-sum``.
-`value` is the value in the file, made safe to show: cut to a short length, with unprintable characters escaped; it is
+1-based entry of a JSON document; None for a problem of the whole file. `rule` is a stable identifier such as
+``rle-sum``. `value` is the value in the file, safe to print: shortened, with unprintable characters escaped; it is
 empty if no single value is wrong.
 
-Errors refuse a file, warnings do not.
+A file with errors is refused; a file with only warnings is accepted.
 """
 
 from __future__ import annotations
@@ -39,18 +39,19 @@ _CONVERTED = {
     "column-type",
 }
 _CONVERTED_TABLES = {"unknown-field", "unknown-finding", "unknown-image", "unknown-study"}
-"""Rules that another program's table breaks, but also a prediction file with a small mistake."""
+"""Rules that point to another program's table only if the file is not JSONL, where a small mistake is likelier."""
 _CONVERT = (
-    "another program's table or COCO results? `reveal-bench convert FOLDER --from table --file FILE --out NEW.jsonl` "
-    "reads many, and reports how it read each column; numbers of COCO need `--instances INSTANCES.json`, shares of "
-    "the image `--normalised`, corners `--boxes xyxy`"
+    "is this another program's table, or COCO results? `reveal-bench convert FOLDER --from table --file FILE --out "
+    "NEW.jsonl` "
+    "reads many formats and reports how it read each column. COCO's numeric ids need `--instances INSTANCES.json`, "
+    "coordinates as fractions of the image `--normalised`, boxes given by corners `--boxes xyxy`"
 )
 _NOTHING: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
 class LintProblem:
-    """One broken rule; see the module's conventions."""
+    """Broken rule in a prediction file; the module docstring describes the attributes."""
 
     severity: Severity
     file: str
@@ -62,7 +63,9 @@ class LintProblem:
     hint: str = ""
 
     def to_line(self, form: str, *, with_severity: bool = True) -> str:
-        """Return the problem as one line of text; the file's format `form` decides what its numbers count."""
+        """Return the problem as one line of text; the file's format `form` decides if its number is a line, a row or an
+        entry.
+        """
         counted = {"jsonl": ":", "csv": ":", "tsv": ":", "parquet": ": row "}.get(form, ": entry ")
         place = self.file if self.line is None else f"{self.file}{counted}{self.line}"
         field = f" {self.field}:" if self.field else ""
@@ -78,23 +81,25 @@ class LintReport:
     Attributes
     ----------
     file : str
-        Name shown for the file.
+        Name of the file in messages.
     format : str
-        Format found by looking at the content, such as "jsonl" or "chexlocalize-segmentations"; "unknown" if none fits.
+        Format recognised from the content, such as "jsonl" or "chexlocalize-segmentations"; "unknown" if no format
+        fits.
     n_entries : int
-        Predictions read, before several of one pair are merged.
+        Number of predictions read, before those for the same image and finding are merged.
     problems : tuple of LintProblem
         In the order found.
     predictions : tuple of LocalizationPrediction or FindingsPrediction
-        Predictions to score, one per (image, finding) or study; empty if there is any error.
+        Predictions to score, one per (image, finding) or study; empty if the file has an error.
     missing_pairs : tuple of (image_id, finding)
-        Questions that are asked, but not predicted.
+        Questions of the split without a prediction.
     statistics : mapping
-        Statistics for people, see :func:`reveal_bench.kinds.localization.lint.describe`.
+        Statistics for display, see :func:`reveal_bench.kinds.localization.lint.describe`.
     allow_missing : bool
-        True if missing pairs were declared to be intentional.
+        True if the sender declared that missing pairs are intentional.
     abstained : tuple of (image_id, finding), or of an id and ""
-        Questions that a line declines to answer, see :mod:`reveal_bench.predictions.abstain`; in the order of the file.
+        Questions that the file declines to answer, see :mod:`reveal_bench.predictions.abstain`, in the order of the
+        file.
     n_questions : int
         Number of questions that the split asks.
     """
@@ -112,7 +117,7 @@ class LintReport:
 
     @classmethod
     def of_unread(cls, log: ProblemLog, allow_missing: bool) -> LintReport:
-        """Return the report on a file that was refused before its format was known, for the reasons in `log`."""
+        """Return the report on a file that was refused before its format was known; `log` contains the reasons."""
         return cls(log.file, "unknown", 0, tuple(log.problems), (), (), {}, allow_missing)
 
     def __repr__(self) -> str:
@@ -120,7 +125,7 @@ class LintReport:
 
     @property
     def n_predictions(self) -> int:
-        """Number of predictions to score."""
+        """Number of predictions that can be scored."""
         return len(self.predictions)
 
     @property
@@ -140,11 +145,11 @@ class LintReport:
 
     @property
     def verdict(self) -> str:
-        """The counts of errors and warnings in words, such as "1 error, 0 warnings"."""
+        """The numbers of errors and warnings in words, such as "1 error, 0 warnings"."""
         return verdict_of(self.n_errors, self.n_warnings)
 
     def to_document(self) -> dict[str, Any]:
-        """Return the whole report, except the predictions, as JSON values.
+        """Return the report as JSON values, without the predictions.
 
         Keys: ``schema`` (1), ``file``, ``format``, ``ok``, ``n_entries``, ``n_predictions``, ``n_errors``,
         ``n_warnings``, ``allow_missing``, ``problems`` (a list of objects with the fields of :class:`LintProblem`),
@@ -167,17 +172,18 @@ class LintReport:
         }
 
     def to_json(self) -> str:
-        """Return the text of :meth:`to_document`."""
+        """Return the JSON text of :meth:`to_document`."""
         return json.dumps(self.to_document(), indent=2) + "\n"
 
     def render(self, most: int = 50, *, every: bool = False, statistics: bool = True) -> str:
-        """Return plain text: errors, warnings, a possible remedy, the number of problems and the statistics.
+        """Return plain text: errors, warnings, a possible remedy, the numbers of problems, and the statistics.
 
         Parameters
         ----------
-        most : most lines of problems
-        every : True to show each problem, False for one line per rule, with the first problem and their number
-        statistics : True to end with the statistics
+        most : largest number of lines with problems
+        every : True to list each problem, False for one line per rule, with its first problem and the number of
+            problems
+        statistics : True to append the statistics
 
         Examples
         --------
@@ -204,11 +210,11 @@ class LintReport:
 
 
 _FIELD = re.compile(r"[.\[]")
-"""Pattern for the end of a field's name: the name in ``boxes[0].label`` is "boxes"."""
+"""Pattern that ends a field's name: the name in ``boxes[0].label`` is "boxes"."""
 
 
 def lines_by_rule(problems: Sequence[LintProblem], file_format: str) -> list[str]:
-    """Return a line per broken rule and field: the first such problem, and their number."""
+    """Return one line per broken rule and field, with the first such problem and the number of problems."""
     same: dict[tuple[str, ...], list[LintProblem]] = {}
     for problem in problems:
         same.setdefault((problem.severity, problem.rule, _FIELD.split(problem.field, 1)[0]), []).append(problem)
@@ -219,12 +225,12 @@ def lines_by_rule(problems: Sequence[LintProblem], file_format: str) -> list[str
 
 
 def verdict_of(n_errors: int, n_warnings: int) -> str:
-    """Return the counts of errors and warnings in words, such as "1 error, 0 warnings"."""
+    """Return the numbers of errors and warnings in words, such as "1 error, 0 warnings"."""
     return f"{count_text(n_errors, 'error')}, {count_text(n_warnings, 'warning')}"
 
 
 def statistics_in_words(statistics: Mapping[str, Any]) -> dict[str, str]:
-    """Return the statistics of a report in words, such as {"per finding": "Edema 2"}."""
+    """Return the statistics of a report as words, such as {"per finding": "Edema 2"}."""
     words = {}
     for name, value in statistics.items():
         text = ", ".join(f"{key} {_number(n)}" for key, n in value.items()) if isinstance(value, dict) else value
@@ -237,21 +243,21 @@ def _number(value: object) -> str:
 
 
 class ProblemLog:
-    """Collects the problems of one file.
+    """Log that collects the problems of one file.
 
     Parameters
     ----------
     file : str
-        Name to show.
+        Name of the file in messages.
     most : int
         Number of problems after which reading stops with a note.
 
     Attributes
     ----------
     stopped : bool
-        True if reading was stopped: unread questions must not be called missing.
+        True if reading was stopped, so that unread questions are not reported as missing.
     left_out : frozenset
-        Rules that are not errors here: entries that break them are left out and counted.
+        Rules that are no errors in this log: entries that break them are left out and counted.
     n_left_out : int
         Number of entries left out.
     """
@@ -266,7 +272,7 @@ class ProblemLog:
 
     @property
     def has_errors(self) -> bool:
-        """True if there is an error so far."""
+        """True if an error was logged."""
         return any(problem.severity == "error" for problem in self.problems)
 
     def error(
@@ -279,7 +285,7 @@ class ProblemLog:
         value: object = _NOTHING,
         hint: str = "",
     ) -> None:
-        """Note an error; ", got" and `value` are put at the end of `message`."""
+        """Log an error; ", got" and `value` are appended to `message`."""
         if rule in self.left_out:
             self.n_left_out += 1
         else:
@@ -295,11 +301,11 @@ class ProblemLog:
         value: object = _NOTHING,
         hint: str = "",
     ) -> None:
-        """Note a warning; ", got" and `value` are put at the end of `message`."""
+        """Log a warning; ", got" and `value` are appended to `message`."""
         self._add("warning", rule, message, line, field, value, hint)
 
     def note_left_out(self, what: str) -> None:
-        """Note how many entries were left out, if any."""
+        """Log the number of entries left out, if any."""
         if self.n_left_out:
             self.warning(
                 "left-out", f"{self.n_left_out:,} predictions on {what} that are not in this version are left out"
@@ -308,7 +314,7 @@ class ProblemLog:
     def refuse(
         self, rule: str, message: str, *, line: int | None = None, value: object = _NOTHING, hint: str = ""
     ) -> None:
-        """Note an error after which the rest of the file is not read."""
+        """Log an error after which the rest of the file is not read."""
         self._add("error", rule, message, line, "", value, hint)
         self.stopped = True
 
@@ -318,7 +324,7 @@ class ProblemLog:
         if len(self.problems) >= self._most:
             if not self.stopped:
                 self.stopped = True
-                full = f"more than {self._most} problems: the rest of the file was not read"
+                full = f"more than {self._most} problems, so the rest of the file was not read"
                 self.problems.append(LintProblem("error", self.file, line, "", "too-many-problems", "", full))
             return
         text = "" if value is _NOTHING else show_value(value)

@@ -1,15 +1,15 @@
-"""CSV, TSV and Parquet files with flattened columns.
+"""Reader of predictions in CSV, TSV and Parquet tables.
 
 Conventions
 -----------
-One row is one prediction. Columns, in any order, of which ``image_id``, ``finding`` and one geometry must be there:
-``x, y`` (a point) · ``x, y, width, height`` (a box) · ``cell`` · ``size_h, size_w, counts`` (a mask) · ``score``.
-In a file with all of ``x, y, width, height``, a row that leaves width and height empty is a point. An empty cell of the
-table, or a null, means "not given"; "NaN" does not.
+One row is one prediction. Columns may have any order; ``image_id``, ``finding`` and one geometry are required: ``x, y``
+(a point) · ``x, y, width, height`` (a box) · ``cell`` · ``size_h, size_w, counts`` (a mask) · ``score``. If a file has
+all of ``x, y, width, height``, a row with empty width and height is a point. An empty cell of the table, or a null,
+means "not given"; "NaN" does not.
 
-Text is never converted by guessing: ids stay text ("007" is not 7), numbers are ASCII decimals.
-Parquet is judged by its footer first, then read in batches with dictionary-encoded text, so that repeated strings are
-held once and their expanded size is known before they are expanded.
+Values are never guessed: ids stay text ("007" is not 7), and numbers are ASCII decimals. The footer of a Parquet file
+is checked first. Then the file is read in batches with dictionary-encoded text, so that repeated strings are stored
+once and their expanded size is known before they are expanded.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BATCH_ROWS = 1024
 
 
 def read_csv(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[RawPrediction]:
-    """Yield the rows of a CSV or TSV file; `line` is the line in which a row begins."""
+    """Yield the rows of a CSV or TSV file; `line` is the line on which a row begins."""
     with open_rows(data, limits, log, most_columns=limits.columns) as table:
         names = [name.casefold() if name.casefold() in _COLUMNS else name for name in table.columns]
         if table.is_broken or not _check_columns(names, limits, log):
@@ -52,7 +52,7 @@ def read_csv(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[RawPredic
 
 @contextmanager
 def open_rows(data: bytes, limits: Limits, log: ProblemLog, *, most_columns: int) -> Iterator[TableReader]:
-    """Open a table of predictions as :mod:`reveal_bench.tables` reads it; problems go to `log`."""
+    """Open a table of predictions with :mod:`reveal_bench.tables`; problems are added to `log`."""
     bounds = TableLimits(
         unpacked_bytes=len(data),
         rows=limits.entries,
@@ -65,7 +65,7 @@ def open_rows(data: bytes, limits: Limits, log: ProblemLog, *, most_columns: int
 
 
 class _Logged:
-    """Puts the problems of a table into the log of a prediction file."""
+    """Adapter that adds the problems of a table to the log of a prediction file."""
 
     _RULES: ClassVar = {
         "row ": "row-length",
@@ -77,17 +77,17 @@ class _Logged:
         "file must have a row": "missing-column",
         "file ": "table-syntax",
     }
-    """How a problem begins -> the linter's name of its rule."""
+    """Beginning of a problem's text -> the linter's rule that is broken."""
     _HINTS: ClassVar = {
         "encoding": "save the table as CSV UTF-8",
-        "table-syntax": "is there a quotation mark without its partner?",
+        "table-syntax": "is a quotation mark missing its partner?",
     }
 
     def __init__(self, log: ProblemLog) -> None:
         self._log = log
 
     def append(self, problem: Problem) -> None:
-        """Note it; whatever is wrong with more than one row ends the reading."""
+        """Log a problem; a problem that affects more than one row stops reading."""
         message = f"{problem.field} {problem.rule}"
         rule = next(rule for start, rule in self._RULES.items() if message.startswith(start))
         line = problem.row if isinstance(problem.row, int) else None
@@ -95,7 +95,7 @@ class _Logged:
             self._log.error(rule, f"a {message}", line=line, value=problem.value)
         elif rule == "duplicate-column":
             names = problem.value.removesuffix(" more than once")
-            self._log.error(rule, "a column may occur only once", line=line, field=names[:50], value=names)
+            self._log.error(rule, "a column may appear only once", line=line, field=names[:50], value=names)
             self._log.stopped = True
         else:
             self._log.refuse(rule, f"the {message}", line=line, value=problem.value, hint=self._HINTS.get(rule, ""))
@@ -104,7 +104,9 @@ class _Logged:
 def row_values(
     row: TableRow, names: Sequence[str], numbers: Collection[str], log: ProblemLog
 ) -> dict[str, object] | None:
-    """Return the cells with a value, as numbers in the columns `numbers`; None after logging a decimal comma."""
+    """Return column name -> value of the cells that are not empty, with numbers in the columns `numbers`; None after
+    logging a decimal comma.
+    """
     values: dict[str, object] = {}
     for name, text in zip(names, row.texts, strict=True):
         if not text:
@@ -120,7 +122,7 @@ def row_values(
 
 
 def parse_number(text: str) -> object:
-    """Return the number that `text` writes, or `text` itself for the checks to refuse."""
+    """Return the number that `text` writes; `text` itself if it is not a number, so that the checks refuse it."""
     plain = text.strip(" ")
     if len(plain) > _NUMBER_CHARACTERS:
         return text
@@ -130,7 +132,7 @@ def parse_number(text: str) -> object:
 
 
 def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of the canonical form; missing values are left out, or None inside a geometry."""
+    """Return the fields in the names and shapes of JSONL; missing values are left out, or None inside a geometry."""
     fields = {name: values[name] for name in ("image_id", "finding", "cell", "score") if name in values}
     if "width" in values or "height" in values:
         fields["box"] = [values.get(name) for name in ("x", "y", "width", "height")]
@@ -142,7 +144,7 @@ def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_columns(names: Sequence[str], limits: Limits, log: ProblemLog) -> bool:
-    """Return True if the rows can be read with this header."""
+    """Return True if the header is valid, so that the rows can be read."""
     if len(names) > limits.columns:
         log.refuse("columns", f"a table may have at most {limits.columns} columns", line=1, value=len(names))
         return False
@@ -164,9 +166,9 @@ def _check_columns(names: Sequence[str], limits: Limits, log: ProblemLog) -> boo
             log.error("missing-column", f"the column `{name}` is missing", line=1, field=name, value=list(names))
     if not any(set(group) <= set(names) for group in _GROUPS):
         groups = " · ".join(",".join(group) for group in _GROUPS)
-        log.error("missing-column", f"one of these is needed: {groups}", line=1, value=list(names))
+        log.error("missing-column", f"one of these groups of columns is required: {groups}", line=1, value=list(names))
     if len(log.problems) > before:
-        log.stopped = True  # every row would repeat it
+        log.stopped = True  # every row would repeat the problem
     return not log.stopped
 
 
@@ -176,7 +178,7 @@ def read_parquet(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[RawPr
     import pyarrow.parquet as pq
 
     source = pa.BufferReader(data)
-    small = {"thrift_string_size_limit": 1 << 20, "thrift_container_size_limit": 1 << 20}  # of the footer
+    small = {"thrift_string_size_limit": 1 << 20, "thrift_container_size_limit": 1 << 20}  # limits for the footer
     try:
         footer = pq.ParquetFile(source, **small)
         if _check_footer(footer, limits, log):
@@ -210,7 +212,7 @@ def _check_footer(file: Any, limits: Limits, log: ProblemLog) -> bool:
         is_number = types.is_integer(kind) or types.is_floating(kind)
         if not (types.is_null(kind) or (is_text if column.name in _TEXT_COLUMNS else is_number)):
             wanted = "text" if column.name in _TEXT_COLUMNS else "numbers"
-            log.error("column-type", f"must hold {wanted}", line=1, field=column.name, value=str(kind))
+            log.error("column-type", f"must contain {wanted}", line=1, field=column.name, value=str(kind))
             log.stopped = True
     return not log.stopped
 

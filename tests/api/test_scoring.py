@@ -241,11 +241,11 @@ def test_input_other_than_predictions_is_refused(world: World, case: str) -> Non
 
 
 LINTED: dict[str, tuple[Any, str, str]] = {
-    "no predictions": ([], "empty-file", "the file holds no predictions"),
+    "no predictions": ([], "empty-file", "the file contains no predictions"),
     "not a number": ([POINT | {"point": [float("nan"), 2]}], "not-finite", "must be a finite number, got nan"),
     "an unknown column": (flat([POINT]).assign(extra=1), "unknown-column", "extra"),
     "an index that was written": (flat([POINT]).assign(**{"Unnamed: 0": 0}), "unknown-column", "Unnamed: 0"),
-    "text for a number": (flat([POINT]).astype({"x": str}), "column-type", "must hold numbers"),
+    "text for a number": (flat([POINT]).astype({"x": str}), "column-type", "must contain numbers"),
     "a point of three": ({POINT["image_id"]: {"Edema": (1, 2, 3)}}, "wrong-type", "point"),
     "a cell outside": ({POINT["image_id"]: {"Edema": "Z9"}}, "cell", "Z9"),
     "an unknown finding": ([POINT | {"finding": "Oedma"}], "unknown-finding", "Edema"),
@@ -270,7 +270,7 @@ def test_message_names_the_split_of_an_unknown_id(places: tuple[Path, Path]) -> 
     report = rb.lint(path, folder, split="holdout", allow_missing=True)
     messages = {problem.to_line(report.format) for problem in report.problems if problem.rule == "unknown-image"}
     assert messages
-    assert all("it is one of split 'released'" in one for one in messages)
+    assert all("it belongs to split 'released'" in one for one in messages)
 
 
 def test_unusable_benchmark_is_refused(world: World, tmp_path: Path) -> None:

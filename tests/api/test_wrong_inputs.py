@@ -46,9 +46,9 @@ def coded(**options: Any) -> Callable[[list[dict[str, Any]]], bytes]:
 
 
 PLACES: dict[str, tuple[str, Callable[[list[dict[str, Any]]], bytes], tuple[str, ...]]] = {
-    "nothing": ("a.jsonl", lambda lines: b"", ("the file holds no predictions",)),
+    "nothing": ("a.jsonl", lambda lines: b"", ("the file contains no predictions",)),
     "gzip of a picture": ("a.jsonl.gz", lambda lines: gzip.compress(b"\x89PNG\r\n\x1a\n"), ("an image", CONVERT)),
-    "a gzip that is cut": ("a.jsonl.gz", lambda lines: gzip.compress(jsonl(lines))[:40], ("compress it again",)),
+    "a gzip that is cut": ("a.jsonl.gz", lambda lines: gzip.compress(jsonl(lines))[:40], ("the original again",)),
     "a spreadsheet": ("a.xlsx", lambda lines: b"PK\x03\x04....", ("save it as CSV",)),
     "a pickle": ("a.pkl", lambda lines: b"\x80\x04....", ("which is never opened",)),
     "UTF-16": ("a.csv", lambda lines: "image_id,x".encode("utf-16"), ("save it as UTF-8",)),

@@ -209,10 +209,10 @@ def test_two_baselines_are_compared_and_ranked(world: World, tmp_path: Path) -> 
 
     (systems / "guess.csv").write_text("")
     twice = call("rank", systems, world.folder, expect=1).stderr
-    assert "must hold one prediction file for 'guess'" in twice
+    assert "must contain one prediction file for 'guess'" in twice
     (chance.parent / "more.jsonl.gz").write_text("")
     assert (
-        "must hold one prediction file, got more.jsonl.gz, predictions"
+        "must contain one prediction file, got more.jsonl.gz, predictions"
         in call("rank", systems, world.folder, expect=1).stderr
     )
 
@@ -269,7 +269,7 @@ def test_validate_finds_a_changed_file(world: World, tmp_path: Path) -> None:
             "a table of labels beside its DICOM files .* got .*/films/a and no table",
         ),
         (("build", "{tmp}", "--out", "{tmp}/out", "--source", "x"), "`--source` must be one of .*, got 'x'"),
-        (("rank", "{tmp}", "{world}"), r"must hold prediction files \(.*\), got none"),
+        (("rank", "{tmp}", "{world}"), r"must contain prediction files \(.*\), got none"),
         (("rank", "{tmp}/none", "{world}"), "none is not a folder"),
     ],
 )

@@ -147,7 +147,9 @@ def test_receipt_is_checked_before_it_is_saved(live: Live, write_file: WriteFile
     assert score is not None
     with store.write() as connection:
         append(connection, Signer(tmp_path / "vault"), submission, score)
-    assert "checked: that is the key that you trust" in live.run("receipt", submission.id, "--out", out).stdout
+    assert (
+        "checked: the signing key is the key that you trust" in live.run("receipt", submission.id, "--out", out).stdout
+    )
     assert json.loads(out.read_text())["receipt"]["submission"] == submission.id
     live.run("receipt", submission.id, "--out", out, expect=2)
     final = live.run("receipt", submission.id, "--final", "--out", tmp_path / "final.json", expect=1)

@@ -62,5 +62,5 @@ def test_a_finding_that_the_released_half_lacks_gets_the_pooled_prior() -> None:
 
 
 def test_a_prior_needs_at_least_one_mask() -> None:
-    with pytest.raises(ValueError, match="must hold at least one ground-truth mask, got none in 1 images"):
+    with pytest.raises(ValueError, match="must contain at least one reference mask or box, got none in 1 images"):
         fit_location_prior([record("r", {})], FINDINGS)

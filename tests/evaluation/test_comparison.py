@@ -329,12 +329,15 @@ def test_incomparable_systems_are_refused(rng: np.random.Generator) -> None:
         (lambda: compare(no_mask, no_point), "a metric must apply to both systems, got ['point_hit'] and ['mask_iou']"),
         (lambda: compare(a, no_mask, metrics=["mask_iou"]), "`metrics` must be among ['point_hit'], got ['mask_iou']"),
         (lambda: compare(a, a, findings=["Edma"]), "got ['Edma']"),
-        (lambda: rank({}, metric="point_hit"), "`systems` must hold at least one system, got none"),
-        (lambda: rank({"a": a}, metric="grid_chance"), "`metric` must have a better direction, got 'grid_chance'"),
+        (lambda: rank({}, metric="point_hit"), "`systems` must contain at least one system, got none"),
+        (
+            lambda: rank({"a": a}, metric="grid_chance"),
+            "`metric` must be a metric for which higher or lower is better, got 'grid_chance'",
+        ),
         (lambda: rank({"a": a, "b": no_mask}, metric="mask_iou"), "got 'mask_iou', which does not apply to 'b'"),
         (
             lambda: rank({"a": constant(NAN, 1, 1), "b": constant(1, NAN, NAN)}, metric="point_hit"),
-            "must share a finding that is defined for all of them, got none",
+            "must have a finding with a score of every system, got none",
         ),
     ):
         with pytest.raises(ValueError, match=re.escape(message)):

@@ -128,7 +128,7 @@ def test_a_predictive_value_needs_errors_that_differ(interval: Interval) -> None
     npv = by_metric["npv"]
     assert (npv.a, npv.b) == (81 / 82, 79 / 80)
     assert np.isnan([npv.p, npv.p_adjusted, npv.estimate.low]).all()
-    assert npv.reason == "one patient outweighs all in whom the systems differ"
+    assert npv.reason == "one patient outweighs all on whom the systems differ"
     assert not np.isnan([by_metric[name].p for name in ("specificity", "precision", "f1")]).any()
     assert not by_metric["precision"].reason
 

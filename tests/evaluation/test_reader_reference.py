@@ -132,7 +132,7 @@ def test_readings_are_the_table_of_a_reader_study(chexpert, tmp_path) -> None:
 
 def test_readings_that_are_not_there_are_refused(chexpert, studies) -> None:
     folder, file = chexpert
-    with pytest.raises(ArgumentError, match="must not be a reader's: bc4, bc6, bc8, got 'bc4'"):
+    with pytest.raises(ArgumentError, match="must differ from the readers' names: bc4, bc6, bc8, got 'bc4'"):
         rb.readings(file, folder, split="test")
     with pytest.raises(ArgumentError, match=r"`finding` must be one of No Finding, .*, got 'Oedema'"):
         rb.readings(file, folder, split="test", finding="Oedema", name="system")

@@ -160,11 +160,11 @@ def test_bands_do_not_cut_the_codes_of_names(tmp_path: Path) -> None:
     [
         ("colour", None, "`by` must be a column of the dataset folder: age, got 'colour'"),
         ("image_id", None, "`by` must be a column of the dataset folder: age, got 'image_id'"),
-        ("age", None, "`by` must have at most 30 different values, or be cut by `bands`, got age, which has 40"),
-        ("age", [65, 40], "`bands` must be numbers that rise, such as 40,65, got"),
-        ("age", [40, 40], "`bands` must be numbers that rise"),
-        ("age", [math.nan], "`bands` must be numbers that rise"),
-        ("age", [], "`bands` must be numbers that rise"),
+        ("age", None, "`by` must have at most 30 different values, or be divided by `bands`, got age, which has 40"),
+        ("age", [65, 40], "`bands` must be increasing numbers, such as 40,65, got"),
+        ("age", [40, 40], "`bands` must be increasing numbers"),
+        ("age", [math.nan], "`bands` must be increasing numbers"),
+        ("age", [], "`bands` must be increasing numbers"),
     ],
 )
 def test_columns_and_bands_of_no_use_are_refused(tmp_path: Path, name: str, bands: Any, rule: str) -> None:
@@ -176,7 +176,7 @@ def test_columns_and_bands_of_no_use_are_refused(tmp_path: Path, name: str, band
 
 def test_bands_of_words_are_refused(tmp_path: Path) -> None:
     write_column(tmp_path, "sex", ["F"], ["a"])
-    with pytest.raises(ArgumentError, match="`bands` needs a column of numbers, sex has others, got 'F'"):
+    with pytest.raises(ArgumentError, match="`bands` needs a column of numbers, sex has other values, got 'F'"):
         column(tmp_path, "sex", [40])
     with pytest.raises(ArgumentError, match="`metric` must be one of mask_iou"):
         score_subgroups(rows_of([0.5]), {"sex": {PATIENTS[0]: "F"}}, ["f1"])

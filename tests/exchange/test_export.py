@@ -45,7 +45,7 @@ def test_a_receipt_is_not_exported_without_a_known_key(signed: Path) -> None:
 
 def test_what_is_refused(signed: Path, tmp_path: Path) -> None:
     done = call("export", signed, "--to", "markdown", "--key", public(STRANGER), expect=1)
-    assert (done.stdout, "neither is nor succeeded" in done.stderr) == ("", True)
+    assert (done.stdout, "neither the trusted key" in done.stderr) == ("", True)
     document = json.loads(signed.read_text())
     document["receipt"]["released"]["figures"][0]["value"] = "0.97"
     signed.write_text(json.dumps(document))

@@ -178,9 +178,9 @@ def test_figures_of_another_submission_are_said_to_be() -> None:
         (
             receipt() | {"signature": receipt(key=STRANGER)["signature"]},
             None,
-            "signature of receipt 1 is not by the key",
+            "signature of receipt 1 was not made with the key",
         ),
-        (receipt(), public(STRANGER), "neither is nor succeeded"),
+        (receipt(), public(STRANGER), "neither the trusted key"),
         (receipt() | {"hash": "0" * 64}, None, "was changed"),
         (make(released={"figures": "none"}), None, "`released.figures` of the receipt must be a list"),
         (receipt(figure(value="NaN")), None, "`released.figures` of the receipt must be a list"),

@@ -103,7 +103,7 @@ def test_groups_of_patients_are_scored_for_every_kind(world, studies, tasks, tmp
         assert all(group["group"] in text for group in groups)
         assert call(*words, "--format", "csv").stdout.startswith("by,group,metric,finding,n,value,low,high,difference,")
     wrong = call(*words, "--bands", "old", expect=1).stderr
-    assert "--bands must be numbers that rise, such as 40,65, got 'old'" in wrong
+    assert "--bands must be increasing numbers, such as 40,65, got 'old'" in wrong
     assert "must be given with a column of groups" in call(*words[:-2], "--bands", "40", expect=1).stderr
     assert "because groups consist of patients, got 'task'" in call(*words, "--unit", "task", expect=1).stderr
 

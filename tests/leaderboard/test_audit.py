@@ -89,7 +89,7 @@ CHANGES: dict[str, tuple[Callable[[sa.Connection], object], str, str]] = {
         "the chain must end with",
     ),
     "receipt-edited": (change_receipt, "receipts", "receipt 2: the text of receipt 2 was changed"),
-    "receipt-resigned": (resign_receipt, "receipts", "receipt 2: the signature of receipt 2 is not by the key"),
+    "receipt-resigned": (resign_receipt, "receipts", "receipt 2: the signature of receipt 2 was not made with the key"),
     "receipt-removed": (
         lambda c: c.execute(receipts.delete().where(receipts.c.id == 2)),
         "receipts",

@@ -151,7 +151,7 @@ def test_coco_flat_polygons_and_category_numbers(lint):
     for number in (0, 4):  # it is unknown whether categories are counted from 0 or 1
         report = lint(json.dumps([results[0] | {"category_id": number}]))
         assert [p.rule for p in report.problems if p.severity == "error"] == ["category-number"]
-        assert "numbers of COCO need `--instances INSTANCES.json`" in report.render()
+        assert "numeric ids need `--instances INSTANCES.json`" in report.render()
 
 
 def test_coco_problems(lint):

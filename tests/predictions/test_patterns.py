@@ -29,7 +29,7 @@ def test_boxes_in_the_first_pixel_are_refused(lint, large_manifest):
     lines = [{"image_id": f"p{i:02}", "finding": "Edema", "box": box} for i, box in enumerate(boxes)]
     report = lint(lines, against=large_manifest)
     assert {p.rule for p in report.problems if p.severity == "error"} == {"normalised-boxes"}
-    assert "shares of the image `--normalised`" in report.render()
+    assert "fractions of the image `--normalised`" in report.render()
     lines[3]["box"] = [0, 0, 2, 1]  # one is larger
     assert "normalised-boxes" not in {p.rule for p in lint(lines, against=large_manifest).problems}
 

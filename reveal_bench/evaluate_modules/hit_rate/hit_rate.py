@@ -1,4 +1,4 @@
-"""Hit rate as a Hugging Face `evaluate` module: pointing game or grid hits, with intervals by patient."""
+"""Hit rate as a Hugging Face `evaluate` module: pointing game or grid hits, with a 95% interval over patients."""
 
 from typing import Any
 
@@ -13,22 +13,24 @@ import reveal_bench.metrics.intervals
 import reveal_bench.metrics.localization
 
 _DESCRIPTION = """
-Share of cases whose predicted point, or grid cell, is a hit on the reference mask, with a 95% interval over patients.
-Points: the pointing game of CheXlocalize (Saporta et al. 2022). Cells: the grid hit rate of
+Proportion of cases whose predicted point or grid cell hits the reference mask, with a 95% interval over patients.
+For points, this is the pointing game of CheXlocalize (Saporta et al. 2022). For grid cells, it is the grid hit rate of
 arXiv 2509.18015, section 3.3.
 """
 
 _INPUTS = """
 predictions: per case a list of points [[x, y], ...] in pixels of the full image, one point [x, y], a mask (its deepest
-    pixel is the point), or, for all cases, a cell "D5"; an empty list, "" or None is absent, which is a miss
+    pixel is the point) or, if so for all cases, a grid cell such as "D5"; an empty list, "" or None is a missing
+    answer and counts as a miss
 references: per case a COCO run-length mask {"size": [height, width], "counts": str}, or an array (height, width)
-findings, patients (optional): a name per case; without findings all cases are one finding "all"
-all_patients (optional): every patient of the split, when some have no case
-finding_groups (optional): {name: findings}, such as {"lung": [...]}: the macro over these findings alone
-grid: cells per side for cells (default 8); n_resamples (1000), seed (0)
-interval: "jackknife" (default; none below five patients), "percentile" or "bca"
-Returns hit_rate, low, high (macro over findings), n, n_undefined, signature, per_finding; with
-    finding_groups, per_group.
+findings, patients (optional): a name per case; without findings, all cases belong to one finding named "all"
+all_patients (optional): all patients of the split, needed if some have no case
+finding_groups (optional): {name: findings}, such as {"lung": [...]}: adds the macro over the findings of each group
+grid: number of grid cells per side (default 8)
+interval: "jackknife" (default; no interval with fewer than five patients), "percentile" or "bca"
+n_resamples (1000), seed (0): for "percentile" and "bca"
+Returns hit_rate, low, high (macro over findings), n, n_undefined, signature, per_finding; with finding_groups also
+    per_group.
 """
 
 _CITATION = """
@@ -38,7 +40,7 @@ _CITATION = """
 
 
 class HitRate(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
-    """Hit rate of points or grid cells against reference masks."""
+    """Metric for the hit rate of points or grid cells against reference masks."""
 
     def _info(self) -> evaluate.MetricInfo:
         references = {"size": datasets.List(datasets.Value("int64")), "counts": datasets.Value("string")}
@@ -55,7 +57,7 @@ class HitRate(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
         )
 
     def read(self, predictions: Any, references: Any, features: Any) -> reveal_bench.metrics.inputs.Batch:
-        """Return one batch: points or cells, and masks."""
+        """Return the parsed inputs: points or cells as predictions, masks as references."""
         masks = reveal_bench.metrics.inputs.read_masks("references", references)
         places, kind = reveal_bench.metrics.inputs.read_places(predictions, features)
         return reveal_bench.metrics.inputs.Batch(places, masks, kind)

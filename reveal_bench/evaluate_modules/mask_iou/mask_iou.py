@@ -1,4 +1,4 @@
-"""Mask IoU as a Hugging Face `evaluate` module, with intervals by patient."""
+"""Mask IoU as a Hugging Face `evaluate` module, with a 95% interval over patients."""
 
 from typing import Any
 
@@ -12,21 +12,21 @@ import reveal_bench.metrics.intervals
 import reveal_bench.metrics.localization
 
 _DESCRIPTION = """
-Mean intersection over union of predicted and reference masks, with a 95% interval over patients. The default
-slice is the true-positive slice of CheXlocalize (Saporta et al. 2022): undefined where either mask is empty.
+Mean intersection over union of predicted and reference masks, with a 95% interval over patients. By
+default, a case is undefined if either mask is empty: the true-positive slice of CheXlocalize (Saporta et al. 2022).
 """
 
 _INPUTS = """
 predictions, references: per case a COCO run-length mask {"size": [height, width], "counts": str}, or an array
     (height, width)
-slice: "true_positive" (default) or "all" (undefined only where both masks are empty)
-findings, patients (optional): a name per case; without findings all cases are one finding "all"
-all_patients (optional): every patient of the split, when some have no case
-finding_groups (optional): {name: findings}, such as {"lung": [...]}: the macro over these findings alone
-n_resamples (1000), seed (0)
-interval: "jackknife" (default; none of a finding below 15 patients), "percentile" or "bca"
-Returns mask_iou, low, high (macro over findings), n, n_undefined, signature, per_finding; with
-    finding_groups, per_group.
+slice: "true_positive" (default) or "all" (a case is undefined only if both masks are empty)
+findings, patients (optional): a name per case; without findings, all cases belong to one finding named "all"
+all_patients (optional): all patients of the split, needed if some have no case
+finding_groups (optional): {name: findings}, such as {"lung": [...]}: adds the macro over the findings of each group
+interval: "jackknife" (default; no interval for a finding with fewer than 15 patients), "percentile" or "bca"
+n_resamples (1000), seed (0): for "percentile" and "bca"
+Returns mask_iou, low, high (macro over findings), n, n_undefined, signature, per_finding; with finding_groups also
+    per_group.
 """
 
 _CITATION = """
@@ -36,7 +36,7 @@ _CITATION = """
 
 
 class MaskIou(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
-    """Mean IoU of run-length masks."""
+    """Metric for the mean IoU of run-length masks."""
 
     def _info(self) -> evaluate.MetricInfo:
         mask = {"size": datasets.List(datasets.Value("int64")), "counts": datasets.Value("string")}
@@ -48,7 +48,7 @@ class MaskIou(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
         )
 
     def read(self, predictions: Any, references: Any, features: Any) -> reveal_bench.metrics.inputs.Batch:
-        """Return one batch of masks."""
+        """Return the parsed inputs: predicted and reference masks."""
         read_masks = reveal_bench.metrics.inputs.read_masks
         masks = read_masks("predictions", predictions), read_masks("references", references)
         return reveal_bench.metrics.inputs.Batch(*masks, 0)

@@ -1,4 +1,6 @@
-"""F1 and its companions for several labels per study as a Hugging Face `evaluate` module, with intervals by patient."""
+"""F1 and related scores of several labels per study as a Hugging Face `evaluate` module, with 95% intervals over
+patients.
+"""
 
 import collections.abc
 from typing import Any
@@ -13,23 +15,25 @@ import reveal_bench.metrics.intervals
 
 _DESCRIPTION = """
 F1, precision and recall (per label, macro, micro, weighted and samples), specificity and negative predictive value (per
-label and macro), exact match and Hamming loss of the labels of studies, with 95% intervals over patients. As in
-scikit-learn, but a label with no positive in either reference or prediction is undefined (NaN), not 0, and takes no
-part in a macro.
+label and macro), exact match and Hamming loss of the labels of studies, with 95% intervals over patients. Scores are
+computed as in scikit-learn, except that a score with denominator 0 is undefined (NaN) instead of 0 and excluded from
+macros, such as the F1 of a label that occurs in neither references nor predictions.
 """
 
 _INPUTS = """
-predictions, references: per study a list of label names (an empty one: no finding), or a vector of 0 and 1
-labels (optional): the vocabulary, in order; by default the names that occur, sorted. Give it: a label that occurs
-    nowhere is else unknown, and counts in the Hamming loss
-patients (optional): a name per study; every study is its own patient by default
-all_patients (optional): every patient of the split, when some have no study
-finding_groups (optional): {name: labels}, such as {"head": [...], "tail": [...]}: macros over these labels alone
-n_resamples (1000), seed (0)
-interval: "jackknife" (default; none below five patients, F1 eight, kappa 12), "percentile" or "bca"
-Returns f1 (macro), f1_low, f1_high, f1_n (labels defined), the same for precision and recall; f1_micro, f1_weighted,
-    f1_samples and so on, specificity and npv (macros), exact_match, hamming_loss and cohen_kappa with _low, _high, _n;
-    signatures; per_label; with finding_groups, per_group: the macros of each group.
+predictions, references: per study a list of label names (empty if nothing is found), or a vector of 0 and 1
+labels (optional): all labels, in order; by default the names that occur, sorted. Without it, labels that occur in no
+    study are unknown, and the Hamming loss is higher
+patients (optional): a name per study; by default, every study is a patient
+all_patients (optional): all patients of the split, needed if some have no study
+finding_groups (optional): {name: labels}, such as {"head": [...], "tail": [...]}: adds the macros over each group
+interval: "jackknife" (default; no interval with fewer than five patients, for F1 eight, for kappa 12), "percentile" or
+    "bca"
+n_resamples (1000), seed (0): for "percentile" and "bca"
+Returns f1 (macro), f1_low, f1_high, f1_n (number of labels with a value), and the same for precision and recall;
+    f1_micro, f1_weighted, f1_samples and so on, specificity and npv (macros), exact_match, hamming_loss and
+    cohen_kappa, each with _low, _high, _n; signatures; per_label; with finding_groups also per_group, the macros of
+    each group.
 """
 
 _CITATION = """
@@ -39,7 +43,7 @@ _CITATION = """
 
 
 class MultilabelF1(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
-    """F1, precision, recall, specificity, NPV, exact match and Hamming loss of label sets."""
+    """Metric for F1, precision, recall, specificity, NPV, exact match and Hamming loss of label sets."""
 
     def _info(self) -> evaluate.MetricInfo:
         kinds = datasets.List(datasets.Value("string")), datasets.List(datasets.Value("int64"))
@@ -51,7 +55,7 @@ class MultilabelF1(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
         )
 
     def read(self, predictions: Any, references: Any, features: Any) -> reveal_bench.metrics.inputs.Batch:
-        """Return one batch: label names or vectors."""
+        """Return the parsed inputs: label names or vectors."""
         return reveal_bench.metrics.inputs.Batch(
             *reveal_bench.metrics.inputs.read_labels(predictions, references, features)
         )

@@ -1,4 +1,4 @@
-"""Agreement of two raters as a Hugging Face `evaluate` module, with intervals by patient."""
+"""Agreement of two raters as a Hugging Face `evaluate` module, with 95% intervals over patients."""
 
 from typing import Any
 
@@ -17,19 +17,19 @@ percent agreement, the mean absolute difference, Fleiss' kappa, Krippendorff's a
 """
 
 _INPUTS = """
-predictions, references: the two raters; per case an integer, or the name of a category
+predictions, references: the ratings of the two raters; per case an integer, or the name of a category
 categories (optional): the scale, in order. By default all integers from the smallest to the largest rating, or the
-    names that occur, which then have no order: metrics that need one are left out. AC1 depends on it
-findings, patients (optional): a name per case; without findings all cases are one finding "all"
-all_patients (optional): every patient of the split, when some have no case
-n_resamples (1000), seed (0)
-interval: "jackknife" (default; none below ten patients, 12 for Cohen's kappa and AC1, 15 for Fleiss' kappa, alpha and
-    intraclass correlations), "percentile" or "bca"
-Returns cohen_kappa (macro over findings), cohen_kappa_low, cohen_kappa_high, cohen_kappa_n (findings defined), the same
-    for cohen_kappa_linear, cohen_kappa_quadratic, gwet_ac1, percent_agreement, mean_absolute_difference, fleiss_kappa
-    (Scott's pi), krippendorff_alpha, krippendorff_alpha_ordinal, krippendorff_alpha_interval, and the intraclass
-    correlations icc_1_1, icc_2_1, icc_3_1, icc_1_k, icc_2_k and icc_3_k; signatures; per_finding. Kappa is NaN where
-    chance agreement is 1.
+    names that occur; these have no order, so metrics that need one are left out. AC1 depends on the categories
+findings, patients (optional): a name per case; without findings, all cases belong to one finding named "all"
+all_patients (optional): all patients of the split, needed if some have no case
+interval: "jackknife" (default; no interval for a finding with fewer than ten patients, for Cohen's kappa and AC1 12,
+    for Fleiss' kappa, alpha and intraclass correlations 15), "percentile" or "bca"
+n_resamples (1000), seed (0): for "percentile" and "bca"
+Returns cohen_kappa (macro over findings), cohen_kappa_low, cohen_kappa_high, cohen_kappa_n (number of findings with a
+    value), and the same for cohen_kappa_linear, cohen_kappa_quadratic, gwet_ac1, percent_agreement,
+    mean_absolute_difference, fleiss_kappa (Scott's pi), krippendorff_alpha, krippendorff_alpha_ordinal,
+    krippendorff_alpha_interval, and the intraclass correlations icc_1_1, icc_2_1, icc_3_1, icc_1_k,
+    icc_2_k and icc_3_k; signatures; per_finding. Kappa is NaN if chance agreement is 1.
 """
 
 _CITATION = """
@@ -41,7 +41,9 @@ _CITATION = """
 
 
 class RaterAgreement(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
-    """Kappas, AC1, alpha, intraclass correlations, percent agreement and mean absolute difference of two raters."""
+    """Metric for kappas, AC1, alpha, intraclass correlations, percent agreement and mean absolute difference of two
+    raters.
+    """
 
     def _info(self) -> evaluate.MetricInfo:
         return evaluate.MetricInfo(
@@ -55,7 +57,7 @@ class RaterAgreement(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric)
         )
 
     def read(self, predictions: Any, references: Any, features: Any) -> reveal_bench.metrics.inputs.Batch:
-        """Return one batch: integers or names."""
+        """Return the parsed inputs: integers or category names."""
         return reveal_bench.metrics.inputs.Batch(
             *reveal_bench.metrics.inputs.read_ratings(predictions, references, features)
         )
