@@ -61,8 +61,9 @@ def test_a_public_split_of_another_board_tells_references(
     rule = (
         "chexlocalize 1.0.0 must hold out .*, but the public split 'released' of reveal-cxr 1.0.0 reveals references of"
     )
-    with pytest.raises(OverlapError, match=rule):
-        serve(database_url, published, "", tmp_path / "settings.toml")
+    with pytest.raises(OverlapError, match=rule) as e:
+        serve(database_url, published, '[exposure]\naccepted_overlaps = ["nih"]\n', tmp_path / "settings.toml")
+    assert str(e.value).endswith(f'\nbenchmarks.{BENCHMARK}.exposure.accepted_overlaps = ["nih", "{LABELS}"]')
 
 
 def test_an_overlap_accepted_by_name_is_said_on_the_board(database_url: str, board: Board, tmp_path: Path) -> None:

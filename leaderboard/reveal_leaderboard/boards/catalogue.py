@@ -134,11 +134,12 @@ class Catalogue:
             if other[0] == one.name and other not in shown_before:
                 log.warning('%s %s: %s; see "Refresh a holdout"', *one.key, overlap.sentence)
                 continue
-            lines = f'[benchmarks.{one.name}.exposure]\naccepted_overlaps = ["{other[0]}"]'
+            accepted = [*self.store.settings.of(one.name).exposure.accepted_overlaps, other[0]]
+            remedy = setting_remedy(one.name, "exposure", "accepted_overlaps", accepted)
             raise OverlapError(
                 f"{' '.join(overlap.holdout)} must hold out references that no other board reveals, but "
-                f"{overlap.sentence}. Hold out other patients, serve one of the two boards, or accept it in the file "
-                f"of --settings, and the board says so:\n{lines}"
+                f"{overlap.sentence}. Hold out other patients, serve one of the two boards, or accept it, which "
+                f"the board then says: {remedy}"
             )
 
     def _not_accepted(self, one: Published) -> list[Overlap]:
@@ -180,13 +181,20 @@ def _check_leaks(one: Published, settings: BenchmarkSettings, *, is_visible: boo
     leaks, accepted = one.leaks(settings), settings.exposure.accepted_leaks
     rules = " and ".join(leaks.values())
     if is_visible and not set(leaks) <= set(accepted):
-        lines = f"[benchmarks.{one.name}.exposure]\naccepted_leaks = {json.dumps(list(leaks))}"
+        remedy = setting_remedy(one.name, "exposure", "accepted_leaks", list(leaks))
+        instead = "Leave out `quota.total`, or accept that: " if "more submissions" in leaks else "Accept that: "
         raise LeakError(
-            f"{one.name} {one.version} {rules}, or five colluding teams can gain more than 0.05. Accept that in the "
-            f"file of --settings:\n{lines}"
+            f"{one.name} {one.version} {rules}, or five colluding teams can gain more than 0.05. {instead}{remedy}"
         )
     if leaks:
         log.warning("%s %s %s, or colluding teams learn too much", one.name, one.version, rules)
+
+
+def setting_remedy(benchmark: str, table: str, name: str, value: object) -> str:
+    """Return how to write a benchmark's setting into the file of --settings; the last line goes above any [table]."""
+    head = f"benchmarks.{benchmark}.{table}"
+    where = f"set `{name}` in its table [{head}] or, if there is none, write above its first [table]"
+    return f"in the file of --settings, {where}:\n{head}.{name} = {json.dumps(value)}"
 
 
 BoardKey = tuple[str, str]
@@ -290,8 +298,8 @@ class Published:
         )
         if n < kind.release.least_items(LEAST_CELL):
             return f"{why} No setting allows fewer than {kind.release.least_items(LEAST_CELL)}: hold out more."
-        lines = f"[benchmarks.{self.name}.release]\nmin_cell = {LEAST_CELL}  # `bands` then begin with it"
-        return f"{why} Hold out more, or allow small cells in the file of --settings:\n{lines}"
+        remedy = setting_remedy(self.name, "release", "min_cell", LEAST_CELL)
+        return f"{why} Hold out more, or allow small cells (`bands` then begin with that number): {remedy}"
 
     def leaks(self, settings: BenchmarkSettings) -> dict[str, str]:
         """Return reason -> rule for each reason of LEAKS why colluding teams could gain more than 0.05 on a board.
