@@ -398,7 +398,7 @@ def test_a_server_refuses_to_run_as_the_systems_root(
 def test_a_worker_refuses_settings_that_the_server_could_change(board: Board, tmp_path: Path) -> None:
     (tmp_path / "settings.toml").touch()
     words = ("worker", "--data", str(tmp_path), "--holdout", f"{BENCHMARK}={board.holdout}", "--settings")
-    assert_refused("must be outside the data folder", *words, str(tmp_path / "settings.toml"))
+    assert_refused("and give server and worker the new path", *words, str(tmp_path / "settings.toml"))
 
 
 def test_migrate_makes_the_database(tmp_path: Path) -> None:

@@ -192,7 +192,10 @@ def worker(
 
     _check_confinement(unconfined)
     if at.settings and is_inside(at.settings, at.shared):
-        words = f"must be outside the data folder, where the server could change the worker's limits: {at.settings}"
+        words = (
+            f"must be outside the data folder, where the server could change the worker's limits: move {at.settings}, "
+            "and give server and worker the new path"
+        )
         raise typer.BadParameter(words, param_hint="--settings")
     try:
         holdouts = open_holdouts((_name_and_folder(text) for text in holdout), shared=at.shared, vault=vault)
