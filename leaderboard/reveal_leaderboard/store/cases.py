@@ -30,7 +30,9 @@ from reveal_leaderboard.store.tables import boards, held_out, overlaps, shared_c
 
 BATCH = 10_000
 LEAST_SHARE = 0.02
-"""Smallest share that counts: a few equal ids may be chance, and budgets are rounded up to whole submissions."""
+"""Smallest share that counts: a few equal ids or blank pictures may be chance, and budgets are rounded up to whole
+submissions, so that one of them would close a board of any size to the teams of another one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
