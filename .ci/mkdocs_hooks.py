@@ -1,7 +1,7 @@
 """Add pages from outside docs/ to the site, and turn the links to them.
 
-The README, the changelog, CONTRIBUTING, SECURITY, the guides of submissions/ and leaderboard/ and the tables of
-simulated error rates become pages. A link from any page to one of them, or from them into docs/, is turned to its page;
+The README, the changelog, CONTRIBUTING, SECURITY, the guides of submissions/ and leaderboard/ and two pages of
+simulations become pages. A link from any page to one of them, or from them into docs/, is turned to its page;
 a link to other files of the repository becomes plain text, because the site does not contain it. A link to a file that
 does not exist stops the build.
 """
@@ -26,6 +26,7 @@ PAGES = {
     "submissions/README.md": "prediction_files.md",
     "leaderboard/README.md": "leaderboard.md",
     "benchmarks/calibration.md": "calibration.md",
+    "benchmarks/colluding.md": "colluding.md",
 }
 """File of the repository -> page of the site."""
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")

@@ -1,4 +1,4 @@
-"""Simulate what five colluding teams learn, and what protection costs honest ones (docs/operating.md).
+"""Simulate what five colluding teams learn, and what protection costs honest ones (colluding.md).
 
     python -m benchmarks.colluding            # about fifteen minutes on one processor
 

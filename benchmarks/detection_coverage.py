@@ -6,7 +6,7 @@ false alarms come by a Poisson law whose mean differs from image to image, and o
 is the mean over eight datasets of 20,000 images. Each cell has `TRIALS` datasets with 400 replicates each; a macro is
 over eight findings drawn in the same way.
 
-``python -m benchmarks.detection_coverage`` prints the table of docs/statistics.md (some ten minutes on four cores).
+``python -m benchmarks.detection_coverage`` prints the table of calibration.md (some ten minutes on four cores).
 """
 
 from __future__ import annotations
