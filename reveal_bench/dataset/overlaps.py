@@ -59,6 +59,22 @@ class Overlap:
 
 
 @dataclass(frozen=True)
+class SharedHoldout:
+    """Cases of a holdout that `other`, as (benchmark, version), holds out, too: `n` of `n_held` of one kind."""
+
+    other: tuple[str, str]
+    n: int
+    n_held: int
+    kind: str
+
+    @property
+    def sentence(self) -> str:
+        """The common cases as a clause."""
+        cases = count_text(self.n_held, f"held-out {self.kind}")
+        return f"{self.n} of {cases} are held out in {' '.join(self.other)}, too"
+
+
+@dataclass(frozen=True)
 class FolderCases:
     """Cases of a benchmark's version, from its public folder, its private folder or both.
 
@@ -143,14 +159,13 @@ def find_overlap(holdout: FolderCases, other: FolderCases) -> Overlap | None:
     return Overlap(holdout.key, other.key, sentence)
 
 
-def find_shared(holdout: FolderCases, other: FolderCases) -> str | None:
-    """Return how many cases of a holdout another one holds out, too, as a sentence; None if there are none."""
+def find_shared(holdout: FolderCases, other: FolderCases) -> SharedHoldout | None:
+    """Return how many cases of a holdout another one holds out, too; None if there are none."""
     counts = {kind: len(held & other.held_out.get(kind, set())) for kind, held in holdout.held_out.items()}
     kind = max(counts, key=lambda name: counts[name], default="")
     if not counts.get(kind):
         return None
-    cases = count_text(len(holdout.held_out[kind]), f"held-out {kind}")
-    return f"{counts[kind]} of {cases} are held out in {other.benchmark} {other.version}, too"
+    return SharedHoldout(other.key, counts[kind], len(holdout.held_out[kind]), kind)
 
 
 def check_build(
@@ -179,8 +194,8 @@ def check_build(
     new = _merged(read_cases(folder) for folder in built)
     shared = []
     for other in cases_by_version(beside):
-        if other.benchmark != new.benchmark and (sentence := find_shared(new, other)):
-            shared.append(f"{sentence}: serve both from one database, so that budgets count on both")
+        if other.benchmark != new.benchmark and (common := find_shared(new, other)):
+            shared.append(f"{common.sentence}: serve both from one database, so that budgets count on both")
         if other.benchmark in accepted:
             continue
         is_earlier = other.benchmark == new.benchmark

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard.boards.catalogue import Catalogue, Published, TooSmallError, read_published_boards
+from reveal_leaderboard.boards.catalogue import (
+    Catalogue,
+    Published,
+    TooSmallError,
+    journal_words,
+    read_published_boards,
+)
 from reveal_leaderboard.boards.refresh import start_refresh, switch_version
 from reveal_leaderboard.boards.standings import standings
+from reveal_leaderboard.cli.process import log_to_stderr
 from reveal_leaderboard.release.exposure import exposure, pause_if_used_up
 from reveal_leaderboard.release.release import ReleasedEstimate, ReleasedScore
 from reveal_leaderboard.settings import QuotaPolicy, load_settings
@@ -24,7 +33,7 @@ from reveal_leaderboard.worker.worker import open_holdouts, register_patients
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
-from reveal_bench.dataset.overlaps import OverlapError
+from reveal_bench.dataset.overlaps import Overlap, OverlapError
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.kinds.findings.records import StudyRecord
 from tests.leaderboard.conftest import BENCHMARK, Board
@@ -133,6 +142,24 @@ def test_boards_of_two_servers_are_compared(database_url: str, board: Board, tmp
             OverlapError, match=r"reveal-cxr 1\.0\.0 must hold out .*, but the manifest of chexlocalize"
         ):
             serve(database_url, published, "", tmp_path / "settings.toml")
+
+
+def test_warnings_of_a_start_are_readable_in_the_journal(
+    database_url: str, board: Board, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It replaces unknown texts by their lengths: the boards elsewhere, a waiting version, and an accepted leak."""
+    log_to_stderr()
+    beside = [labels_of(board, tmp_path / "labels", is_held=True)]
+    published = read_published_boards([(board.folder, "holdout")], beside)
+    key = (BENCHMARK, "1.0.0")
+    published = {key: replace(published[key], overlaps=(Overlap(key, (BENCHMARK, "1.1.0"), "a sentence"),))}
+    log_to_stderr(journal_words(published.values()))
+    settings = '[quota]\ntotal = 2\n[exposure]\naccepted_leaks = ["more submissions"]\n'
+    serve(database_url, published, settings, tmp_path / "settings.toml")
+    shared, waiting, leak = [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()]
+    assert re.match(r"reveal-cxr holds out (\d+) of the \1 cases of chexlocalize, too: budgets", shared)
+    assert waiting.startswith("the public folder of chexlocalize 1.1.0 reveals references of chexlocalize 1.0.0; see")
+    assert leak == "colluding teams can gain more than 0.05 on chexlocalize 1.0.0: more submissions"
 
 
 def digests(*studies: str) -> dict[str, list[str]]:

@@ -15,6 +15,7 @@ identified by its name and version.
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 from collections.abc import Collection, Iterable, Sequence
@@ -132,7 +133,11 @@ class Catalogue:
         for overlap in self._not_accepted(one):
             other = _other(one, overlap)
             if other[0] == one.name and other not in shown_before:
-                log.warning('%s %s: %s; see "Refresh a holdout"', *one.key, overlap.sentence)
+                log.warning(
+                    'the public folder of %s %s reveals references of %s %s; see "Refresh a holdout"',
+                    *overlap.other,
+                    *overlap.holdout,
+                )
                 continue
             accepted = [*self.store.settings.of(one.name).exposure.accepted_overlaps, other[0]]
             remedy = setting_remedy(one.name, "exposure", "accepted_overlaps", accepted)
@@ -171,6 +176,12 @@ class Catalogue:
         return [one for (of, _), one in self._known.items() if of == name]
 
 
+def journal_words(published: Iterable[Published]) -> list[str]:
+    """Return the names and versions that a server's log prints, apart from the names of benchmarks."""
+    keys = (key for one in published for key in (one.key, *(_other(one, overlap) for overlap in one.overlaps)))
+    return [word for key in keys for word in key]
+
+
 NO_CASES = FolderCases("", "", "all")
 SIMULATED = ReleasePolicy()
 """The policy with which five colluding teams gained at most 0.05, see "What colluding teams can learn"."""
@@ -186,8 +197,8 @@ def _check_leaks(one: Published, settings: BenchmarkSettings, *, is_visible: boo
         raise LeakError(
             f"{one.name} {one.version} {rules}, or five colluding teams can gain more than 0.05. {instead}{remedy}"
         )
-    if leaks:
-        log.warning("%s %s %s, or colluding teams learn too much", one.name, one.version, rules)
+    for reason in leaks:
+        log.warning("colluding teams can gain more than 0.05 on %s %s: %s", one.name, one.version, reason)
 
 
 def setting_remedy(benchmark: str, table: str, name: str, value: object) -> str:
@@ -394,9 +405,16 @@ def read_published_boards(
         return boards
     # Readers' scores reveal no labels
     here = {one.key: read_cases(one.folder, key) for one in boards.values() if one.scored_by == "program"}
-    for sentence in (find_shared(one, other) for one in here.values() for other in elsewhere):
-        if sentence:
-            log.warning("%s: budgets count on both boards only if one server or database serves them", sentence)
+    for own, theirs in itertools.product(here.values(), elsewhere):
+        if shared := find_shared(own, theirs):
+            log.warning(
+                "%s holds out %d of the %d cases of %s, too: budgets count on both boards only if one server or "
+                "database serves them",
+                theirs.benchmark,
+                shared.n,
+                shared.n_held,
+                own.benchmark,
+            )
     return {
         key: replace(one, cases=here[key], overlaps=_overlaps(here[key], here.values(), elsewhere))
         if key in here

@@ -127,7 +127,7 @@ def _build(
     confinement: ServerConfinement,
 ) -> tuple[FastAPI, Callable[[], None]]:
     from reveal_leaderboard.accounts.accounts import Accounts
-    from reveal_leaderboard.boards.catalogue import Catalogue, read_published_boards
+    from reveal_leaderboard.boards.catalogue import Catalogue, journal_words, read_published_boards
     from reveal_leaderboard.boards.galleries import open_galleries
     from reveal_leaderboard.custody import Custody
     from reveal_leaderboard.settings import case_key
@@ -139,7 +139,7 @@ def _build(
     auth = open_auth(Accounts(store.engine), listening.auth, os.environ)
     published = list(read_published_boards(folders, beside, case_key(os.environ)).values())
     galleries = open_galleries(listening.galleries, published)
-    log_to_stderr([word for one in published for word in one.key])
+    log_to_stderr(journal_words(published))
     catalogue = Catalogue(store, published, checked=True)
     custody = Custody(at.data / "custody")
     threading.Thread(target=custody.warm_up, name="warm-up", daemon=True).start()

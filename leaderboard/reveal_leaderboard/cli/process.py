@@ -48,12 +48,14 @@ log = logging.getLogger(__name__)
 
 
 def log_to_stderr(known: Iterable[str] = ()) -> None:
-    """Write the journal to standard error; `known` words are printed unchanged."""
+    """Write the journal to standard error; `known` words and names of benchmarks are printed unchanged."""
+    from reveal_bench.benchmarks import BENCHMARKS
     from reveal_leaderboard.custody.confinement import CHILDREN_GAPS
     from reveal_leaderboard.custody.server import GAPS
+    from reveal_leaderboard.settings import LEAKS
     from reveal_leaderboard.store.journal import set_up_journal
 
-    set_up_journal(sys.stderr, known=[*known, *GAPS, *CHILDREN_GAPS])
+    set_up_journal(sys.stderr, known=[*known, *BENCHMARKS, *LEAKS, *GAPS, *CHILDREN_GAPS])
 
 
 def check_user(as_root: bool) -> None:
