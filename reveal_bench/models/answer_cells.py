@@ -1,9 +1,9 @@
-"""The parser of the cell that an answer names. Anything written like a cell counts at first, in the grid or not.
+"""Find the grid cell that a model's answer names. At first, any text written like a cell counts, even outside the grid.
 
 Conventions
 -----------
-The places below are searched in this order. The first one with a cell decides; the answer is "outside" if it names only
-cells that the grid does not have:
+The places below are searched in this order. The first place with a cell decides. The answer is "outside" if it names
+only cells that the grid does not have.
 
 =====  ===================================================================  ==========================================
 order  place                                                                choice among several cells
@@ -11,7 +11,7 @@ order  place                                                                choi
 1      a line "Cell: D5" ("Answer: ...", JSON ``{"cell": "D5"}``, a boxed   the last such line; if a list follows the
        answer; the words of other languages)                                colon ("C4, D5", "C4-D5"), its last cell
 2      the last line, if it consists of cells                               the last
-3      a sentence that states it ("the answer is D5", "most marked in       the last such sentence; its first cell
+3      a sentence that states D5 ("the answer is D5", "most marked in       the last such sentence; its first cell
        D5", "I choose D5")
 4      any line that consists of a cell                                     the last such line
 5      the opening ("D5. The opacity ...")                                  only if no other line opens with a cell
@@ -22,8 +22,8 @@ order  place                                                                choi
 
 "Row 5, column D" and "(D, 5)" mean D5 everywhere; "5D", "D 5" and full-width letters are read in places 1 and 2.
 "Absent" is an answer only if the finding may be absent, and only in places 1 and 2, or after the last cell of the
-prose. Refusal wording counts only if the answer has no cell. An answer that was cut off counts only if it has places 1
-or 2. "Text" is bare (:func:`reveal_bench.models.answer_words.bare`).
+prose. Refusal wording counts only if the answer has no cell. If an answer was cut off, only places 1 and 2 are
+searched. The search uses bare text (:func:`reveal_bench.models.answer_words.bare`).
 """
 
 from __future__ import annotations
@@ -104,10 +104,11 @@ _Place = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class _NamedCells:
-    """Cells named in a part of an answer, in its order, written like "D5"; `is_absent` if that part says "absent".
+    """Names of cells such as "D5" in a part of an answer, in order; `is_absent` is True if the part says "absent".
 
-    `how` describes the part, `end` is the position after the last cell in the text. `is_sure` is False if the cells are
-    only the bounds of a range, or none of them is in the grid. `reversed_order` is True if the answer writes "5D".
+    `how` describes the part; `end` is the position in the text after the last cell. `is_sure` is False if the cells are
+    only the bounds of a range, or none of them is in the grid. `reversed_order` is True if a cell is written with the
+    row first, as "5D".
     """
 
     names: tuple[str, ...]
@@ -144,7 +145,7 @@ def read_cell(plain: str, question: Question, settings: AskSettings, is_cut: boo
 
 
 def _may_go_on(statement: _NamedCells, text: str, grid: Grid) -> bool:
-    """Return True if a cell at the very end of a cut answer may be the beginning of another one ("D1" of "D12")."""
+    """Return True if the last cell of a truncated answer may itself be truncated ("D1" from "D12")."""
     name = statement.names[-1] if statement.names else ""
     return len(name) == 2 and int(name[1]) * 10 <= grid.n and text.upper().endswith(name)
 
@@ -167,7 +168,7 @@ def _reply(named: _NamedCells, question: Question, grid: Grid) -> Reply:
 
 
 def _stated(text: str, *, is_cut: bool = False) -> _NamedCells | None:
-    """Return the answer of the last line such as "Cell: D5"; without one, of a last line that is only an answer.
+    """Return the answer in the last line such as "Cell: D5", otherwise in the last line if it contains nothing else.
 
     `text` is bare. If the answer was cut off, the last line counts only if it is the only one.
     """
@@ -186,7 +187,7 @@ def _stated(text: str, *, is_cut: bool = False) -> _NamedCells | None:
 
 
 def _mentioned(text: str, marked: str, known: Sequence[str]) -> _NamedCells | None:
-    """Return the cells named in prose; `marked` is the text with its markup, `known` the grid's cells in order.
+    """Return the cells named in prose; `marked` is the text with markup, and `known` lists the grid's cells in order.
 
     A range from the first to the last cell of the grid is the grid itself and names no cell.
     """
@@ -227,7 +228,7 @@ def _stated_in_prose(text: str, cells: list[_Place]) -> str | None:
 
 
 def _after_key(rest: str) -> _NamedCells | None:
-    """Parse the text after the key of a line: the cells at its beginning, "absent", or the cells of its prose."""
+    """Parse the text after a line's key: the cells at its beginning, "absent", or the cells in its prose."""
     listed = _list(rest)
     if listed:
         return listed
@@ -261,7 +262,7 @@ def _list(text: str) -> _NamedCells | None:
 
 
 def _prose(text: str, last_cell: str) -> tuple[list[_Place], list[_Place]]:
-    """Return (cells, ranged): the cells in prose outside ranges, and those in ranges; lookalikes are left out."""
+    """Return the cells in prose outside ranges and the cells in ranges, without texts that only look like cells."""
     spans: dict[int, bool] = {}
     for span in _RANGE.finditer(text):
         inner = [f"{m[1].upper()}{m[2]}" for m in _TOKEN.finditer(text, span.start(), span.end())]
@@ -276,7 +277,7 @@ def _prose(text: str, last_cell: str) -> tuple[list[_Place], list[_Place]]:
         if _DENIED_BEFORE.search(before) or _EXAMPLE.search(sentence):
             continue
         cell = (f"{match[1].upper()}{match[2]}", match.start(), match.end())
-        if cell[0] in ("A1", last_cell) and _CORNER_AFTER.match(text, match.end()):  # a description of the lettering
+        if cell[0] in ("A1", last_cell) and _CORNER_AFTER.match(text, match.end()):  # this only describes the grid
             continue
         if match.start() not in spans:
             cells.append(cell)

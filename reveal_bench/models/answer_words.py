@@ -1,9 +1,9 @@
-"""Wording of answers to any question: plain text, JSON, refusals, "absent"; and :class:`Reply`, the parsed answer.
+"""Recognise plain text, JSON, refusals and "absent" in answers to any question; :class:`Reply` is a parsed answer.
 
 Conventions
 -----------
 Functions take text that :func:`without_thinking` and :func:`cleaned` have processed, or, where stated, :func:`bare`
-text. Every pattern is bounded, so that the time is linear in the length of the text.
+text. Every pattern is bounded, so that parsing takes time linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from reveal_bench.kinds.questions import Question
 from reveal_bench.kinds.tasks.records import AnswerBox
 
 MAX_CHARACTERS, MAX_PROSE = 200_000, 20_000
-"""Maximum characters of an answer that are read (the last ones), and of its prose."""
+"""Maximum number of an answer's last characters that are read, and of the characters in which prose is searched."""
 _MOST_BELOW, _MOST_STATEMENTS = 40, 20
 
 _THOUGHT = re.compile(
@@ -40,7 +40,7 @@ KEY = (
     r"|antwort|cellule|réponse|celda|casilla|respuesta|cella|risposta|célula|resposta)(?![A-Za-z])"
     r"|单元格|格子|答案|セル|答え|回答|셀|정답|ответ|ячейка|الخلية|الإجابة)"
 )
-"""Pattern of the words that introduce an answer, mostly a cell, in several languages."""
+"""Pattern of the words that introduce an answer, usually a cell, in several languages."""
 
 _COLUMN, _ROW = r"\b(?:column|col|spalte|colonne|columna)\b", r"\b(?:row|zeile|reihe|ligne|rangée|fila)\b"
 _IS = r"\W{0,6}?(?:is )?\W{0,4}?"
@@ -80,10 +80,10 @@ _JSON_OPENING = re.compile(r"\{(?=\s*[\"}])|\[(?=\s*[\"{\]])")
 
 
 def without_thinking(text: str) -> tuple[str, bool]:
-    """Return (text, is_open): the answer without its thinking, and True if it ends in an unclosed thought.
+    """Return the answer without its thinking, and True if the answer ends in an unclosed thought.
 
     Thinking, control characters and the tokens of chat templates are removed. A closing tag without an opening tag
-    closes a thought that began with the answer (its opening tag is then part of the prompt's template).
+    closes a thought that began with the answer, because some prompt templates contain the opening tag.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def without_thinking(text: str) -> tuple[str, bool]:
 
 
 def cleaned(text: str) -> str:
-    """Return the text in plain characters: full-width letters and all kinds of dashes and quotes as on a keyboard.
+    """Return the text with full-width letters, dashes and quotes replaced by those of a keyboard.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def bare(text: str) -> str:
 
 
 def says_absent(text: str, finding: str | None, *, after: int | None = None) -> bool:
-    """Return True if the text denies the finding; after a cell, which ends at `after`, only plain denials count."""
+    """Return True if the text denies the finding; if a cell ends at `after`, only plain denials count."""
     rest = text[after or 0 :]
     denied = rf"\b(?:no|without|(?:not|n't) see)(?: (?:evidence|signs?) of)?(?: \w+)? {re.escape(finding or ' ')}\b"
     return bool((_ABSENT_FIRMLY if after else _ABSENT).search(rest) or re.search(denied, rest, re.IGNORECASE))
@@ -149,7 +149,7 @@ def is_refusal(text: str) -> bool:
 
 
 def statements(text: str, keys: str) -> list[tuple[str, bool]]:
-    """Return (text after the colon, True if it ends the text) of lines that begin with one of `keys` (a pattern).
+    """Return (text after the colon, is_last) for each line that begins with one of `keys` (a pattern).
 
     If the rest of the line is empty, the next nonempty lines are used instead, joined by commas.
     """
@@ -190,7 +190,7 @@ def lines_of(text: str) -> Iterator[str]:
 
 
 STATUSES = ("answered", "absent", "refused", "unclear", "outside", "cut_off", "empty", "failed")
-"""Outcomes of a question; the parser never returns "failed" (no answer came)."""
+"""Outcomes of a question; the parser never returns "failed", which means that no answer came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ class Reply:
     detections : boxes with scores, in pixels of the full image
     text : the answer to an open task without thinking, otherwise None
     boxes : boxes of the answer to an open task, in pixels of the full images
-    note : deviations from the requested format, and parts that were ignored; "" without any
+    note : deviations from the requested format, and ignored parts; "" if there are none
     """
 
     status: str
@@ -222,7 +222,7 @@ class Reply:
 
 
 def noted(reply: Reply, *notes: str) -> Reply:
-    """Return the reply with further notes; empty ones are dropped."""
+    """Return the reply with further notes; empty notes are dropped."""
     return replace(reply, note="; ".join(note for note in (reply.note, *notes) if note))
 
 

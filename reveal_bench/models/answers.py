@@ -1,20 +1,20 @@
-"""Parses a model's answer into a cell, a point, a box, boxes, labels or text, or states why it is unusable.
+"""Parse a model's answer into a cell, a point, a box, boxes, labels or text, or state why it is unusable.
 
 Conventions
 -----------
 Nothing is repaired and nothing guessed: a cell or point outside the image, or a name that is not one of the labels, is
 not an answer. The `note` lists ignored parts. Thinking (``<think>...</think>`` and the like) is never read. Points and
 boxes are returned in pixels of the full image, mapped from pixels of the image that the model saw. Numbers are read in
-the requested convention only (:mod:`reveal_bench.models.coordinates`), whatever they look like. An answer to a mirrored
-image is mirrored back.
+the requested convention only (:mod:`reveal_bench.models.coordinates`), even if they seem to have another unit. An
+answer to a mirrored image is mirrored back.
 
-* a cell: :mod:`reveal_bench.models.answer_cells` defines the search order, and the choice among several;
-* a point or a box: numbers, in order or by name; the note says if they look like another unit. Some names imply a
-  convention: "box_2d" is in thousandths, y first, a tag <point x="..." y="..."> in percent, and "bbox_2d" has corners;
-* boxes with scores: the last JSON block that has any; boxes without a score in [0, 1] are ignored;
-* the labels of a study: JSON, a line "Findings: ..." or a list under it, a list of "COPD: yes", or the last lines, if
-  they are labels;
-* an open task: the whole text, and the boxes of its JSON, with sides by name or as a list.
+* A cell: :mod:`reveal_bench.models.answer_cells` defines where a cell is searched, and which of several cells is used.
+* A point or a box: numbers, in order or by name; the note says if they seem to have another unit. Some names imply a
+  convention: "box_2d" is in thousandths, y first; a tag <point x="..." y="..."> is in percent; "bbox_2d" has corners.
+* Boxes with scores: the last JSON block that has boxes; boxes without a score in [0, 1] are ignored.
+* The labels of a study: JSON, a line "Findings: ..." or a list under that line, a list such as "COPD: yes", or the last
+  lines if they are labels.
+* An open task: the whole text, and the boxes in its JSON, with coordinates by name or as a list.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ def read_place(plain: str, question: Question, settings: AskSettings, is_cut: bo
 def _in_order(
     run: Sequence[tuple[str, float, bool]], n: int, key: str, settings: AskSettings
 ) -> tuple[tuple[float, ...] | None, str]:
-    """Return (numbers, note): a run of `n` numbers as x, y (width, height) in the requested unit, or None.
+    """Return a run of `n` numbers as x, y (width, height) in the requested unit, or None, and a note.
 
-    `key` is their key in a JSON object, or "".
+    `key` is the key of these numbers in a JSON object, or "".
     """
     chosen = convention(settings.coordinates)
     if any(is_percent for _, _, is_percent in run) and settings.coordinates != "percent":
@@ -131,7 +131,7 @@ def _in_pixels(values: tuple[float, ...], size: tuple[int, int], settings: AskSe
 def _place_reply(
     place: tuple[float, ...], numbers: tuple[float, ...], note: str, question: Question, settings: AskSettings
 ) -> Reply:
-    """Return the reply in pixels of the full image; `place` is in pixels of the square, `numbers` in the unit asked."""
+    """Return the reply in pixels of the full image; `place` is in pixels of the square, `numbers` as requested."""
     side, view = settings.side, SquareView(question.image.size, settings.side)
     notes = [note, _looks_like(numbers, side) if settings.coordinates == "pixels" else ""]
     x, y = place[:2]
@@ -151,7 +151,7 @@ def _place_reply(
 
 
 def _looks_like(values: tuple[float, ...], side: int) -> str:
-    """Return a note if the numbers seem to have another unit than pixels; they are read as pixels all the same."""
+    """Return a note if the numbers, which are read as pixels, seem to have another unit."""
     if all(0 <= value <= 1 for value in values) and any(value % 1 for value in values):
         return "looks like fractions of the side"
     if all(0 <= value <= 1000 for value in values) and max(values) > side:
@@ -160,13 +160,13 @@ def _looks_like(values: tuple[float, ...], side: int) -> str:
 
 
 def kept_inside(box: Box, size: tuple[int, int]) -> Box:
-    """Return the box without rounding errors beyond the right or lower edge (a few units in the last place)."""
+    """Return the box, cut where a rounding error puts it slightly beyond the right or lower edge."""
     x, y, width, height = box
     return x, y, min(width, size[1] - x), min(height, size[0] - y)
 
 
 def _number_runs(text: str, settings: AskSettings) -> list[list[tuple[str, float, bool]]]:
-    """Return runs of numbers separated only by separators and labels: (label or "", number, is_percentage).
+    """Return runs of numbers separated only by separators and labels, as (label or "", number, is_percentage).
 
     If corners are requested, "(10, 20), (40, 60)" is one run.
     """
@@ -245,16 +245,16 @@ def _names_in(value: Any) -> list[str]:
 
 
 def _split(line: str, choices: Sequence[str]) -> list[str]:
-    """Return the names in a list in words; an "and" within a name, as in "Lines and tubes", does not separate."""
+    """Return the names in a list in words; the "and" within a name such as "Lines and tubes" does not separate."""
     listed = re.split(r"[,;、，]", re.sub(r"[\[\]\"{}]", " ", line[:5000]))
     parts = [part for one in listed for part in ([one] if _label(one, choices) else re.split(r"\band\b|\bund\b", one))]
     return [part.strip(" .'\t:-") for part in parts if part.strip(" .'\t:-")]
 
 
 def _labels_reply(names: list[str], question: Question, *, is_stated: bool = False) -> Reply:
-    """Return the reply with the named labels; denied ones are ignored. Another name makes the answer unclear.
+    """Return the reply with the named labels; denied labels are ignored, and any other name makes the answer unclear.
 
-    An empty list is an answer only if the text says "none", or the place of the answer contains nothing else.
+    An empty list is an answer only if the text says "none", or `is_stated` is True.
     """
     labels, denied, unknown = set(), [], []
     says_none = False
@@ -281,17 +281,17 @@ def _labels_reply(names: list[str], question: Question, *, is_stated: bool = Fal
 
 
 def _label(name: str, choices: Sequence[str]) -> str | None:
-    """Return the label of a name, also with a remark in brackets: "Pleural effusion (left)"."""
+    """Return the label of a name, which may have a remark in brackets: "Pleural effusion (left)"."""
     without = re.sub(r"\s{0,3}\([^()]{0,80}\)", "", name[:300]).strip(" '")
     return canonical_finding(name[:300], choices) or canonical_finding(without, choices)
 
 
 _SHORT = 600
-"""Characters; texts up to this length with the wording of a refusal are refusals."""
+"""Maximum number of characters at which a text with the wording of a refusal is a refusal."""
 
 
 def read_text(text: str, question: Question, settings: AskSettings, is_cut: bool) -> Reply:
-    """Return the reply to an open task: the whole `text`, and the boxes of the last JSON block that has any."""
+    """Return the reply to an open task: the whole `text`, and the boxes of the last JSON block that has boxes."""
     blocks = [block for value in json_values(text) if (block := _box_entries(value)) is not None]
     read = [_answer_box(entry, question, settings) for entry in (blocks[-1] if blocks else [])[: ANSWER_LIMITS.boxes]]
     boxes, notes = tuple(box for box, _ in read if box), [note for _, note in read if note]
@@ -299,7 +299,7 @@ def read_text(text: str, question: Question, settings: AskSettings, is_cut: bool
         notes.append(f"{len(blocks[-1])} boxes, the first {ANSWER_LIMITS.boxes} were read")
     if question.requires_boxes and not blocks:
         notes.append("no boxes, though the task asks for them")
-    if len(text) > ANSWER_LIMITS.characters:  # a prediction file with it would be refused
+    if len(text) > ANSWER_LIMITS.characters:  # a prediction file with a longer text would be refused
         return Reply("unclear", text=text, note=f"longer than the {ANSWER_LIMITS.characters:,} characters allowed")
     note = "; ".join(notes[:10])
     if is_cut and not (blocks and text.rstrip(" `\n").endswith(("}", "]"))):
@@ -318,7 +318,7 @@ def _box_entries(value: Any) -> list[Any] | None:
 
 
 def _answer_box(entry: Any, question: Question, settings: AskSettings) -> tuple[AnswerBox | None, str]:
-    """Return a box of an open task's answer in the full image's pixels, or a note on the problem."""
+    """Return a box of an open task's answer, in pixels of the full image, or a note on the problem."""
     if not isinstance(entry, dict):
         return None, f"passed over a box that is a {type(entry).__name__}, no object"
     label = entry.get("label")
@@ -336,7 +336,7 @@ def _answer_box(entry: Any, question: Question, settings: AskSettings) -> tuple[
 
 
 def _whole_picture_box(entry: dict[str, Any], image: ViewedImage, settings: AskSettings) -> tuple[Box | None, str]:
-    """Return a box in the pixels of an image that was shown whole, or a note on the problem."""
+    """Return a box in pixels of an image that was shown whole, or a note on the problem."""
     values, note = _sides(entry, settings)
     if values is None:
         return None, note
@@ -379,7 +379,7 @@ def read_boxes(plain: str, question: Question, settings: AskSettings, is_cut: bo
 
 
 def _detections_in(value: Any) -> list[Any] | None:
-    """Return the boxes of a JSON value; None if it is not about boxes."""
+    """Return the boxes of a JSON value; None if the value does not contain boxes."""
     if isinstance(value, dict) and isinstance(value.get("boxes"), list):
         return list(value["boxes"])
     if isinstance(value, list) and all(isinstance(entry, dict) and set(_BOX_KEYS) & set(entry) for entry in value):
@@ -399,7 +399,7 @@ def _detection(entry: Any, question: Question, settings: AskSettings) -> tuple[S
 
 
 PARSER_VERSION = "2"
-"""Version of the parsing rules, raised when any reply is parsed differently. Every run folder states it."""
+"""Version of the parsing rules, raised when any reply is parsed differently; every run folder states the version."""
 
 _CUT = {"max_tokens", "length", "model_length", "max_output_tokens", "model_context_window_exceeded"}
 _FILTERED = {"content_filter", "refusal", "safety", "recitation", "prohibited_content", "blocklist"}
@@ -410,14 +410,15 @@ _READERS = {
 
 
 def read_reply(text: str, question: Question, settings: AskSettings, *, stop_reason: str | None = None) -> Reply:
-    """Parse a model's answer. Never raises, whatever the text.
+    """Parse a model's answer. No text raises an error.
 
     Parameters
     ----------
     text : the model's text, including thinking; only the last 200,000 characters are read
     question : the question
-    settings : settings of the question: grid, form and size of the image
-    stop_reason : why the model stopped, from its API; "max_tokens", "length" and the like if it was cut off
+    settings : how the question was asked: grid, form of the answer and size of the image
+    stop_reason : why the model stopped, as its API says; "max_tokens", "length" and the like mean that the text was cut
+        off
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Find a model's convention for coordinates by asking about drawings in which the position is known.
+"""Find a model's convention for coordinates by asking for known positions in drawings.
 
 The drawings contain nothing from a patient or a benchmark. The model is asked about them as about any image, with the
 convention :data:`reveal_bench.models.coordinates.AUTO`: the prompt leaves the convention to the model. The same parser
-reads the answers in every convention. Among the conventions with enough correct answers, the one whose answers are
+reads the answers in every convention. Of the conventions with enough correct answers, the one that puts the answers
 nearest to the rectangles is used.
 """
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 
 class CalibrationError(ValueError):
-    """No convention fits the answers about the drawings."""
+    """No convention of coordinates fits the answers about the drawings."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinateCalibration:
-    """The convention found with the drawings, and the answers behind it.
+    """The convention found with the drawings, and the answers on which it rests.
 
     Attributes
     ----------
-    coordinates, corners : the convention that fits
-    hits : convention -> number of answers that are correct when read in it; " corners" after a name means boxes read
+    coordinates, corners : the convention that fits the answers
+    hits : convention -> number of answers that this convention makes correct; " corners" after a name means boxes read
         as corners
     answers : the model's texts, one per drawing; "" without an answer
     """
@@ -76,22 +76,24 @@ _PLACES = (
     (0.06, 0.38, 0.16, 0.18),
     (0.60, 0.80, 0.26, 0.13),
 )
-"""(left, top, width, height) of the rectangles, as fractions of the drawing. None is in the middle, or at a position
-where left and right, up and down, corners and sizes, or two units could be confused."""
+"""(left, top, width, height) of the rectangles, as fractions of the drawing.
+
+Their positions avoid the middle, and distinguish left from right, up from down, corners from sizes, and one unit from
+another.
+"""
 LEAST_HITS = 6
 """Minimum number of correct answers, of eight drawings."""
 LEAST_IOU = 0.5
 SQUARE, WIDE = (512, 512), (384, 512)
-"""(height, width) of drawings shown as squares, and of those shown whole, whose sides must differ."""
+"""(height, width) of drawings shown as squares, and of drawings shown whole, whose sides must differ."""
 PAPER, INK = 40, 225
 NEARER = 0.01
-"""Fraction of the side by which answers in pixels of another size must be nearer to the rectangles than answers in any
-named convention."""
+"""``pixels-N`` is chosen only if its answers are nearer to the rectangles by this fraction of the side."""
 
 
 @dataclass(frozen=True)
 class Drawings:
-    """Eight drawings of a bright rectangle on dark ground: the questions about them, and their images."""
+    """Eight drawings of a bright rectangle on a dark background, with the questions about them."""
 
     form: str
 
@@ -116,7 +118,7 @@ class Drawings:
         )
 
     def box(self, image_id: str) -> tuple[float, float, float, float]:
-        """Return [x, y, width, height] of the rectangle of a drawing, in its pixels."""
+        """Return [x, y, width, height] of a drawing's rectangle, in pixels of the drawing."""
         left, top, wide, high = _PLACES[int(image_id.removeprefix("drawing-")) - 1]
         height, width = self.size
         return round(left * width), round(top * height), round(wide * width), round(high * height)
@@ -132,7 +134,7 @@ class Drawings:
 
 
 def calibrate(texts: Sequence[str], settings: AskSettings) -> CoordinateCalibration:
-    """Return the convention of the model that answered the drawings.
+    """Return the convention of the model that answered the questions about the drawings.
 
     Parameters
     ----------
@@ -174,7 +176,7 @@ def _key(name: str, *, corners: bool) -> str:
 
 
 def _distances(texts: Sequence[str], settings: AskSettings, drawings: Drawings) -> list[float]:
-    """Return the distances of correct answers from the centres of their rectangles, in fractions of the long side."""
+    """Return the distances of correct answers from the centres of the rectangles, as fractions of the long side."""
     distances = []
     for text, question in zip(texts, drawings.questions, strict=True):
         place, truth = _place(text, question, settings), drawings.box(question.images[0].image_id)
@@ -192,7 +194,7 @@ def _is_hit(place: tuple[float, ...], truth: tuple[float, ...]) -> bool:
 
 
 def _place(text: str, question: Question, settings: AskSettings) -> tuple[float, ...] | None:
-    """Return the point or box of an answer, in pixels of the drawing; None if it has none, or several boxes."""
+    """Return the point or box of an answer, in pixels of the drawing; None if the answer has none or several boxes."""
     reply = read_reply(text, question, settings)
     if question.form in ("boxes", "text"):
         boxes = reply.boxes or reply.detections
@@ -201,7 +203,7 @@ def _place(text: str, question: Question, settings: AskSettings) -> tuple[float,
 
 
 def _resized_side(texts: Sequence[str], settings: AskSettings, drawings: Drawings) -> int | None:
-    """Return the long side of the image whose pixels fit the answers, by the median ratio of left and top edges."""
+    """Return the N of ``pixels-N`` that fits the answers, from the median ratio of left and top edges."""
     ratios = []
     for text, question in zip(texts, drawings.questions, strict=True):
         place = _place(text, question, replace(settings, coordinates=f"pixels-{LARGEST}", corners=False))

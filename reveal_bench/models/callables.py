@@ -1,30 +1,30 @@
-"""Any Python callable as a model: its answers become predictions and, on request, a run folder.
+"""Use any Python callable as a model: its answers become predictions and, on request, a run folder.
 
 Conventions
 -----------
 ``predict(image, finding)`` gets the full image (PIL, grey, of the manifest's size; its ``info`` contains ``image_id``
 and ``view``) and the finding's name. It returns a mapping such as ``{"point": (x, y)}``, in pixels of the full image,
-or None for no answer. A mapping has one or more of these keys; a model that crops or pads the image must map its answer
-back to pixels of the full one (:mod:`reveal_bench.geometry`):
+or None for no answer. A model that crops or pads the image must map its answer back to pixels of the full image
+(:mod:`reveal_bench.geometry`). A mapping has one or more of these keys:
 
 =============  ======================================================================================================
-``point``      (x, y)
-``cell``       a cell of the grid over the central square, such as "D5"
-``box``        (x, y, width, height)
-``mask``       array (height, width) of the full image, bool, or whole numbers 0 and 1
-``heat_map``   array (rows, columns) of any size, scaled evenly over the full image; larger is likelier
-``score``      confidence in [0, 1] that the finding is present, with one of the others
-=============  ======================================================================================================
+``point``      (x, y) ``cell``       a cell of the grid over the central square, such as "D5" ``box``        (x, y,
+width, height) ``mask``       array (height, width) of the full image, bool, or whole numbers 0 and 1 ``heat_map`` array
+(rows, columns) of any size, scaled evenly over the full image; larger is likelier ``score``      confidence in [0, 1]
+that the finding is present, with one of the others =============
+======================================================================================================
 
 A heat map gives a point, and with a threshold also a mask (:mod:`reveal_bench.metrics.heat_maps`), so an answer with a
-heat map must not contain these. Masks at Otsu's level keep their holes. A constant map has an empty mask and no point.
+heat map must not contain a point or mask of its own. Masks at Otsu's threshold keep their holes. A constant map has an
+empty mask and no point.
 
 For benchmarks of labels, ``predict(images, None)`` gets all images of a study and returns either ``labels``, a list of
-the present ones, or ``probabilities``, one in [0, 1] for every label. All answers must have the same key. Numbers may
-be Python's, numpy's, or anything that numpy can read, such as a tensor of torch in main memory.
+the labels present, or ``probabilities``, a number in [0, 1] for every label. All answers must have the same key.
+Numbers may be Python's, numpy's, or anything that numpy can read, such as a tensor of torch in main memory.
 
-The callable runs in this process and uses no network. Its answers are stored in the run folder as they come, so a
-killed run resumes; the work file stays there with the results, and repeating the call asks nothing again.
+The callable runs in this process and uses no network. Its answers are stored in a work file in the run folder as they
+come, so that a killed run resumes. The work file stays there with the results, so that repeating the call asks nothing
+again.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]
 
 WORK_FILE = "answers.jsonl"
-"""File in the run folder with a line per answered question, written as the answers come."""
+"""File in the run folder with a line per answered question, written as answers arrive."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallableFailure:
-    """A question for which the callable raised an error or gave an invalid answer; `message` describes it."""
+    """A question for which the callable raised an error or gave an invalid answer; `message` describes the problem."""
 
     question: str
     message: str
@@ -85,7 +85,7 @@ class CallableFailure:
 
 @dataclass(frozen=True)
 class CallableRun:
-    """One run of a callable, with its answers.
+    """Result of running a callable on a split.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class CallableRun:
         return f"<{self.info.model} on {asked}: {counts}, {len(self.failures):,} failures>"
 
     def to_jsonl(self) -> str:
-        """Return the canonical prediction file; score it with ``--allow-missing`` if any prediction is absent."""
+        """Return the canonical prediction file; to score an incomplete one, use ``--allow-missing``."""
         return KINDS[self.info.kind].predictions.to_jsonl(self.predictions)
 
 
@@ -133,25 +133,28 @@ def run_callable(
 
     Parameters
     ----------
-    predict : see above; with `batch_size` it gets lists, ``predict(images, findings)``, and returns a list
+    predict : the callable (see the module's docstring); with `batch_size` it gets lists, ``predict(images, findings)``,
+        and returns a list
     folder, split : dataset folder and one of its splits; no reference is read, so a private holdout also works
-    batch_size : maximum questions per call; None for one call per question, with an image and a finding, not lists
+    batch_size : maximum questions per call; None for one call per question, which gets an image and a finding instead
+        of lists
     threshold : threshold at which heat maps also give masks: a number in (0, 1), or "otsu"
     grid : cells per side of the grid for `cell`; by default the folder's
     limit : ask only this many questions, the first ones
     on_error : "raise" if the callable raises or its answer is invalid, or count the question as a "miss" and continue;
         the questions of a failed batch are then asked again one by one
-    name, system, parameters, organization : facts about the model for the run folder; the default name is `predict`'s
-    out : run folder to write. Answers are stored there as they come: after a kill, the same call asks only the rest.
-        Only the type of the callable's errors is stored, because messages may contain paths
+    name, system, parameters, organization : facts about the model for the run folder; `name` defaults to that of
+        `predict`
+    out : run folder to write. Answers are stored there as they come, so that after a kill the same call asks only the
+        remaining questions. Only the type of the callable's errors is stored, because messages may contain paths
     pictures : source of the images; by default the folder itself
     progress : called with (questions done, all questions)
 
     Raises
     ------
     ValueError
-        If an option breaks its rule, the benchmark has open tasks, an answer is invalid (and `on_error` is "raise"),
-        a batch is not answered one for one, or `out` contains another run.
+        If an option is invalid, the benchmark has open tasks, an answer is invalid (and `on_error` is "raise"), a batch
+        does not get one answer per question, or `out` contains another run.
     RuntimeError
         If the callable raises and `on_error` is "raise"; the message names the question.
     """
@@ -223,7 +226,7 @@ def _check_options(batch_size: int | None, threshold: Threshold, on_error: str) 
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """The outcome of a question; `answer` has the fields of a prediction, `detail` is not written to disk."""
+    """The outcome of a question; `answer` has the fields of a prediction, and `detail` is not written to disk."""
 
     question: str
     status: str
@@ -233,7 +236,7 @@ class _Outcome:
 
 
 class _Films:
-    """Images for the callable: its own copies, so that it may draw on them."""
+    """Copies of images for the callable, which may therefore draw on them."""
 
     def __init__(self, folder: Path, split: str, pictures: PictureSource | None) -> None:
         self._folder, self._split, self._pictures = folder, split, pictures
@@ -244,7 +247,7 @@ class _Films:
             from reveal_bench.models.pictures import SplitImages
 
             self._pictures = SplitImages(self._folder, self._split)
-        if self._last is None or self._last[0] != image.image_id:  # findings of one image are asked together
+        if self._last is None or self._last[0] != image.image_id:  # an image's questions are consecutive
             self._last = image.image_id, self._pictures.open(image.image_id)
         copy = self._last[1].copy()
         if (copy.height, copy.width) != image.size:
@@ -301,7 +304,7 @@ class _Caller:
 
 
 class _WorkFile:
-    """The outcomes so far, in a work file if there is a folder; a line cut short by a kill is dropped.
+    """The outcomes so far, stored in a work file if there is a run folder; a line truncated by a kill is dropped.
 
     Raises
     ------
@@ -317,7 +320,7 @@ class _WorkFile:
         path = out / WORK_FILE
         before = read_run_info(out)
         if before is None and path.exists() and path.stat().st_size:
-            raise ValueError(f"{out} contains the answers of a run, but not its run.json: use an empty folder")
+            raise ValueError(f"{out} contains the answers of a run but no run.json: use an empty folder")
         if before is not None:
             check_same_run(out, run)
             if not path.exists():
@@ -391,7 +394,7 @@ def _exchange(question: Question, outcome: _Outcome) -> QuestionOutcome:
 
 
 Reader = Callable[[Question, Mapping[str, Any]], dict[str, Any]]
-"""(question, answer) -> fields of a prediction besides the ids; raises ValueError naming field, rule and value."""
+"""Function (question, answer) -> fields of a prediction without ids; ValueError names field, rule and value."""
 Threshold = float | Literal["otsu"] | None
 
 _PLACES = ("point", "cell", "box", "mask", "heat_map")
@@ -405,7 +408,7 @@ def check_threshold(threshold: Threshold) -> None:
 
 
 class PlaceReader:
-    """Converts answers about a finding, and checks them as the linter checks prediction files.
+    """Converts answers about a finding, and applies the linter's checks of prediction files.
 
     Parameters
     ----------
@@ -463,14 +466,14 @@ class LabelReader:
 
     Parameters
     ----------
-    kind : "labels" or "probabilities", the key of the answers on earlier studies; None without any
+    kind : "labels" or "probabilities", the key of answers on earlier studies; None if there are none
     """
 
     def __init__(self, kind: str | None = None) -> None:
         self._kind = kind
 
     def __call__(self, question: Question, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the field labels, in the benchmark's order, or probabilities."""
+        """Return the field `labels`, in the benchmark's order, or `probabilities`."""
         _check_names(answer, ("labels", "probabilities"))
         (kind, *others) = answer
         if others or self._kind not in (None, kind):
@@ -491,7 +494,7 @@ def _check_names(answer: Mapping[str, Any], known: Sequence[str], *, at_least_on
 def _array(name: str, value: Any) -> npt.NDArray[Any]:
     try:
         return np.asarray(value)
-    except (ValueError, TypeError, RuntimeError) as error:  # ragged lists; tensors on a device, or with gradients
+    except (ValueError, TypeError, RuntimeError) as error:  # ragged list, or tensor on a device or with gradients
         raise ValueError(f"`{name}` must be readable by numpy, got {type(value).__name__}: {error}") from None
 
 

@@ -1,12 +1,13 @@
-"""The images of a question as changed by a control; see :mod:`reveal_bench.models.controls`.
+"""Change the images of a question for a control of :mod:`reveal_bench.models.controls`.
 
 Conventions
 -----------
-A changed image has the size of the original, so that answers about it have the same coordinates. The choice of another
-patient, and of the position of a grey patch, depends only on the seed and the question. The patch over a finding is the
-box around its reference with a margin. The patch elsewhere has the same size, or less if space is short, and is in the
-central square outside that box. Both have the middle grey of the original, and are visible: a model that is drawn to
-the patch loses on the patch elsewhere what it gains on the patch over the finding.
+A changed image has the original's size, so that answers about both images have the same coordinates. The other patient,
+and the position of a grey patch, depend only on the seed and the question. The patch over a finding covers the box
+around the finding's reference, with a margin. The patch elsewhere has the same size, or a smaller one if space is
+short, and is in the central square outside that box. Both patches have the middle grey of the original, and are
+visible. A model that is drawn to patches therefore gains on the patch over the finding, but loses as much on the patch
+elsewhere.
 """
 
 from __future__ import annotations
@@ -41,19 +42,19 @@ STEPS = 24
 """Number of positions along each side that are tried for the patch elsewhere."""
 
 Change = Callable[[Question, str, "Image"], "Image"]
-"""(question, id of one of its images, the original) -> the image shown instead."""
+"""Function (question, id of one of its images, original image) -> the image shown instead."""
 
 
 @dataclass(frozen=True, eq=False)
 class ControlSource:
-    """The changed images of one question, and the unchanged ones of its examples."""
+    """The changed images of one question, and the unchanged images of its examples."""
 
     question: Question
     plain: PictureSource
     change: Change
 
     def open(self, image_id: str) -> Image:
-        """Return an image, grey, of the manifest's size."""
+        """Return a grey image of the manifest's size."""
         picture = self.plain.open(image_id)
         if image_id not in {image.image_id for image in self.question.images}:
             return picture
@@ -69,17 +70,17 @@ def control_pictures(
     held: Sequence[str],
     counterfactuals: Path | None = None,
 ) -> Callable[[Question], PictureSource]:
-    """Return, for each question, the images shown by the control of `settings`.
+    """Return for each question the images that it shows under the control of `settings`.
 
     Parameters
     ----------
     held : ids of the images in `pictures`
-    counterfactuals : images without one of their findings, ``<image_id>/<finding>.jpg``
+    counterfactuals : folder of the images without one of their findings, ``<image_id>/<finding>.jpg``
 
     Raises
     ------
     ValueError
-        If the control needs references, another patient or a folder, and it is missing.
+        If the references, the other patient or the folder that the control needs are missing.
     """
     change = _change_of(folder, split, settings, pictures, held, counterfactuals)
     return lambda question: pictures if change is None else ControlSource(question, pictures, change)
@@ -149,7 +150,7 @@ class _Viewed:
 
 
 def _patients(folder: Path, split: str, held: set[str]) -> Mapping[str, _Viewed]:
-    """Return image id -> available image of a split, with the study (or task) instead of an unknown patient."""
+    """Return image id -> available image of a split; the study (or task) replaces an unknown patient."""
     views = {}
     for config in CONFIGS:
         for shard in split_shards(folder, config, split):
@@ -179,13 +180,15 @@ def _other_patient(
     pictures: PictureSource,
     seed: int,
 ) -> Image:
-    """Return an image of another patient, of the same view if possible, which depends only on seed and question."""
+    """Return another patient's image, in the same view if possible; the choice depends only on seed and question."""
     from PIL import Image, ImageOps
 
     mine = {patients[image.image_id].patient for image in question.images}
     others = [viewed for viewed in patients.values() if viewed.patient not in mine]
     if not others:
-        raise ArgumentError("control", "must have another patient to show", "other-patient in a split of one patient")
+        raise ArgumentError(
+            "control", "must have another patient to show", "other-patient for a split with one patient"
+        )
     view = patients[image_id].view
     alike = [one for one in others if one.view == view or is_same_view(one.view, view)]
     chosen = min(alike or others, key=lambda one: _rank(seed, question.unit, one))
@@ -193,7 +196,7 @@ def _other_patient(
 
 
 def _rank(seed: int, unit: str, viewed: _Viewed) -> tuple[bytes, str]:
-    """Rank by patient, so that the images of a study come from one other patient if that patient has such views."""
+    """Rank by patient, so that one other patient supplies all images of a study if that patient has such views."""
     return hashlib.sha256(f"{seed}\n{unit}\n{viewed.patient}".encode()).digest(), viewed.image_id
 
 
@@ -204,7 +207,7 @@ def _reference_boxes(folder: Path, split: str) -> Mapping[tuple[str, str], Box]:
     """Return (image, finding) -> the box around the reference; findings without a box are left out."""
     info = read_folder_info(folder)
     if not split_shards(folder, KINDS[info.kind].config, split):
-        raise ArgumentError("control", "must not need references, which this folder lacks", "an occluded film")
+        raise ArgumentError("control", "must work without references, which this folder lacks", "an occluded film")
     boxes = {}
     for record in KINDS[info.kind].data.read_references(folder, split):
         for one in record.annotations:
@@ -226,7 +229,7 @@ def _occluded(
     seed: int,
 ) -> Image:
     box = boxes.get((image_id, question.finding or ""))
-    if box is None:  # the finding is absent: nothing is covered
+    if box is None:  # the finding is absent, so nothing is covered
         return picture
     patch = _with_margin(box, picture.size)
     if is_beside:
@@ -241,7 +244,7 @@ def _occluded(
 
 
 def _with_margin(box: Box, size: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Return (left, top, right, bottom) in whole pixels of an image of `size` (width, height)."""
+    """Return the patch as (left, top, right, bottom) in whole pixels of an image of `size` (width, height)."""
     x, y, wide, high = box
     margin = MARGIN * max(size)
     return (
@@ -255,7 +258,7 @@ def _with_margin(box: Box, size: tuple[int, int]) -> tuple[int, int, int, int]:
 def _beside(
     patch: tuple[int, int, int, int], size: tuple[int, int], rng: np.random.Generator
 ) -> tuple[int, int, int, int] | None:
-    """Return a patch of the same size beside `patch`, or the largest that fits; None if not even the smallest fits."""
+    """Return a patch beside `patch`, of the same size or the largest that fits; None if no patch fits."""
     left, top, right, bottom = patch
     x0, y0, side = Grid(1).square((size[1], size[0]))
     for scale in SHRINKING:

@@ -1,11 +1,11 @@
-"""Controls: the same questions again with one change, which shows whether a model looks at the image.
+"""Define controls, which repeat the questions with one change to show whether a model looks at the image.
 
 Conventions
 -----------
-A control changes either the image or the wording, and nothing else. Some changes lower the score of a model that looks,
-but not of one that answers from prevalence. The others change something irrelevant, or something that can be undone:
-the answer to a mirrored image is mirrored back before scoring, so that it is compared with the original references.
-Words for sides are exchanged with it, in the question and in the answer. Examples of few-shot prompts are unchanged,
+A control changes either the image or the wording, and nothing else. Some changes lower the score of a model that looks
+at the image, but not of a model that answers from prevalence. The others change something irrelevant, or something that
+can be undone: the answer to a mirrored image is mirrored back before it is compared with the original references. The
+words left and right are exchanged, too, in the question and in the answer. Examples of few-shot prompts are unchanged,
 except for their images under "no-image".
 
 :mod:`reveal_bench.models.control_pictures` makes the changed images.
@@ -25,12 +25,12 @@ from reveal_bench.models.answer_words import Reply
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """One change of the images or the wording of all questions.
+    """A change to the images or the wording of all questions.
 
     Attributes
     ----------
     shows : what the model gets instead of the image or question
-    falls : True if the score of a model that looks at the image falls, False if it stays the same
+    falls : True if the score of a model that looks at the image falls, False if that score stays the same
     of_places : True if the control is only for questions about the position of a finding
     """
 
@@ -45,7 +45,7 @@ CONTROLS: Mapping[str, Control] = {
     "other-patient": Control("the image of another patient, in the same view if there is one", falls=True),
     "occluded-finding": Control("the image with a uniform grey patch over the finding", falls=True, of_places=True),
     "without-finding": Control("the same image without the finding (phantoms only)", falls=True, of_places=True),
-    "mirrored": Control("the mirrored image; its answer is mirrored back", falls=False),
+    "mirrored": Control("the mirrored image, whose answer is mirrored back", falls=False),
     "occluded-elsewhere": Control(
         "the image with a uniform grey patch next to the finding", falls=False, of_places=True
     ),
@@ -82,7 +82,7 @@ def mirrored_question(question: Question) -> Question:
 
 
 def mirrored_back(reply: Reply, question: Question, n: int) -> Reply:
-    """Turn the reply to a mirrored image into one to the original; `n` is the number of cells per side of its grid."""
+    """Turn the reply to a mirrored image into a reply to the original; `n` is the grid's number of cells per side."""
     widths = {image.image_id: image.size[1] for image in question.images}
     cell = point = box = None
     if reply.cell is not None:

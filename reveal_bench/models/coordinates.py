@@ -1,11 +1,11 @@
-"""Conventions for coordinates in a model's answers: their unit, their order, and the known conventions of models.
+"""Define the conventions for coordinates in a model's answers: their unit and order, and which model uses which.
 
 Conventions
 -----------
-A model trained on positions in one unit keeps using it, whatever the prompt says. Therefore a run states the convention
-in which it asks and reads: one of :data:`CONVENTIONS`, or ``pixels-N`` for pixels of the image resized to a long side
-of N, as some models see it. A box is x, y, width and height, or two *corners*: the top left one, then the bottom right
-one. With "y first" every pair is reversed: y, x, and height, width.
+A model trained on positions in one unit keeps using this unit, whatever the prompt says. Therefore a run states the
+convention in which it asks and reads: one of :data:`CONVENTIONS`, or ``pixels-N`` for pixels of the image resized to a
+long side of N, because some models see images so. A box is x, y, width and height, or two *corners*: the top left one,
+then the bottom right one. With "y first", every pair is reversed: y before x, and height before width.
 
 :mod:`reveal_bench.models.calibration` determines the convention of a model.
 """
@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from reveal_bench.arguments import ArgumentError
 
 AUTO = "auto"
-"""Name that stands for the model's own convention, which is not known yet."""
+"""Name for the model's own convention while that is unknown."""
 SMALLEST, LARGEST = 16, 20_000
-"""Smallest and largest long side, in pixels, at which a model may see an image."""
+"""Smallest and largest N in ``pixels-N``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Convention:
     ----------
     words : its wording in a prompt
     full : the number that means the full width or height of the image; None for pixels
-    long_side : for pixels, the long side of their image; None for the image as it was sent
+    long_side : for pixels, the long side of the image that they count in; None for the image as it was sent
     decimals : number of decimals in examples
     y_first : True if y comes before x
     """
@@ -44,7 +44,7 @@ class Convention:
     y_first: bool = False
 
     def pixels_of(self, size: tuple[int, int]) -> tuple[float, float]:
-        """Return the pixels along x and along y of one unit in an image of `size` (height, width).
+        """Return the number of pixels in one unit along x and along y of an image of `size` (height, width).
 
         Examples
         --------
@@ -101,11 +101,11 @@ CONVENTIONS: Mapping[str, Convention] = {
         y_first=True,
     ),
 }
-"""Name -> convention, in the order in which they are tried."""
+"""Name -> convention, in the order in which a calibration tries the conventions."""
 
 
 def convention(name: str) -> Convention:
-    """Return the convention with this name.
+    """Return the convention called `name`.
 
     Raises
     ------
@@ -128,10 +128,10 @@ def convention(name: str) -> Convention:
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """A family of models: the convention that it was trained on, and the source of this information.
+    """A family of models, the convention on which it was trained, and the source of this information.
 
-    `pattern` is searched in the lower-case name of a model; `corners` is True if it gives boxes as corners, and
-    None if it gives only points.
+    `pattern` is searched in the lower-case name of a model; `corners` is True if the models give boxes as corners, and
+    None if they give only points.
     """
 
     family: str
@@ -170,11 +170,14 @@ KNOWN_MODELS: tuple[KnownModel, ...] = (
         "https://github.com/OpenBMB/MiniCPM-V/issues/982",
     ),
 )
-"""The first match applies. DeepSeek-VL2 divides by 999 instead of 1000, a difference of a thousandth."""
+"""Families of models; the first match applies.
+
+DeepSeek-VL2 divides by 999 instead of 1000, a difference of a thousandth.
+"""
 
 
 def known_model(model: str) -> KnownModel | None:
-    """Return the entry of a model by its name; None if it is unknown.
+    """Return the family of a model by the model's name; None if no family matches.
 
     Examples
     --------

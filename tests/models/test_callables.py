@@ -294,7 +294,7 @@ def test_another_run_is_not_continued(world: World, tmp_path: Path) -> None:
         run(world, by_name, out=tmp_path)
     (tmp_path / WORK_FILE).write_bytes(b"{}\n")
     (tmp_path / "run.json").unlink()
-    with pytest.raises(ValueError, match=r"contains the answers of a run, but not its run.json"):
+    with pytest.raises(ValueError, match=r"contains the answers of a run but no run.json"):
         run(world, by_name, out=tmp_path)
 
 
