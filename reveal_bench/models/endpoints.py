@@ -1,14 +1,14 @@
-"""Rules for endpoints and their keys, shared by every client that asks a model.
+"""Define the rules for endpoints and API keys that every client of a model follows.
 
-:mod:`reveal_bench.models.model_client` (text prompts of the curation) and :mod:`reveal_bench.models.running` (runs
-with images, through inspect_ai) follow the same rules. The caller always names the endpoint, because reports and images
-go there. Its key comes from :data:`KEY_VARIABLE` and goes nowhere else: not over plain http to another machine, not
-into a file or a message.
+:mod:`reveal_bench.models.model_client` (text prompts of the curation) and :mod:`reveal_bench.models.running` (runs with
+images, through inspect_ai) follow the same rules. The caller always names the endpoint, because reports and images are
+sent to it. The endpoint's key comes from :data:`KEY_VARIABLE` and is sent only to the endpoint: never over plain http
+to another machine, and never into a file or a message.
 
-A request is sent again if it broke or hung, or got status 408, 409, 429 or 5xx. The pause grows, and is at least what
-the endpoint asks for (:func:`retry_after`). :data:`IN_A_ROW` failed requests in a row stop a run
-(:class:`RunStoppedError`). A request refused by a content filter counts as answered, whatever its status, because the
-next one may pass (:func:`names_content_filter`). Times are seconds.
+A request is repeated if the connection broke or hung, or the status was 408, 409, 429 or 5xx. The pauses between
+repetitions grow, and are at least as long as the endpoint asks for (:func:`retry_after`). :data:`IN_A_ROW` failed
+requests in a row stop a run (:class:`RunStoppedError`). A request that a content filter refused counts as answered,
+whatever its status, because the next request may pass the filter (:func:`names_content_filter`). Times are seconds.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from urllib.parse import urlsplit
 from reveal_bench.arguments import ArgumentError
 
 KEY_VARIABLE = "REVEAL_MODEL_KEY"
-"""Environment variable with the key: not the SDK's own, so that a key set for one provider never goes to another."""
+"""Environment variable with the key; not the SDK's own, so that a provider's key is never sent to another one."""
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 IN_A_ROW = 10
-"""Failed requests in a row that stop a run: the endpoint is down, or refuses the key or the model."""
+"""Number of failed requests in a row that stops a run: the endpoint is down, or refuses the key or the model."""
 
 FILTERED = (400, 403, 422, 451)
-"""Statuses with which content filters are known to refuse a request."""
+"""HTTP statuses with which content filters are known to refuse a request."""
 CONTENT_FILTER = re.compile(
     r"(?i)content[ _-]?(?:filter|polic|management polic|moderation)|safety (?:system|filter|polic)|\bflagged\b"
     r"|(?:inappropriate|sensitive|prohibited|harmful|unsafe)[ _]content|data_?inspection_?failed|responsibleaipolicy"
 )
-"""Wording of such refusals by Azure, OpenAI, DashScope, OpenRouter and others; some of them send no code."""
+"""Wording of refusals by the content filters of Azure, OpenAI, DashScope, OpenRouter and others; some send no code."""
 
 LONGEST_REASON = 1000
 KEY_VARIABLES = ("_KEY", "_TOKEN", "_SECRET")
-"""Endings of the names of variables with keys; :data:`KEY_VARIABLE` has one of them."""
+"""Endings of the names of environment variables that contain keys, such as :data:`KEY_VARIABLE`."""
 SHORTEST_KEY = 6
 SECRETS = ((re.compile(r"https?://[^\s'\"]+"), "<address>"), (re.compile(r"(?i)\bbearer\s+[^\s'\",)]+"), "Bearer ***"))
 
 
 class RunStoppedError(ValueError):
-    """The run stopped because requests are not answered at present; earlier answers are kept.
+    """The run stopped because the endpoint does not answer requests; earlier answers are kept.
 
     `status` is the HTTP status of the last response; None without a response.
     """
@@ -75,7 +75,7 @@ def is_sealed(endpoint: str) -> bool:
 
 
 def names_content_filter(status: int | None, message: str) -> bool:
-    """Return True if a content filter refused the request, judged by the wording since a code may be missing.
+    """Return True if a content filter refused the request, judged by the wording because a code may be missing.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def names_content_filter(status: int | None, message: str) -> bool:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the pause that the endpoint asks for, in seconds; None if it asks for none."""
+    """Return the pause that the endpoint asks for, in seconds; None if it does not ask for one."""
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         text = headers.get(name, "")
         try:
@@ -105,7 +105,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def reason_text(reason: str) -> str:
-    """Return a reason in one line without keys and addresses, which endpoints and the SDK repeat in their messages."""
+    """Return a reason on one line, without the keys and addresses that messages of endpoints and the SDK repeat."""
     line = " ".join(reason.split())
     keys = {value for name, value in os.environ.items() if name.endswith(KEY_VARIABLES) and len(value) >= SHORTEST_KEY}
     for key in sorted(keys, key=len, reverse=True):

@@ -2,10 +2,10 @@
 
 Conventions
 -----------
-Logs are read in the order of their start. If several contain a question, the latest reply counts, or without a reply
-the latest failure: interrupted and resumed runs need no clean-up. A sample that was cut short with its run counts as
-not asked. :mod:`reveal_bench.models.answers` parses the replies again; inspect's scores are ignored. The logs contain
-all facts about the questions: the dataset folder is not needed.
+Logs are read in the order of their start. If several logs contain a question, the latest reply counts, or the latest
+failure if there is no reply, so that interrupted and resumed runs need no clean-up. A sample that was interrupted with
+its run counts as not asked. :mod:`reveal_bench.models.answers` parses the replies again; inspect's scores are ignored.
+The logs contain all facts about the questions, so the dataset folder is not needed.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from inspect_ai.model import ModelUsage
 
 ENDPOINT_MODEL = "openai-api/reveal/"
-"""Prefix of inspect's name for a model at a given endpoint; the endpoint's own name of the model follows."""
+"""Prefix of inspect's name for a model at a given endpoint; the endpoint's own name for the model follows."""
 SENT = ("temperature", "top_p", "max_tokens", "seed", "reasoning_effort", "reasoning_tokens", "frequency_penalty")
 """Fields of inspect's configuration that are sent to a model."""
 READ_AT_ONCE = 100
-"""Samples per read of a log; its table of contents is read each time."""
-NOT_SENT = "the temperature is from the configuration, because the log does not contain the one that was sent"
+"""Number of samples that are read from a log at once; each such read also reads the log's table of contents."""
+NOT_SENT = "the temperature is from the configuration, because the log does not contain the temperature that was sent"
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class _Log:
 
     @property
     def key(self) -> dict[str, Any]:
-        """The facts that all logs of one run share."""
+        """The facts that must be equal in all logs of a run."""
         return {
             **{name: self.facts[name] for name in (*DESCRIBED, "n_questions")},
             "settings": AskSettings.from_document(self.facts["settings"]).document(),
@@ -63,12 +63,12 @@ def import_logs(paths: Sequence[Path]) -> tuple[RunInfo, list[QuestionOutcome]]:
     Returns
     -------
     info : the run
-    exchanges : one per question and epoch, in the order of the manifest, without questions that were not asked
+    exchanges : one per asked question and epoch, in the order of the manifest
 
     Raises
     ------
     ValueError
-        If no log is given, one is damaged or of another task, or they differ in task, model or settings.
+        If no log is given, a log is damaged or of another task, or logs differ in task, model or settings.
     """
     logs = _opened(paths)
     if not logs:
@@ -104,7 +104,7 @@ def import_logs(paths: Sequence[Path]) -> tuple[RunInfo, list[QuestionOutcome]]:
 
 
 def read_log_folder(folder: Path) -> dict[tuple[str, int], QuestionOutcome]:
-    """Return (question, epoch) -> exchange from a run's own logs; empty without a log.
+    """Return (question, epoch) -> exchange from a run's own logs; empty if there is no log.
 
     Raises
     ------
@@ -115,11 +115,11 @@ def read_log_folder(folder: Path) -> dict[tuple[str, int], QuestionOutcome]:
         logs = _opened([folder]) if folder.is_dir() else []
         return {key: exchange for key, (_, exchange) in _exchanges(logs).items()}
     except ValueError as error:
-        raise ValueError(f"{error}; without this file its questions are asked again") from None
+        raise ValueError(f"{error}; delete this file to ask its questions again") from None
 
 
 def read_completions(folder: Path) -> dict[str, str]:
-    """Return sample id -> its last completion in all logs of a folder; empty without a log.
+    """Return sample id -> the sample's last completion in all logs of a folder; empty if there is no log.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def _open(path: Path) -> _Log:
 
     try:
         header = read_eval_log(str(path.resolve()), header_only=True)
-    except Exception as error:  # whatever a zip, JSON or pydantic says of a damaged file
+    except Exception as error:  # zip, JSON and pydantic raise different errors
         raise ValueError(f"{path} is damaged, or not a log of inspect_ai: {type(error).__name__}: {error}") from None
     facts = (header.eval.metadata or {}).get("reveal_bench")
     if not isinstance(facts, dict):
@@ -154,7 +154,7 @@ def _open(path: Path) -> _Log:
 
 
 def _exchanges(logs: Sequence[_Log]) -> dict[tuple[str, int], tuple[Any, QuestionOutcome]]:
-    """Return (question, epoch) -> (id of the sample, its outcome)."""
+    """Return (question, epoch) -> (sample's id, sample's outcome)."""
     exchanges: dict[tuple[str, int], tuple[Any, QuestionOutcome]] = {}
     for log in logs:
         settings = AskSettings.from_document(log.facts["settings"])
@@ -184,13 +184,13 @@ def _samples(log: _Log) -> Iterator[EvalSample]:
 
 
 def _exchange(sample: EvalSample, settings: AskSettings, log: _Log) -> QuestionOutcome | None:
-    """Return the outcome of a sample; None if it was cut short with its run."""
+    """Return the outcome of a sample; None if the sample was interrupted with its run."""
     try:
         question = Question.from_document(sample.metadata["question"])
         epoch = int(sample.metadata["first_epoch"]) + sample.epoch - 1
         shots = tuple(ShotUsed(**shot) for shot in sample.metadata["shots"])
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{log.path}: sample {sample.id} lacks facts of its question: {error!r}") from None
+        raise ValueError(f"{log.path}: sample {sample.id} lacks facts about its question: {error!r}") from None
     asked = QuestionOutcome(question.id, question.unit, "failed", question.finding, epoch, shots=shots)
     if sample.error is not None or not sample.output.choices:
         reason = "no reply" if sample.error is None else sample.error.message
@@ -224,9 +224,9 @@ def _answered(
 
 
 def _tokens(usage: ModelUsage | None) -> tuple[int | None, int | None, int | None]:
-    """Return the tokens sent, how many of these came from the provider's cache, and the tokens written.
+    """Return the numbers of tokens sent, of tokens sent that the provider had in its cache, and of tokens written.
 
-    inspect counts tokens from the cache separately. All three are None if a count is impossible (negative).
+    inspect counts tokens from the cache separately. All three numbers are None if one is negative.
     """
     if usage is None or min(usage.input_tokens, usage.output_tokens, usage.input_tokens_cache_read or 0) < 0:
         return None, None, None
@@ -240,7 +240,7 @@ def _was_cut_short(reason: str) -> bool:
 
 
 def _parameters(header: EvalLog, facts: Mapping[str, Any]) -> dict[str, Scalar]:
-    """Return the parameters sent to the model: from the run's facts, otherwise from inspect's configuration."""
+    """Return the parameters sent to the model, from the run's facts or else from inspect's configuration."""
     if "parameters" in facts:
         return dict(facts["parameters"])
     config = {

@@ -1,16 +1,17 @@
-"""Tasks for inspect_ai: ``inspect eval reveal_bench/grid_localization -T folder=... -T split=... --model ...``.
+"""Define tasks for inspect_ai: ``inspect eval reveal_bench/grid_localization -T folder=... -T split=... --model ...``.
 
 Conventions
 -----------
-A sample is a question; its metadata contain the question and the examples, never a reference or a path. The messages
-with their images are made when the question is asked, so that neither memory nor log fills with them.
+A sample is a question; the sample's metadata contain the question and the examples, but no reference or path. The
+messages and their images are made only when the question is asked, so that they fill neither memory nor log.
 :mod:`reveal_bench.models.inspect_logs` reads the logs.
 
-inspect's own score says only whether a reply could be parsed. ``reveal-bench score`` counts hits, and only its numbers
-are meant to be published: its denominator is all questions of the manifest, inspect's only the samples that succeeded.
+inspect's own score says only whether a reply could be parsed. ``reveal-bench score`` counts hits, and only its scores
+are meant to be published: they divide by all questions of the manifest, whereas inspect divides by the samples that
+succeeded.
 
-This module is the entry point `inspect_ai` of the package. Only it, :mod:`reveal_bench.models.running`,
-:mod:`reveal_bench.models.inspect_logs` and :mod:`reveal_bench.curation.film_grader` import that library.
+This module is the package's entry point `inspect_ai`. Besides this module, only :mod:`reveal_bench.models.running`,
+:mod:`reveal_bench.models.inspect_logs` and :mod:`reveal_bench.curation.film_grader` import inspect_ai.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Watcher(Protocol):
         ...
 
     def count_attempt(self, error: Exception | None) -> None:
-        """Count an attempt at a question, answered unless there is an error; it may be asked again."""
+        """Count an attempt at a question, which was answered if `error` is None, and otherwise may be asked again."""
 
     def count_done(self, status: str) -> None:
         """Count a finished question."""
@@ -85,13 +86,13 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True)
 class Asking:
-    """Everything needed to ask some questions: the questions, their images and examples.
+    """A set of questions with everything needed to ask them.
 
     Attributes
     ----------
     settings : how the questions are asked
     questions : the questions, in the order of asking
-    facts : origin of the questions, for the log
+    facts : facts about the origin of the questions, for the log
     pictures : question -> its images and the images of its examples
     shots : question -> its examples
     """
@@ -112,7 +113,7 @@ class Asking:
         limit: int | None = None,
         counterfactuals: Path | None = None,
     ) -> Asking:
-        """Return the questions of a split of a dataset folder, only the first `limit` of them if given.
+        """Return the questions of a dataset folder's split, or only the first `limit` of these questions.
 
         `counterfactuals` are the images of the control "without-finding".
 
@@ -138,7 +139,7 @@ class Asking:
 
     @classmethod
     def of_drawings(cls, settings: AskSettings) -> Asking:
-        """Return the questions about drawings that show which coordinates a model uses, with the other `settings`."""
+        """Return the questions about drawings that show which coordinates a model uses; `settings` apply otherwise."""
         drawings = Drawings(settings.form)
         own = replace(
             settings, coordinates=AUTO, corners=False, control=None, style="zero-shot", shots=0, shots_split=None
@@ -157,7 +158,7 @@ class Asking:
         watcher: Watcher | None = None,
         keep_pictures: bool = False,
     ) -> Task:
-        """Return a task of `questions`, all by default.
+        """Return a task that asks `questions`, by default all.
 
         Parameters
         ----------
@@ -187,31 +188,31 @@ class Asking:
 
 
 def _safe(question_id: str) -> str:
-    """Return a valid file name for the log; the question itself is in the metadata."""
+    """Return a sample id that is a valid file name for the log; the question is in the metadata."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", question_id)
     return f"{plain[:100]}-{hashlib.sha256(question_id.encode()).hexdigest()[:8]}"
 
 
 def chat_message(message: Message, detail: Any) -> ChatMessage:
-    """Return a turn of the conversation as inspect_ai represents it."""
+    """Return a message of the conversation as an inspect_ai message."""
     content = [
         ContentImage(image=f"{PICTURE}{base64.b64encode(part.png).decode()}", detail=detail)
         if isinstance(part, PromptImage)
         else ContentText(text=part)
         for part in message.parts
     ]
-    if message.role == "system":  # several APIs accept only text here
+    if message.role == "system":  # several APIs accept only text in a system message
         return ChatMessageSystem(content="\n\n".join(part for part in message.parts if isinstance(part, str)))
     made: ChatMessage = ROLES[message.role](content=content)
     return made
 
 
 class NotAskedError(Exception):
-    """The run ended before the question's turn."""
+    """The run ended before the question was asked."""
 
 
 class UnansweredError(Exception):
-    """A failed request; `message`, the only text for the log, contains neither a key nor the request itself.
+    """A failed request; only `message` is logged, which contains neither a key nor the request itself.
 
     `status` is the HTTP status of the last attempt; None without a response, or if the provider's SDK does not say.
     """
@@ -239,14 +240,14 @@ def _asking_solver(asking: Asking, watcher: Watcher | None, *, keep_pictures: bo
             question = Question.from_document(state.metadata["question"])
             state.messages = await anyio.to_thread.run_sync(partial(asking.messages, question))
             state, error = await ask_question(state, generate, watcher, keep_pictures=keep_pictures)
-            if error is not None and error.is_filtered:  # as inspect_ai does if there is a code for it
+            if error is not None and error.is_filtered:  # inspect_ai does so itself if the provider sends a code
                 name = str(state.model)
                 state.output = ModelOutput.from_content(name, error.message, stop_reason="content_filter")
                 error = None
             if watcher is not None:
                 watcher.count_attempt(error)
             if error is not None:
-                raise error from None  # otherwise a traceback with the messages of others would be logged
+                raise error from None  # a logged traceback would contain the provider's messages
             return state
 
         return solve
@@ -261,7 +262,7 @@ async def ask_question(
     *,
     keep_pictures: bool = False,
 ) -> tuple[TaskState, UnansweredError | None]:
-    """Ask a question; return (state, error). Whatever a provider's client raises becomes the error, otherwise None.
+    """Ask a question; return (state, error). `error` is any exception that the provider's client raised, or None.
 
     Raises
     ------
@@ -341,7 +342,7 @@ def grid_localization(
     seed: int = 0,
     detail: str = "high",
 ) -> Task:
-    """The position of a finding, as a cell of a grid (paper 000); parameters as of ``AskSettings.of_folder``."""
+    """The position of a finding, as a cell of a grid (paper 000); parameters as in ``AskSettings.of_folder``."""
     options = {"style": style, "grid": grid, "side": side, "shots": shots, "shots_split": shots_split}
     return _task(folder, split, "cell", seed=seed, detail=detail, **options)
 
@@ -416,6 +417,6 @@ def open_tasks(
     coordinates: str = "pixels",
     views: str = "all",
 ) -> Task:
-    """Open tasks on studies (paper 001), answered in words and, where they ask for them, boxes."""
+    """Open tasks on studies (paper 001), answered in words and, if a task asks for boxes, with boxes."""
     options = {"style": style, "side": side, "detail": detail, "coordinates": coordinates, "views": views}
     return _task(folder, split, "text", **options)

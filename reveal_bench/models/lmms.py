@@ -1,19 +1,19 @@
-"""Export questions as task files of lmms-eval, for models that run there, and import its samples.
+"""Export questions as a task of lmms-eval, for models that run there, and import the samples that it logs.
 
 Conventions
 -----------
-An export is a self-contained folder: ``questions.parquet`` with a row per question (its messages as JSON, images by the
-SHA-256 of their file), ``pictures/`` with those files, each once however often it is used, the task's YAML with the
-Python functions that it names, ``run-settings.json`` with everything that the import needs, and ``README.md`` with
-instructions. lmms-eval needs no part of reveal-bench for it. The only references in it are the answers of few-shot
-examples.
+An export is a self-contained folder, which lmms-eval uses without reveal-bench. ``questions.parquet`` has a row per
+question, with messages as JSON that name images by the SHA-256 of their file. ``pictures/`` has each of these files
+once. The task's YAML file comes with the Python functions that it names. ``run-settings.json`` has everything that the
+import needs, and ``README.md`` has instructions. The only references in an export are the answers of few-shot examples.
 
-lmms-eval logs neither documents nor useful hashes of them. Therefore the *target* of a question, which it does log, is
-the digest of the question's messages and the question's id; samples of another export are refused. A missing reply is a
-text in lmms-eval, ``[LMMS_EVAL_REQUEST_FAILED ...]``; here its status is "failed". Its message is reduced to the HTTP
-status, because the rest may name hosts. lmms-eval sends no `detail` of images, so it is "auto" in an export.
+lmms-eval logs neither the questions nor usable hashes of them. Therefore the *target* of a question, which lmms-eval
+does log, is a digest of the question's messages and the question's id. Samples of another export are refused. lmms-eval
+represents a missing reply as the text ``[LMMS_EVAL_REQUEST_FAILED ...]``; here the question's status is then "failed".
+Only the HTTP status of that text is kept, because the rest may name hosts. lmms-eval sends no `detail` for images, so
+`detail` is "auto" in an export.
 
-Format of lmms-eval's files and its defaults: version 0.7.3.
+File formats and defaults are those of lmms-eval 0.7.3.
 """
 
 from __future__ import annotations
@@ -53,21 +53,21 @@ QUESTIONS, PICTURES, SETTINGS = "questions.parquet", "pictures", "run-settings.j
 TEMPLATES = Path(__file__).parent / "lmms_eval_tasks"
 MODULE = "reveal_questions.py"
 MAX_NEW_TOKENS = 2048
-"""Maximum tokens of an answer: enough for a chain of thought; lmms-eval's ``--gen_kwargs`` changes it."""
+"""Maximum tokens of an answer, enough for a chain of thought; lmms-eval's ``--gen_kwargs`` changes this number."""
 GROUP_ROWS = 256
 RENAMED = {"max_new_tokens": "max_tokens"}
 API_BACKENDS = ("openai", "async_openai")
 WITHOUT_TEMPERATURE = ("o1", "o3", "o4", "gpt-5")
-"""Parts of names of models to which lmms-eval sends no temperature."""
+"""Parts of model names; lmms-eval sends no temperature to models with such a name."""
 
 
 def export_tasks(folder: Path, split: str, out: Path, settings: AskSettings, *, limit: int | None = None) -> Path:
-    """Write the questions of a split as a task of lmms-eval, with our messages and pictures.
+    """Write the questions of a split as a task of lmms-eval, with this package's messages and images.
 
     Parameters
     ----------
     folder : dataset folder, built with its images
-    out : new folder; it will contain images of the benchmark
+    out : new folder, which will contain images of the benchmark
     settings : how the questions are asked; `detail` counts as "auto"
     limit : export only this many questions, the first ones
 
@@ -163,7 +163,7 @@ def _row(pictures: Path, question: Question, shots: Sequence[Shot], messages: Se
 
 
 def _part(pictures: Path, part: Any) -> dict[str, str]:
-    """Return a part of a message as JSON; an image is written to its file, and named by its digest."""
+    """Return a part of a message as JSON; an image is written to a file, and the JSON names the file's digest."""
     if isinstance(part, str):
         return {"type": "text", "text": part}
     digest = hashlib.sha256(part.png).hexdigest()
@@ -176,20 +176,21 @@ def _part(pictures: Path, part: Any) -> dict[str, str]:
 def import_samples(
     paths: Sequence[Path], export: Path, *, model: str | None = None
 ) -> tuple[RunInfo, list[QuestionOutcome]]:
-    """Read the samples that lmms-eval logged (``--log_samples``) for an export, as a run.
+    """Read the samples that lmms-eval logged for an export (``--log_samples``) as a run.
 
     Parameters
     ----------
-    paths : files ``*_samples_*.jsonl``, or folders that contain them; several may be parts of a run (``--offset``), or
-        repetitions: the latest reply to each question counts, or without a reply the latest failure
+    paths : files ``*_samples_*.jsonl``, or folders that contain them; several files may be parts of a run
+        (``--offset``), or repetitions. The latest reply to each question counts, or the latest failure if there is no
+        reply
     export : folder that :func:`export_tasks` wrote
-    model : name to publish; by default lmms-eval's name, without the folders of a path
+    model : name to publish; by default lmms-eval's name for the model, without the folders of a path
 
     Returns
     -------
     RunInfo, list of QuestionOutcome
         In the order of the manifest. With ``--repeats`` the replies of a question are its epochs; lmms-eval counts the
-        tokens of the first only. A question that was not asked (``--limit``) has no exchange, and
+        tokens of the first reply only. A question that was not asked (``--limit``) has no exchange, and
         :func:`reveal_bench.models.run_folder.write_outputs` counts it as not asked.
 
     Raises
@@ -239,7 +240,7 @@ class _Exported:
 
 @dataclass(frozen=True, slots=True)
 class _SampleFile:
-    """A file of samples; `counts_tokens` says whether a reply of the maximum number of tokens was cut off."""
+    """A file of samples; `counts_tokens` is True if a reply with the maximum number of tokens was cut off."""
 
     path: Path
     model: str
@@ -249,7 +250,7 @@ class _SampleFile:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """A line of a sample file: the replies to a question, those that came, and the token counts of the first."""
+    """A line of a sample file: the replies to a question, which replies came, and the first reply's token counts."""
 
     exported: _Exported
     replies: tuple[str, ...]
@@ -259,13 +260,15 @@ class _Sample:
 
 
 def _read_export(export: Path) -> tuple[dict[str, Any], dict[str, _Exported]]:
-    """Return (settings, questions): the contents of ``run-settings.json``, and id -> question."""
+    """Return the contents of ``run-settings.json``, and id -> question."""
     import pyarrow.parquet as pq
 
     try:
         asked = json.loads((export / SETTINGS).read_bytes())
     except (FileNotFoundError, NotADirectoryError):
-        raise ArgumentError("export", f"must be a folder that export_tasks wrote, {export} has no {SETTINGS}") from None
+        raise ArgumentError(
+            "export", f"must be a folder that export_tasks wrote, but {export} has no {SETTINGS}"
+        ) from None
     if asked.get("schema") != 1:
         raise ValueError(f"{export / SETTINGS}: `schema` must be 1, got {asked.get('schema')!r}")
     questions = {}
@@ -276,7 +279,7 @@ def _read_export(export: Path) -> tuple[dict[str, Any], dict[str, _Exported]]:
 
 
 def _sample_files(paths: Sequence[Path], task: str) -> list[Path]:
-    """Return the files, by the time in their names."""
+    """Return the sample files, ordered by the time in their names."""
     files: dict[Path, None] = {}
     for path in map(Path, paths):
         if not path.exists():
@@ -289,11 +292,11 @@ def _sample_files(paths: Sequence[Path], task: str) -> list[Path]:
 
 
 def _log(path: Path, task: str, model: str | None) -> _SampleFile:
-    """Read the model from ``*_results.json`` in the same folder; without this file the model must be named."""
+    """Read the model from ``*_results.json`` in the same folder; if there is no such file, `model` must be given."""
     beside = path.with_name(path.name.partition("_samples_")[0] + "_results.json")
     if not beside.is_file():
         if model is None:
-            raise ArgumentError("model", f"must be given, {path} has no {beside.name} beside it")
+            raise ArgumentError("model", f"must be given, because the folder of {path} has no {beside.name}")
         return _SampleFile(path, model, {}, counts_tokens=False)
     try:
         results = json.loads(beside.read_bytes())
@@ -308,7 +311,7 @@ def _log(path: Path, task: str, model: str | None) -> _SampleFile:
     if backend == "openai" and any(part in named for part in WITHOUT_TEMPERATURE):
         parameters.pop("temperature", None)
     name = PurePath(named).name if named.startswith(("/", ".", "~")) else named
-    # a batch of a local model is padded to its longest reply, and lmms-eval counts the padding
+    # a local model's batch is padded to its longest reply, and lmms-eval counts the padding
     return _SampleFile(path, model or name or backend, parameters, counts_tokens=is_api or batch == "1")
 
 
@@ -325,7 +328,8 @@ def _samples(log: _SampleFile, questions: Mapping[str, _Exported]) -> Iterator[_
             except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
                 raise ValueError(f"{place} is not a sample of lmms-eval: {error!r}") from None
             if question_id not in questions or questions[question_id].sent != sent:
-                raise ValueError(f"{place} is not of this export: {question_id!r} was asked differently, or not at all")
+                rule = f"which lacks {question_id!r} or has other messages for it"
+                raise ValueError(f"{place} is not from this export, {rule}")
             if not replies or len(replies) != len(came) or not all(isinstance(reply, str) for reply in replies):
                 raise ValueError(f"{place} must have a text for each of its {len(came)} replies, got {replies!r:.200}")
             yield _Sample(questions[question_id], replies, came, tokens, version)
@@ -348,8 +352,9 @@ def _exchanges(sample: _Sample, settings: AskSettings, log: _SampleFile) -> Iter
         if came == "failed":
             yield QuestionOutcome(status="failed", error=_reason(text), epoch=epoch, **common)
             continue
-        text = "" if came == "empty" else text  # lmms-eval writes "None" for no text at all
-        is_counted = epoch == 1 and log.counts_tokens and sample.tokens.get("input_tokens") != 0  # 0: words, not tokens
+        text = "" if came == "empty" else text  # lmms-eval writes "None" for an empty reply
+        # 0 input tokens mean that lmms-eval counted words
+        is_counted = epoch == 1 and log.counts_tokens and sample.tokens.get("input_tokens") != 0
         tokens = sample.tokens if is_counted else {}
         spent, most = tokens.get("output_tokens"), log.parameters.get("max_tokens")
         stop_reason = "max_tokens" if spent is not None and isinstance(most, int) and spent >= most else None
@@ -366,7 +371,7 @@ def _exchanges(sample: _Sample, settings: AskSettings, log: _SampleFile) -> Iter
 
 
 def _reason(failure: str) -> str:
-    """Return the reason for a missing reply, without the original wording, which may name hosts or quote keys."""
+    """Return the reason for a missing reply, without its wording, which may name hosts or quote keys."""
     if "BUDGET_EXCEEDED" in failure:
         return "lmms-eval's budget of tokens was spent"
     attempts, code = re.search(r"after (\d+) retries", failure), re.search(r"Error code: (\d{3})\b", failure)

@@ -1,23 +1,23 @@
-"""A client that asks a model many text prompts at once at an OpenAI-compatible endpoint, and stores every completion.
+"""Send many text prompts at once to an OpenAI-compatible endpoint, and store every completion.
 
-The curation asks all its text prompts through :class:`ModelClient` (with the SDK ``openai``, extra ``run``), under the
-rules of :mod:`reveal_bench.models.endpoints`. Redirects are not followed. Apart from the key, only proxies and
-certificates are taken from the environment, and only for https to another machine. inspect_ai, which asks prompts with
-images, is unsuitable here: its cache depends on the endpoint's address and on pickled classes of its version, it asks a
-prompt again while the first request is under way, and its errors and transcripts contain the prompts (reports).
+The curation sends all its text prompts through :class:`ModelClient` (with the SDK ``openai``, extra ``run``), under the
+rules of :mod:`reveal_bench.models.endpoints`. Redirects are not followed. Besides the key, only proxies and
+certificates are taken from the environment, and only for https to another machine. inspect_ai, which sends prompts with
+images, is unsuitable here. Its cache depends on the endpoint's address and on pickled classes of its version. It sends
+a prompt again while the first request is under way. Its errors and transcripts contain the prompts, which are reports.
 
-A request without a completion is a :class:`RequestFailure` of this one request. Whatever would fail every request (a
-wrong key, an unknown model, an endpoint that is down) stops the run with a
-:class:`~reveal_bench.models.endpoints.RunStoppedError`; completions so far are kept. A response body is untrusted data:
-anything other than a chat completion counts as a failed attempt, never as an exception.
+If a single request gets no completion, its outcome is a :class:`RequestFailure`. A problem of every request (a wrong
+key, an unknown model, an endpoint that is down) stops the run with a
+:class:`~reveal_bench.models.endpoints.RunStoppedError`; earlier completions are kept. A response body is untrusted
+data: anything other than a chat completion counts as a failed attempt, never as an exception.
 
-No prompt is asked and paid for twice: completions are stored under the SHA-256 of the request's body (model, messages,
-schema and settings, but neither endpoint nor key). Each is one file, written whole or not at all, which contains the
-completion but neither the prompt nor a time. Parsed results are not stored, so another parser can read the same
-completions again.
+No prompt is sent and paid for twice, because completions are stored under the SHA-256 of the request's body (model,
+messages, schema and settings, but neither endpoint nor key). Each completion has one file, written whole or not at all,
+without the prompt and without a time. Parsed results are not stored, so that another parser can read the same
+completions.
 
-A *dialogue* is a generator that yields requests, is sent their outcomes, and returns a result. It uses no network and
-is tested without one. Times are seconds, costs are exact decimals.
+A *dialogue* is a generator that yields requests, is sent their outcomes, and returns a result. A dialogue itself uses
+no network, and can be tested without one. Times are seconds, costs are exact decimals.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI
 
 RETRIED = (408, 409, 429)
-"""HTTP statuses below 500 after which a request is sent again."""
+"""HTTP statuses below 500 after which a request is repeated."""
 FINAL = (401, 403, 404)
-"""HTTP statuses that every further request would get as well."""
+"""HTTP statuses that every further request would also get."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """Messages as (role, text), and the named JSON schema for the completion."""
+    """A request: messages as (role, text), and the named JSON schema of the completion."""
 
     messages: tuple[tuple[str, str], ...]
     name: str
@@ -70,22 +70,22 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class RequestFailure:
-    """A request without a completion, and the reason."""
+    """The outcome of a request that got no completion, with the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """Everything about the model that its completions depend on.
+    """The model, and every setting on which its completions depend.
 
     Parameters
     ----------
-    model : the name that the endpoint knows it by
-    temperature, seed, max_tokens : None leaves one out, for models that do not accept it
-    structure : the endpoint's own check of the completion: "schema", "object" (any JSON object) or "none"; the
-        completion is checked here in any case
-    extra : further fields of the request's body
+    model : the endpoint's name for the model
+    temperature, seed, max_tokens : None omits the setting, for models that do not accept it
+    structure : the check that the endpoint makes itself: "schema", "object" (any JSON object) or "none"; this package
+        checks every completion again
+    extra : additional fields of the request's body
     """
 
     model: str
@@ -130,10 +130,10 @@ class ModelSettings:
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Timeouts, pauses and numbers of attempts; times in seconds.
+    """Timeouts and pauses in seconds, and numbers of attempts.
 
-    `in_a_row` failed requests in a row stop the run. A pause that the endpoint asks for is observed up to
-    `longest_pause`.
+    The run stops after `in_a_row` failed requests in a row. If the endpoint asks for a pause, the client waits that
+    long, but at most `longest_pause`.
     """
 
     attempts: int = 6
@@ -149,14 +149,14 @@ class RetryPolicy:
             raise ArgumentError("attempt_timeout", "must be positive, and 0 <= `first_pause` <= `longest_pause`")
 
     def pause(self, n_failed: int, asked_for: float | None) -> float:
-        """Return the seconds to wait before the next attempt, after `n_failed` failed ones."""
+        """Return the seconds to wait before the next attempt, after `n_failed` failed attempts."""
         own = min(self.longest_pause, self.first_pause * 2.0 ** min(n_failed - 1, 30)) * random.uniform(0.75, 1)
         return own if asked_for is None else max(own, min(asked_for, self.longest_pause))
 
 
 @dataclass
 class Spending:
-    """Requests and costs of this process: `requests` include `retries`; `cached` completions cost nothing."""
+    """Number and cost of this process's requests; `requests` include `retries`, `cached` completions are free."""
 
     requests: int = 0
     answered: int = 0
@@ -170,10 +170,10 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A model's reply; `finish` is why it ended, `refusal` its words if it refused.
+    """A model's reply; `finish` says why the text ended, and `refusal` is the wording of a refusal, if any.
 
-    `tokens_in` and `tokens_out` are the endpoint's own count, None if it sends none; `served_model` is the name that
-    the endpoint reports, often more exact than the requested one.
+    `tokens_in` and `tokens_out` are counted by the endpoint, and are None if it sends no counts. `served_model` is the
+    model's name in the response, often more exact than the requested name.
     """
 
     text: str
@@ -185,7 +185,7 @@ class Completion:
 
     @property
     def fault(self) -> str | None:
-        """The reason not to parse the text at all; None if it may be parsed."""
+        """The reason why the text must not be parsed; None if it may be parsed."""
         if self.refusal:
             return f"the model would not answer: {self.refusal[:200]}"
         if self.finish == "length":
@@ -196,19 +196,19 @@ class Completion:
 
 
 def content_key(body: Mapping[str, Any]) -> str:
-    """Return the key of a request's body; the order of its fields does not matter, everything else does."""
+    """Return the key of a request's body; bodies that differ only in the order of fields have the same key."""
     text = json.dumps(body, sort_keys=True, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return sha256(text.encode()).hexdigest()
 
 
 class CompletionStore:
-    """Completions in files below `root`, which is created with the first."""
+    """Completions stored in files below `root`, a folder that is created with the first completion."""
 
     def __init__(self, root: Path) -> None:
         self.root = Path(root)
 
     def find(self, key: str) -> Completion | None:
-        """Return the completion of this key; None if it is missing or damaged, which costs one more request."""
+        """Return the completion stored under `key`; None if it is missing or damaged and must be requested again."""
         try:
             document = json.loads(self._path(key).read_text(encoding="utf-8"))
             return Completion(**document["answer"]) if document["key"] == key else None
@@ -227,7 +227,7 @@ class CompletionStore:
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """The reason why one attempt failed; `asked_for` is the pause that the endpoint wants, `status` HTTP's."""
+    """The reason why an attempt failed, the pause that the endpoint asks for (`asked_for`), and the HTTP status."""
 
     reason: str
     is_passing: bool = True
@@ -236,7 +236,7 @@ class FailedAttempt:
 
 
 def read_completion(content: bytes) -> Completion | FailedAttempt:
-    """Parse the body of a response."""
+    """Parse a response body into a completion or a failed attempt."""
     try:
         document = json.loads(content)
         choice = document["choices"][0]
@@ -257,15 +257,15 @@ Dialogue = Generator[ModelRequest, Completion | RequestFailure, T]
 
 
 class ModelClient:
-    """A client of one model.
+    """A client that sends text prompts to one model.
 
     Parameters
     ----------
-    settings : the model, and how it is asked
+    settings : the model and its settings
     endpoint : base URL of an OpenAI-compatible API, such as ``http://localhost:8000/v1``
-    cache : folder of the completions; ``cache/answers`` of the curation folder
+    cache : folder of the completions; in a curation, ``cache/answers`` of its folder
     max_connections : concurrent requests
-    prices : prices for the cost; without prices, the cost is None
+    prices : prices of tokens; without prices, the cost is None
 
     Raises
     ------
@@ -295,7 +295,7 @@ class ModelClient:
         self._in_a_row = 0
 
     def run(self, dialogues: Iterable[Dialogue[T]]) -> Iterator[T]:
-        """Run every dialogue, `max_connections` at once, and yield their results as they come, in any order.
+        """Run every dialogue, `max_connections` at a time, and yield the results in order of completion.
 
         Raises
         ------
@@ -323,10 +323,10 @@ class ModelClient:
             raise RunStoppedError("no request was answered; try again when the endpoint is up")
 
     def counts(self) -> dict[str, Any]:
-        """Return the number, tokens and cost of the completions used so far, whichever run paid for them.
+        """Return the number, tokens and cost of all completions used so far, whichever run paid for them.
 
-        An interrupted and resumed run has the same counts as an undisturbed one; :attr:`spent` has the requests
-        of this process. `cost` is exact, as text; it leaves out ``answers_without_usage``.
+        A resumed run therefore has the same counts as an uninterrupted one; :attr:`spent` counts the requests of this
+        process. `cost` is an exact decimal as text, and excludes ``answers_without_usage``.
         """
         used = self._used.values()
         tokens_in = sum(one.tokens_in or 0 for one in used)
@@ -355,7 +355,7 @@ class ModelClient:
     async def _ask(
         self, request: ModelRequest, client: AsyncOpenAI, locks: dict[str, asyncio.Lock]
     ) -> Completion | RequestFailure:
-        """Take the completion from the store, or else from the endpoint; equal requests wait for the first."""
+        """Return the stored completion, or request it from the endpoint; equal requests wait for the first."""
         body = self.settings.body(request)
         key = content_key(body)
         async with locks.setdefault(key, asyncio.Lock()):
@@ -368,7 +368,7 @@ class ModelClient:
                     self._store.write(key, outcome)
                     self._count(outcome)
         if isinstance(outcome, Completion):
-            self._used[key] = replace(outcome, text="", refusal=None)  # kept only for its counts
+            self._used[key] = replace(outcome, text="", refusal=None)  # only its counts are needed
         return outcome
 
     async def _send(self, body: Mapping[str, Any], client: AsyncOpenAI) -> Completion | RequestFailure:
@@ -392,7 +392,9 @@ class ModelClient:
         self.spent.failures += 1
         self._in_a_row += 1
         if self._in_a_row >= self.retry_policy.in_a_row:
-            raise RunStoppedError(f"{self._in_a_row} requests in a row were not answered, the last: {reason}", status)
+            raise RunStoppedError(
+                f"{self._in_a_row} requests in a row were not answered; last reason: {reason}", status
+            )
         return RequestFailure(reason)
 
     def _count(self, completion: Completion) -> None:
@@ -409,18 +411,18 @@ class ModelClient:
         except ImportError:
             raise ImportError("asking a model needs openai: pip install 'reveal-bench[run]'") from None
         client = openai.AsyncOpenAI(
-            api_key=os.environ.get(KEY_VARIABLE) or "none",  # the SDK wants one, an open endpoint ignores it
+            api_key=os.environ.get(KEY_VARIABLE) or "none",  # the SDK requires a key, which an open endpoint ignores
             base_url=self.endpoint,
-            max_retries=0,  # attempts are counted and limited here
-            timeout=None,  # an attempt as a whole is limited, not each read of it
+            max_retries=0,  # this client counts and limits attempts itself
+            timeout=None,  # the limit applies to a whole attempt, not to each read
             http_client=openai.DefaultAsyncHttpx2Client(
                 follow_redirects=False, timeout=None, trust_env=is_sealed(self.endpoint)
             ),
         )
-        # The SDK takes these from OPENAI_* variables, which were set for another endpoint.
+        # The SDK takes these values from OPENAI_* variables, which were set for another endpoint.
         client.organization = client.project = client.admin_api_key = None
         client._custom_headers = {}
-        _ = client.chat.completions  # imports a good deal, which must not look like a slow endpoint
+        _ = client.chat.completions  # this slow import must not look like a slow endpoint
         return client
 
 
@@ -454,6 +456,6 @@ async def _attempt(client: AsyncOpenAI, body: Mapping[str, Any], seconds: float)
 def _refusal(error: APIStatusError) -> FailedAttempt:
     status, message = error.status_code, error.body.get("message") if isinstance(error.body, dict) else None
     is_passing = status in RETRIED or status >= 500
-    # An overloaded server words its errors differently each time; refusals of a request are always worded alike.
+    # An overloaded server words its errors differently each time; a refusal has the same wording each time.
     detail = f": {reason_text(message)[:200]}" if isinstance(message, str) and not is_passing else ""
     return FailedAttempt(f"HTTP {status}{detail}", is_passing, status, retry_after(error.response.headers))

@@ -66,7 +66,7 @@ def test_damaged_logs_are_named(logs: dict[str, Path], tmp_path: Path) -> None:
         path.write_bytes(data)
         with pytest.raises(ValueError, match=rf"{name}\.eval is damaged, or not a log of inspect_ai"):
             import_logs([path])
-    with pytest.raises(ValueError, match=r"\.eval is damaged.*; without this file its questions are asked again"):
+    with pytest.raises(ValueError, match=r"\.eval is damaged.*; delete this file to ask its questions again"):
         read_log_folder(tmp_path)
     broken = bytearray(whole)
     at = whole.index(b"samples/") + 120

@@ -171,7 +171,7 @@ def test_what_every_request_would_get_ends_the_run(
 def test_failures_in_a_row_end_the_run(model: ModelServer, tmp_path: Path) -> None:
     model.faults = {report: ["400"] for report in REPORTS[4:]}
     retry_policy = RetryPolicy(attempts=1, in_a_row=3)
-    with pytest.raises(RunStoppedError, match="3 requests in a row were not answered, the last: HTTP 400"):
+    with pytest.raises(RunStoppedError, match="3 requests in a row were not answered; last reason: HTTP 400"):
         list(ask_all(client(model.url, tmp_path, max_connections=1, retry_policy=retry_policy), questions()))
     assert len(model.asked) == 7
 

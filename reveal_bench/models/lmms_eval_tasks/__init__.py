@@ -1,1 +1,1 @@
-"""Parts of an export for lmms-eval: templates, and the functions that its tasks name."""
+"""Parts of an export for lmms-eval: templates, and the Python functions that an exported task names."""
