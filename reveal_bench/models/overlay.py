@@ -1,16 +1,17 @@
-"""The images that a model sees: the central square with its grid, the bare square, or the whole image.
+"""Make the images that a model sees: the central square with its grid, the bare square, or the whole image.
 
 Conventions
 -----------
-The square is the one of :class:`reveal_bench.geometry.Grid`, cut to the fraction of a pixel: if the long side exceeds
-the short one by an odd number, half a pixel is cut on either side. It is resized to `side` x `side` pixels (256 in
-paper 000, section 3.2). The form "cell" adds a margin with a letter above and below every column and a number on either
-side of every row; the margin covers nothing of the image. A cell line is a dark and a light stripe that meet at the
-edge of the scoring `Grid`, rounded to the nearest pixel: one of them is visible on any image, and yellow is not a
-colour of catheters. Cells of 28 pixels and more show their name in their top left corner, translucent and dark or light
-depending on the image below; in a finer grid names would cover the image, and every fourth line is stronger.
+The square is that of :class:`reveal_bench.geometry.Grid`. If the long side exceeds the short side by an odd number of
+pixels, half a pixel is cut on either side. The square is resized to `side` x `side` pixels (256 in paper 000, section
+3.2). For answers of the form "cell", a margin around the square has a letter above and below every column and a number
+on either side of every row. A line between cells is a dark and a light stripe that meet at the edge of the scoring
+`Grid`, rounded to the nearest pixel. One of the stripes is visible on any image, and the yellow of the light one is not
+a colour of catheters. Cells of 28 pixels and more show their name in the top left corner, translucent, and dark or
+light depending on the image below. In a finer grid, names would cover the image, so every fourth line is stronger
+instead.
 
-Coordinates (x, y) of a shown image are in its pixels, from its top left corner, including the margin.
+Coordinates (x, y) of a shown image count its pixels from its top left corner, including the margin.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 SMALLEST_CELL = 9.5
-"""Minimum side of a cell in pixels; in smaller cells, the rows' numbers would touch each other."""
+"""Minimum side of a cell in pixels; the row numbers of smaller cells would touch each other."""
 NAMED_CELL = 28
-"""Minimum side of a cell with its name in it, in pixels: the readable name covers less than a sixth of the cell."""
+"""Minimum side in pixels of a cell that shows its name: a readable name covers less than a sixth of the cell."""
 STRONG_EVERY = 4
 LIGHT, DARK, MARGIN, LETTER = (255, 225, 70), (0, 0, 0), (24, 24, 24), (255, 255, 255)
 LINE_OPACITY, STRONG_OPACITY, NAME_OPACITY, HALO_OPACITY = 140, 215, 215, 110
@@ -39,7 +40,7 @@ LINE_OPACITY, STRONG_OPACITY, NAME_OPACITY, HALO_OPACITY = 140, 215, 215, 110
 
 @dataclass(frozen=True, slots=True)
 class SquareView:
-    """The central square of an image, shown at `side` x `side` pixels inside a margin.
+    """Maps between the pixels of an image and its central square, shown at `side` x `side` pixels inside a margin.
 
     Parameters
     ----------
@@ -73,21 +74,21 @@ class SquareView:
 
     @property
     def box(self) -> tuple[float, float, float]:
-        """(left, top, side) of the square in pixels of the full image."""
+        """(left, top, side) of the square, in pixels of the full image."""
         return Grid(1).square(self.size)
 
     def to_full(self, x: float, y: float) -> tuple[float, float]:
-        """Return the point of the full image shown at (x, y); it is outside the image if (x, y) is."""
+        """Return the point of the full image that is shown at (x, y); it may be outside the image."""
         left, top, side = self.box
         return left + (x - self.margin) * side / self.side, top + (y - self.margin) * side / self.side
 
     def to_view(self, x: float, y: float) -> tuple[float, float]:
-        """Return the position at which the point (x, y) of the full image is shown; outside the square if not in it."""
+        """Return the position in the shown image of the full image's point (x, y); it may be outside the square."""
         left, top, side = self.box
         return (x - left) * self.side / side + self.margin, (y - top) * self.side / side + self.margin
 
     def box_to_full(self, box: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
-        """Return a box [x, y, width, height] of the shown image, in pixels of the full image."""
+        """Convert a box [x, y, width, height] from pixels of the shown image to pixels of the full image."""
         x, y, width, height = box
         scale = self.box[2] / self.side
         return (*self.to_full(x, y), width * scale, height * scale)
@@ -120,7 +121,7 @@ def whole_picture(image: Image, *, side: int) -> Image:
 
 
 def whole_size(size: tuple[int, int], side: int) -> tuple[int, int]:
-    """Return (height, width) at which a whole image of `size` (height, width) is shown: its long side at most `side`.
+    """Return the (height, width) at which a whole image is shown: `size` reduced to a long side of at most `side`.
 
     Examples
     --------
@@ -132,7 +133,7 @@ def whole_size(size: tuple[int, int], side: int) -> tuple[int, int]:
 
 
 def cells_are_named(side: int, grid: Grid) -> bool:
-    """Return True if every cell of a shown square carries its name; otherwise only columns and rows do."""
+    """Return True if every cell of a shown square shows its name, and not only the columns and rows."""
     return side >= NAMED_CELL * grid.n
 
 
@@ -185,10 +186,10 @@ def draw_grid(image: Image, grid: Grid) -> Image:
 
 
 def shown_png(image: Image, *, form: Form, side: int, grid: Grid | int) -> bytes:
-    """Return the PNG of the image that a model sees; its bytes depend only on the pixels, and contain nothing else.
+    """Return the image that a model sees as PNG bytes, which contain the pixels and no metadata.
 
-    The square with its grid for answers of the form "cell", the bare square for "point" and "box", the whole image for
-    "boxes", "labels" and "text".
+    Answers of the form "cell" get the square with its grid, "point" and "box" the bare square, and "boxes", "labels"
+    and "text" the whole image.
 
     Raises
     ------
@@ -201,7 +202,7 @@ def shown_png(image: Image, *, form: Form, side: int, grid: Grid | int) -> bytes
         picture = square_picture(image, side=side)
     else:
         picture = whole_picture(image, side=side)
-    picture.info = {}  # metadata of the source file must not be sent
+    picture.info = {}  # the source file's metadata must not be sent
     buffer = io.BytesIO()
     picture.save(buffer, "PNG", compress_level=6)
     return buffer.getvalue()
@@ -220,18 +221,18 @@ def _check_mode(image: Image) -> None:
 
 
 def _letter_size(side: int, grid: Grid) -> int:
-    """Return the font size of the margin: about a 28th of the image, less if cells are small, never below 11."""
+    """Return the font size in the margin: about a 28th of the image, smaller for small cells, but at least 11."""
     return max(11, min(side // 28, round(0.7 * side / grid.n)))
 
 
 def _line_width(edges: list[int]) -> int:
-    """Return the pixels of each of the two stripes of a line: 1 up to a side of 700, then proportional."""
+    """Return the width in pixels of each stripe of a line: 1 up to a side of 700, then proportional to the side."""
     side = edges[-1] - edges[0]
     return max(1, min(round(side / 500), side // (16 * (len(edges) - 1))))
 
 
 def _draw_lines(drawn: Image, edges: list[int], *, named: bool) -> None:
-    """Draw lines along the edges: the dark stripe ends and the light one begins at the edge."""
+    """Draw lines along the edges; a line's dark stripe ends, and its light stripe begins, at the edge."""
     from PIL import Image, ImageChops, ImageDraw
 
     width = _line_width(edges)
@@ -250,7 +251,7 @@ def _draw_lines(drawn: Image, edges: list[int], *, named: bool) -> None:
 
 
 def _draw_letters(drawn: Image, edges: list[int], size: int) -> None:
-    """Draw the letter of every column above and below, the number of every row left and right."""
+    """Draw the letter of every column above and below, and the number of every row left and right."""
     from PIL import ImageDraw, ImageFont
 
     pen, font = ImageDraw.Draw(drawn), ImageFont.load_default(size)
@@ -264,7 +265,7 @@ def _draw_letters(drawn: Image, edges: list[int], size: int) -> None:
 
 
 def _draw_names(drawn: Image, film: Image, edges: list[int], grid: Grid) -> None:
-    """Draw every cell's name in its top left corner: dark on a bright `film`, light on dark, with an opposite halo."""
+    """Draw every cell's name in its top left corner, dark on a bright `film` and light on a dark one, with a halo."""
     from PIL import Image, ImageChops, ImageStat
 
     names, halos, places = _names_of(drawn.size, tuple(edges), grid)
@@ -283,7 +284,7 @@ def _draw_names(drawn: Image, film: Image, edges: list[int], grid: Grid) -> None
 def _names_of(
     size: tuple[int, int], edges: tuple[int, ...], grid: Grid
 ) -> tuple[Image, Image, tuple[tuple[int, int, int, int], ...]]:
-    """Return the opacity of names and of halos, and the box of each name: the same for all images of one size."""
+    """Return the opacity of names and of halos, and the box of each name, for all images of one size."""
     from PIL import Image, ImageDraw, ImageFont
 
     points = max(10, round(0.2 * (edges[-1] - edges[0]) / grid.n))

@@ -1,11 +1,12 @@
-"""Images of a dataset folder, read one at a time on demand.
+"""Read the images of a dataset folder one at a time, on demand.
 
-The columns of ids alone locate every image. An image is then read with its row group (100 rows or 32 MB in the folders
-that this package writes), of which the last few stay in memory; a larger group, as another program may write, is read
-in batches of a few rows and not kept.
+Only the columns of ids are read to locate all images. An image is then read with its row group (100 rows or 32 MB in
+the folders that this package writes), and the last few groups stay in memory. A larger group, which another program may
+have written, is read in batches of a few rows and not kept.
 
-Grey values come from the stored file, converted by Pillow to 8 bits, as in the hash `pixel_sha256` of a row. Files
-of 16 bits, which this package never writes, are scaled so that the darkest value is 0 and the brightest 255.
+Grey values are those of the stored file, converted by Pillow to 8 bits; the hash `pixel_sha256` of a row is of the same
+values. Files of 16 bits, which this package never writes, are scaled so that the darkest value is 0 and the brightest
+255.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 COLUMNS = {"image": None, "images": "image_facts", "prior_images": "prior_image_facts"}
-"""Column of images -> column of their ids; None if the row itself has the id."""
+"""Column of images -> column of the images' ids; None if the row's own id is the image's."""
 FACTS = ("image_id", "width", "height", "pixel_pipeline")
 FORMATS = ("PNG", "JPEG")
 WITHHELD = "withheld"
 KEPT_BYTES = 96 << 20
-"""Maximum bytes of row groups kept in memory; a group of more than half of that is not kept."""
+"""Maximum bytes of row groups kept in memory; a group of more than half this size is not kept."""
 BATCH_ROWS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class _StoredAt:
-    """The position of an image: row `row` of a row group, and entry `entry` if `column` has lists."""
+    """The position of an image: a row of a row group, and an entry of the row's list if `column` has lists."""
 
     shard: Path
     group: int
@@ -52,7 +53,7 @@ class _StoredAt:
 
 
 class FolderPictures:
-    """The images of all splits of a dataset folder that has them. May be used by several threads.
+    """The images of all splits of a dataset folder. Several threads may use the object.
 
     Parameters
     ----------
@@ -62,7 +63,7 @@ class FolderPictures:
     Raises
     ------
     ValueError
-        If the folder has none of the images, or two rows contradict each other about one.
+        If the folder has no images, or two rows contradict each other about an image.
     """
 
     def __init__(self, folder: Path, splits: Iterable[str] | None = None) -> None:
@@ -85,16 +86,16 @@ class FolderPictures:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Ids of the images in the folder, in the order of its files."""
+        """Ids of the images in the folder, in the order of the folder's files."""
         return tuple(image_id for image_id, place in self._places.items() if not place.is_withheld)
 
     def open(self, image_id: str) -> Image:
-        """Return an image, of mode L and of the size stated in the dataset.
+        """Return an image in mode L, with the size stated in the dataset.
 
         Raises
         ------
         ValueError
-            If the folder lacks the image or its pixels, or the file does not decode or has another size.
+            If the folder lacks the image or its pixels, or the file cannot be decoded or has another size.
         """
         place = self._places.get(image_id)
         if place is None:
@@ -109,7 +110,7 @@ class FolderPictures:
 
 
 class SplitImages(FolderPictures):
-    """The images of one split of a dataset folder. May be used by several threads.
+    """The images of one split of a dataset folder. Several threads may use the object.
 
     Parameters
     ----------
@@ -119,7 +120,7 @@ class SplitImages(FolderPictures):
     Raises
     ------
     ValueError
-        If the folder has no such split, or none of its images.
+        If the folder has no such split, or no image of the split.
     """
 
     def __init__(self, folder: Path, split: str) -> None:
@@ -130,14 +131,14 @@ _REMEDY = "build it with them, or add them from your own copy of the source with
 
 
 class _Groups:
-    """Columns of images by row group; the latest stay in memory, up to :data:`KEPT_BYTES` in all."""
+    """Columns of images by row group; the latest columns stay in memory, up to :data:`KEPT_BYTES` in all."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[Path, int, str], pa.ChunkedArray] = OrderedDict()
         self._lock = threading.Lock()
 
     def picture(self, place: _StoredAt) -> bytes | None:
-        """Return the bytes of an image file; None if the row has none."""
+        """Return the bytes of an image file; None if the row has no file."""
         key = (place.shard, place.group, place.column)
         with self._lock:
             column, row = self._kept.get(key), place.row
@@ -151,7 +152,7 @@ class _Groups:
         return None if cell is None else cell["bytes"]
 
     def _read(self, place: _StoredAt) -> tuple[pa.ChunkedArray, int]:
-        """Return the column of the group, or a few rows of it, and the index of the row in it."""
+        """Return a group's column, or a few rows of it, and the index of the requested row in what is returned."""
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(place.shard) as file:

@@ -1,15 +1,15 @@
-"""Wording of the prompts: the text around the images of a question, and the messages made of text and images.
+"""Word the prompts: the text around the images of a question, and the messages made of text and images.
 
-Zero-shot, chain-of-thought and few-shot prompts for cells, points and boxes, as compared in paper 000 (section 4,
-appendix); labels of a study as in paper 004; open tasks with boxes as in paper 001. The tasks are theirs, the wording
-is this project's.
+There are zero-shot, chain-of-thought and few-shot prompts for cells, points and boxes, as compared in paper 000
+(section 4, appendix); prompts for the labels of a study, as in paper 004; and prompts for open tasks with boxes, as in
+paper 001. The tasks are those of the papers, but the wording is this project's.
 
 Conventions
 -----------
-Every change of wording changes :data:`VERSION`; a test checks the wording against it. Every prompt asks for an answer
-whose last line :mod:`reveal_bench.models.answers` reads. A format is explained with the top left cell or with letters,
-never with a likely position, because models repeat examples. Coordinates are pixels of the shown image, unless the
-settings name another convention of :mod:`reveal_bench.models.coordinates`.
+Every change of wording changes :data:`VERSION`; a test checks that wording and version agree. Every prompt asks for an
+answer whose last line :mod:`reveal_bench.models.answers` reads. A format is explained with the top left cell or with
+letters and never with a likely position, because models repeat examples. Coordinates are pixels of the shown image,
+unless the settings name another convention of :mod:`reveal_bench.models.coordinates`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _OTHER_PLACES = {
         "{Give} the smallest upright rectangle that holds all of the finding{sides}."
     ),
 }
-"""As :data:`_PLACES`, in any convention except pixels of the image with width and height."""
+"""Wording like :data:`_PLACES`, for any convention except pixels of the image with width and height."""
 _OTHER_WORDS = {
     "cell": (
         "The picture shows a {film} under a grid of {n} x {n} squares: columns A to {last_column} from left to right, "
@@ -95,7 +95,7 @@ _OTHER_WORDS = {
         "{Name} the tightest upright rectangle around the whole finding{sides}."
     ),
 }
-"""As :data:`_PLACES`, in other words, for the control that changes only the wording."""
+"""Another wording of :data:`_PLACES`, for the control that changes only the wording."""
 _OTHER_PRESENT = "What to find: {finding}. The film does show it; say only where."
 _OTHER_PERHAPS = "What to look for: {finding}. The film may show it, or may not."
 _OTHER_LABELS = (
@@ -188,7 +188,7 @@ def compose(
 
     Parameters
     ----------
-    question : the question, of the same form as `settings`
+    question : the question, which has the form of answer in `settings`
     settings : style, grid and size of the images
     pictures : source of the images of the question and of the examples
     shots : examples of a few-shot prompt, in the order of the prompt
@@ -196,8 +196,8 @@ def compose(
     Raises
     ------
     ValueError
-        If the forms of question and settings differ, there are more examples than `settings.shots`, or the settings
-        belong to another version of the prompts.
+        If question and settings have different forms of answer, there are more examples than `settings.shots`, or the
+        settings belong to another version of the prompts.
     """
     if settings.prompt_version != VERSION:
         raise ArgumentError("prompt_version", f"must be {VERSION!r}, the one at hand", repr(settings.prompt_version))
@@ -213,7 +213,7 @@ def compose(
 
 
 def describe(settings: AskSettings, question: Question) -> str:
-    """Return the wording of a question without examples, with each image as a line in brackets; for docs and dry runs.
+    """Return the wording of a question without examples, for docs and dry runs; each image is a line in brackets.
 
     Examples
     --------
@@ -279,12 +279,12 @@ def _is_paraphrased(settings: AskSettings) -> bool:
 
 
 def _is_in_pixels(settings: AskSettings) -> bool:
-    """Return True if positions are requested as by default."""
+    """Return True if positions are requested in the default convention."""
     return (settings.coordinates, settings.corners) == ("pixels", False)
 
 
 def _convention_text(settings: AskSettings) -> str:
-    """Return the sentence on the meaning of coordinates; the prompt has stated the sizes of whole images before."""
+    """Return the sentence on the meaning of coordinates, which the prompt puts after the sizes of whole images."""
     if settings.coordinates == AUTO:
         return _OWN_CONVENTION
     chosen = convention(settings.coordinates)
@@ -328,7 +328,7 @@ def _task_text(question: Question, settings: AskSettings) -> str:
 
 
 def _detection_text(question: Question, settings: AskSettings) -> str:
-    """Return the wording of a question answered by any number of boxes with scores."""
+    """Return the wording of a question whose answer is any number of boxes with scores."""
     image = question.image
     height, width = whole_size(image.size, settings.side)
     facts = {"film": _film(image), "Film": _capital(_film(image)), "width": width, "height": height}
@@ -363,12 +363,12 @@ def _film(image: ViewedImage) -> str:
 
 
 def _right(question: Question) -> str:
-    """Return the sentence on the right side if an image is frontal."""
+    """Return the sentence about the patient's right side; "" unless an image is frontal."""
     return _RIGHT if any(image.view in ("AP", "PA", "FRONTAL") for image in question.images) else ""
 
 
 def _films(question: Question) -> str:
-    """Return the images of a study in words: "frontal chest radiograph (PA) and lateral chest radiograph"."""
+    """Return a description of a study's images: "frontal chest radiograph (PA) and lateral chest radiograph"."""
     names = [_film(image) for image in question.images]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
@@ -386,7 +386,7 @@ def _parts(question: Question, settings: AskSettings, pictures: PictureSource) -
     parts: list[str | PromptImage] = []
     if settings.control == "no-image":
         return (prompt_text(question, settings),)
-    source: Any = pictures  # a cache key by identity
+    source: Any = pictures  # an object hashed by identity, as a cache key
     for i, image in enumerate(_shown_images(question), start=1):
         if question.form == "text":
             parts.append(f"Picture {i}{' (earlier examination)' if image.is_prior else ''}:")
@@ -397,12 +397,12 @@ def _parts(question: Question, settings: AskSettings, pictures: PictureSource) -
 
 @lru_cache(maxsize=64)
 def _shown_png(pictures: Any, image_id: str, form: Form, side: int, grid: int) -> bytes:
-    """Return a shown image as PNG; cached because it is shown for each of its findings, and as an example."""
+    """Return a shown image as PNG; cached because an image is shown for each of its findings, and in examples."""
     return shown_png(pictures.open(image_id), form=form, side=side, grid=Grid(grid))
 
 
 def _example_answer(answer: str, settings: AskSettings) -> str:
-    """Return the answer of an example, in pixels of the image or as a cell, in the format that the prompt requests.
+    """Return the answer of an example, a cell or pixels of the image, in the format that the prompt requests.
 
     Examples
     --------

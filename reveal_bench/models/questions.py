@@ -1,10 +1,10 @@
-"""The questions of a split, and the settings for asking them.
+"""List the questions of a split, and define the settings for asking these questions.
 
 Conventions
 -----------
-There is one question per (image, finding) of the split's public manifest, per study for benchmarks of labels, and per
-task for open tasks. No reference is read here: the questions of a private holdout are listed like any others. The
-*form* of an answer is a grid cell, a point, a box, boxes with scores, the labels of a study, or text.
+Benchmarks of localizations have one question per (image, finding) of the split's public manifest, benchmarks of labels
+one per study, and open tasks one per task. No reference is read, so the questions of a private holdout are listed like
+any others. The *form* of an answer is a grid cell, a point, a box, boxes with scores, the labels of a study, or text.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ Style = Literal["zero-shot", "chain-of-thought", "few-shot"]
 STYLES: tuple[Style, ...] = ("zero-shot", "chain-of-thought", "few-shot")
 FORMS: tuple[Form, ...] = get_args(Form)
 LOCAL: tuple[Form, ...] = ("cell", "point", "box")
-"""Forms with one position, asked on a square image."""
+"""Forms of answers with one position, on a square image."""
 PLACED: tuple[Form, ...] = ("point", "box", "boxes", "text")
 """Forms of answers that may contain coordinates."""
 SQUARE_SIDE, WHOLE_SIDE = 256, 1024
-"""Side in pixels of the square for localizations (paper 000, section 3.2), and long side of a whole image."""
+"""Pixels per side of the square for localizations (paper 000, section 3.2), and of the long side of a whole image."""
 MIN_SIDE, MAX_SIDE, MAX_SHOTS = 64, 4096, 16
 DESCRIBED = ("benchmark", "benchmark_version", "split", "kind", "dataset")
 """The keys of :func:`describe_split`."""
 CONFIGS = (*(kind.config for kind in KINDS.values()), "holdout_inputs")
-"""Configurations of a folder with images; the configuration of a private holdout comes last."""
+"""Configurations of a dataset folder that have images; the configuration of a private holdout comes last."""
 ONE_VIEW = ("PA", "AP", "FRONTAL", "UNKNOWN", "LATERAL")
-"""Views by preference, the most preferred first, for the one image that represents a study (paper 001, section 3.2)."""
+"""Views in the order of preference, for the one image that represents a study (paper 001, section 3.2)."""
 FACTS = ("image_facts", "prior_image_facts")
 LATER = {"coordinates", "corners", "views", "control"}
-"""Settings that runs of earlier versions do not state, with the defaults that they had."""
+"""Settings that runs of earlier versions do not state, with the values that these runs used."""
 IDENTITIES = ("image_id", "pixel_sha256", *FACTS)
 
 
 @dataclass(frozen=True, slots=True)
 class PromptImage:
-    """An image in a message: PNG bytes, and the id of the original."""
+    """An image in a message: PNG bytes, and the original image's id."""
 
     image_id: str
     png: bytes
@@ -60,7 +60,7 @@ class PromptImage:
 
 @dataclass(frozen=True, slots=True)
 class ShotUsed:
-    """An example in a few-shot prompt; `tier` says how similar to the question it could be chosen."""
+    """An example in a few-shot prompt; a smaller `tier` means an example more similar to the question."""
 
     image_id: str
     split: str
@@ -72,7 +72,7 @@ Role = Literal["system", "user", "assistant"]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A turn of the conversation: texts and images in the order in which the model gets them."""
+    """A message of the conversation: texts and images in the order in which the model gets them."""
 
     role: Role
     parts: tuple[str | PromptImage, ...]
@@ -88,23 +88,24 @@ class PictureSource(Protocol):
 
 @dataclass(frozen=True)
 class AskSettings:
-    """Everything that the messages of a question depend on, besides the data.
+    """All settings, apart from the data, on which the messages of a question depend.
 
     Parameters
     ----------
-    form : form of the answers; one of the forms of the benchmark's kind
+    form : form of the answers, one of those that the benchmark's kind allows
     style : style of the prompt
     grid : cells per side
-    side : pixels of the square image, or of the long side of a whole one
+    side : pixels per side of the square image, or of the long side of a whole image
     shots : number of examples of a few-shot prompt; 0 in the other styles
-    shots_split : preferred split of the examples, if it has enough of them
+    shots_split : preferred split of the examples, if the split has enough
     seed : seed for the choice of examples
     detail : resolution requested from an API: "auto", "low" or "high"; thin lines need "high"
-    coordinates, corners : the convention for positions, see :mod:`reveal_bench.models.coordinates`; the first may be
+    coordinates, corners : the convention for positions (:mod:`reveal_bench.models.coordinates`); `coordinates` may be
         "auto" only where a model is calibrated
-    views : images of a study in the prompt: "all"; or "one", the PA, otherwise the AP, and with it one of the previous
-        study if the question has one (as paper 001 asked a model that accepts one image)
-    control : a change that tests whether the model looks, one of :data:`reveal_bench.models.controls.CONTROLS`
+    views : images of a study in the prompt: "all", or "one" image, PA or else AP, and one image of the previous study
+        if the question has a previous study (as paper 001 asked a model that accepts one image)
+    control : a change that tests whether the model looks at the image, one of
+        :data:`reveal_bench.models.controls.CONTROLS`
     prompt_version : version of :mod:`reveal_bench.models.prompts`
 
     Raises
@@ -176,10 +177,10 @@ class AskSettings:
         corners: bool | None = None,
         views: str = "all",
     ) -> AskSettings:
-        """Return the settings for a dataset folder; None means the value used by its benchmark and the papers.
+        """Return the settings for a dataset folder; None means the value of its benchmark and the papers.
 
-        Boxes are requested as x, y, width and height in pixels, and as corners in every other convention, like the
-        models that use one.
+        Boxes are requested as x, y, width and height in pixels, but as corners in every other convention, because
+        models with such a convention use corners.
 
         Raises
         ------
@@ -213,7 +214,7 @@ class AskSettings:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> AskSettings:
-        """Return the settings that :meth:`document` of this or an earlier version wrote; missing ones have defaults.
+        """Return the settings that :meth:`document` of this or an earlier version wrote; missing ones get defaults.
 
         Raises
         ------
@@ -227,12 +228,12 @@ class AskSettings:
 
 
 def list_questions(folder: Path, split: str, settings: AskSettings, *, limit: int | None = None) -> list[Question]:
-    """Return the questions of a split, in the order of its manifest; only the first `limit` of them if given.
+    """Return the questions of a split, or the first `limit` of them, in the order of the split's manifest.
 
     Raises
     ------
     ValueError
-        If the folder has no such split, or its kind of benchmark lacks this form of answers.
+        If the folder has no such split, or its kind of benchmark does not allow this form of answers.
     """
     info = read_folder_info(folder)
     kind = known_kind(info)
@@ -252,7 +253,7 @@ def _check_control(control: str, form: str) -> None:
 
 
 def _one_view(images: Sequence[ViewedImage]) -> tuple[ViewedImage, ...]:
-    """Return one image of the study, and one of any earlier study: the first in the order of ONE_VIEW."""
+    """Return one image of the study, and one of any earlier study: in each, the first in the order of ONE_VIEW."""
     parts = [[image for image in images if image.is_prior == is_prior] for is_prior in (False, True)]
     return tuple(min(part, key=lambda image: ONE_VIEW.index(image.view)) for part in parts if part)
 
@@ -260,9 +261,9 @@ def _one_view(images: Sequence[ViewedImage]) -> tuple[ViewedImage, ...]:
 def describe_split(folder: Path, split: str) -> dict[str, Any]:
     """Return the identity of a split's questions: benchmark, version, split, kind, and the digest of its data.
 
-    The digest `dataset` is the SHA-256 of the rows of the split's manifest and of the pixel hashes of its images, as
-    far as the folder has them. It differs between two builds of one version with other images, other questions or
-    other grey values; references do not affect it.
+    The digest `dataset` is the SHA-256 of the rows of the split's manifest and of its images' pixel hashes, if the
+    folder has images. The digest differs between two builds of a version whose images, questions or grey values differ;
+    references do not affect it.
 
     Raises
     ------
@@ -292,7 +293,7 @@ def describe_split(folder: Path, split: str) -> dict[str, Any]:
 
 
 def _shots_split(folder: Path, info: FolderInfo, asked_for: str | None) -> str:
-    """Return the split of the examples: the named one, else "validation", else the first with references."""
+    """Return the split of the examples: the named split, else "validation", else the first split with references."""
     having = [split for split in info.splits if split_shards(folder, "localization", split)]
     if asked_for is not None:
         if asked_for not in having:
@@ -301,5 +302,5 @@ def _shots_split(folder: Path, info: FolderInfo, asked_for: str | None) -> str:
             )
         return asked_for
     if not having:
-        raise ValueError(f"{folder} has no split with references, and therefore no examples")
+        raise ValueError(f"{folder} has no split with references, so there are no examples")
     return "validation" if "validation" in having else having[0]

@@ -1,15 +1,16 @@
-"""The run folder: the outcome of every question (:class:`QuestionOutcome`), written whole or not at all, and read back.
+"""Write and read run folders, which contain the outcome of every question that a model was asked.
 
 Conventions
 -----------
-``run.json`` describes the questions and the model, ``transcript.jsonl`` has a line per question and epoch in the order
-of the manifest, ``predictions.jsonl`` the canonical predictions (``predictions-1.jsonl`` and so on for several epochs),
-``submission.json`` the metadata for a leaderboard, ``summary.json`` the counts. Equal exchanges give equal bytes: no
-file contains a time, path, host or key. Coordinates are pixels of the full-size image.
+A folder is written whole or not at all. ``run.json`` describes the questions and the model. ``transcript.jsonl`` has a
+line (:class:`QuestionOutcome`) per question and epoch, in the order of the manifest. ``predictions.jsonl`` has the
+canonical predictions (``predictions-1.jsonl`` and so on for several epochs). ``submission.json`` has the metadata for a
+leaderboard, and ``summary.json`` the counts. Equal outcomes give equal bytes, because no file contains a time, path,
+host or key. Coordinates are pixels of the full-size image.
 
-A question without a usable answer has no line in the predictions, but always one in the transcript;
-``score --allow-missing`` counts it as a miss. Costs are exact decimals; answers without token counts are excluded from
-the cost, and counted.
+A question without a usable answer has a line in the transcript but none in the predictions; ``score --allow-missing``
+counts the question as a miss. Costs are exact decimals; answers without token counts are excluded from the cost and
+counted separately.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ from reveal_bench.version import __version__
 
 RUN, TRANSCRIPT, SUMMARY, SUBMISSION = "run.json", "transcript.jsonl", "summary.json", "submission.json"
 CONTROL_RUNS = "controls"
-"""Subfolder with a run folder per control."""
+"""Subfolder that has a run folder per control."""
 LOCK, SCRAPS = ".lock", (".*.json.*", ".*.jsonl.*", "logs/.inspect_tmp_*")
 FREE = ("n_asked", "limit", "epochs", "prices", "harness", "calibration", "reveal_bench")
-"""Fields of ``run.json`` that may change when a run is resumed."""
+"""Fields of ``run.json`` that may differ when a run is resumed."""
 LATER = {"calibration"}
 """Fields that runs of earlier versions lack."""
 UNKNOWN = "not stated"
@@ -60,19 +61,19 @@ System = Literal["multimodal_llm", "cnn", "saliency", "human_reader", "other"]
 
 @dataclass(frozen=True)
 class RunInfo:
-    """``run.json``: the questions, the model and the programs.
+    """Contents of ``run.json``: the questions, the model and the programs.
 
     Attributes
     ----------
-    n_questions, n_asked : number of questions of the split, and number of those asked (see `limit`)
+    n_questions, n_asked : number of questions in the split, and number of questions asked (see `limit`)
     model : name to publish
     grid : cells per side of the grid for cells in the answers
-    settings : settings of the prompts; None if the model is not a language model, or another harness asked
-    parameters : sent to the model, such as temperature and max_tokens
+    settings : settings of the prompts; None if the model is not a language model, or another program asked it
+    parameters : parameters sent to the model, such as temperature and max_tokens
     harness : name -> version of the programs that asked
     dataset : digest of the split's data, see :func:`reveal_bench.models.questions.describe_split`
     system : kind of model, as in ``submission.json``
-    calibration : how the coordinates in `settings` were found; None if they were given
+    calibration : how the coordinates in `settings` were found; None if the user stated them
     """
 
     benchmark: str
@@ -139,7 +140,7 @@ class RunSummary:
     Attributes
     ----------
     n_expected : exchanges of the whole run: questions times epochs
-    by_status : status -> exchanges; "not_asked" remain to be asked
+    by_status : status -> exchanges; those with "not_asked" are still to be asked
     by_finding : finding -> status -> exchanges, for localizations; otherwise empty
     cost : None without prices
     without_usage : replies with unknown token counts, excluded from the cost
@@ -163,7 +164,7 @@ class RunSummary:
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder as read; `predictions` are its prediction files, one per epoch."""
+    """The contents of a run folder; `predictions` are the paths of its prediction files, one per epoch."""
 
     folder: Path
     info: RunInfo
@@ -180,7 +181,7 @@ def prediction_files(epochs: int) -> list[str]:
 def write_outputs(
     out: Path, exchanges: Sequence[QuestionOutcome], run: RunInfo, *, organization: str = UNKNOWN
 ) -> RunSummary:
-    """Write a run folder, except the logs of the program that asked; every file whole or not at all.
+    """Write a run folder without the asking program's logs; every file is written whole or not at all.
 
     Parameters
     ----------
@@ -208,18 +209,18 @@ def write_outputs(
         files[name] = kind.predictions.to_jsonl(chain.from_iterable(map(kind.predictions.from_answer, answered)))
     _write_all(Path(out), files)
     for path in Path(out).glob("predictions*.jsonl"):
-        if path.name not in files:  # from a run with other epochs
+        if path.name not in files:  # left by a run with another number of epochs
             path.unlink()
     return summary
 
 
 def write_run_info(out: Path, run: RunInfo) -> None:
-    """Write only ``run.json``, as a run does before it asks."""
+    """Write only ``run.json``, which a run does before it asks."""
     _write_all(Path(out), {RUN: run.document()})
 
 
 def read_run_info(out: Path) -> RunInfo | None:
-    """Return ``run.json`` of a folder, None without the file; ValueError if :func:`write_outputs` did not write it."""
+    """Return ``run.json`` of a folder; None if there is no such file, ValueError if another program wrote it."""
     path = Path(out) / RUN
     try:
         return RunInfo.from_document(json.loads(path.read_bytes()))
@@ -230,7 +231,7 @@ def read_run_info(out: Path) -> RunInfo | None:
 
 
 def check_same_run(out: Path, asked: RunInfo) -> None:
-    """Raise ValueError if `out` contains a run on other questions or of another model.
+    """Raise ValueError if `out` contains a run with other questions or another model.
 
     The number of questions may differ, and so may prices and versions of programs.
     """
@@ -248,7 +249,7 @@ def check_same_run(out: Path, asked: RunInfo) -> None:
 
 @contextlib.contextmanager
 def single_run(out: Path) -> Iterator[None]:
-    """Prevent two processes from writing a run folder, if the system has such locks; remove leftovers of a killed run.
+    """Prevent two processes from writing a run folder, if the system has file locks; remove leftovers of a killed run.
 
     Raises
     ------
@@ -265,7 +266,7 @@ def single_run(out: Path) -> Iterator[None]:
     with path.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.path.samestat(os.fstat(lock.fileno()), path.stat()):  # removed by the previous process
+            if not os.path.samestat(os.fstat(lock.fileno()), path.stat()):  # the previous process removed the lock file
                 raise FileNotFoundError
         except OSError:
             raise ValueError(f"{out} is being written by another run") from None
@@ -279,12 +280,12 @@ def single_run(out: Path) -> Iterator[None]:
 
 
 def read_run(out: Path) -> Run:
-    """Read a run folder; ValueError, naming file and line, if it is not one or is damaged."""
+    """Read a run folder; ValueError names file and line if the folder is damaged or is not a run folder."""
     out = Path(out)
     info = read_run_info(out)
     path = out / TRANSCRIPT
     if info is None or not path.is_file():
-        raise ValueError(f"{out} is not the folder of a run: it has no {RUN if info is None else TRANSCRIPT}")
+        raise ValueError(f"{out} is not a run folder: it has no {RUN if info is None else TRANSCRIPT}")
     exchanges = []
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:
@@ -298,7 +299,9 @@ def read_run(out: Path) -> Run:
 def _check(exchanges: Sequence[QuestionOutcome], run: RunInfo) -> None:
     for (question, epoch), n in Counter((e.question, e.epoch) for e in exchanges).items():
         if n > 1:
-            raise ArgumentError("exchanges", "must have one per question and epoch", f"{n} of {question!r}, {epoch}")
+            raise ArgumentError(
+                "exchanges", "must have one exchange per question and epoch", f"{n} of {question!r}, {epoch}"
+            )
         if not 1 <= epoch <= run.epochs:
             raise ArgumentError("epoch", f"must be in [1, {run.epochs}]", f"{epoch} of {question!r}")
     if len(exchanges) > (most := run.n_asked * run.epochs):
@@ -329,13 +332,13 @@ def _summary(exchanges: Sequence[QuestionOutcome], run: RunInfo) -> RunSummary:
 
 
 def _submission(run: RunInfo, summary: RunSummary, organization: str) -> dict[str, Any]:
-    """Return the metadata that a leaderboard needs with the predictions, in the form of ``submission.schema.json``."""
+    """Return the metadata that a leaderboard needs, in the format of ``submission.schema.json``."""
     how = {} if run.settings is None else run.settings.document()
     style, shots_seed = how.pop("style", None), how.pop("seed", None)
     parameters: dict[str, Scalar] = {
-        "model": run.model,  # exactly; leaderboards allow fewer characters in the name itself
+        "model": run.model,  # the exact name; leaderboards allow fewer characters
         **how,
-        "shots_seed": shots_seed,  # not the model's sampling seed
+        "shots_seed": shots_seed,  # this is not the model's sampling seed
         **run.parameters,
         "epochs": run.epochs,
         "limit": run.limit,
@@ -360,7 +363,7 @@ def _submission(run: RunInfo, summary: RunSummary, organization: str) -> dict[st
 
 
 def _plain_name(model: str) -> str:
-    """Return a name that leaderboards accept, such as "llama3.2-vision-11b" for that with a colon."""
+    """Return a name that leaderboards accept, such as "llama3.2-vision-11b" for "llama3.2-vision:11b"."""
     name = NOT_IN_NAMES.sub("-", unicodedata.normalize("NFKC", model)).lstrip(" ._+()/-")
     return name[:LONGEST_PLAIN_NAME].strip() or "model"
 
@@ -384,16 +387,17 @@ class QuestionOutcome:
     Attributes
     ----------
     question : id of the question
-    unit : id of the image, study or task
-    status : one of :data:`reveal_bench.models.answer_words.STATUSES`; only "answered" makes a prediction
+    unit : id of the question's image, study or task
+    status : one of :data:`reveal_bench.models.answer_words.STATUSES`; only "answered" questions have a prediction
     finding : the finding of a localization, otherwise None
-    epoch : from 1
-    text : the model's text, None without a reply
+    epoch : number of the epoch, from 1
+    text : the model's text; None if there is no reply
     note : why the text could not be parsed, or how it was parsed
     cell, point, box, detections, mask, labels, probabilities, answer, boxes : the parsed answer; the last two are for
         open tasks
-    score, error : the model's confidence, if any; the reason for a missing reply
-    sent_temperature : temperature sent to the model, None if none was sent
+    score : the model's confidence, if any
+    error : the reason for a missing reply
+    sent_temperature : temperature sent to the model; None if no temperature was sent
     tokens_in, tokens_cached, tokens_out : None if the reply has no counts; `tokens_cached` is part of `tokens_in`
     shots : examples in the prompt
     """
@@ -426,7 +430,7 @@ class QuestionOutcome:
 
 
 def with_reply(asked: QuestionOutcome, reply: Reply, **facts: Any) -> QuestionOutcome:
-    """Return the exchange of a question with a reply; `facts` are further fields."""
+    """Return a question's exchange, with its reply and the additional fields in `facts`."""
     names = ("status", "note", "cell", "point", "box", "detections", "labels", "boxes")
     as_read = {name: getattr(reply, name) for name in names}
     return replace(asked, **{**as_read, "answer": reply.text, **facts})
@@ -439,7 +443,7 @@ _SEVERAL = ("detections", "boxes")
 
 
 def to_line(exchange: QuestionOutcome, kind: str) -> dict[str, Any]:
-    """Return the transcript line of an exchange of a benchmark of `kind`, without empty parsed fields."""
+    """Return the transcript line of an exchange in a benchmark of `kind`; empty parsed fields are omitted."""
     line = asdict(exchange)
     as_read = {name: line[name] for name in _READ if line[name] or (name not in _SEVERAL and line[name] is not None)}
     about: dict[str, Any] = {"question": exchange.question, "epoch": exchange.epoch, KINDS[kind].key: exchange.unit}

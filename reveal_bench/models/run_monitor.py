@@ -1,11 +1,12 @@
-"""Monitor of a run: finished questions, requests to be sent again, and the conditions that stop the run.
+"""Monitor a run: count finished questions and repeated requests, and decide when to stop the run.
 
 Conventions
 -----------
-A request is *sent again* after an attempt that broke, hung or got status 408, 409, 429 or 5xx, with growing pauses, at
-least as long as the endpoint asks for. It *fails* if that does not help. A run stops when :data:`IN_A_ROW` requests in
-a row have failed, or when as many attempts in a row met silence (no HTTP status at all) for as long as one of them may
-take; requests under way are then cancelled and count as not asked. Times are seconds.
+A request is *repeated* after an attempt that broke, hung or got status 408, 409, 429 or 5xx. The pauses grow, and are
+at least as long as the endpoint asks for. A request *fails* if its repetitions are not answered either. A run stops
+when :data:`IN_A_ROW` requests in a row have failed. A run also stops when as many attempts in a row got no HTTP status,
+for as long as a single attempt may take. Requests under way are then cancelled and count as not asked. Times are
+seconds.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 FIRST_PAUSE, LONGEST_PAUSE = 3.0, 1800.0
 
 Progress = Callable[[str, int, int, int, str], None]
-"""Called with (activity, number done, total, number failed, text on requests sent again)."""
+"""Function called with (activity, number done, total, number failed, text about repeated requests)."""
 
 
 class RunWatcher:
@@ -34,7 +35,7 @@ class RunWatcher:
     ----------
     progress : called after every change
     what, total : the activity, and its number of questions
-    done : earlier exchanges
+    done : exchanges of earlier runs
     patience : seconds of silence after which a run stops
     """
 
@@ -63,7 +64,7 @@ class RunWatcher:
                 self._scopes.discard(scope)
 
     def count_attempt(self, error: Exception | None) -> None:
-        """Count an attempt at a question, answered unless there is an error; it may be asked again."""
+        """Count an attempt at a question, which was answered if `error` is None, and otherwise may be asked again."""
         if error is None:
             self._in_a_row, self._pause = 0, ""
             self._note_response()
@@ -88,11 +89,11 @@ class RunWatcher:
     def check(self) -> None:
         """Raise RunStoppedError if the run stopped."""
         if self._over:
-            raise RunStoppedError(f"{self._over}, the last: {self.last_error}", self.last_status)
+            raise RunStoppedError(f"{self._over}; last reason: {self.last_error}", self.last_status)
 
     @contextlib.contextmanager
     def watch_retries(self, api: Any, max_retries: int) -> Iterator[None]:
-        """Within this context, count every attempt that a model's `api` of inspect_ai retries."""
+        """Within this context, count every attempt that inspect_ai's `api` of a model retries."""
         from tenacity import wait_exponential_jitter
 
         own = api.retry_wait() or wait_exponential_jitter(FIRST_PAUSE, LONGEST_PAUSE, jitter=FIRST_PAUSE)
@@ -108,10 +109,10 @@ class RunWatcher:
         try:
             yield
         finally:
-            del api.retry_wait  # restores the method of its class
+            del api.retry_wait  # restores the method of the class
 
     def _count_failed(self, error: Exception, pause: float | None) -> None:
-        """Count a failed attempt; the next one follows after the pause, if there is one."""
+        """Count a failed attempt; `pause` is the time before the next attempt, if there is one."""
         status = self._note(error)
         if pause is not None:
             self._sent_again += 1

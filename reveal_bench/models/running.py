@@ -2,20 +2,21 @@
 
 Conventions
 -----------
-Every answer is in a log in ``<out>/logs`` before the next question takes its place, so that a killed run loses only
-requests under way. The remaining questions are determined from these logs, whatever runs wrote them, and asked in parts
-of :data:`PART` questions with a log each. (inspect's own ``eval_set`` resumes as well, but buffers unwritten samples in
-the user's home, and does not distinguish failed questions from those to ask again.)
+Every answer is logged in ``<out>/logs`` before another question is asked in its place, so that a killed run loses only
+requests under way. The remaining questions are determined from the logs of all earlier runs, and asked in parts of
+:data:`PART` questions, each with its own log. (inspect's own ``eval_set`` resumes as well, but buffers unwritten
+samples in the user's home, and does not distinguish failed questions from questions to ask again.)
 
-A model with unknown coordinates is first asked about drawings (:mod:`reveal_bench.models.calibration`). The result is
-in ``run.json``, so that a resumed run asks with the same convention.
+If a model's convention for coordinates is unknown, the model is first asked about drawings
+(:mod:`reveal_bench.models.calibration`). The convention found is stored in ``run.json``, so that a resumed run uses it
+again.
 
-A question whose request failed after all retries stays "failed" in the run and is a miss; it is asked again only with
-`ask_again`. Images are not logged. Nothing is printed; except for one unnamed scratch file nothing is written outside
-`out`.
+A question whose request failed after all retries stays "failed" in the run and counts as a miss; only `ask_again` asks
+it again. Images are not logged. Nothing is printed, and nothing is written outside `out` except one unnamed scratch
+file.
 
 The key of an `endpoint` follows the rules of :mod:`reveal_bench.models.endpoints`. Without `endpoint`, a provider takes
-key and address from the variables documented by inspect_ai.
+key and address from the environment variables documented by inspect_ai.
 """
 
 from __future__ import annotations
@@ -67,20 +68,20 @@ PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """The model, its settings, and its patience.
+    """The model to ask, its parameters, and the limits of its requests.
 
     Parameters
     ----------
-    model : inspect's name such as "openai/gpt-5", or with `endpoint` the endpoint's name of it
+    model : inspect's name of the model, such as "openai/gpt-5", or with `endpoint` the endpoint's name
     endpoint : base URL of an OpenAI-compatible API, such as ``http://localhost:8000/v1``
     label : name to publish; `model` by default
-    temperature, max_tokens, top_p, reasoning_effort, seed : None leaves one out; with several epochs, `seed` is that
-        of the first and increases by one with each further epoch
+    temperature, max_tokens, top_p, reasoning_effort, seed : None omits the parameter; `seed` is that of the first epoch
+        and increases by one with each further epoch
     attempt_timeout : whole seconds that one attempt may take
-    max_retries : further attempts after one that broke, hung, or got status 408, 409, 429 or 5xx
+    max_retries : further attempts after an attempt that broke, hung, or got status 408, 409, 429 or 5xx
     max_connections : concurrent requests
-    log_images : log the images, which should not be done with patients' images
-    instance : an ``inspect_ai.model.Model`` to ask instead of the named one
+    log_images : log the images; do not use this with patients' images
+    instance : an ``inspect_ai.model.Model`` to ask instead of the named model
 
     Raises
     ------
@@ -154,12 +155,12 @@ def run_model(
     folder, split : dataset folder with its images, and the split to ask
     out : the run folder; if it contains a run of the same model and settings, its remaining questions are asked
     epochs : number of times that every question is asked
-    limit : ask only this many questions, the first ones; may be raised later
+    limit : ask only the first `limit` questions; a later call may raise the limit
     prices : prices of tokens, for the cost
     ask_again : ask failed questions again
     organization : the submitter, for ``submission.json``
     counterfactuals : a phantom's images without each finding, for the control "without-finding"
-    progress : called as in :data:`reveal_bench.models.run_monitor.Progress`, from another thread than the caller's but
+    progress : a :data:`reveal_bench.models.run_monitor.Progress`, called from another thread than the caller's but
         never concurrently
 
     Raises
@@ -167,11 +168,11 @@ def run_model(
     ValueError
         If folder, split, settings or model are invalid, or `out` contains another run or is being written.
     CalibrationError
-        If `settings` leave the coordinates to the model, and no convention fits.
+        If `settings` leave the coordinates to the model, and no convention fits its answers.
     RunStoppedError
-        If nothing answers, or too many requests in a row failed, see :mod:`reveal_bench.models.run_monitor`.
+        If nothing answers, or too many requests in a row failed (:mod:`reveal_bench.models.run_monitor`).
     KeyboardInterrupt
-        If the run was interrupted. As in the previous case, the run folder contains all results so far.
+        If the run was interrupted. After this error and RunStoppedError, the run folder contains all results so far.
     ImportError
         If `inspect_ai` is not installed.
     """
@@ -208,7 +209,7 @@ def run_model(
 def run_controls(
     folder: Path, split: str, out: Path, choice: ModelChoice, controls: Sequence[str], **options: Any
 ) -> dict[str, RunSummary]:
-    """Ask the questions of a run again under each of some controls, into ``<out>/controls/<name>``.
+    """Ask the questions of a run again under each control, and write run folders ``<out>/controls/<name>``.
 
     Parameters
     ----------
@@ -223,7 +224,8 @@ def run_controls(
     info = read_run_info(out)
     if info is None or info.settings is None:
         raise ArgumentError("out", "must be the folder of a run", out)
-    asked = [(name, replace(info.settings, control=name)) for name in dict.fromkeys(controls)]  # checks all names first
+    # The list checks all names before a question is asked.
+    asked = [(name, replace(info.settings, control=name)) for name in dict.fromkeys(controls)]
     return {
         name: run_model(folder, split, out / CONTROL_RUNS / name, settings, choice, **options)
         for name, settings in asked
@@ -233,7 +235,7 @@ def run_controls(
 def _calibrated(
     out: Path, settings: AskSettings, choice: ModelChoice, progress: Progress | None
 ) -> tuple[AskSettings, CoordinateCalibration | None]:
-    """Return settings with the model's convention, and its calibration: the one in this folder, or a new one."""
+    """Return settings with the model's convention, and the calibration stored in this folder or a new one."""
     held = read_run_info(out)
     known = None if held is None else held.calibration
     if settings.coordinates != AUTO:
@@ -250,7 +252,7 @@ def _calibrated(
             if sample.output.stop_reason != "content_filter"
         }
         if not any(completions.values()):
-            raise RunStoppedError(f"no drawing was answered, the last: {count.last_error}", count.last_status)
+            raise RunStoppedError(f"no drawing was answered; last reason: {count.last_error}", count.last_status)
         known = calibrate([completions.get(question.id, "") for question in asking.questions], asking.settings)
     return replace(settings, coordinates=known.coordinates, corners=known.corners), known
 
@@ -258,7 +260,7 @@ def _calibrated(
 def _ask(
     asking: Asking, questions: Sequence[Question], epoch: int, out: Path, choice: ModelChoice, count: RunWatcher
 ) -> None:
-    """Ask some questions, into one log."""
+    """Ask some questions, and write one log."""
     sent: dict[str, Any] = dict(choice.parameters)
     if choice.seed is not None:
         sent["seed"] = choice.seed + epoch - 1
@@ -277,16 +279,16 @@ def evaluate_task(
     whole: bool = False,
     role: str | None = None,
 ) -> Any:
-    """Run a task and return its log, unless `whole` only the header; raise KeyboardInterrupt if interrupted.
+    """Run a task and return its log, or only the log's header unless `whole`; raise KeyboardInterrupt if interrupted.
 
-    The task asks this model, also where it asks for the model of a `role`.
+    The task asks this model, even where the task names a `role`.
     """
     import inspect_ai
 
     model = _model(choice)
     client: Any = getattr(model.api, "client", None)
     if hasattr(client, "max_retries"):
-        client.max_retries = 0  # retries by the SDK would be invisible and uncounted
+        client.max_retries = 0  # the SDK's own retries would be neither visible nor counted
     with count.watch_retries(model.api, choice.max_retries):
         made = inspect_ai.eval(
             task,
@@ -295,7 +297,7 @@ def evaluate_task(
             log_dir=str(logs),
             log_format="eval",
             log_images=choice.log_images,
-            log_realtime=False,  # otherwise it writes a database in the user's home
+            log_realtime=False,  # otherwise inspect_ai writes a database in the user's home
             log_buffer=1,
             log_header_only=not whole,
             log_level="critical",
@@ -339,7 +341,7 @@ def _asking_class() -> type[Asking]:
 def _model(choice: ModelChoice) -> Any:
     from inspect_ai._util.error import PrerequisiteError
     from inspect_ai.model import get_model
-    from rich.text import Text  # the markup that inspect writes for a terminal
+    from rich.text import Text  # removes the markup that inspect writes for a terminal
 
     if choice.instance is not None:
         return choice.instance
@@ -347,7 +349,7 @@ def _model(choice: ModelChoice) -> Any:
         if choice.endpoint is None:
             return get_model(choice.model, memoize=False)
         _shield(choice.endpoint)
-        key = os.environ.get(KEY_VARIABLE) or "none"  # the SDK wants one, an open endpoint ignores it
+        key = os.environ.get(KEY_VARIABLE) or "none"  # the SDK requires a key, which an open endpoint ignores
         model = get_model(ENDPOINT_MODEL + choice.model, base_url=choice.endpoint, api_key=key, memoize=False)
     except (PrerequisiteError, ValueError) as error:
         plain = Text.from_markup(str(error)).plain if isinstance(error, PrerequisiteError) else str(error)
@@ -381,7 +383,7 @@ def _info(
 
 
 def _check_shots(out: Path, done: Mapping[tuple[str, int], QuestionOutcome], asking: Asking) -> None:
-    """Raise ValueError if answers were given with other examples, because the references have changed."""
+    """Raise ValueError if earlier questions had other examples, because the references have changed."""
     for (question, _), exchange in done.items():
         if question in asking.shots and exchange.shots != tuple(shot.used for shot in asking.shots[question]):
             rule = "its dataset folder has changed since"
@@ -389,11 +391,11 @@ def _check_shots(out: Path, done: Mapping[tuple[str, int], QuestionOutcome], ask
 
 
 def _shield(endpoint: str) -> None:
-    """Clean the environment before each log, since inspect_ai reads .env each time."""
+    """Clean the environment before each log, because inspect_ai reads .env each time."""
     check_endpoint(endpoint)
     for name in FOREIGN:
         os.environ.pop(name, None)
-    if not is_sealed(endpoint):  # a proxy would read key and images
+    if not is_sealed(endpoint):  # a proxy could read key and images
         for proxy in PROXIES:
             os.environ.pop(proxy, None)
             os.environ.pop(proxy.upper(), None)
@@ -401,7 +403,7 @@ def _shield(endpoint: str) -> None:
 
 @contextlib.contextmanager
 def contained_environment(out: Path) -> Iterator[None]:
-    """Redirect the environment of inspect_ai and the SDK to scratch files in `out` for the time of a run."""
+    """Redirect the files of inspect_ai and the SDK to a scratch folder in `out` during a run."""
     scratch = (out / SCRATCH).resolve()
     scratch_variables = {
         "XDG_DATA_HOME": str(scratch),
@@ -416,11 +418,11 @@ def contained_environment(out: Path) -> Iterator[None]:
     os.environ.update(scratch_variables)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about calls of inspect_ai, and invalid replies
+            warnings.simplefilter("ignore")  # warnings are about calls of inspect_ai and invalid replies
             yield
     finally:
         os.environ.clear()
-        os.environ.update(before)  # removes variables read from .env, too
+        os.environ.update(before)  # this also removes variables read from .env
         root.handlers[:] = handlers
         root.setLevel(level)
         shutil.rmtree(scratch, ignore_errors=True)

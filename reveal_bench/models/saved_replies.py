@@ -1,11 +1,11 @@
-"""Import replies that a model gave elsewhere and that were saved as text; they are parsed like all replies.
+"""Import a model's replies that another program obtained and saved as text, and parse them like all replies.
 
 Conventions
 -----------
 A table has a row per question: its id (``image_id`` and ``finding``, ``study_id`` or ``task_id``) and the model's
-unmodified ``reply``. It is a CSV or TSV file, or JSON lines. The prompts are unknown, so the run states no settings of
-prompts. The caller must say how positions are read: cells, points and boxes belong to the square image of
-:mod:`reveal_bench.models.overlay`, boxes of detection to the whole image.
+unmodified ``reply``. It is a CSV or TSV file, or JSON lines. The prompts are unknown, so the run has no settings of
+prompts. The caller must state the convention for positions. Cells, points and boxes refer to the square image of
+:mod:`reveal_bench.models.overlay`, boxes of a detection benchmark to the whole image.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ def read_saved_replies(
 
     Parameters
     ----------
-    path : the table, see above
+    path : the table, in the format of the module's docstring
     settings : the form of the answers, and the convention for positions
     model : name to publish
 
     Returns
     -------
     RunInfo, list of QuestionOutcome
-        In the order of the manifest. A question without a row has no exchange, and counts as not asked.
+        In the order of the manifest. A question without a row has no exchange and counts as not asked.
 
     Raises
     ------
     ValueError
-        Naming file and line, if a row lacks a field, or its question is not in the split or has an earlier row.
+        If a row lacks a field, or its question is not in the split or has an earlier row; the error names file and
+        line.
     """
     questions = {(question.unit, question.finding): question for question in list_questions(folder, split, settings)}
     described = describe_split(folder, split)
@@ -54,7 +55,7 @@ def read_saved_replies(
         asked = QuestionOutcome(question.id, question.unit, reply.status, finding=question.finding)
         exchanges[question.id] = with_reply(asked, reply, text=text)
     if not exchanges:
-        raise ValueError(f"{path} must have a row, got none")
+        raise ValueError(f"{path} must have at least one row, got none")
     info = RunInfo(**described, n_questions=len(questions), n_asked=len(questions), model=model, grid=settings.grid)
     return info, [exchanges[question.id] for question in questions.values() if question.id in exchanges]
 
@@ -63,7 +64,7 @@ Questions = dict[tuple[str, str | None], Question]
 
 
 def _rows(path: Path, key: str, questions: Questions) -> Iterator[tuple[int, Question, str]]:
-    """Yield line, question and reply of every row."""
+    """Yield line number, question and reply of every row."""
     asks_findings = any(finding is not None for _, finding in questions)
     needed = (key, "finding", "reply") if asks_findings else (key, "reply")
     with open_table(path, str(path), objects=True, verbatim=True) as rows:

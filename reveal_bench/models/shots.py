@@ -1,28 +1,29 @@
-"""Few-shot examples: the images that a prompt shows with their answers before the question, and those answers.
+"""Choose few-shot examples: images that a prompt shows, with their answers, before the question.
 
 Conventions
 -----------
-An example shows the finding of the question. Candidates are used in the order of four tiers:
+An example shows the finding of the question. Candidates are used in the order of four tiers.
 
-1. same view, from `settings.shots_split` (the validation split);
-2. same view, from elsewhere: every other split with references in the folder, including the question's own;
-3. another or unknown view, from `settings.shots_split`;
-4. another or unknown view, from elsewhere.
+1. Same view, from `settings.shots_split` (the validation split).
+2. Same view, from any other split with references in the folder, including the question's own.
+3. Another or unknown view, from `settings.shots_split`.
+4. Another or unknown view, from any other split.
 
-Tiers 1 and 2 are from paper 000 (appendix, "Few shot selection"); 3 and 4 are ours, so that lateral images of rare
-findings get examples at all. Each example states its tier, so that a report can exclude ours.
+Tiers 1 and 2 are from paper 000 (appendix, "Few shot selection"). This project added tiers 3 and 4, because lateral
+images of rare findings would otherwise get no examples. Each example states its tier, so that a report can exclude the
+added tiers.
 
-Views are compared as written, except that FRONTAL, the only frontal view in the test splits of CheXlocalize, equals AP
-and PA. AP and PA are two views. UNKNOWN equals no view, not even itself.
+Views are compared as written, except that FRONTAL (the only frontal view in the test splits of CheXlocalize) equals
+both AP and PA. AP and PA are different views. UNKNOWN equals no view, not even UNKNOWN.
 
-Never used are the image of the question, another image of its patient or study, and an image with the same pixels, as
-far as these are known. For a private holdout without its images the folder knows only studies; its patients are in no
-other split by construction. A patient provides at most one example of a question, because two images of one person show
-the same finding at the same position.
+The image of the question, other images of its patient or study, and images with the same pixels are never examples, as
+far as patient, study and pixels are known. For a private holdout without images, only studies are known; by
+construction its patients are in no other split. A patient provides at most one example of a question, because two
+images of a patient show a finding at the same position.
 
 The choice depends only on the seed, the question's id and the candidates, not on the order or number of questions:
-candidates of a tier are ranked by a hash of seed, question and image. Therefore the examples of a smaller number are
-the first of a larger one.
+candidates of a tier are ranked by a hash of seed, question and image. Therefore the first k examples stay the same when
+more than k are requested.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from reveal_bench.models.overlay import SquareView
 from reveal_bench.models.questions import AskSettings, ShotUsed
 
 _AT_ONCE = 32
-"""Rows of references that are unpacked together; a row has up to a few megabytes of text."""
+"""Number of rows of references that are unpacked together; a row has up to a few megabytes of text."""
 _WHO = ("image_id", "patient_id", "study_id", "pixel_sha256")
 _COLUMNS = ("image_id", "patient_id", "view", "height", "width", "annotations")
 
@@ -60,7 +61,7 @@ class Shot:
     Attributes
     ----------
     answer : cell such as "D5", or "x y", or "x y width height" in whole pixels of the square image
-    tier : 1 to 4, see above
+    tier : 1 to 4, as in the module's docstring
     """
 
     question: Question
@@ -77,7 +78,7 @@ class Shot:
 
 @dataclass(frozen=True, slots=True)
 class _Identity:
-    """Attributes that a question and its examples must not share; None if unknown."""
+    """Ids and digest of an image, none of which a question and its examples may share; None means unknown."""
 
     study_id: str
     patient_id: str | None = None
@@ -113,7 +114,7 @@ def is_same_view(a: str, b: str) -> bool:
 
 
 class ShotPool:
-    """All examples of a dataset folder with their answers; masks are read once, and not kept.
+    """All examples of a dataset folder with their answers; masks are read once and not kept.
 
     Parameters
     ----------
@@ -146,12 +147,12 @@ class ShotPool:
                 self._examples.setdefault(finding, []).append(example)
 
     def pick(self, question: Question) -> tuple[Shot, ...]:
-        """Return `settings.shots` examples of a question, or fewer if the candidates run out; lowest tier first.
+        """Return `settings.shots` examples of a question, lowest tier first; fewer if candidates run out.
 
         Raises
         ------
         ValueError
-            If the question is about no image of the folder, or not about a finding.
+            If the question is not about an image of the folder, or not about a finding.
         """
         if self._settings.shots == 0:
             return ()
@@ -196,7 +197,7 @@ class ShotPool:
 
 
 def _identities(folder: Path, info: FolderInfo) -> dict[str, _Identity]:
-    """Return image id -> identity: the study from the manifests, and patient and pixels as far as tables have them."""
+    """Return image id -> identity: the study from the manifests, and patient and pixels if tables have them."""
     who = {
         row.image_id: _Identity(row.study_id)
         for split in info.splits
@@ -244,7 +245,7 @@ def _region(annotation: Mapping[str, Any]) -> Rle | list[Box]:
 
 
 def _answer(regions: PackedMasks, index: int, around: Sequence[float], settings: AskSettings) -> str | None:
-    """Return the answer for region `index` with the tight box `around`; None if it is completely outside the square."""
+    """Return the answer for region `index` with tight box `around`; None if the region is outside the square."""
     if settings.form == "cell":
         return _best_cell(regions, index, Grid(settings.grid))
     height, width = (int(side) for side in regions.sizes[index])
@@ -257,7 +258,7 @@ def _answer(regions: PackedMasks, index: int, around: Sequence[float], settings:
 
 
 def _best_cell(regions: PackedMasks, index: int, grid: Grid) -> str | None:
-    """Return the most covered cell; ties: the one with the deepest pixel, otherwise the first in row-major order."""
+    """Return the most covered cell; in a tie, the cell with the deepest pixel, or else the first by rows."""
     covered = cell_coverage(regions, index, grid)
     if not covered.any():
         return None
@@ -269,7 +270,7 @@ def _best_cell(regions: PackedMasks, index: int, grid: Grid) -> str | None:
 
 
 def _visible(regions: PackedMasks, index: int) -> PackedMasks | None:
-    """Return region `index` cut to pixels with centres in the central square; None if it has none."""
+    """Return the pixels of region `index` whose centres are in the central square; None if there are none."""
     height, width = (int(side) for side in regions.sizes[index])
     left, top, side = Grid(1).square((height, width))
     columns = slice(math.ceil(left - 0.5), math.ceil(left - 0.5) + int(side))
@@ -284,9 +285,10 @@ def _visible(regions: PackedMasks, index: int) -> PackedMasks | None:
 
 
 def _point(visible: PackedMasks, view: SquareView) -> tuple[int, int]:
-    """Return the deepest pixel in whole pixels of the square image.
+    """Return the region's deepest pixel as a whole pixel of the square image.
 
-    Among the pixels around it, the nearest one in the region counts: a coarse image can round a thin line away.
+    Of the pixels around the exact position, the nearest in the region is returned, because rounding in a coarse image
+    may miss a thin line.
     """
     x, y = visible.deepest_xy([0])[0].tolist()
     exact_x, exact_y = view.to_view(x + 0.5, y + 0.5)
@@ -298,11 +300,11 @@ def _point(visible: PackedMasks, view: SquareView) -> tuple[int, int]:
     ]
     near.sort(key=lambda point: (point[0] - exact_x) ** 2 + (point[1] - exact_y) ** 2)
     hits = point_hit([[view.to_full(*point)] for point in near], visible.take([0] * len(near)))
-    return near[int(np.argmax(hits))]  # the first hit; the nearest without any
+    return near[int(np.argmax(hits))]  # the first hit, or the nearest pixel if none hits
 
 
 def _box(around: Sequence[float], view: SquareView) -> tuple[int, int, int, int]:
-    """Return a box cut to the square image, in whole pixels of it, at least one pixel wide and high."""
+    """Return a box cut to the square image, in whole pixels of that image, at least one pixel wide and high."""
     x, y, width, height = around
     corners = view.to_view(x, y), view.to_view(x + width, y + height)
     (left, right), (top, bottom) = (_whole_span(corners[0][axis], corners[1][axis], view.side) for axis in (0, 1))

@@ -164,7 +164,7 @@ def test_saved_replies_give_the_predictions_of_the_run_that_they_are_of(
             '{"image_id": "a", "finding": "Edema", "reply": ""}\n',
             "must be about a question of the split, got 'a, Edema'",
         ),
-        ("image_id,finding,reply\n", "faulty.csv must have a row, got none"),
+        ("image_id,finding,reply\n", "faulty.csv must have at least one row, got none"),
         (
             'image_id,finding,reply\na,b,"c\n',
             "faulty.csv:2: `file` must be readable as csv in UTF-8, got unexpected end of data",

@@ -131,7 +131,7 @@ def test_the_version_of_the_parser_is_stated(tmp_path: Path) -> None:
 
 def test_damaged_folders_are_named(tmp_path: Path) -> None:
     assert read_run_info(tmp_path) is None
-    with pytest.raises(ValueError, match=r"is not the folder of a run: it has no run\.json"):
+    with pytest.raises(ValueError, match=r"is not a run folder: it has no run\.json"):
         read_run(tmp_path)
     write_outputs(tmp_path, [CELL, FAILED], INFO)
     lines = (tmp_path / "transcript.jsonl").read_text().splitlines()

@@ -308,7 +308,7 @@ def test_an_endpoint_that_dies_is_said_once_and_gone_on_with(
         choice = ModelChoice("played", model.url, attempt_timeout=1, max_connections=3, max_retries=20)
         model.down_from = 5
         with pytest.raises(
-            RunStoppedError, match=r"the endpoint does not answer: .* in a row failed, the last"
+            RunStoppedError, match=r"the endpoint does not answer: .* in a row failed; last reason"
         ) as stop:
             run_model(films, "test", tmp_path, AskSettings(), choice, limit=10)
         assert stop.value.status is None

@@ -1,7 +1,7 @@
-"""Functions with which lmms-eval asks the questions beside this file, `questions.parquet` and `pictures/`.
+"""Functions with which lmms-eval asks the questions in `questions.parquet` and `pictures/`, in this file's folder.
 
-`reveal_bench.models.lmms` copies this file into an export, where it is alone with lmms-eval: it needs Pillow and no
-part of reveal-bench. Nothing here knows an answer: replies are counted, not scored.
+`reveal_bench.models.lmms` copies this file into an export, where lmms-eval runs it. The file therefore needs Pillow,
+but no part of reveal-bench. No function has the correct answers, so replies are counted but not scored.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import Any
 
 PICTURES = Path(__file__).resolve().parent / "pictures"
 FAILURE = "[LMMS_EVAL_"
-"""Beginning of the text that lmms-eval stores instead of a missing reply."""
+"""Beginning of the text that lmms-eval stores for a missing reply."""
 NO_TEXT = 'Error: can only concatenate str (not "NoneType") to str'
-"""Text that its backend async_openai stores for a reply without text."""
+"""Text that lmms-eval's backend async_openai stores for a reply without text."""
 
 
 def doc_to_messages(doc: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the conversation of a question in the form that lmms-eval's chat models take, examples included.
+    """Return the conversation of a question, with its examples, in the format of lmms-eval's chat models.
 
     Raises
     ------
     ValueError
-        If a picture is not the one that was exported.
+        If a picture differs from the exported one.
     """
     return [
         {"role": message["role"], "content": [_content(part) for part in message["content"]]}
@@ -37,13 +37,13 @@ def doc_to_messages(doc: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def doc_to_text(doc: Mapping[str, Any]) -> str:
-    """Return the text of a question's last message, which lmms-eval shows and uses as a cache key; no model gets it."""
+    """Return the text of a question's last message, which lmms-eval shows and uses as a cache key, but never sends."""
     last = json.loads(doc["messages"])[-1]
     return "\n".join(part["text"] for part in last["content"] if part["type"] == "text")
 
 
 def doc_to_visual(doc: Mapping[str, Any]) -> list[Any]:
-    """Refuse lmms-eval's models that take pictures and a single text, because they would get another prompt.
+    """Refuse lmms-eval's models that accept pictures and a single text, because they would get another prompt.
 
     Raises
     ------
@@ -57,12 +57,12 @@ def doc_to_visual(doc: Mapping[str, Any]) -> list[Any]:
 
 
 def doc_to_target(doc: Mapping[str, Any]) -> str:
-    """Return the digest of the messages sent and the question's id, which identify a sample; not an answer."""
+    """Return the digest of the messages sent and the question's id, which identify a sample; this is not an answer."""
     return f"{doc['sent']} {doc['id']}"
 
 
 def process_results(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Return the proportions of replies answered and failed, which lmms-eval averages, and the status of each reply."""
+    """Return the proportions of answered and failed replies, which lmms-eval averages, and each reply's status."""
     came = [_came(reply) for reply in results]
     return {
         "reveal_answered": came.count("answered") / len(came),
