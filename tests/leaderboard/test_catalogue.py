@@ -13,6 +13,7 @@ from reveal_leaderboard.settings import load_settings
 from reveal_leaderboard.store import boards, quota
 from reveal_leaderboard.store.cases import shared_with
 from reveal_leaderboard.store.store import Store
+from reveal_leaderboard.store.tables import held_out
 
 from reveal_bench.kinds import KINDS
 from tests.leaderboard.conftest import BENCHMARK, Board
@@ -50,6 +51,20 @@ def test_every_server_follows_a_switch_at_once(database_url: str, versions: list
         lagging.current(BENCHMARK)
     with pytest.raises(UnknownBenchmarkError, match=r"chexlocalize shows 1\.1\.0\. Add its --benchmark folder"):
         lagging.check_policy()  # when it starts anew
+
+
+def test_versions_without_recorded_cases_are_logged(
+    database_url: str, versions: list[Published], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A new version is not compared with them, so that it would give another budget for the same cases."""
+    store = Store(database_url)
+    for served, n_messages in ((versions[:1], 0), (versions[1:], 1), (versions, 0)):
+        with store.write() as connection:
+            connection.execute(held_out.delete())  # as migration 0011 does
+        Catalogue(store, served)
+        assert len(caplog.messages) == n_messages
+        assert all(text.startswith(f"the cases of {BENCHMARK} 1.0.0 are not recorded") for text in caplog.messages)
+        caplog.clear()
 
 
 def test_what_is_not_served_is_said(database_url: str, board: Board) -> None:

@@ -18,7 +18,7 @@ from reveal_leaderboard.boards.catalogue import (
     journal_words,
     read_published_boards,
 )
-from reveal_leaderboard.boards.refresh import start_refresh, switch_version
+from reveal_leaderboard.boards.refresh import carried_words, start_refresh, switch_version
 from reveal_leaderboard.boards.standings import standings
 from reveal_leaderboard.cli.process import log_to_stderr
 from reveal_leaderboard.release.exposure import exposure, pause_if_used_up
@@ -112,6 +112,7 @@ def test_a_version_that_an_earlier_one_reveals_is_never_shown(database_url: str,
     with pytest.raises(TooSmallError):  # the versions that wait are no reason not to start
         serve(database_url, published, "", tmp_path / "settings.toml")
     store = Store(database_url)
+    Catalogue(store, [replace(published[LABELS, "2.0.0"], overlaps=())])  # a start without the other folders
     with store.write() as connection:
         with pytest.raises(
             RefreshError, match=r"version 2\.0\.0 must hold .*, but the public split 'released' of reveal-cxr"
@@ -153,7 +154,7 @@ def test_warnings_of_a_start_are_readable_in_the_journal(
     published = read_published_boards([(board.folder, "holdout")], beside)
     key = (BENCHMARK, "1.0.0")
     published = {key: replace(published[key], overlaps=(Overlap(key, (BENCHMARK, "1.1.0"), "a sentence"),))}
-    log_to_stderr(journal_words(published.values()))
+    log_to_stderr(journal_words(Store(database_url), published.values()))
     settings = '[quota]\ntotal = 2\n[exposure]\naccepted_leaks = ["more submissions"]\n'
     serve(database_url, published, settings, tmp_path / "settings.toml")
     shared, waiting, leak = [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()]
@@ -210,6 +211,11 @@ def test_shares_both_ways(database_url: str) -> None:
         assert shared_with(connection, "a", "1") == [SharedCases("a", "2", 2 / 3)]
         assert shared_with(connection, "a", "2") == [SharedCases("a", "1", 0.5), SharedCases("b", "1", 0.25)]
         assert shared_with(connection, "b", "1") == [SharedCases("a", "2", 1.0)]
+        assert carried_words(connection, "a", "2") == [
+            "2 shares 50% of its cases with a 1: submissions scored there count by that share, and a team's sum is "
+            "rounded up",
+            "2 shares 25% of its cases with b 1: submissions scored there count in full",
+        ]
 
 
 @on_both

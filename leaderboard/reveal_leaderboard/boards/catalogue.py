@@ -80,8 +80,24 @@ class Catalogue:
             for one in self._known.values():
                 if one.scored_by == "program":
                     cases.register_cases(connection, *one.key, one.held_out)
-                    refused = [overlap for overlap in self._not_accepted(one) if overlap.holdout == one.key]
-                    cases.record_overlaps(connection, *one.key, {row.other: row.sentence for row in refused})
+                    cases.record_overlaps(connection, *one.key, self._revealing(connection, one))
+            without_cases = cases.versions_without_cases(connection)
+        for name, version in without_cases:
+            log.warning(
+                "the cases of %s %s are not recorded: serve its folder once, or a version with the same cases gives "
+                "every team another budget",
+                name,
+                version,
+            )
+
+    def _revealing(self, connection: sa.Connection, one: Published) -> dict[BoardKey, str]:
+        """Return the folders that reveal references of a version, also those that are not served now, without accepted
+        ones.
+        """
+        accepted = self.store.settings.of(one.name).exposure.accepted_overlaps
+        recorded = cases.overlaps_of(connection, *one.key).items()
+        away = {key: sentence for key, sentence in recorded if key not in self._known and key[0] not in accepted}
+        return away | {row.other: row.sentence for row in self._not_accepted(one) if row.holdout == one.key}
 
     def _with_patients(self, connection: sa.Connection, one: Published) -> Published:
         """Return a version with further overlaps, by the patients of its holdout that a worker recorded."""
@@ -176,9 +192,12 @@ class Catalogue:
         return [one for (of, _), one in self._known.items() if of == name]
 
 
-def journal_words(published: Iterable[Published]) -> list[str]:
+def journal_words(store: Store, published: Iterable[Published]) -> list[str]:
     """Return the names and versions that a server's log prints, apart from the names of benchmarks."""
-    keys = (key for one in published for key in (one.key, *(_other(one, overlap) for overlap in one.overlaps)))
+    with store.read() as connection:
+        keys = cases.versions_without_cases(connection)
+    for one in published:
+        keys += [one.key, *(_other(one, overlap) for overlap in one.overlaps)]
     return [word for key in keys for word in key]
 
 

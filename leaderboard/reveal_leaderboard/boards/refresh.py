@@ -113,7 +113,11 @@ def carried_words(connection: sa.Connection, benchmark: str, version: str) -> li
     """Return a sentence for each version or board whose held-out cases `version` shares, so that budgets carry over."""
     return [
         f"{version} shares {percent_text(shared.share, 0)} of its cases with {shared.benchmark} {shared.version}: "
-        "submissions scored there count by that share"
+        + (
+            "submissions scored there count by that share, and a team's sum is rounded up"
+            if shared.benchmark == benchmark
+            else "submissions scored there count in full"
+        )
         for shared in shared_with(connection, benchmark, version)
     ]
 

@@ -139,7 +139,7 @@ def _build(
     auth = open_auth(Accounts(store.engine), listening.auth, os.environ)
     published = list(read_published_boards(folders, beside, case_key(os.environ)).values())
     galleries = open_galleries(listening.galleries, published)
-    log_to_stderr(journal_words(published))
+    log_to_stderr(journal_words(store, published))
     catalogue = Catalogue(store, published, checked=True)
     custody = Custody(at.data / "custody")
     threading.Thread(target=custody.warm_up, name="warm-up", daemon=True).start()

@@ -5,7 +5,7 @@ Conventions
 Answers on the same cases add up, whichever board or version gave them. So every version's held-out cases are recorded
 here by digests of their ids and, where the public folder has their pictures, of the pictures
 (:mod:`reveal_bench.dataset.overlaps`). A new version is compared with all others, also with those whose folders are no
-longer served.
+longer served, unless the digests of these were lost (:func:`versions_without_cases`).
 
 The *share* of a version in common with another one is the fraction of its patients, studies, images or pictures that
 the other one holds out, too, whichever is most. Only versions that a program scores are recorded: readers rate answers
@@ -25,10 +25,13 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from reveal_bench.kinds import KINDS
 from reveal_leaderboard.store.database import locked
-from reveal_leaderboard.store.tables import boards, held_out, overlaps, shared_cases
+from reveal_leaderboard.store.tables import boards, held_out, overlaps, shared_cases, versions
 
 BATCH = 10_000
+READ_KINDS = frozenset(name for name, kind in KINDS.items() if kind.scoring.scored_by == "readers")
+"""Kinds of benchmarks whose answers are rated by readers, and whose cases are not recorded."""
 LEAST_SHARE = 0.02
 """Smallest share that counts: a few equal ids or blank pictures may be chance, and budgets are rounded up to whole
 submissions, so that one of them would close a board of any size to the teams of another one.
@@ -86,6 +89,18 @@ def register_cases(
     common = [dict(zip(names, pair, strict=True)) | {"share": share} for pair, share in shares.items()]
     if common := [row for row in common if row["share"] >= LEAST_SHARE]:
         connection.execute(shared_cases.insert(), common)
+
+
+def versions_without_cases(connection: sa.Connection) -> list[tuple[str, str]]:
+    """Return the versions that a board shows or showed and whose held-out cases are not recorded.
+
+    That is so after migration 0011 until a server has their folders. Later versions cannot be compared with them.
+    """
+    own = _of(held_out, versions.c.benchmark, versions.c.version)
+    is_recorded = sa.exists().where(own & (held_out.c.kind != "patient"))  # a worker records patients
+    query = sa.select(versions).where(versions.c.shown_at.is_not(None), ~is_recorded)
+    rows = connection.execute(query.order_by(versions.c.benchmark, versions.c.added_at))
+    return [(row.benchmark, row.version) for row in rows if row.facts.get("kind") not in READ_KINDS]
 
 
 def record_overlaps(
@@ -149,7 +164,10 @@ def _shares(connection: sa.Connection, benchmark: str, version: str) -> dict[tup
     return shares
 
 
-def _of(table: sa.FromClause, benchmark: str, version: str) -> sa.ColumnElement[bool]:
+Word = str | sa.Column[str]
+
+
+def _of(table: sa.FromClause, benchmark: Word, version: Word) -> sa.ColumnElement[bool]:
     return sa.and_(table.c.benchmark == benchmark, table.c.version == version)
 
 
