@@ -142,8 +142,8 @@ def _summary(cells: list[Cell]) -> str:
         rows.append(tuple(row))
     heads = ("goal", "new", "clearly missed", "before", "clearly missed")
     about = (
-        "Cells that meet each goal, which is a proportion of trials, and cells that clearly miss it, by more than two "
-        "standard errors of the simulation:"
+        "How many cells meet each goal, and how many clearly miss it, by more than two standard errors of the "
+        "simulation. Goals are proportions of trials:"
     )
     return f"{about}\n\n{_table(heads, rows)}"
 
@@ -168,8 +168,8 @@ def _generators(cells: list[Cell]) -> str:
     titles = ("coverage", "p <= 0.05", "ten systems in different tiers")
     heads = ("skill", "metric", *(f"{title}, {which}" for title in titles for which in ("first", "second")))
     about = (
-        "Macros of 100 patients in both generators, first `reveal-` and second `second-`: coverage of the interval, "
-        "and how often equal systems have a small p or are in different tiers (new):"
+        "Macros of 100 patients in both generators (first: `reveal-` worlds, second: `second-` worlds) by the present "
+        "method: coverage of the interval, and how often equal systems have a small p or are in different tiers:"
     )
     return f"{about}\n\n{_table(heads, rows)}"
 
@@ -247,8 +247,8 @@ def _differences(cells: list[Cell]) -> str:
     )
     about = (
         "Differences of two systems: coverage, and how often equal systems have a small p, each from the lowest to the "
-        "highest of all worlds, macros and findings; then how often at least one finding of two equal systems has a "
-        "small p:"
+        "highest of all worlds, macros and findings. The last columns show how often at least one finding of two equal "
+        "systems has a small p:"
     )
     return f"{about}\n\n{_table(heads, rows)}"
 
