@@ -10,8 +10,8 @@ installed.
 A connection *waits* while no request of it is being answered: before its first request, between two, and while the
 body of an answered request is still arriving. A client that connects when all places are taken is admitted, and the
 connection that has waited longest is closed instead: clients that send their request at once are answered, however many
-others hold connections open without doing so. If no connection waits, the one is closed whose answer has been unread
-for longest; if there is none either, the new one.
+others hold connections open without doing so. If no connection waits, the one is closed whose client has the least time
+left to read its answer (`UNREAD_SECONDS`); if there is none either, the new one.
 
 Request bodies have their own rule (:class:`reveal_leaderboard.web.middleware.BodyLimit`), as have requests in progress
 (:class:`reveal_leaderboard.web.rate_limits.RateLimit`).
