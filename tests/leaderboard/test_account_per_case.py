@@ -10,9 +10,9 @@ import httpx
 import pytest
 from reveal_leaderboard.boards.catalogue import Catalogue, read_published_boards
 from reveal_leaderboard.boards.refresh import start_refresh, switch_version
-from reveal_leaderboard.release.exposure import pause_used_up
 from reveal_leaderboard.settings import load_settings
 from reveal_leaderboard.store.store import Store
+from reveal_leaderboard.worker.worker import GuardedOutcome
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
@@ -82,8 +82,8 @@ def score_all(world: World) -> None:
         else:
             world.n_scored += 1
             scored = replace(outcome(content=job.subject), released=released(0.02 * world.n_scored))
-            assert queue.finish_score(job, who="worker:hand", outcome=scored)
-            pause_used_up(world.services.store, job.benchmark, job.version, who="worker:hand")
+            guarded = GuardedOutcome(scored, world.services.settings, admit=lambda: None)
+            assert queue.finish_score(job, who="worker:hand", outcome=guarded)
 
 
 def test_a_manifest_that_decodes_another_board_is_refused_by_the_server(

@@ -21,24 +21,25 @@ from reveal_leaderboard.boards.catalogue import (
 from reveal_leaderboard.boards.refresh import carried_words, start_refresh, switch_version
 from reveal_leaderboard.boards.standings import standings
 from reveal_leaderboard.cli.process import log_to_stderr
-from reveal_leaderboard.release.exposure import exposure, pause_if_used_up
+from reveal_leaderboard.release.exposure import exposure, pause_used_up
 from reveal_leaderboard.release.release import ReleasedEstimate, ReleasedScore
 from reveal_leaderboard.settings import QuotaPolicy, load_settings
 from reveal_leaderboard.store import boards, quota
 from reveal_leaderboard.store.boards import RefreshError
 from reveal_leaderboard.store.cases import SharedCases, register_cases, shared_with
+from reveal_leaderboard.store.queue import Job
 from reveal_leaderboard.store.store import QuotaExceededError, Store
 from reveal_leaderboard.store.tables import held_out, scores
-from reveal_leaderboard.worker.worker import open_holdouts, register_patients
+from reveal_leaderboard.worker.worker import GuardedOutcome, open_holdouts, register_patients
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.dataset.overlaps import Overlap, OverlapError
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.kinds.findings.records import StudyRecord
-from tests.leaderboard.conftest import BENCHMARK, Board
+from tests.leaderboard.conftest import BENCHMARK, Board, at_once
 from tests.leaderboard.databases import on_both
-from tests.leaderboard.worlds import World, outcome
+from tests.leaderboard.worlds import FixedSettings, World, outcome
 
 LABELS = "reveal-cxr"
 
@@ -356,14 +357,45 @@ def test_a_submission_scored_again_counts_once(database_url: str) -> None:
 
 def test_a_board_whose_budget_is_used_up_is_paused_with_the_reason(database_url: str) -> None:
     world = World(database_url, quota=QuotaPolicy(total=3, per_day=3, board_total=2))
+
+    def pause(version: str) -> boards.BoardRow:
+        with world.store.write() as connection:
+            pause_used_up(connection, "bench", version, world.settings, who="worker:w")
+            board = boards.board(connection, "bench")
+        assert board is not None
+        return board
+
     world.score(0.5, "one")
-    assert not pause_if_used_up(world.store, "bench", "1.0", who="worker:w")
+    assert pause("1.0").state == "open"
     world.score(0.6, "two", sha256="b" * 64)
-    assert not pause_if_used_up(world.store, "bench", "2.0", who="worker:w")  # not the version on the board
-    assert pause_if_used_up(world.store, "bench", "1.0", who="worker:w")
-    assert not pause_if_used_up(world.store, "bench", "1.0", who="worker:w")  # it is paused already
-    with world.store.read() as connection:
-        board = boards.board(connection, "bench")
-    assert board is not None
+    assert pause("2.0").state == "open"  # not the version on the board
+    board = pause("1.0")
     assert board.state == "paused"
+    assert pause("1.0") == board  # it is paused already
     assert board.why.startswith("The held-out labels are used up until they are refreshed. 2 of 2 submissions are used")
+
+
+@on_both
+@pytest.mark.parametrize("other", ["bench", "other"], ids=["one board", "boards with the same cases"])
+def test_workers_that_finish_at_once_release_only_the_score_that_fits(database_url: str, other: str) -> None:
+    """One of two answers is given. The meter is "close" after either of two more, so the second waits for a refresh."""
+    world = World(database_url)
+    allowed = FixedSettings(world.settings._document, quota=QuotaPolicy(total=2, per_day=2, board_total=2))
+    with world.store.write() as connection:
+        for name in {"bench", other}:
+            boards.register_version(connection, name, "1.0", "holdout", {"n_images": 60})
+            register_cases(connection, name, "1.0", digests("x", "y"))
+    world.score(0.5)
+    leased = []
+    for n, name in enumerate(("bench", other), 1):
+        world.add(benchmark=name, team_id=f"team{n}", user_id=f"user{n}", sha256=f"{n:064x}")
+        leased.append(world.take(served=[(name, "1.0")]))
+
+    def finish(job: Job) -> bool:
+        guarded = GuardedOutcome(outcome(0.6, job.subject), allowed, admit=lambda: None)
+        return world.queue.finish_score(job, who="worker:w", outcome=guarded)
+
+    assert sorted(at_once(finish, leased)) == [False, True]
+    assert sorted(submission.status for submission in world.store.list_submissions()) == ["queued", "scored", "scored"]
+    with world.store.read() as connection:
+        assert {board.state for board in boards.list_boards(connection)} == {"paused"}

@@ -27,7 +27,7 @@ from reveal_leaderboard.store.boards import set_state
 from reveal_leaderboard.store.metadata import read_metadata
 from reveal_leaderboard.store.queue import Job, Queue
 from reveal_leaderboard.store.store import NewSubmission, Store, Submission
-from reveal_leaderboard.store.tables import jobs, ledger, submissions
+from reveal_leaderboard.store.tables import boards, jobs, ledger, submissions
 from reveal_leaderboard.web.submissions import Intake
 from reveal_leaderboard.worker import worker as worker_module
 from reveal_leaderboard.worker.answers import AnswerCount, CountDamagedError
@@ -295,8 +295,9 @@ def test_a_server_that_rewrites_budgets_gets_no_more_answers_than_the_vault_coun
     for n, blanks in ((1, ""), (2, ""), (3, ""), (2, " ")):
         text = predictions_to_jsonl(guesses(board.manifest, seed=n))
         (file := tmp_path / f"{len(sent)}.jsonl").write_text(text.replace("}\n", f"{blanks}}}\n", 1))
-        with desk.store.write() as connection:  # as if nobody had sent anything
+        with desk.store.write() as connection:  # as if nobody had sent anything, and no meter had paused the board
             connection.execute(ledger.update().values(amount=0))
+            connection.execute(boards.update().values(state="open"))
         sent.append(desk.submit(file))
         desk.in_process(own).run(once=True)
     assert [desk.status(one) for one in sent] == ["scored", "scored", "refused", "scored"]

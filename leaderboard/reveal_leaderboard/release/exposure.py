@@ -61,8 +61,7 @@ from reveal_leaderboard.release.release import POLICY, ReleasedEstimate, Release
 from reveal_leaderboard.release.rounding import Rounding, is_positional
 from reveal_leaderboard.settings import BenchmarkSettings, ReleasePolicy, Settings
 from reveal_leaderboard.store import boards
-from reveal_leaderboard.store.cases import boards_sharing, shared_with
-from reveal_leaderboard.store.store import Store
+from reveal_leaderboard.store.cases import lock_boards, shared_with
 from reveal_leaderboard.store.tables import fingerprints, members, scores, submissions, teams, users, versions
 
 Level = Literal["low", "watch", "close"]
@@ -143,24 +142,18 @@ def exposure(connection: sa.Connection, benchmark: str, version: str, settings: 
     return _measure(accounts, _group_teams(rows, figures.exposure.near, _persons(connection)), figures)
 
 
-def pause_used_up(store: Store, benchmark: str, version: str, *, who: str) -> None:
-    """Pause each open board whose meter says "close" after a score: this one, and those with some of the same cases."""
-    with store.read() as connection:
-        others = boards_sharing(connection, benchmark, version)
-    for key in [(benchmark, version), *others]:
-        pause_if_used_up(store, *key, who=who)
+def pause_used_up(connection: sa.Connection, benchmark: str, version: str, settings: Settings, *, who: str) -> None:
+    """Pause each open board whose meter says "close", with the meter's sentence as the reason: this one, and those on
+    which submissions to this version count.
 
-
-def pause_if_used_up(store: Store, benchmark: str, version: str, *, who: str) -> bool:
-    """Pause an open board whose meter says "close", with the meter's sentence as the reason; return True if it did."""
-    with store.write() as connection:
-        board = boards.board_row(connection, benchmark, lock=True)
-        if board.state != "open" or board.version != version:
-            return False
-        meter = exposure(connection, benchmark, version, store.settings)
+    It is called in the transaction that writes a score, so that no other score is released before the pause.
+    """
+    for name, board in lock_boards(connection, benchmark, version).items():
+        if board.state != "open" or (name == benchmark and board.version != version):
+            continue
+        meter = exposure(connection, name, board.version, settings)
         if meter.level == "close":
-            boards.set_state(connection, benchmark, "paused", who=who, why=f"{USED_UP} {meter.sentence}"[:MOST_WHY])
-        return meter.level == "close"
+            boards.set_state(connection, name, "paused", who=who, why=f"{USED_UP} {meter.sentence}"[:MOST_WHY])
 
 
 @dataclass(frozen=True, slots=True)

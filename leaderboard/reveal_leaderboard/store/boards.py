@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from reveal_leaderboard.store import events
-from reveal_leaderboard.store.cases import boards_sharing
+from reveal_leaderboard.store.cases import lock_boards
 from reveal_leaderboard.store.database import insert_if_absent, locked, moment
 from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.submissions import Submission
@@ -136,10 +136,7 @@ def check_open_board(connection: sa.Connection, benchmark: str, version: str, *,
         If the board does not accept them.
     """
     if lock:
-        names = {benchmark, *(name for name, _ in boards_sharing(connection, benchmark, version))}
-        concerned = sa.select(boards).where(boards.c.benchmark.in_(sorted(names))).order_by(boards.c.benchmark)
-        rows = {row.benchmark: row for row in connection.execute(locked(concerned))}
-        row = rows.get(benchmark)
+        row = lock_boards(connection, benchmark, version).get(benchmark)
     else:
         row = connection.execute(sa.select(boards).where(boards.c.benchmark == benchmark)).one_or_none()
     if row is None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -143,6 +144,19 @@ def boards_sharing(connection: sa.Connection, benchmark: str, version: str) -> l
     is_visible = (boards.c.benchmark == shared_cases.c.benchmark) & (boards.c.version == shared_cases.c.version)
     query = sa.select(boards.c.benchmark, boards.c.version).join(shared_cases, is_visible).where(other)
     return [(row.benchmark, row.version) for row in connection.execute(query.order_by(boards.c.benchmark))]
+
+
+def lock_boards(connection: sa.Connection, benchmark: str, version: str) -> dict[str, sa.Row[Any]]:
+    """Lock a benchmark's board and those on which submissions to `version` count, in the order of their names.
+
+    Returns
+    -------
+    dict
+        Name -> row of the board; without `benchmark` if it has no board.
+    """
+    names = {benchmark, *(name for name, _ in boards_sharing(connection, benchmark, version))}
+    query = sa.select(boards).where(boards.c.benchmark.in_(sorted(names))).order_by(boards.c.benchmark)
+    return {row.benchmark: row for row in connection.execute(locked(query))}
 
 
 def _shares(connection: sa.Connection, benchmark: str, version: str) -> dict[tuple[str, ...], float]:

@@ -23,7 +23,7 @@ last scorings times the number of turns to wait; no estimate is given without a 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from statistics import median
 from typing import Any
@@ -33,6 +33,7 @@ import sqlalchemy as sa
 from reveal_bench.kinds.tasks.records import TaskAnswer
 from reveal_leaderboard.settings import Settings
 from reveal_leaderboard.store import quota
+from reveal_leaderboard.store.cases import lock_boards
 from reveal_leaderboard.store.database import insert_if_absent, locked, moment, now, reading
 from reveal_leaderboard.store.ratings import put_answers
 from reveal_leaderboard.store.scores import RecordableOutcome, Signing
@@ -205,26 +206,24 @@ class Queue:
         who: str,
         outcome: RecordableOutcome,
         sign: Signing | None = None,
-        admit: Callable[[], None] | None = None,
     ) -> bool:
         """Write a score and everything that follows from it in one transaction; return False if another has the lease,
         or if the board was paused meanwhile, so that the job returned to the queue.
 
         A job of kind "score" also ends its submission and charges the ledger. `sign` makes the receipt of each score,
-        public or final: see :meth:`reveal_leaderboard.release.outcomes.ScoredOutcome.record`. `admit` is called once it
-        is certain that the score may be written, and before anything of it is; if it raises, nothing changes.
+        public or final: see :meth:`reveal_leaderboard.release.outcomes.ScoredOutcome.record`. If `outcome.record`
+        raises, nothing changes. The boards on which the submission counts are locked, so that no two scores are
+        released at once where their meter allows only one.
         """
         with self.engine.begin() as connection:
             is_first = job.kind == "score"
-            is_paused = is_first and _lock_paused(connection, job.benchmark)
+            board = lock_boards(connection, job.benchmark, job.version).get(job.benchmark)
             _lock_team(connection, job.subject)
-            if is_paused:
+            if is_first and board is not None and board.state == "paused":
                 _requeue(connection, job, who=who, why="the board is paused")
                 return False
             if not _end(connection, job, "done"):
                 return False
-            if admit is not None:
-                admit()
             self.put(connection, "rank", job.benchmark, job.version, "board")
             settings = self.settings.of(job.benchmark)
             verdict = outcome.record(
@@ -422,12 +421,6 @@ def _end(
 
 def _is_paused(benchmark: Any) -> sa.ColumnElement[bool]:
     return sa.and_(boards.c.benchmark == benchmark, boards.c.state == "paused")
-
-
-def _lock_paused(connection: sa.Connection, benchmark: str) -> bool:
-    """Lock a board's row, and return True if it is paused."""
-    row = sa.select(boards.c.state).where(boards.c.benchmark == benchmark)
-    return connection.execute(locked(row)).scalar_one_or_none() == "paused"
 
 
 def _requeue(connection: sa.Connection, job: Job, *, who: str, why: str) -> bool:

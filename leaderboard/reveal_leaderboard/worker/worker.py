@@ -30,6 +30,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from reveal_bench.dataset.overlaps import read_cases
@@ -43,13 +44,15 @@ from reveal_leaderboard.custody.confinement import is_inside, readable_places
 from reveal_leaderboard.release import receipts
 from reveal_leaderboard.release.exposure import pause_used_up
 from reveal_leaderboard.release.outcomes import ScoredOutcome
-from reveal_leaderboard.settings import Settings
+from reveal_leaderboard.settings import BenchmarkSettings, Settings
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.blobs import BlobDamagedError, Blobs, write_durably
 from reveal_leaderboard.store.cases import register_cases
 from reveal_leaderboard.store.queue import LEASE_SECONDS, Job, Queue
 from reveal_leaderboard.store.ratings import answers_of, ratings_of
+from reveal_leaderboard.store.scores import ScoringVerdict
 from reveal_leaderboard.store.store import Score, Store, Submission
+from reveal_leaderboard.store.submissions import get_known
 from reveal_leaderboard.worker.answers import AnswerCount, answers_in_database
 
 
@@ -164,6 +167,26 @@ log = logging.getLogger(__name__)
 
 class RefusedError(Exception):
     """A job cannot be done because of the submitted file, or because data are missing; the message is public."""
+
+
+@dataclass(frozen=True)
+class GuardedOutcome:
+    """An outcome that is written once `admit` returns, and pauses the boards whose meters it brings to "close"."""
+
+    outcome: ScoredOutcome
+    settings: Settings
+    admit: Callable[[], None]
+
+    def record(
+        self, connection: sa.Connection, submission_id: str, version: str, settings: BenchmarkSettings, *, who: str,
+        **options: Any,
+    ) -> ScoringVerdict:  # fmt: skip
+        """Write the outcome in the caller's transaction, as :meth:`ScoredOutcome.record` does."""
+        self.admit()
+        verdict = self.outcome.record(connection, submission_id, version, settings, who=who, **options)
+        benchmark = get_known(connection, submission_id).benchmark
+        pause_used_up(connection, benchmark, version, self.settings, who=who)
+        return verdict
 
 
 class Worker:
@@ -288,7 +311,8 @@ class Worker:
     def _do(self, job: Job, holdout: Holdout) -> bool:
         if job.kind in ("score", "rescore"):
             return self._score(job, holdout)
-        self._pause_boards(job)
+        with self.store.write() as connection:  # more than scores can use up a board, such as other settings
+            pause_used_up(connection, job.benchmark, job.version, self.settings, who=self._who)
         policy = self.settings.of(job.benchmark).release
         on_board = [submission.id for submission, _ in self.store.board_rows(job.benchmark, job.version)]
         with self.store.read() as connection:
@@ -315,17 +339,7 @@ class Worker:
         outcome = replace(outcome, signs=tuple(signs))
         if report is not None and job.kind == "rescore":
             outcome = _with_coverage(outcome, report)
-        is_kept = self._finish(job, outcome)
-        if is_kept:
-            self._pause_boards(job)
-        return is_kept
-
-    def _pause_boards(self, job: Job) -> None:
-        """Pause used-up boards. If that fails, the ranking that each score queues tries it again."""
-        try:
-            pause_used_up(self.store, job.benchmark, job.version, who=self._who)
-        except SQLAlchemyError as error:
-            log.warning("the exposure of %s cannot be read now", job.benchmark, exc_info=error)
+        return self._finish(job, outcome)
 
     def _score_ratings(self, job: Job, holdout: Holdout, submission: Submission, manifest: Manifest) -> bool:
         """Pass answers to tasks to readers or, once all are rated, score the submission by their ratings."""
@@ -354,9 +368,8 @@ class Worker:
         RefusedError
             If the version has given as many answers as this worker's own settings allow, whatever the database says.
         """
-        return self.queue.finish_score(
-            job, who=self._who, outcome=outcome, sign=self._sign, admit=lambda: self._admit(job, outcome)
-        )
+        guarded = GuardedOutcome(outcome, self.settings, lambda: self._admit(job, outcome))
+        return self.queue.finish_score(job, who=self._who, outcome=guarded, sign=self._sign)
 
     def _admit(self, job: Job, outcome: ScoredOutcome) -> None:
         """Count an answer in the vault, or refuse it."""
