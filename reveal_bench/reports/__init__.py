@@ -1,1 +1,4 @@
-"""Pages and figures for people, on datasets, runs of models and curations. No other room depends on them."""
+"""HTML reports with figures and tables on datasets, model runs and curations.
+
+Within this package, only the command line and the Python API import these modules.
+"""

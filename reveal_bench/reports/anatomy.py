@@ -1,17 +1,17 @@
-"""Structures of the body in which a finding is plausible, and grid cells inside them.
+"""Decide whether a finding is anatomically plausible in a grid cell, from contours of lungs, heart and mediastinum.
 
 Conventions
 -----------
-An anatomy file is JSON Lines, a line per image: ``{"image_id": ..., "size": [height, width], "regions": {"lung_left":
+An anatomy file is JSON Lines, one image per line: ``{"image_id": ..., "size": [height, width], "regions": {"lung_left":
 [[x, y], ...], ...}}``. Contours are closed, in pixels of the full-size image (:mod:`reveal_bench.geometry`), and may
 extend beyond it; a region may also be a list of contours, meaning their union. Names are in :data:`REGIONS`; left and
 right are the patient's. The contour of a lung covers the whole pleural space, down to the costophrenic angles,
-including fluid or a collapsed lung: contours that leave this out turn other errors into anatomy errors.
+including fluid or a collapsed lung. Contours that omit these regions turn other errors into anatomy errors.
 
 In paper 000 (section 3.4) a radiologist decides whether a cell is plausible. Its Figure 5 shows anatomy errors: a
-consolidation located over the heart and mediastinum, and a pneumothorax at the shoulder. So the lungs
-here exclude the area that heart and mediastinum cover on a frontal image, if the file has those.
-:data:`PLAUSIBLE` is this project's own choice.
+consolidation located over the heart and mediastinum, and a pneumothorax at the shoulder. On a frontal image, lungs
+therefore exclude the area of heart and mediastinum if the file has their contours. The paper does not define
+:data:`PLAUSIBLE`; it is this project's choice.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from reveal_bench.metrics.localization import cell_coverage
 REGIONS = (
     "body", "heart", "lung", "lung_left", "lung_right", "mediastinum", "shoulder_left", "shoulder_right", "trachea",
 )  # fmt: skip
-"""Names of regions; "lung" is the single outline of the lungs on a lateral."""
+"""Names of regions; "lung" is the single outline of both lungs on a lateral image."""
 
 _LUNGS, _HEART, _BOTH, _BODY = ("lungs",), ("heart",), ("heart", "mediastinum"), ("body",)
 _IN_THE_LUNGS = (
@@ -56,17 +56,17 @@ PLAUSIBLE: Mapping[str, tuple[str, ...]] = {
     "Mediastinal enlargement": ("mediastinum",),
     "Support Devices": _BODY,
 }
-"""Finding -> structures in which it is plausible: the lungs (with the pleura around them), heart, mediastinum, body.
+"""Finding -> structures in which the finding is plausible: lungs (with the pleura), heart, mediastinum or body.
 
-Devices may be anywhere in or on the body. A finding missing here ("Mass", "Calcification", fractures) occurs in more
-structures than contours usually cover, and gets no automatic category.
+Devices may be anywhere in or on the body. Findings that are not listed ("Mass", "Calcification", fractures) occur in
+more structures than contours usually cover. Their misses are not classified automatically.
 """
 
 MIN_SHARE = 0.05
-"""Minimum proportion of a plausible cell that must be in a plausible structure.
+"""Minimum proportion of a cell inside a plausible structure that makes the cell plausible.
 
-The paper requires overlap, without a number. Contours are not exact: in the image of 256 pixels with 8 x 8 cells that
-the model sees, a contour 1.6 pixels off along one side of a cell adds 5% of the cell.
+Paper 000 requires overlap, but states no minimum. Contours are inexact: on a 256-pixel image with 8 x 8 cells, a
+contour displaced by 1.6 pixels along one side of a cell adds 5% of the cell.
 """
 
 
@@ -84,7 +84,7 @@ class Regions:
     )
 
     def structure(self, name: str) -> Polygons | None:
-        """Return the contours of a structure of :data:`PLAUSIBLE`; None if the file lacks a part of it."""
+        """Return the contours of a structure named in :data:`PLAUSIBLE`; None if the file lacks any of its contours."""
         if name != "lungs":
             return self.contours.get(name)
         sides = [self.contours.get("lung_right"), self.contours.get("lung_left")]
@@ -94,10 +94,10 @@ class Regions:
 
 
 def plausible_shares(regions: Regions, structures: tuple[str, ...], grid: Grid) -> FloatArray | None:
-    """Return the proportion of every cell inside any of `structures`, by the pixels of the filled contours.
+    """Return the proportion of each grid cell inside any of `structures`, counted in pixels.
 
-    Contours of larger pictures are filled at a short side of 1,024 pixels, which moves an edge by a thousandth of the
-    side at most. Results are cached with the regions, for the next models.
+    Images with a longer short side are reduced to 1,024 pixels, which moves an edge by at most a thousandth of the
+    side. `regions` caches the result for the next models.
 
     Parameters
     ----------
@@ -119,8 +119,8 @@ def _shares(regions: Regions, structures: tuple[str, ...], grid: Grid) -> FloatA
     if None in outlines:
         return None
     inside = [contour for contours in outlines for contour in contours or ()]
-    # What covers the lungs is taken away as the difference of two unions: no dense mask, and no rounding. On a lateral
-    # the lungs are on both sides of the heart.
+    # Heart and mediastinum are subtracted from the lungs as a difference of two unions, without rounding. They are not
+    # subtracted on a lateral image, where lung is on both sides of the heart.
     is_covered = structures == _LUNGS and "lung_right" in regions.contours
     covering = [contour for name in _BOTH for contour in regions.contours.get(name, ())] if is_covered else []
     scale = min(1.0, _FILLED_AT / min(regions.size))
@@ -168,7 +168,7 @@ def is_plausible(cell: str, grid: Grid, regions: Regions, finding: str, *, min_s
 
 
 def is_enough(share: float, min_share: float) -> bool:
-    """Return True if a cell with this `share` in plausible structures is plausible."""
+    """Return True if a cell is plausible, given its proportion `share` inside plausible structures."""
     return share > 0 and share >= min_share
 
 
@@ -206,7 +206,7 @@ def read_anatomy(path: Path) -> dict[str, Regions]:
                 raise ValueError(f"{path.name}, line {number}: {error}") from None
             regions_by_image[image_id] = regions
     if not regions_by_image:
-        raise ValueError(f"{path.name}: must hold a line per image, got none")
+        raise ValueError(f"{path.name}: must have one line per image, got none")
     return regions_by_image
 
 
@@ -217,7 +217,7 @@ def _read_line(line: str) -> tuple[str, Regions]:
         raise ValueError(f"must be JSON: {error}") from None
     if not isinstance(raw, dict) or set(raw) != {"image_id", "size", "regions"}:
         got = sorted(raw) if isinstance(raw, dict) else type(raw).__name__
-        _refuse("fields", "must be image_id, size and regions", got)
+        _refuse("fields", "must be exactly image_id, size and regions", got)
     image_id, size, regions = raw["image_id"], raw["size"], raw["regions"]
     if not isinstance(image_id, str) or not image_id:
         _refuse("image_id", "must be a text", image_id)

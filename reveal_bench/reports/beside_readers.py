@@ -1,4 +1,4 @@
-"""A model compared with benchmark readers (paper 002): decreases, shapes of references, example images."""
+"""Figures that compare a model with benchmark readers (paper 002): relative decreases, reference shapes, examples."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _KINDS = ("interval excludes 0", "interval contains 0", "too few cases for an in
 
 
 def figures_of_decreases(comparisons: Sequence[Comparison], model: str, reference: str) -> list[Illustration]:
-    """Return a figure per metric: significant decreases first, then by size, with both scores beside the names.
+    """Return one figure per metric with the relative decreases, significant and large ones first.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def figures_of_decreases(comparisons: Sequence[Comparison], model: str, referenc
 def figures_of_both(
     comparisons: Sequence[Comparison], estimates: Mapping[str, Sequence[Estimate]]
 ) -> list[Illustration]:
-    """Return a figure per metric with the scores and intervals of two systems; findings in the order of decreases.
+    """Return one figure per metric with both systems' scores and intervals; findings are ordered by relative decrease.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ _BESIDE_AUROC = ("auroc", "point_hit", "mask_iou")
 
 
 def figure_beside_auroc(estimates: Sequence[Estimate], system: str) -> Illustration:
-    """Return AUROC of the scores, hit rate and IoU of true positives per finding, highest AUROC first.
+    """Return a figure of AUROC, hit rate and true-positive IoU per finding, highest AUROC first.
 
     Parameters
     ----------
@@ -146,8 +146,8 @@ def figure_beside_auroc(estimates: Sequence[Estimate], system: str) -> Illustrat
     return Illustration(
         "auroc",
         "Recognizing a finding and locating it",
-        f"AUROC of the scores of {system}, hit rate and IoU of its maps, with 95% intervals; the findings that it "
-        "recognizes best come first, with the number of images that have them.",
+        f"AUROC of the scores of {system}, hit rate and IoU of its maps, with 95% intervals. Findings are in the "
+        "order of decreasing AUROC, with their numbers of positive images.",
         "Per finding, AUROC, hit rate and IoU.",
         partial(forest, rows, axis="AUROC, hit rate and IoU (%)", scale=100, kinds=kinds, ends=(0.0, 100.0)),
     )
@@ -163,7 +163,7 @@ _ROW, _GAP = 5.0, 18.0
 
 
 def figure_of_shapes(shapes: Sequence[MaskShape], findings: Sequence[str]) -> Illustration:
-    """Return box plots per finding with drawings: quartiles, and whiskers to the 5th and 95th percentiles.
+    """Return box plots of reference shapes per finding: quartiles, and whiskers to the 5th and 95th percentiles.
 
     Raises
     ------
@@ -231,7 +231,7 @@ class ExampleCase:
 
 
 def choose_cases(ious: Mapping[Pair, tuple[float, float]]) -> list[ExampleCase]:
-    """Return cases in which the model is furthest behind, each of another finding, then cases in which it leads.
+    """Return the cases in which the model trails readers most, then those in which it leads; one case per finding each.
 
     Parameters
     ----------
@@ -258,7 +258,7 @@ def films_of(
     records: Sequence[LocalizationRecord],
     systems: Mapping[str, Sequence[LocalizationPrediction]],
 ) -> Custom:
-    """Return figures of the cases; `systems` maps the names of model and readers to their predictions."""
+    """Return radiographs of the cases with drawings; `systems` maps names of the model and readers to predictions."""
     by_image = {record.image_id: record for record in records}
     answers = [(name, {(p.image_id, p.finding): p for p in predictions}) for name, predictions in systems.items()]
     pictures = _pictures(folder, split, [one.image_id for one in cases])
@@ -287,7 +287,7 @@ def films_of(
 
 
 def _pictures(folder: Path, split: str, image_ids: Sequence[str]) -> dict[str, bytes]:
-    """Return image_id -> bytes of the image; images with withheld pixels are left out."""
+    """Return image_id -> encoded image; images whose pixels are withheld are omitted."""
     import pyarrow.parquet as pq
 
     images = {}

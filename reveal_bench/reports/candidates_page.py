@@ -1,4 +1,4 @@
-"""The page on which a radiologist selects questions for open tasks among candidates (paper 001, section 3.1)."""
+"""HTML page on which a radiologist selects among candidate questions for open tasks (paper 001, section 3.1)."""
 
 from __future__ import annotations
 

@@ -1,21 +1,21 @@
-"""The last step: the tables and figures of paper 004 for this curation, from all finished steps.
+"""Last curation step: report all finished steps with the tables and figures of paper 004.
 
-``report/index.html`` is for the maintainers: it has label counts of the holdout. ``report/public.html`` may be
-published. Beside them are the figures of ``index.html`` as SVG and its numbers as CSV. No step uses the report: it is
-written again whenever anything has changed, and figures that it no longer has are removed. A ``ratings.csv`` in the
-curation folder adds the table of paper 001.
+``report/index.html`` is for the maintainers because it shows label counts of the holdout. ``report/public.html`` may be
+published. The same folder has the figures of ``index.html`` as SVG and its numbers as CSV. No step reads the report. It
+is rewritten whenever anything has changed, and obsolete figures are removed. If the curation folder has
+``ratings.csv``, the report adds Table 3 of paper 001.
 
 What the public page withholds
 ------------------------------
-For the holdout it gives the number of studies, and in coarse bands the demographics and acquisition. It gives nothing
-about its labels, and no number from which they could be computed with the released half: no totals of both halves by
-label, by number of labels or by less common findings, no standardized difference, no criterion of the draws. No study,
-patient or reader is named. Numbers below :data:`SMALL` of a half's studies are not shown: such values are merged with
-others, and if these still have fewer studies, also with the next smallest. Kappas of single labels cover all studies
-that were read; they are shown for labels with at least :data:`SMALL` released studies, in alphabetical order,
-since any other choice would reveal something about the others. Besides demographics, only :data:`ACQUISITION` is shown
-from the table of facts: another column may name a physician, a site or a day. A model that is a path is named by its
-last part.
+About the holdout, the page shows the number of studies, and demographics and acquisition in coarse bands. It shows
+nothing about holdout labels, and no number that would reveal them together with the released half: no totals of both
+halves by label, by number of labels or by less common findings, no standardized differences, and no criterion values of
+the draws. No study, patient or reader is named. Counts below :data:`SMALL` studies of a half are hidden: rare values
+are merged into "others". If "others" still has fewer studies, the next rarest value joins it. Kappas of single labels
+cover all studies that were read, holdout included. They are shown for labels with at least :data:`SMALL` released
+studies, in alphabetical order: any other selection or order would reveal holdout counts. From the table of facts, only
+demographics and :data:`ACQUISITION` are shown because other columns may name a physician, a site or a day. If a model
+is given by a path, only the last component is shown.
 """
 
 from __future__ import annotations
@@ -82,19 +82,19 @@ PLACE = "report"
 PUBLIC_NAME = "public.html"
 
 LEAST_FOR_BANDS = 50
-"""Minimum studies of a holdout that is described in bands."""
+"""Minimum size of a holdout, in studies, for showing its proportions in bands."""
 BANDS = ((0.1, "under 10%"), (0.25, "10 to 25%"), (0.5, "25 to 50%"), (0.75, "50 to 75%"))
 ACQUISITION = (
     "manufacturer", "model", "detector_type", "view_position", "kvp", "exposure_mas", "distance_source_to_detector",
     "distance_source_to_patient", "pixel_spacing",
 )  # fmt: skip
-"""Columns of the table of facts that are shown; spelt in upper or lower case, with blanks, underscores or neither."""
+"""Acquisition columns shown from the table of facts. Case, blanks and underscores in their names are ignored."""
 RELEASED, HOLDOUT = HALVES
 FEW = f"fewer than {SMALL}"
 
 
 def report(folder: CurationFolder, *, redo: bool = False, progress: Progress | None = None) -> StepRecord:
-    """Write the report (see the module).
+    """Write the report of the finished curation steps.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def report(folder: CurationFolder, *, redo: bool = False, progress: Progress | N
     Returns
     -------
     StepRecord
-        Its counts: `done`, the steps in the report, and `files`, the number of files.
+        Its counts are `done`, the names of the reported steps, and `files`, the number of files.
 
     Raises
     ------
@@ -186,7 +186,7 @@ def _is_of(record: StepRecord | None, settings: Mapping[str, Any], inputs: Mappi
 
 
 def _digest(files: Mapping[str, str]) -> str:
-    """Return a hash of the report, which changes with its counts and with the version that wrote its pages."""
+    """Return a hash of the report that changes with its counts and with the program version."""
     return sha256(json.dumps(sorted(files.items())).encode()).hexdigest()
 
 
@@ -197,7 +197,7 @@ def public_page(curated: Curated) -> str:
     """Return the page as HTML."""
     notice = Note(
         "This page shows nothing of the holdout on which a model could be tuned.",
-        f"No figure here contains its labels; numbers of studies of a half below {SMALL} are hidden.",
+        f"No number here depends on holdout labels; counts below {SMALL} studies of a half are hidden.",
     )
     version = f", version {curated.version}" if curated.version else ""
     sections = [_flow(curated), _extraction(curated), _agreement(curated), _who(curated), _findings(curated)]
@@ -213,9 +213,10 @@ def public_page(curated: Curated) -> str:
 
 
 def shown_values(counts: Mapping[str, int]) -> tuple[list[str], int]:
-    """Return values of at least :data:`SMALL` studies, the most common first, and the number of studies with others.
+    """Return values with at least :data:`SMALL` studies, most common first, and the number of studies with other
+    values.
 
-    The least common value joins the others until the others have no study, at least SMALL studies, or all studies.
+    The rarest listed value joins the others until they have no study, at least SMALL studies, or all studies.
 
     Examples
     --------
@@ -231,7 +232,7 @@ def shown_values(counts: Mapping[str, int]) -> tuple[list[str], int]:
 
 
 def merged_numbers(counts: Mapping[int, int]) -> list[tuple[str, int]]:
-    """Return numbers of findings, merged with neighbours until each group has at least :data:`SMALL` studies.
+    """Return (range of numbers of findings, studies) pairs; neighbours are merged until each has :data:`SMALL` studies.
 
     Examples
     --------
@@ -249,7 +250,7 @@ def merged_numbers(counts: Mapping[int, int]) -> list[tuple[str, int]]:
 
 
 def band(n: int, of: int) -> str:
-    """Return a coarse band for the proportion of the holdout that has a value."""
+    """Return a coarse band, such as "75% or more", for the proportion `n` / `of` of the holdout."""
     if of < LEAST_FOR_BANDS:
         return "not shown"
     return next((words for end, words in BANDS if n / of < end), "75% or more")
@@ -262,7 +263,7 @@ def _flow(curated: Curated) -> Section:
 
 
 def _extraction(curated: Curated) -> Section:
-    key, title, source = "extraction", "Labels read out of reports", "Section 2.1 of paper 004"
+    key, title, source = "extraction", "Labels extracted from reports", "Section 2.1 of paper 004"
     counts = curated.counts("extract")
     if counts is None:
         return section(
@@ -275,14 +276,14 @@ def _extraction(curated: Curated) -> Section:
     read = (
         "Labels were supplied with the studies"
         if engine == "given"
-        else f"Labels were read out of the reports by {_without_path(engine)}"
+        else f"Labels were extracted from the reports by {_without_path(engine)}"
     )
     words = f"{read}: {counts['ok']:,} of {counts['studies']:,} studies have suggested labels, or none of the twelve."
     return section(key, title, source, Text(words))
 
 
 def _without_path(engine: str) -> str:
-    """Return the signature of an engine; a model given as a path (not as name or owner/name) by its last part."""
+    """Return an engine's signature; a model path is shortened to its last component, owner/name is not."""
     model, bar, rest = engine.rpartition("|calls:")
     if not bar or re.fullmatch(r"[^/\\.~][^/\\:]*(?:/[^/\\]+)?", model):
         return engine
@@ -301,33 +302,40 @@ def _agreement(curated: Curated) -> Section:
         (f"Reader {i}", f"{one['n_studies']:,}", interval(one["kappa"], 2)) for i, one in enumerate(ordered, start=1)
     ]
     heads = ("Reader", "Studies read", "Kappa with the others’ majority")
-    parts.append(PageTable(heads, rows, caption="As Table S4: studies per reader, the most first"))
+    parts.append(PageTable(heads, rows, caption="As Table S4: studies per reader, most studies first"))
     return section(key, title, SOURCE, *parts)
 
 
 def _labels(curated: Curated, labels: Sequence[Mapping[str, Any]]) -> list[Part]:
-    """Return kappa per label, for labels with enough released studies."""
+    """Return a table of kappa per label, for labels with at least :data:`SMALL` released studies."""
     released = curated.prevalence(RELEASED)
     shown_labels = [
         one for one in labels if released.get(one["label"], 0) >= SMALL and one["kappa"]["value"] is not None
     ]
     if not shown_labels:
-        return [Text(f"Agreement on a single label needs {SMALL} released studies with it: none so far.")]
+        return [
+            Text(
+                f"Agreement on a single label is shown from {SMALL} released studies with the label on: no label has "
+                "so many."
+            )
+        ]
     rows = [(one["label"], interval(one["kappa"], 2)) for one in shown_labels]
-    caption = f"As Table S3: labels with at least {SMALL} released studies; kappa is of all studies that were read"
+    caption = (
+        f"As Table S3: labels with at least {SMALL} released studies; kappa is computed on all studies that were read"
+    )
     drawing = forest_of_labels(shown_labels, name="agreement_labels", with_ac1=False)
     return [drawing, PageTable(("Finding", "Cohen’s kappa"), rows, caption=caption)]
 
 
 def _who(curated: Curated) -> Section:
-    """Return Table 1 and Table S2: the released half in numbers, the holdout in bands."""
+    """Return Tables 1 and S2 with counts for the released half and bands for the holdout."""
     key, title, source = (
         "halves",
-        "Who and how: the two halves",
+        "Demographics and acquisition of the two halves",
         "As Tables 1 and S2 of paper 004, the holdout in bands",
     )
     if curated.placed is None:
-        return section(key, title, source, Note("Not done.", "The studies are not divided into halves yet."))
+        return section(key, title, source, Note("Not done.", "The studies have not been divided into halves yet."))
     sizes = {half: len(curated.half(half)) for half in HALVES}
     parts: list[Part] = [Text(f"Released: {sizes[RELEASED]:,} studies. Holdout: {sizes[HOLDOUT]:,} studies.")]
     blocks = []
@@ -347,7 +355,7 @@ def _who(curated: Curated) -> Section:
     n_left_out = len(facts) - len(shown_facts)
     if n_left_out:
         which = "1 other column" if n_left_out == 1 else f"{n_left_out:,} other columns"
-        parts.append(Text(f"{which} of the table of facts: left out here.", is_note=True))
+        parts.append(Text(f"{which} of the table of facts: omitted from this page.", is_note=True))
     if balance["rule"] is not None:
         parts.append(Text(_rule(balance)))
     return section(key, title, source, *parts)
@@ -371,7 +379,7 @@ def _block(name: str, released: Mapping[str, int], holdout: Mapping[str, int], s
 
 
 def _rule(balance: Mapping[str, Any]) -> str:
-    """Return the rule of the split, and a count of significant tests; p values would reveal too much of the holdout."""
+    """Return the rule of the split and the number of significant tests; p values would reveal too much."""
     tested = [one["test"]["p_value"] for one in balance["facts"] if one["test"]["p_value"] is not None]
     below = sum(p < 0.05 for p in tested)
     rule = balance["rule"]
@@ -422,7 +430,7 @@ def _changes(curated: Curated) -> Section | None:
         f" were corrected, and studies were added: {added}."
     )
     if counts["retired"]:
-        words += f" The earlier holdout, {counts['retired']:,} studies, is released now."
+        words += f" The previous holdout, {counts['retired']:,} studies, is released now."
     return section("changes", "What this version changes", "Not in the paper", Text(words))
 
 

@@ -1,7 +1,7 @@
-"""Sections of the report on the agreement of votes on labels and of rubric scores.
+"""Curation report sections on inter-reader agreement, on labels and on rubric scores.
 
-Votes: the pooled kappa, labels as in Table S3 and readers as in Table S4 of paper 004. Rubric scores of two readers: as
-in Table 3 of paper 001.
+Label agreement has the pooled kappa, and tables like S3 (labels) and S4 (readers) of paper 004. Agreement of two
+readers on rubric scores has the format of Table 3 in paper 001.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from reveal_bench.reports.page import Csv, Note, PageTable, Part, Section, Text,
 from reveal_bench.reports.rubric import agreement_table, compare_readers
 from reveal_bench.reports.style import Illustration, interval, number, percent
 
-SOURCE = "Section 4.2, Tables S3 and S4 of paper 004; words after Landis and Koch (1977)"
+SOURCE = "Section 4.2, Tables S3 and S4 of paper 004; verbal categories of kappa after Landis and Koch (1977)"
 WAYS = {
     "two_categories": "“agree all” or not, majority of all readers (as in the paper)",
     "two_categories_against_others": "“agree all” or not, majority of the others",
@@ -32,7 +32,7 @@ _WORDS = ((0.2, "slight"), (0.4, "fair"), (0.6, "moderate"), (0.8, "substantial"
 
 
 def draw_agreement(curated: Curated) -> Section:
-    """Return the section on agreement, for the maintainers."""
+    """Return the section on label agreement, which only maintainers may see."""
     key, title = "agreement", "Agreement of the readers"
     agreement = curated.agreement
     if agreement is None:
@@ -40,8 +40,8 @@ def draw_agreement(curated: Curated) -> Section:
     parts: list[Part] = [kappa_sentence(agreement), kappa_table(agreement), share_table(agreement)]
     lists = agreement["counts"]
     parts.append(Text(
-        f"{lists['with_majority_list']:,} of {lists['studies']:,} studies have a majority’s list of labels; in"
-        f" {lists['majority_differs_from_suggested']:,} of them it differs from the suggested one."
+        f"{lists['with_majority_list']:,} of {lists['studies']:,} studies have a majority list of labels; in"
+        f" {lists['majority_differs_from_suggested']:,} of them the majority list differs from the suggested one."
     ))  # fmt: skip
     labels = _sorted(agreement["labels"])
     parts += [forest_of_labels(labels), _label_table(labels), _label_file(labels), *_readers(agreement["readers"])]
@@ -49,16 +49,18 @@ def draw_agreement(curated: Curated) -> Section:
 
 
 def kappa_sentence(agreement: Mapping[str, Any]) -> Text:
-    """Return the pooled kappa in words."""
+    """Return a sentence on the pooled kappa and its interval."""
     pooled = agreement["answers"]["two_categories"]
     if pooled["value"] is None:
-        return Text("Cohen’s kappa of readers with the majority is undefined: they do not differ in anything.")
+        return Text("Cohen’s kappa of readers with the majority is undefined because the answers do not vary.")
     words = f"Cohen’s kappa of a reader with the majority of the study’s readers is {interval(pooled)}: "
     words += f"{landis_koch(pooled['value'])} agreement"
     if pooled["low"] is not None and landis_koch(pooled["low"]) != landis_koch(pooled["value"]):
         words += f"; the lower bound of the interval is {landis_koch(pooled['low'])}"
     words += ". Intervals contain 95% of bootstrap replicates over studies"
-    return Text(words + "; “no spread”: all replicates had the same value, which says nothing about its uncertainty.")
+    return Text(
+        words + ". “No spread” means that all replicates had the same value, so that no interval can be computed."
+    )
 
 
 def landis_koch(kappa: float) -> str:
@@ -75,18 +77,18 @@ def landis_koch(kappa: float) -> str:
 
 
 def kappa_table(agreement: Mapping[str, Any]) -> PageTable:
-    """Return the table of kappa in four ways of counting."""
+    """Return the table of kappa by four definitions of answers and majority."""
     rows = []
     for key, words in WAYS.items():
         one = agreement["answers"][key]
         word = "" if one["value"] is None else landis_koch(one["value"])
         rows.append((words, interval(one), word, f"{one['n']:,}", f"{one['n_undefined']:,}"))
     heads = ("Compared", "Cohen’s kappa [95% interval]", "Word", "Votes", "Without majority")
-    return PageTable(heads, rows, caption="A reader’s vote and the majority’s")
+    return PageTable(heads, rows, caption="Kappa of a reader’s vote with the majority")
 
 
 def share_table(agreement: Mapping[str, Any]) -> PageTable:
-    """Return the table of studies by the number of readers who agreed to all."""
+    """Return a table of studies by the number of readers who agreed to all suggested labels."""
     rows = []
     for one in reversed(agreement["shares"]):
         n_studies = "undefined" if one["value"] is None else f"{round(one['value'] * one['n']):,}"
@@ -113,7 +115,7 @@ def forest_of_labels(
     listed = "; ".join(f"{row}: {', '.join(number(e.value) for _, e in own)}" for row, own in rows)
     return Illustration(
         name,
-        f"Agreement on each label, {n:,} lists of readers",
+        f"Agreement on each label, {n:,} label lists of readers",
         "Lines: 95% intervals.",
         f"{' and '.join(kinds)} per label with 95% intervals. {listed}.",
         lambda width: forest(rows, width, axis=f"{' or '.join(kinds)} (no unit)", kinds=kinds, ends=_scale(rows)),
@@ -128,9 +130,7 @@ def _label_table(labels: Sequence[Mapping[str, Any]]) -> PageTable:
         rows.append((name, interval(one["kappa"]), interval(one["ac1"]), ratio))
     n = max((one["positive_ratio"]["n"] for one in labels if one["label"] != POOLED), default=0)
     heads = ("Finding", "Cohen’s kappa", "Gwet’s AC1", "Positive ratio")
-    return PageTable(
-        heads, rows, caption=f"As Table S3: agreement per label and its share in the {n:,} majority’s lists"
-    )
+    return PageTable(heads, rows, caption=f"As Table S3: agreement per label and its share of the {n:,} majority lists")
 
 
 def _label_file(labels: Sequence[Mapping[str, Any]]) -> Csv:
@@ -154,7 +154,7 @@ def _readers(readers: Sequence[Mapping[str, Any]]) -> list[Part]:
     total = sum(one["n_studies"] for one in ordered)
     drawing = Illustration(
         "agreement_readers",
-        f"Each reader and the majority of the others, {len(ordered):,} readers, {total:,} readings",
+        f"Kappa of each reader with the majority of the others, {len(ordered):,} readers, {total:,} readings",
         "Lines: 95% intervals.",
         "Kappa per reader with 95% intervals. "
         + "; ".join(f"{reader}: {number(own[0][1].value)}" for reader, own in marks)
@@ -177,14 +177,14 @@ def _readers(readers: Sequence[Mapping[str, Any]]) -> list[Part]:
 
 
 def _sorted(labels: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the row for all labels together, then labels from the most common one on, as in Table S3."""
+    """Return the row of all labels together, then the labels in decreasing frequency, as in Table S3."""
     together = [one for one in labels if one["label"] == POOLED]
     others = [one for one in labels if one["label"] != POOLED]
     return together + sorted(others, key=lambda one: -(one["positive_ratio"]["value"] or 0.0))
 
 
 def _scale(rows: Sequence[ForestRow]) -> tuple[float, float]:
-    """Return the bounds of an axis: from 0, or a round number below the lowest value, to 1."""
+    """Return the bounds of an axis: 0, or a round number below a negative minimum, and 1."""
     lowest = min([0.0, *(end for _, own in rows for _, e in own for end in (e.value, e.low) if not np.isnan(end))])
     return next(end for end in (0.0, -0.2, -0.4, -0.6, -0.8, -1.0) if end <= lowest or end == -1.0), 1.0
 
@@ -195,7 +195,7 @@ def _estimate(one: Mapping[str, Any]) -> Estimate:
 
 
 def draw_rubric(ratings: Sequence[Rating]) -> Section:
-    """Return the section on rubric scores: every reader against the reader with the most answers."""
+    """Return the section on rubric scores, comparing every reader with the one who rated the most answers."""
     counts = Counter(one.reader for one in ratings)
     readers = sorted(counts, key=lambda reader: (-counts[reader], reader))
     answers = sorted({(one.task_id, one.model) for one in ratings})
@@ -211,5 +211,5 @@ def draw_rubric(ratings: Sequence[Rating]) -> Section:
     file = Csv.of("rubric", heads, rows)
     parts: list[Part] = [agreement_table("rubric", records, file.text)]
     if len(readers) < 2:
-        parts = [Text("Only one reader rated, so there is nothing to compare."), file]
+        parts = [Text("Only one reader rated answers, so agreement is undefined."), file]
     return section("rubric", "Rubric scores of two readers", "As Table 3 of paper 001 (ReXecution)", *parts)

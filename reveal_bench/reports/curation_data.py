@@ -1,7 +1,7 @@
-"""The contents of a curation's report: the counts and files of its finished steps.
+"""Read the counts and files of a curation's finished steps for its report.
 
-A step that is open, stale or damaged counts as not done, and :meth:`Curated.missing` says so in words. No file is
-changed.
+A step that is open, stale or damaged counts as not done; :meth:`Curated.missing` returns the reason as a sentence. This
+module only reads files.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ READS = {
     "split": ("split.parquet", "balance.json", "benchmark/labels.csv"),
     "refresh": ("split.parquet", "labels_diff.json", "benchmark/labels.csv"),
 }
-"""Step -> its files that the report needs."""
+"""Step -> files of the step that the report reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Curated:
-    """All finished steps, for the sections of the report.
+    """Counts and files of all finished steps of a curation.
 
     Attributes
     ----------
     agreement, balance, diff : the JSON files of consensus, split and refresh
     placed : the studies of the benchmark; None before they are divided into halves
-    demographics : name (the known ones of age_band, sex, race and patient_class) -> study -> word
+    demographics : column (age_band, sex, race, patient_class, as far as known) -> study -> value
     """
 
     name: str
@@ -52,17 +52,17 @@ class Curated:
     demographics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def counts(self, step: str) -> Mapping[str, Any] | None:
-        """Return the counts of a step, None if it is not done."""
+        """Return the counts of a step; None if the step is not done."""
         state = self.states[step]
         return state.record.counts if state.status == "done" and state.record is not None else None
 
     def settings(self, step: str) -> Mapping[str, Any]:
-        """Return the settings of a finished step."""
+        """Return the settings with which a finished step ran."""
         record = self.states[step].record
         return {} if record is None else record.settings
 
     def missing(self, *steps: str) -> str:
-        """Return a sentence on each of `steps` that is not done."""
+        """Return one sentence for each of `steps` that is not done."""
         parts = []
         for step in steps:
             state = self.states[step]
@@ -85,20 +85,20 @@ class Curated:
         return [one for one in self.placed or () if one.half == half]
 
     def prevalence(self, half: str) -> dict[str, int]:
-        """Return label -> number of studies of a half with it."""
+        """Return label -> number of studies of a half with that label."""
         own = self.half(half)
         return {label: sum(label in one.labels for one in own) for label in REVEAL_LABELS}
 
     def n_findings(self, half: str) -> dict[int, int]:
-        """Return number of labels -> studies of a half, for all numbers in the range of the whole benchmark."""
+        """Return number of labels -> number of studies of a half, from the benchmark's fewest to its most labels."""
         numbers = [len(one.labels) for one in self.placed or ()]
         own = [len(one.labels) for one in self.half(half)]
         return {n: own.count(n) for n in range(min(numbers, default=0), max(numbers, default=-1) + 1)}
 
     def words(self, characteristic: str, half: str) -> dict[str, int]:
-        """Return word of a vocabulary -> studies of a half, without words that neither half uses; a blank is "unknown".
+        """Return value -> number of studies of a half for a demographic column, without values that neither half has.
 
-        The oldest ages come first, as in Table 1 of paper 004.
+        A blank is "unknown". The oldest ages come first, as in Table 1 of paper 004.
         """
         own = [self.demographics[characteristic].get(one.study_id) or "unknown" for one in self.half(half)]
         of_both = {self.demographics[characteristic].get(one.study_id) or "unknown" for one in self.placed or ()}

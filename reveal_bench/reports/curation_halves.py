@@ -1,4 +1,4 @@
-"""Sections of the report on the two halves: demographics, acquisition and balance, prevalence, findings per study."""
+"""Curation report sections that compare the released half with the holdout."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ TITLES = {
 TESTS = {"chi-square": "chi-square", "fisher": "Fisher’s exact", "fisher, simulated": "Fisher’s exact, simulated"}
 WORDS = {"F": "Female", "M": "Male"}
 USUAL = 0.1
-"""Standardized differences below this are usually called small (Austin 2009); it decides nothing."""
+"""Standardized differences below this value are usually called small (Austin 2009). No step decides by it."""
 
 
 def draw_demographics(curated: Curated) -> Section:
-    """Return the section of Table 1."""
+    """Return the section with Table 1 (demographics)."""
     key, title, source = "demographics", "Demographics of the two halves", "As Table 1 of paper 004"
     if curated.placed is None:
         return section(key, title, source, Note("Not done.", _no_halves(curated)))
     if not curated.demographics:
-        why = "The table of facts lacked age_band, sex, race and patient_class, or was missing."
+        why = "The table of facts was missing, or lacked age_band, sex, race and patient_class."
         return section(key, title, source, Note("No facts about the patients.", why))
     sizes = {half: len(curated.half(half)) for half in HALVES}
     tests = {one["name"]: one for one in (curated.balance or {}).get("facts", ())}
@@ -63,7 +63,7 @@ def draw_demographics(curated: Curated) -> Section:
 
 
 def draw_balance(curated: Curated) -> Section:
-    """Return the section of Table S2, the rule of the draw, and a plot of the standardized differences."""
+    """Return the section with Table S2 (acquisition), the rule of the draw and the standardized differences."""
     key, title, source = "balance", "Acquisition and balance of the halves", "As Table S2 of paper 004, section 3"
     balance = curated.balance
     if balance is None:
@@ -88,7 +88,7 @@ def draw_balance(curated: Curated) -> Section:
 
 
 def draw_findings(curated: Curated) -> Section:
-    """Return the section of Figures 3 and 4."""
+    """Return the section with Figures 3 and 4 (prevalence, findings per study)."""
     key, title = "findings", "Findings in the two halves"
     source = "As Figures 3 and 4 of paper 004"
     if curated.placed is None:
@@ -132,7 +132,7 @@ def count_bars(
     *,
     hidden: str = "",
 ) -> Illustration:
-    """Return a figure of numbers of studies, with a row per name and a bar per half; None is written as `hidden`."""
+    """Return a bar chart of study counts with a bar per half in each row; a count of None is shown as `hidden`."""
     bar_rows = [(row, [ValueBar(n, hidden if n is None else f"{n:,}") for n in values]) for row, values in rows]
     listed = "; ".join(f"{row}: {' and '.join(bar.words for bar in values)}" for row, values in bar_rows)
     alt = f"Bars of studies. {' and '.join(kinds)}: {listed}."
@@ -145,7 +145,7 @@ def findings_words(n: int | str) -> str:
 
 
 def largest_difference(one: Mapping[str, Any]) -> float | None:
-    """Return the largest absolute standardized difference of a column, also if it is infinite and the file has none."""
+    """Return a column's largest absolute standardized difference; infinite if the file omits an infinite value."""
     if one["largest_difference"] is not None:
         return float(one["largest_difference"])
     sizes = {half: sum(category[half] for category in one["categories"]) for half in HALVES}
@@ -166,7 +166,7 @@ def p_value(value: float | None) -> str:
 
 
 def column_name(name: str) -> str:
-    """Return the name of a column of facts, as a heading."""
+    """Return the heading for a column of the table of facts."""
     words = TITLES.get(name, name.replace("_", " "))
     return words[:1].upper() + words[1:]
 
@@ -181,7 +181,7 @@ def _no_halves(curated: Curated) -> str:
 
 
 def _not_balanced(curated: Curated) -> str:
-    """Return the reason why the balance is missing, with the facts about a refresh."""
+    """Return a note on why this version has no balance table."""
     counts = curated.counts("refresh")
     if counts is None or curated.states["split"].status != "open":
         return curated.missing("split")
@@ -192,12 +192,14 @@ def _not_balanced(curated: Curated) -> str:
             f"The holdout is the {n_added:,} studies that this version adds, and all others are released: these"
             " halves were neither balanced nor tested."
         )
-    words = "This version is a refresh. Studies of the version before keep their halves; its report shows their"
+    words = (
+        "This version is a refresh. Studies of the previous version keep their halves. The previous report shows their"
+    )
     words += " balance, with the labels of that version."
     if n_added:
         words += (
             f" The {n_added:,} added studies were divided by one random draw ({added[RELEASED]:,} released,"
-            f" {added[HOLDOUT]:,} holdout). Neither they nor the present halves were tested."
+            f" {added[HOLDOUT]:,} holdout). Neither the added studies nor the present halves were tested."
         ) if min(added.values()) else (
             f" The additions, {count_text(n_added, 'study')} of one patient, went to the"
             " holdout. The present halves were not tested."
@@ -217,13 +219,13 @@ def _difference(one: Mapping[str, Any]) -> str:
 
 
 def _rule(rule: Mapping[str, Any]) -> list[Part]:
-    """Return how the halves were chosen among the draws."""
+    """Return paragraphs on how the halves were chosen among random draws."""
     values: Sequence[float | None] = rule["values"]
     many = f"{rule['best_of']:,} random draws, " if rule["best_of"] > 1 else "one random draw, "
     words = (
-        f"The rule, fixed beforehand: {many}by patient; the best one by this criterion is taken:"
-        f" {rule['criterion']}. Number {rule['taken']:,} was taken. In this curation folder"
-        f" {rule['draws_looked_at']:,} draws were examined in all."
+        f"The rule, fixed beforehand: {many}by patient; the best draw by this criterion is taken: {rule['criterion']}. "
+        f"Draw {rule['taken']:,} was taken. In this curation folder {rule['draws_looked_at']:,} draws were examined in "
+        "all."
     )
     parts: list[Part] = [Text(words)]
     if rule["draws_looked_at"] > rule["best_of"]:
@@ -232,13 +234,13 @@ def _rule(rule: Mapping[str, Any]) -> list[Part]:
     listed = ", ".join("∞ or undefined" if value is None else number(value) for value in values)
     if len(values) > 1:
         parts.append(_draws(values, rule["taken"], listed))
-    parts.append(Text(f"Values of the draws in order: {listed}.", is_note=True))
+    parts.append(Text(f"Criterion values of the draws, in order: {listed}.", is_note=True))
     rows = tuple((i, value, i == rule["taken"]) for i, value in enumerate(values, start=1))
     return [*parts, Csv.of("draws", ("draw", "largest_difference", "taken"), rows)]
 
 
 def _draws(values: Sequence[float | None], taken: int, listed: str) -> Illustration:
-    """Return a figure of the criterion in every draw."""
+    """Return a figure of the criterion value of every draw."""
     rows = [
         ("All draws", [(1, _estimate(value)) for value in values if value is not None]),
         ("Taken", [(0, _estimate(values[taken - 1]))]),
@@ -246,7 +248,7 @@ def _draws(values: Sequence[float | None], taken: int, listed: str) -> Illustrat
     return Illustration(
         "draws",
         f"The criterion in all {len(values):,} draws",
-        f"Number {taken:,} was taken.",
+        f"Draw {taken:,} was taken.",
         f"A mark per draw; number {taken} was taken. Values in order: {listed}.",
         lambda width: forest(rows, width, axis="Largest absolute standardized difference (no unit)"),
     )
@@ -254,10 +256,11 @@ def _draws(values: Sequence[float | None], taken: int, listed: str) -> Illustrat
 
 def _summary(counts: Mapping[str, Any]) -> Text:
     words = (
-        f"{counts['columns_below_0.05']:,} of {counts['columns_tested']:,} tested columns have a p value below 0.05;"
-        " the tests decide nothing. Tables with expected counts of at least 5 are tested by chi-square, others by"
-        " Fisher’s exact test, beyond two by two by simulation. A standardized difference is a difference of"
-        " proportions, or of means for numbers, over the pooled standard deviation; the largest category is shown."
+        f"{counts['columns_below_0.05']:,} of {counts['columns_tested']:,} tested columns have a p value below 0.05; "
+        "the tests do not influence the split. Tables with expected counts of at least 5 are tested by chi-square, "
+        "others by Fisher’s exact test, beyond two by two by simulation. A standardized difference is a difference of "
+        "proportions (for numeric columns, of means) divided by the pooled standard deviation. The largest one over a "
+        "column's categories is shown."
     )
     if counts["studies_without_facts"]:
         words += f" The table of facts lacks {counts['studies_without_facts']:,} studies."
@@ -272,7 +275,7 @@ def _love(balance: Mapping[str, Any]) -> Illustration:
         return -1.0 if value is None else value
 
     facts, labels = (sorted(balance[part], key=size, reverse=True) for part in ("facts", "labels"))
-    names = {"n_labels": "Number of findings", "n_agree_all": "Readers who agreed to all"}
+    names = {"n_labels": "Number of findings", "n_agree_all": "Readers who agreed to all labels"}
     rows = [(column_name(one["name"]), [(0, _estimate(largest_difference(one)))]) for one in facts]
     rows += [(names.get(one["name"], one["name"]), [(1, _estimate(largest_difference(one)))]) for one in labels]
     finite = [size(one) for one in [*facts, *labels] if math.isfinite(size(one))]
@@ -298,7 +301,7 @@ def _love(balance: Mapping[str, Any]) -> Illustration:
 
 
 def _block(one: Mapping[str, Any], counts: Mapping[str, Any]) -> PageTable:
-    """Return the table of a column, value by value."""
+    """Return a table of counts of one column by value and half."""
     test = one["test"]
     simulated = f" {test['n_simulated']:,} times" if test["n_simulated"] else ""
     if test["test"] == "none":

@@ -1,8 +1,8 @@
-"""Sections of the report on the steps: their states, extraction, the flow of studies, the changes of a refresh.
+"""Curation report sections on step status, label extraction, the flow of studies and changes of a refresh.
 
-The flow is a diagram as in Figure 1 of paper 004, with every number from the counts of the steps. A :class:`Stage` has
-studies; studies that leave before the next stage are beside it, so that ``n - leaving == next n``; :func:`unbalanced`
-lists exceptions. A stage whose step is not done has no number and a dashed frame.
+The flow is a diagram as in Figure 1 of paper 004, with every number from the counts of the steps. A :class:`Stage`
+counts its studies and those that leave before the next stage, so that ``n - leaving == next n``; :func:`unbalanced`
+lists the exceptions. A stage whose step is not done has no number and a dashed frame.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 Counts = Mapping[str, Any]
 
 SMALL = 10
-"""Minimum number of studies shown on the public page where a smaller one could reveal the holdout."""
+"""Minimum count of studies on the public page where smaller counts could reveal the holdout."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A box of the flow: `n` studies (None if not done), lines below, and the leaving studies as (reason, n)."""
+    """A box of the flow diagram: `n` studies (None if not done), `lines` of text, and `leaving` as (reason, n)."""
 
     title: str
     n: int | None
     lines: tuple[str, ...] = ()
     leaving: tuple[tuple[str, int], ...] = ()
     halves: tuple[tuple[str, int], ...] = ()
-    """Halves of the last stage."""
+    """(Name, number of studies) of each half, in the last stage only."""
 
 
 def find_stages(counts: Mapping[str, Counts | None], *, is_public: bool = False) -> list[Stage]:
@@ -45,9 +45,9 @@ def find_stages(counts: Mapping[str, Counts | None], *, is_public: bool = False)
 
     Parameters
     ----------
-    is_public : omit everything about labels of the selection that could reveal the holdout; merge the smallest
-        strata, and show strata only if at least :data:`SMALL` sampled studies were not selected: otherwise,
-        subtracting the released half would give the numbers of the holdout
+    is_public : omit label counts of the selection that could reveal the holdout, and merge the smallest strata. Strata
+        are only shown if at least :data:`SMALL` sampled studies were not selected; otherwise, subtracting the released
+        half would reveal the holdout's counts
     """
     extracted, sampled, assigned = counts.get("extract"), counts.get("sample"), counts.get("assign")
     votes, agreed = counts.get("import-votes"), counts.get("consensus")
@@ -63,7 +63,7 @@ def find_stages(counts: Mapping[str, Counts | None], *, is_public: bool = False)
 
 
 def unbalanced(stages: Sequence[Stage]) -> list[str]:
-    """Return the transitions where a stage's studies, minus those that leave, do not add up to the next stage."""
+    """Return the transitions whose numbers of studies do not add up."""
     gaps = []
     for one, after in pairwise(stages):
         if one.n is not None and after.n is not None and one.n - sum(n for _, n in one.leaving) != after.n:
@@ -109,13 +109,13 @@ def _sampled(counts: Counts | None, selected: Counts | None, *, is_public: bool)
         n_others = 0 if selected is None else counts["sampled"] - selected["selected"]
         lines = _strata_public(strata) if n_others >= SMALL else []
     if counts["short"]:
-        lines.append(f"short of what was asked for: {counts['short']:,}")
+        lines.append(f"short of the requested number: {counts['short']:,}")
     return Stage("Sampled for reading", counts["sampled"], tuple(lines))
 
 
 def _stratum(n: int, one: Counts) -> str:
     short = f", {one['short']:,} short" if one["short"] else ""
-    moved = f", {one['from_above']:,} of them asked for above" if one["from_above"] else ""
+    moved = f", {one['from_above']:,} of them requested for higher strata" if one["from_above"] else ""
     return f"{_labels(n)}: {one['drawn']:,} of {one['wanted']:,}{short}{moved}"
 
 
@@ -145,8 +145,8 @@ def _read(assigned: Counts | None, votes: Counts | None, agreed: Counts | None, 
     if selected is not None:
         leaving = (
             ("without three votes", selected["not_three_votes"]),
-            ("agreed to by too few readers", selected["too_few_agree_all"]),
-            ("without a label in the majority’s list", selected["without_labels"]),
+            ("labels confirmed by too few readers", selected["too_few_agree_all"]),
+            ("without a label in the majority list", selected["without_labels"]),
         )
     return Stage(title, assigned["studies"], tuple(lines), leaving)
 
@@ -174,7 +174,7 @@ def _selected(counts: Counts | None, divided: Counts | None, *, is_public: bool)
         rare = counts["less_common"] - counts["less_common_left_out"]
         lines = (f"for a less common finding: {rare:,}", f"for most findings: {counts['most_findings']:,}")
     if counts["shortage"]:
-        lines = (*lines, f"short of the target: {counts['shortage']:,}")
+        lines = (*lines, f"missing from the target: {counts['shortage']:,}")
     halves: tuple[tuple[str, int], ...] = ()
     if divided is not None:
         halves = (("Released", divided["released"]["studies"]), ("Holdout", divided["holdout"]["studies"]))
@@ -197,7 +197,7 @@ def draw_flow(stages: Sequence[Stage]) -> Illustration:
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """A box with its lines, each with True if bold; positions are in millimetres, with y from the top downwards."""
+    """A box to draw, with lines as (text, True if bold); positions in millimetres, y downwards from the top."""
 
     x: float
     y: float
@@ -273,14 +273,14 @@ def _draw_box(axes: Axes, box: _Box) -> None:
 
 
 def _words(stage: Stage, width: float) -> tuple[tuple[str, bool], ...]:
-    """Return the lines of a box, each with True if it is bold."""
+    """Return the lines of a box as (text, True if bold)."""
     head = f"{stage.title}: {stage.n:,}" if stage.n is not None else f"{stage.title}: not done"
     lines = [(line, True) for line in wrap(head, width, bold=True).split("\n")]
     return (*lines, *((line, False) for words in stage.lines for line in wrap(words, width).split("\n")))
 
 
 def _stages_text(stages: Sequence[Stage]) -> str:
-    """Return the diagram in words."""
+    """Return the diagram's alternative text."""
     parts = []
     for stage in stages:
         count = "not done" if stage.n is None else f"{stage.n:,}"
@@ -294,7 +294,7 @@ BEFORE_REFRESH = ("extract", "sample", "assign", "import-votes", "consensus", "s
 
 
 def draw_steps(curated: Curated) -> Section:
-    """Return the section on the state of every step."""
+    """Return the section with the status of every step."""
     rows: list[tuple[str, ...]] = []
     for step, state in curated.states.items():
         if step == "report":
@@ -310,7 +310,7 @@ def draw_steps(curated: Curated) -> Section:
 
 
 def draw_flow_section(curated: Curated) -> Section:
-    """Return the section of Figure 1."""
+    """Return the section with Figure 1, the flow of studies."""
     refreshed = curated.counts("refresh")
     notes: list[Part] = []
     if refreshed is not None and curated.counts("extract") is None:
@@ -323,7 +323,7 @@ def draw_flow_section(curated: Curated) -> Section:
 
 
 def flow_parts(counts: Mapping[str, Mapping[str, Any] | None], *, is_public: bool = False) -> list[Part]:
-    """Return the diagram, warnings about missing steps and sums that do not add up, and the numbers of the diagram."""
+    """Return the flow diagram, warnings about missing steps and inconsistent sums, and a file of the numbers."""
     stages = find_stages(counts, is_public=is_public)
     parts: list[Part] = [draw_flow(stages)]
     gaps = unbalanced(stages)
@@ -331,7 +331,7 @@ def flow_parts(counts: Mapping[str, Mapping[str, Any] | None], *, is_public: boo
         parts.append(Note("The numbers do not add up.", "; ".join(gaps), is_warning=True))
     open_steps = [step for step in BEFORE_REFRESH if counts.get(step) is None]
     if open_steps:
-        parts.append(Note("Not all steps are done.", f"Without numbers yet: {', '.join(open_steps)}."))
+        parts.append(Note("Not all steps are done.", f"No numbers yet for: {', '.join(open_steps)}."))
     return [*parts, Csv.of("flow", ("stage", "what", "studies"), tuple(_flow_rows(stages)))]
 
 
@@ -345,15 +345,15 @@ def _flow_rows(stages: Sequence[Stage]) -> list[tuple[object, ...]]:
 
 
 def draw_extraction(curated: Curated) -> Section:
-    """Return the section on extraction: engine, quarantine, suggested labels; tokens and cost of a model."""
-    key, title, source = "extraction", "Labels read out of reports", "Sections 2.1 and Figure 1 of paper 004"
+    """Return the section on label extraction: engine, quarantined reports, suggested labels, and a model's cost."""
+    key, title, source = "extraction", "Labels extracted from reports", "Sections 2.1 and Figure 1 of paper 004"
     counts = curated.counts("extract")
     if counts is None:
         return section(key, title, source, Note("Not done.", curated.missing("extract")))
     settings = curated.settings("extract")
     engine = str(settings.get("engine", ""))
     rows: list[tuple[object, ...]] = [
-        ("Read by", "labels that were supplied with the studies" if engine == "given" else engine),
+        ("Read by", "labels supplied with the studies" if engine == "given" else engine),
         ("Studies", f"{counts['studies']:,} of {counts['patients']:,} patients"),
         ("Labels suggested", f"{counts['ok']:,}"),
         ("Quarantined", f"{counts['quarantined']:,}"),
@@ -361,7 +361,10 @@ def draw_extraction(curated: Curated) -> Section:
     ]
     parts: list[Part] = [PageTable(("", ""), rows, caption="How the reports were read")]
     if counts["quarantined"]:
-        note = "quarantine.jsonl in the curation folder has the reason for each quarantined report; this page omits it."
+        note = (
+            "quarantine.jsonl in the curation folder states why each report was quarantined; this page omits the "
+            "reasons."
+        )
         parts.append(Text(note, is_note=True))
     by_label = counts["by_label"]
     ordered = sorted(REVEAL_LABELS, key=lambda label: -by_label[label])
@@ -377,11 +380,11 @@ def draw_extraction(curated: Curated) -> Section:
 
 
 def _engine_rows(counts: Mapping[str, Any]) -> list[tuple[object, ...]]:
-    """Return table rows on a model's usage, or on the counts of another engine."""
+    """Return table rows on a model's usage, or on the counts of an engine without a model."""
     names = {
         "answers": "Answers used", "refused_answers": "Answers refused",
         "unanswered": "Reports without an answer",
-        "answers_without_usage": "Answers without a count of tokens",
+        "answers_without_usage": "Answers without a token count",
         "tokens_in": "Tokens in", "tokens_out": "Tokens out", "cost": "Cost, in the currency of the prices",
         "served_models": "Models that answered",
     }  # fmt: skip
@@ -399,7 +402,7 @@ def _engine_rows(counts: Mapping[str, Any]) -> list[tuple[object, ...]]:
 
 
 def draw_refresh(curated: Curated) -> Section | None:
-    """Return the section on changes since the previous version; None without a refresh."""
+    """Return the section on changes since the previous version; None if the curation is no refresh."""
     counts = curated.counts("refresh")
     if counts is None and curated.states["refresh"].status == "open":
         return None
@@ -415,8 +418,8 @@ def draw_refresh(curated: Curated) -> Section | None:
         ("Studies now", *(counts["studies"][half] for half in HALVES)),
     ]
     left_out = (
-        f"Candidates left out: {counts['left_out_released_before']:,} studies of patients who were released"
-        f" before, {counts['left_out_in_holdout']:,} of patients in the holdout."
+        f"Candidates left out: {counts['left_out_released_before']:,} studies of patients with released studies, "
+        f"{counts['left_out_in_holdout']:,} of patients in the holdout."
     )
     parts: list[Part] = [
         Text(f"Version {counts['version']} follows {counts['version_before']}."),

@@ -1,4 +1,4 @@
-"""Figures of curves with a panel per finding, for confidence, detection and tuned thresholds."""
+"""Plot reliability, net benefit, FROC, ROC, precision-recall and threshold-tuning curves, one panel per finding."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_LARGEST = 7.0  # diameter in points of the bin with most cases
+_LARGEST = 7.0  # marker diameter in points of the bin with the most cases
 
 
 def confidence_figures(judged: CalibrationResult) -> list[Illustration]:
-    """Return figures of reliability, of risk and coverage and, if it is defined, of net benefit.
+    """Return figures of reliability, risk against coverage, and net benefit if defined.
 
     Raises
     ------
@@ -60,8 +60,8 @@ def confidence_figures(judged: CalibrationResult) -> list[Illustration]:
         Illustration(
             "coverage",
             "Risk and coverage",
-            "Share of wrong answers if only the most confident cases are answered; dashed: all answered.",
-            "Per finding, the share of wrong answers over the share of cases that are answered.",
+            "Share of wrong answers if only the most confident cases are answered; dashed: all cases answered.",
+            "Per finding, the share of wrong answers against the share of cases that are answered.",
             lambda width: _coverage(judged, width),
         ),
     ]
@@ -70,8 +70,9 @@ def confidence_figures(judged: CalibrationResult) -> list[Illustration]:
             Illustration(
                 "net_benefit",
                 "Net benefit",
-                "Net benefit of acting from a probability on, with 95% intervals; dashed: acting always; 0: never.",
-                "Per finding, the net benefit of the system and of acting always, over the threshold.",
+                "Net benefit of acting at or above a probability threshold, with 95% intervals; dashed: always "
+                "acting; zero: never acting.",
+                "Per finding, the net benefit of the system and of always acting, against the threshold.",
                 lambda width: _benefit(judged, width),
             )
         )
@@ -118,7 +119,7 @@ def _benefit(judged: CalibrationResult, width: float) -> Figure:
         list(of_finding),
         width,
         partial(_draw_benefit, of_finding),
-        "Acting from a probability of (%)",
+        "Threshold probability for acting (%)",
         "Net benefit per 100 cases",
     )
 
@@ -133,17 +134,17 @@ def _draw_benefit(of_finding: dict[str, list[NetBenefit]], axes: Axes, name: str
     axes.plot(places, [100 * row.system.value for row in rows], color=colour, linewidth=1.4)
     axes.plot(places, [100 * row.act_always for row in rows], color=SOFT, linewidth=0.8, linestyle=DASHED)
     axes.axhline(0, color=INK, linewidth=0.6)
-    # the curve of acting always falls without limit, so the scale covers only possible gains
+    # always acting has an unbounded loss, so the axis only covers attainable net benefit
     best = max(max(row.system.value for row in rows), rows[0].act_always, 0.01)
     axes.set_ylim(-40 * best, 115 * best)
 
 
-_LEAST, _MOST = 1 / 8, 8.0  # false alarms per image between which FROC is drawn, as LUNA16 does, if few are made
-_FEWEST = 5  # lesions with an interval
+_LEAST, _MOST = 1 / 8, 8.0  # default range of false alarms per image on FROC axes, as in LUNA16
+_FEWEST = 5  # minimum number of lesions for an interval
 
 
 def detection_figures(systems: Mapping[str, Curves]) -> list[Illustration]:
-    """Return figures of FROC, of precision and recall, and of sensitivity by lesion size for named systems.
+    """Return figures of FROC, precision-recall and sensitivity by lesion size for named systems.
 
     Raises
     ------
@@ -155,17 +156,18 @@ def detection_figures(systems: Mapping[str, Curves]) -> list[Illustration]:
         Illustration(
             "froc",
             "FROC",
-            "Share of lesions found against false alarms of the finding per image, over all thresholds; bands are 95% "
-            "intervals, at 1/8 to 8. Dashed: no threshold gives more false alarms.",
-            "Per finding, the share of lesions found over false alarms per image.",
+            "Share of lesions found against false alarms for the finding per image, over all thresholds. Bands are "
+            "95% intervals, from 1/8 to 8 false alarms. Dashed: no threshold gives more false alarms.",
+            "Per finding, the share of lesions found against false alarms per image.",
             lambda width: _froc(systems, width),
         ),
         Illustration(
             "precision_recall",
             "Precision and recall",
-            "Precision against recall of hits by an IoU of 0.5 or more: after every hit by falling score (thin), and "
-            "the best at that recall or a higher one (thick), whose mean is AP. The macro is the mean over findings.",
-            "Per finding, the precision over the recall.",
+            "Precision against recall; a box is a hit at an IoU of 0.5 or more. Thin: measured after every hit, by "
+            "falling score. Thick: best precision at that recall or a higher one; its mean is AP. The macro is the "
+            "mean over findings.",
+            "Per finding, precision against recall.",
             lambda width: _precision(systems, width),
         ),
     ]
@@ -174,8 +176,8 @@ def detection_figures(systems: Mapping[str, Curves]) -> list[Illustration]:
             Illustration(
                 "sizes",
                 "Sensitivity by size of lesions",
-                "Share of lesions found at the threshold fixed beforehand, by the share of the image that their box "
-                "covers, with 95% intervals where there are five or more, hollow else; numbers are lesions.",
+                "Share of lesions found at the prespecified threshold, by the share of the image that their box "
+                "covers. Numbers count lesions. Five or more lesions have a 95% interval; marks of fewer are hollow.",
                 "Per finding, the share of lesions found, by size.",
                 lambda width: _sizes(systems, width),
             )
@@ -196,16 +198,16 @@ def label_figures(systems: Mapping[str, LabelCurves], readers: Sequence[ReaderPo
         Illustration(
             "roc",
             "ROC",
-            "Sensitivity against the false positive rate over all thresholds; bands are pointwise 95% intervals, "
-            f"of findings with at least 10 patients with and without them{'; points are readers' if readers else ''}.",
-            "Per finding, the sensitivity over the false positive rate.",
+            "Sensitivity against the false positive rate over all thresholds; bands are pointwise 95% intervals, for "
+            f"findings that at least 10 patients have and at least 10 lack{'; points are readers' if readers else ''}.",
+            "Per finding, sensitivity against the false positive rate.",
             lambda width: _label_panels(systems, width, is_roc=True, readers=readers),
         ),
         Illustration(
             "precision_recall",
             "Precision and recall",
-            "Precision against recall over all thresholds, with the same bands.",
-            "Per finding, the precision over the recall.",
+            "Precision against recall over all thresholds, with 95% bands as in the ROC figure.",
+            "Per finding, precision against recall.",
             lambda width: _label_panels(systems, width, is_roc=False),
         ),
     ]
@@ -228,7 +230,7 @@ def _label_panels(
             low, high = [100 * one.height.low for one in own], [100 * one.height.high for one in own]
             axes.fill_between([100 * one.at for one in own], low, high, color=paint.colour, alpha=0.2, linewidth=0)
             x, y = points.get(name, (np.zeros(0), np.zeros(0)))
-            # Sensitivities are joined by straight lines; a precision holds from the recall before on
+            # Linear interpolation is valid for sensitivity, not for precision, which is drawn as steps
             kind = "default" if is_roc else "steps-pre"
             axes.plot(100 * x, 100 * y, color=paint.colour, linewidth=1.4, drawstyle=kind, clip_on=False)
         points_of = [one for one in readers if one.finding == name]
@@ -247,13 +249,13 @@ def _looks(systems: Mapping[str, Curves]) -> list[tuple[str, Paint]]:
 
 
 def _macro_froc(curves: Curves) -> Curve:
-    """Return the mean over findings at every number of false alarms."""
+    """Return the FROC curve averaged over findings at every number of false alarms."""
     alarms = np.unique(np.concatenate([x for x, _ in curves.froc.values()]))
     return alarms, np.mean([np.interp(alarms, *curve) for curve in curves.froc.values()], axis=0)
 
 
 def _least_alarms(systems: Mapping[str, Curves]) -> float:
-    """Return the start of the axis: 1/8, or three octaves below the median end of the curves if that is less."""
+    """Return the start of the axis: 1/8, or about an eighth of the curves' median end if that is less."""
     last = np.median([x[-1] for curves in systems.values() for x, _ in curves.froc.values()])
     return float(np.clip(2.0 ** np.floor(np.log2(max(last, 2.0**-10))) / 8, 2.0**-10, _LEAST))
 
@@ -270,7 +272,7 @@ def _froc(systems: Mapping[str, Curves], width: float) -> Figure:
             axes.fill_between(rates, low, high, color=paint.colour, alpha=0.2, linewidth=0)
             alarms, shares = curves.froc[name] if name in curves.froc else _macro_froc(curves)
             last = float(alarms[-1])
-            # Thresholds are joined by straight lines, which are curves where the axis is logarithmic
+            # Straight lines between thresholds look curved on a logarithmic axis
             between = np.geomspace(least, max(least, last), 100)
             x, y = np.append(alarms, between), np.append(shares, np.interp(between, alarms, shares))
             order = np.lexsort((y, x))[np.sum(x < least) : np.sum(x <= last)]
@@ -289,7 +291,7 @@ def _froc(systems: Mapping[str, Curves], width: float) -> Figure:
 
     names = list(dict.fromkeys(one.finding for curves in systems.values() for one in curves.bands))
     return panels(
-        names, width, draw, "False alarms of the finding per image; dashed: no threshold gives more",
+        names, width, draw, "False alarms for the finding per image; dashed: beyond the lowest threshold",
         "Lesions found (%)", scale=scale, series=looks,
     )  # fmt: skip
 
@@ -298,7 +300,7 @@ _RECALLS = np.linspace(0, 1, 101)
 
 
 def _best_precision(recall: FloatArray, precision: FloatArray) -> FloatArray:
-    """Return, for each of COCO's recalls, the best precision at this or a higher recall; 0 beyond the last."""
+    """Return the best precision at or above each of COCO's 101 recalls; 0 beyond the highest recall reached."""
     best = np.append(np.maximum.accumulate(precision[::-1])[::-1], 0.0)
     return best[np.searchsorted(recall, _RECALLS)]
 
@@ -316,21 +318,22 @@ def _precision(systems: Mapping[str, Curves], width: float) -> Figure:
                 x, y = np.append(0, recall), np.append(best[:1], best)
             else:
                 x, y = _RECALLS, np.mean([_best_precision(*curve) for curve in curves.precision.values()], axis=0)
-            if len(y) == len(x):  # shorter where no threshold gives a hit
+            if len(y) == len(x):  # `y` is shorter if no threshold gives a hit
                 axes.step(100 * x, 100 * y, color=paint.colour, linewidth=1.4, clip_on=False)
         is_high = any((y[x > 50] > 60).any() for x, y in (np.asarray(line.get_data()) for line in axes.lines))
         for i, (system, paint) in enumerate(looks):
             if name in systems[system].average_precision:
                 label = f"AP {100 * systems[system].average_precision[name]:.1f}"
                 place: dict[str, Any] = {"ha": "right", "va": "top", "transform": axes.transAxes}
-                height = (0.35 if is_high else 0.95) - 0.13 * i  # where the curves leave space
+                height = (0.35 if is_high else 0.95) - 0.13 * i  # in the corner that the curves leave free
                 axes.text(0.97, height, label, color=paint.colour, fontsize=7, **place)
         axes.set_ylim(0, 100)
 
     names = [MACRO, *dict.fromkeys(name for curves in systems.values() for name in curves.precision)]
     return panels(
         names, width, draw,
-        "Recall (%) of hits by an IoU of 0.5; thick: best precision from there on, thin: as measured", "Precision (%)",
+        "Recall (%) at an IoU of 0.5; thick: best precision at that recall or higher, thin: as measured",
+        "Precision (%)",
         series=looks,
     )  # fmt: skip
 
@@ -365,7 +368,7 @@ def _sizes(systems: Mapping[str, Curves], width: float) -> Figure:
     at = "each finding's threshold" if threshold != threshold else f"a score of {threshold:g} or more"
     return panels(
         names, width, draw,
-        f"Box of the lesion, share of the image; numbers: lesions; hollow: fewer than {_FEWEST}, no interval",
+        f"Share of the image covered by the lesion's box; numbers: lesions; hollow: fewer than {_FEWEST}, no interval",
         f"Lesions found at {at} (%)", scale=scale, series=looks,
     )  # fmt: skip
 
@@ -387,7 +390,7 @@ _COLUMNS = ("finding", "threshold", "metric", "value", "low", "high", "n_cases",
 
 @dataclass(frozen=True)
 class TuningCurve:
-    """A metric of a finding at each threshold (both in [0, 1]), with 95% intervals; `best` is the chosen threshold."""
+    """A finding's metric at each tried threshold in [0, 1], with 95% intervals; `best` is the chosen threshold."""
 
     metric: str
     thresholds: Sequence[float]
@@ -399,7 +402,7 @@ class TuningCurve:
 
 
 def read_curves(path: Path) -> dict[str, TuningCurve]:
-    """Read the curve of each finding from a file of ``reveal-bench saliency`` with a tuned threshold or gate.
+    """Read each finding's tuning curve from a file that ``reveal-bench saliency`` wrote.
 
     Raises
     ------
@@ -430,12 +433,12 @@ def read_curves(path: Path) -> dict[str, TuningCurve]:
 
 
 def figure_of_curves(curves: Mapping[str, TuningCurve], name: str, words: str, axis: str) -> Illustration:
-    """Return the figure of a metric over tested values, with its 95% interval; a cross marks the selected one.
+    """Return a figure of a metric against tried thresholds, with 95% intervals and a cross at the chosen threshold.
 
     Parameters
     ----------
     name : name of the file
-    words : plural noun of the tuned values, such as "thresholds"
+    words : plural noun for the tried values, such as "thresholds"
     axis : quantity of the horizontal axis
 
     Raises
@@ -449,7 +452,7 @@ def figure_of_curves(curves: Mapping[str, TuningCurve], name: str, words: str, a
         name,
         words.capitalize(),
         f"{metric.title} with 95% intervals on the tuning split of {words}; a cross marks the selected one.",
-        f"Per finding, the {metric.in_words} over tested {words}, with the best marked.",
+        f"Per finding, the {metric.in_words} against tested {words}, with the best marked.",
         partial(_draw_curves, curves, axis, metric),
     )
 

@@ -1,9 +1,9 @@
-"""The report of a dataset folder: one HTML page with counts, prevalence, acquisition, and example radiographs.
+"""HTML report of a dataset folder: counts, prevalence, acquisition and example radiographs.
 
-The page shows the folder's contents, so the folder's terms apply to it; :func:`write_report` warns if these restrict
-the images, and never writes into the folder. Counts come from :mod:`reveal_bench.kinds.split_counts`, tables from the
-card (:mod:`reveal_bench.dataset.card_tables`); proportions have 95% Wilson score intervals (Wilson 1927, J Am Stat
-Assoc 22:209).
+The page shows the folder's images and labels, so the dataset's terms apply to the page. :func:`write_report` warns if
+these terms restrict the images. It never writes into the dataset folder. :mod:`reveal_bench.kinds.split_counts` counts,
+:mod:`reveal_bench.dataset.card_tables` makes the tables of the dataset card. Proportions have 95% Wilson score
+intervals (Wilson 1927, J Am Stat Assoc 22:209).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from reveal_bench.words import share_text, typeset
 
 @dataclass(frozen=True, slots=True)
 class Proportion:
-    """The proportion `n` of `of` with its interval; `value` is NaN if `of` is 0."""
+    """The proportion `n` / `of` with its Wilson interval; NaN if `of` is 0."""
 
     name: str
     n: int
@@ -100,7 +100,7 @@ def wilson_interval(n: int, of: int) -> tuple[float, float]:
 
 
 def write_report(folder: Path, out: Path, *, split: str | None = None, progress: Progress | None = None) -> list[str]:
-    """Write the report of a dataset folder, or of one of its splits, to the HTML file `out`.
+    """Write the report of a dataset folder, or of one split, to the HTML file `out`.
 
     Returns
     -------
@@ -109,8 +109,7 @@ def write_report(folder: Path, out: Path, *, split: str | None = None, progress:
     Raises
     ------
     ValueError
-        If `out` is in the folder, where it would become part of the dataset, or is not a file name; or as
-        :func:`render_report`.
+        If `out` is in the dataset folder, which it would change, or is not a file name; or as :func:`render_report`.
     ImportError
         Without the extra [report].
     """
@@ -178,13 +177,13 @@ def _count_ratings(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> None:
 
 
 def _terms(folder: DatasetFolder) -> list[str]:
-    """Return warnings for anyone who wants to pass the page on."""
+    """Return warnings against sharing the page."""
     known = BENCHMARKS.get(folder.info.benchmark)
     warnings = []
     if folder.is_private:
-        warnings.append("it shows the references of a private holdout: only the maintainer may see it")
+        warnings.append("it shows the references of a private holdout: only the dataset's maintainer may see the page")
     if not folder.info.synthetic and (known is None or known.licence == "restricted"):
-        warnings.append("it shows images and labels whose terms forbid passing them on: keep it with the data")
+        warnings.append("it shows images and labels whose terms forbid redistribution: keep the page with the data")
     return warnings
 
 
@@ -240,12 +239,12 @@ def _tiles(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> Custom:
 
 
 def _unit(folder: DatasetFolder) -> str:
-    """Return the noun for the rows: images, studies or tasks."""
+    """Return the plural noun for a dataset's rows: images, studies or tasks."""
     return folder.kind.counted.removeprefix("n_")
 
 
 def _noun(plural: str, n: int) -> str:
-    """Return the noun for a number."""
+    """Return the singular or plural of `unit` for `n`."""
     return plural if n != 1 else {"studies": "study"}.get(plural, plural.removesuffix("s"))
 
 
@@ -260,12 +259,12 @@ def _prevalence(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Par
     if any(sum(tally.unlabelled.values()) for tally in tallies.values()):
         parts.append(Text("A finding that was not labelled, or is uncertain, counts as absent here."))
     if never:
-        parts.append(Text(f"Never present, and omitted: {', '.join(never)}."))
+        parts.append(Text(f"Omitted because no row has them: {', '.join(never)}."))
     return parts
 
 
 def _by_view(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Part]:
-    """Return a table of images by finding and view per split, if a row is an image (paper 000, Figures 9 and 10)."""
+    """Return one table of images by finding and view per split, if rows are images (paper 000, Figures 9 and 10)."""
     names, _ = _named_findings(folder, tallies)
     unit = _unit(folder)
     parts: list[Part] = []
@@ -291,7 +290,7 @@ def _by_view(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Part]:
 
 
 def _named_findings(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> tuple[dict[int, str], list[str]]:
-    """Return (shown, omitted): code -> name of the findings to show, and absent names of a long vocabulary."""
+    """Return (code -> name of the findings to show, names of omitted findings)."""
     names = folder.benchmark.findings or tuple(name.replace("_", " ") for name in CATEGORIES)
     present = {code for tally in tallies.values() for code, n in tally.positives.items() if n}
     if len(names) <= LONG_VOCABULARY:
@@ -301,7 +300,7 @@ def _named_findings(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> tupl
 
 
 def draw_shares(shares: Sequence[Proportion], split: str, n: int, unit: str) -> Illustration:
-    """Return a figure with the proportions of one split as bars with intervals."""
+    """Return a bar chart of one split's proportions with intervals."""
     rows = [
         (share.name, [ValueBar(None if not share.of else 100 * share.value, share.short, (100 * low, 100 * high))])
         for share, (low, high) in ((share, share.interval) for share in shares)
@@ -324,17 +323,20 @@ def _co_occurrence_parts(folder: DatasetFolder, tallies: Mapping[str, Tally]) ->
     if not tables:
         return []
     unit = _unit(folder).capitalize()
-    words = f"{unit} with the findings of row and column; the shade is the proportion of the row's finding."
+    words = (
+        f"{unit} with both the row's and the column's finding; darker cells are larger proportions of the row's "
+        "finding."
+    )
     return [Text(words), *tables]
 
 
 def co_occurrence(
     names: Sequence[str], positives: Mapping[int, int], pairs: Mapping[tuple[int, int], int]
 ) -> dict[str, Any]:
-    """Return how often two findings occur together: `names`, and `rows` of (name, cells), with cells of (number,
-    proportion of the row's finding or None on the diagonal, the same in words).
+    """Return the co-occurrence of findings: `names`, and `rows` of (name, cells). A cell is (count, proportion of the
+    row's finding or None on the diagonal, tooltip).
 
-    Findings that never occur are left out. Empty if fewer than two remain.
+    Findings that never occur are omitted. The result is empty if fewer than two findings remain.
     """
     used = [i for i in range(len(names)) if positives.get(i, 0)]
     if len(used) < 2:
@@ -351,7 +353,7 @@ def co_occurrence(
 
 
 def from_markdown(text: str) -> list[Part]:
-    """Return the Markdown of a card's tables as parts of a page: tables, lists, paragraphs."""
+    """Return the Markdown tables, lists and paragraphs of a dataset card as parts of a page."""
     parts: list[Part] = []
     for block in re.split(r"\n\s*\n", text.strip().replace("`", "")):
         lines = block.splitlines()

@@ -1,7 +1,7 @@
-"""Figures that several reports use: bars, a forest plot, small multiples, legends.
+"""Draw the bar charts, forest plots, small multiples and legends that several reports use.
 
-The figures show the same information as those of papers 000 and 004, in this project's own style. Sizes are in
-millimetres, see :mod:`reveal_bench.reports.style`. Axes name the quantity and unit of their numbers.
+The figures show the same information as those of papers 000 and 004, in a style of their own. Sizes are in millimetres
+(:mod:`reveal_bench.reports.style`). Axes name quantity and unit.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MARKERS = "oDsv^PXhd<>*"
 
 @dataclass(frozen=True, slots=True)
 class ValueBar:
-    """A bar with words at its end; a value of None draws only the words, and NaN bounds draw no interval."""
+    """A bar with a label at its end. A value of None draws only the label; NaN bounds draw no interval."""
 
     value: float | None
     words: str
@@ -48,24 +48,24 @@ class ValueBar:
 
 
 ForestRow = tuple[str, Sequence[tuple[int, Estimate]]]
-"""(name, estimates with the index of their series). NaN is undefined; infinity is drawn at the end of the axis."""
+"""(Name, [(index of the series, estimate), ...]). NaN is not drawn; infinity is drawn at the end of the axis."""
 
 
 def bars(
     rows: Sequence[tuple[str, Sequence[ValueBar]]], width: float, *, axis: str, kinds: Sequence[str] = ()
 ) -> Figure:
-    """Draw horizontal bars, one per series and row.
+    """Draw horizontal bars: in each row, one per series.
 
     Parameters
     ----------
     axis : quantity and unit of the axis
-    kinds : names of the series; a single one without a name needs no legend
+    kinds : names of the series for the legend; empty for a single series
     """
     n_kinds = max((len(own) for _, own in rows), default=1)
     looks = paints(n_kinds)
     names, left = row_names([name for name, _ in rows], width, 1 + n_kinds // 2)
     ends = [_finite(bar.interval[1], bar.value or 0.0) for _, own in rows for bar in own]
-    # Words are right of the bar, which may be as long as the axis
+    # Labels are right of the bars, and a bar may be as long as the axis
     room = 4 + max((width_of(bar.words) for _, own in rows for bar in own), default=0.0)
     with style():
         line = 3.8 * n_kinds + 2.4
@@ -102,7 +102,7 @@ def forest(
     ends: tuple[float, float] | None = None,
     rule: tuple[float, str] | None = None,
 ) -> Figure:
-    """Draw a forest plot with a row per name, and a mark with its interval per estimate.
+    """Draw a forest plot: one row per name, one mark with interval per estimate.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def forest(
     scale : factor from estimates to the axis, 100 for percent
     kinds : names of the series
     ends : bounds of the axis, by default computed from the estimates
-    rule : position of a dashed line on the axis, and its name
+    rule : (position, name) of a dashed line on the axis
     """
     scaled = [(name, [(kind, estimate.times(scale)) for kind, estimate in own]) for name, own in rows]
     n_most = max((len({kind for kind, _ in own}) for _, own in rows), default=1)
@@ -155,7 +155,7 @@ def _draw_mark(axes: Axes, estimate: Estimate, y: float, marker: str, look: Pain
 
 
 def _mark_handle(label: str, marker: str, look: Paint) -> Any:
-    """Return the handle of a series of marks in a legend."""
+    """Return the legend handle of a series of marks."""
     from matplotlib.lines import Line2D
 
     return Line2D([], [], linestyle="", marker=marker, color=look.colour, markeredgecolor=INK, markeredgewidth=0.5,
@@ -163,13 +163,13 @@ def _mark_handle(label: str, marker: str, look: Paint) -> Any:
 
 
 def row_names(names: Sequence[str], width: float, most: int) -> tuple[list[str], float]:
-    """Return (lines, width): the names broken into lines that leave space for the figure, and their width in mm."""
+    """Return the names, wrapped to leave space for the figure, and their width in mm."""
     lines = [wrap(name, 0.36 * width, most=max(most, 2)) for name in names]
     return lines, 5 + max((width_of(line) for name in lines for line in name.split("\n")), default=0.0)
 
 
 def _ends(rows: Sequence[ForestRow]) -> tuple[float, float]:
-    """Return the bounds of an axis: from 0, or the lowest number if that is less, to the highest number."""
+    """Return the bounds of an axis: the lowest number, at most 0, and the highest number."""
     finite = [end for _, own in rows for _, e in own for end in (e.value, e.low, e.high) if math.isfinite(end)]
     return min([0.0, *finite]) * 1.05, max([1e-9, *finite]) * 1.08
 
@@ -179,12 +179,12 @@ def _finite(value: float, otherwise: float) -> float:
 
 
 def _whisker(axes: Axes, low: float, high: float, place: float) -> None:
-    for colour, thick in (("white", 2.2), (INK, 1.0)):  # on dark bars also
+    for colour, thick in (("white", 2.2), (INK, 1.0)):  # a white outline keeps the interval visible on dark bars
         axes.plot([low, high], [place] * 2, color=colour, linewidth=thick, solid_capstyle="butt", clip_on=False)
 
 
 def _measure(axes: Axes, label: str, *, whole: bool = False) -> None:
-    """Set up the horizontal axis below rows of bars or marks, with as many ticks as fit."""
+    """Set up the horizontal axis below the rows, with as many ticks as fit."""
     from matplotlib.ticker import MaxNLocator
 
     width = axes.get_window_extent().width / axes.figure.dpi * INCH
@@ -195,14 +195,14 @@ def _measure(axes: Axes, label: str, *, whole: bool = False) -> None:
 
 
 def patch(label: str, look: Paint) -> Any:
-    """Return the handle of a series in a legend."""
+    """Return the legend handle of a series of bars."""
     from matplotlib.patches import Patch
 
     return Patch(label=label, **look.options)
 
 
 def dashed_line(label: str) -> Any:
-    """Return the handle of a dashed line in a legend."""
+    """Return the legend handle of a dashed line."""
     from matplotlib.lines import Line2D
 
     return Line2D([], [], color=INK, linewidth=1.0, linestyle=DASHED, label=label)
@@ -216,7 +216,7 @@ def _columns_of_legend(labels: Sequence[str], width: float) -> int:
 
 
 def legend_height(labels: Sequence[str], width: float) -> float:
-    """Return the millimetres that a legend needs above a figure."""
+    """Return the height in millimetres of a legend above a figure."""
     return 4 + 4.6 * math.ceil(len(labels) / _columns_of_legend(labels, width)) if labels else 3.0
 
 
@@ -233,7 +233,7 @@ def legend(figure: Figure, handles: Sequence[Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BarGroup:
-    """A group of bars: its key, its name, and the lines below the name."""
+    """A group of bars, with its key, its name, and lines of text below the name."""
 
     key: str
     label: str
@@ -254,9 +254,9 @@ def panels(
     scale: Callable[[Axes], None] | None = None,
     series: Sequence[tuple[str, Paint]] = (),
 ) -> Figure:
-    """Draw panels in rows, one per name, with titles above; `x` and `y` name the quantities of the axes.
+    """Draw one panel per name, in rows; `x` and `y` are the labels of the axes.
 
-    The horizontal axis is in percent unless `scale` says otherwise; a legend names the `series`.
+    The horizontal axis is in percent unless the function `scale` sets it up. A legend names the `series`.
     """
     columns = columns_for(len(names), _PANELS if width == WIDE else 2)
     label, ticks = 5.0, 10.0  # space for the name of the axis, and for the numbers left of each panel

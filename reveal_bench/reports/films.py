@@ -1,9 +1,8 @@
-"""Example rows of a dataset report, with their radiographs reduced in size and drawn on.
+"""Example radiographs for a dataset report, reduced in size, with reference drawings.
 
-Drawings are a separate layer that can be switched off (:mod:`reveal_bench.dataset.drawings`).
-
-Every finding has at least one example row, and every category of tasks two: the first ones in the order of the files,
-so that reports of the same folder are equal. Only the images of these rows are read.
+Drawings (:mod:`reveal_bench.dataset.drawings`) are a separate layer that can be switched off. Every finding has at
+least one example row, and every category of tasks two. They are the first ones in the files, so that reports of the
+same folder are identical. No other images are read.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ SIDE_PX = 640
 
 @dataclass(frozen=True, slots=True)
 class RenderedImage:
-    """An image as data URIs: the radiograph (None if pixels are withheld) and the layer (None without drawings)."""
+    """Data URIs of a radiograph (None if pixels are withheld) and of its drawings (None if there are none)."""
 
     picture: str | None
     layer: str | None
@@ -45,12 +44,12 @@ class RenderedImage:
 
 
 def view_in_words(view: str) -> str:
-    """Return a view as written in a sentence: AP, PA, frontal, lateral, unknown."""
+    """Return a view as written in a sentence: AP, PA, frontal, lateral or unknown."""
     return view if view in ("AP", "PA") else view.lower()
 
 
 def drawings_of(row: dict[str, Any], findings: Sequence[str]) -> list[FindingDrawing]:
-    """Return the drawings of a localization row, in the order of the findings, the ground truth first."""
+    """Return the drawings of a localization row, ordered by finding, ground truth before other references."""
     codes = sorted({entry["label"] for entry in (*row["annotations"], *row["points"])})
     numbers = {code: n for n, code in enumerate(codes, start=1)}
     drawings: dict[tuple[int, int], FindingDrawing] = {}
@@ -74,7 +73,7 @@ def drawings_of(row: dict[str, Any], findings: Sequence[str]) -> list[FindingDra
 
 
 def render_image(data: bytes | None, width: int, height: int, drawings: Sequence[FindingDrawing]) -> RenderedImage:
-    """Return an image no larger than SIDE_PX, and the layer with the drawings."""
+    """Return the image, at most :data:`SIDE_PX` pixels a side, and the layer with its drawings."""
     from PIL import Image
 
     scale = min(1.0, SIDE_PX / max(width, height))
@@ -101,11 +100,11 @@ TASKS_PER_CATEGORY = 2
 
 @dataclass
 class ExampleSampler:
-    """A selection of example rows from a stream.
+    """Select example rows from a stream of dataset rows.
 
     Attributes
     ----------
-    keys : key -> findings or category that the row is an example of
+    keys : row key -> findings or category that the row illustrates
     """
 
     folder: DatasetFolder
@@ -113,7 +112,7 @@ class ExampleSampler:
     _counts: dict[str, int] = field(default_factory=dict)
 
     def offer(self, row: Row) -> None:
-        """Select the row if one of its subjects needs more examples."""
+        """Select the row if one of its findings, or its category, needs more examples."""
         limit = TASKS_PER_CATEGORY if "category" in row else 1
         new = [name for name in self._subjects(row) if self._counts.get(name, 0) < limit]
         if new:
@@ -130,7 +129,7 @@ class ExampleSampler:
         return [findings[code] for code in sorted({a["label"] for a in row["annotations"] if a["area_px"] > 0})]
 
     def rows(self, tables: Sequence[TableFile]) -> Iterator[Row]:
-        """Yield the selected rows with their images; one row group is in memory at a time."""
+        """Yield the selected rows with their images, holding one row group in memory at a time."""
         import pyarrow.parquet as pq
 
         key = self.folder.kind.key
@@ -151,7 +150,7 @@ class ExampleImage:
     caption: str
     spoken: str
     legend: Sequence[tuple[str, str, bool]]
-    """Lines of (colour, words, True if a reference is drawn)."""
+    """Legend lines (colour, words, True if a reference is drawn)."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +159,7 @@ class Example:
 
     Attributes
     ----------
-    subjects : findings, or the category, that the row is an example of
+    subjects : findings, or the category, that the row illustrates
     title, labels, question, facts, note : optional texts
     """
 
@@ -174,7 +173,7 @@ class Example:
 
 
 def example(row: Row, folder: DatasetFolder, subjects: Sequence[str]) -> Example:
-    """Return the example of a row; its columns tell the kind of benchmark."""
+    """Return a row as an example; its columns determine the kind of benchmark."""
     make = _image if "annotations" in row else _task if "prompt" in row else _study
     return make(row, folder.benchmark.findings, subjects)
 
@@ -233,7 +232,7 @@ def _bytes(picture: Any) -> bytes | None:
 
 
 def legend_of(drawings: Sequence[FindingDrawing]) -> list[tuple[str, str, bool]]:
-    """Return a line per finding: its colour, the words on its drawings, and True if it has a reference."""
+    """Return a legend line per finding: (colour, description of its drawings, True if it has a reference)."""
     by_number: dict[int, list[FindingDrawing]] = {}
     for drawing in drawings:
         by_number.setdefault(drawing.number, []).append(drawing)

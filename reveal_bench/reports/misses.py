@@ -1,20 +1,20 @@
-"""Writes models' misses for readers, and reads their answers (paper 000, section 3.4: a radiologist classifies errors).
+"""Export models' misses for radiologists to classify, and read their answers (paper 000, section 3.4).
 
-The output, for ``reveal-leaderboard readers --form errors --misses OUT/for_readers/misses.jsonl --images
-OUT/for_readers --readers readers.csv``:
+Readers classify the exported files with ``reveal-leaderboard readers --form errors --misses
+OUT/for_readers/misses.jsonl --images OUT/for_readers --readers readers.csv``. The files are:
 
-* ``for_readers/misses.jsonl``: a line per miss: a neutral id, the picture, the finding, the grid, the cells that the
-  reference touches, and the predicted cell, as [row, column] from 0;
-* ``for_readers/pictures/``: the central squares of the radiographs, at full resolution, as PNG: the form's grid
-  covers the whole image. If height and width differ by an odd number, the square's edge is in the middle of a pixel,
-  and the image begins at the start of that pixel;
-* ``key.jsonl``: the meaning of each id, and the models that missed it. Readers do not get it.
+* ``for_readers/misses.jsonl``: one line per miss, with a neutral id, the image file, the finding, the grid, the cells
+  that the reference touches, and the predicted cell. Cells are [row, column], counted from 0.
+* ``for_readers/pictures/``: the central squares of the radiographs as PNG, at full resolution, because the form's grid
+  covers the whole image. If height and width differ by an odd number, the edge of the square is in the middle of a
+  pixel, and the image begins with that pixel.
+* ``key.jsonl``: image and finding of each id, and the models that missed it. Do not give this file to readers.
 
-All files contain references: for a holdout they are as secret as the holdout itself, and only the owner can open the
+All files reveal references. Those of a holdout are as secret as the holdout itself, so only the owner can open the
 folder.
 
-A reader judges a cell: if several models predicted the same cell, it is judged once. If a model has more than
-`max_per_finding` misses of a finding, readers get a random sample: the first ones in
+If several models predicted the same cell for a case, readers judge this cell once. If a model has more than
+`max_per_finding` misses of a finding, readers get a random sample of them: the first ones in
 :func:`~reveal_bench.reports.run_errors.reading_order`.
 """
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 READERS_FOLDER, MISSES_FILE, KEY = "for_readers", "misses.jsonl", "key.jsonl"
 ANSWER_COLUMNS = ["id", "finding", "reader", "category", "comment"]
-"""Columns of the file of error ratings that ``reveal-leaderboard readers-export`` writes."""
+"""Columns of the error ratings that ``reveal-leaderboard readers-export`` writes."""
 ANSWERS = {"position_error": "position", "anatomy_error": "anatomy", "cannot_read": None}
 KEY_FIELDS = {"id", "image_id", "finding", "grid", "cell", "models"}
 
@@ -64,11 +64,11 @@ def write_misses(
     ----------
     out : new or empty folder
     case_errors : model -> its cases from :func:`~reveal_bench.reports.run_errors.categorize`, with this `grid`; cases
-        that the anatomy decided are left out; cases that readers judged before count towards `max_per_finding`
+        decided by the anatomy are omitted; cases that readers have already judged count towards `max_per_finding`
     records : references of the split
-    open_picture : image_id -> the whole radiograph, of the size in its record
-    seed : seed of the random sample; :func:`~reveal_bench.reports.run_errors.shares` needs the same
-    max_per_finding : maximum misses of one model and finding that are read, at least 1
+    open_picture : image_id -> the whole radiograph, in the size stated in its record
+    seed : seed of the random sample; :func:`~reveal_bench.reports.run_errors.shares` needs the same seed
+    max_per_finding : maximum number of misses per model and finding to read, at least 1
 
     Returns
     -------
@@ -77,8 +77,8 @@ def write_misses(
     Raises
     ------
     ValueError
-        If `out` is not empty, a number is out of range, no case is left to read, a case has no record, or an image has
-        another size than its record.
+        If `out` is not empty, a number is out of range, no case is left to read, a case has no record, or an image does
+        not have the size in its record.
     """
     out = Path(out).resolve()
     if max_per_finding < 1:
@@ -93,7 +93,7 @@ def write_misses(
         raise ArgumentError("case_errors", "must have a miss that no reader has judged", "none")
     touched = _touched_cells(records, {(case.image_id, case.finding) for case, _ in misses}, Grid(grid))
     new = out.with_name(f".{out.name}.new")
-    shutil.rmtree(new, ignore_errors=True)  # of an attempt that was interrupted
+    shutil.rmtree(new, ignore_errors=True)  # left by an interrupted run
     new.mkdir(mode=0o700, parents=True)
     try:
         _write(new, misses, touched, {record.image_id: record.size for record in records}, open_picture, Grid(grid))
@@ -110,7 +110,7 @@ def write_misses(
 def _choose(
     case_errors: Mapping[str, Sequence[CaseError]], seed: int, max_per_finding: int
 ) -> list[tuple[CaseError, list[str]]]:
-    """Return (miss, its models) for each miss to read, in reading order."""
+    """Return (miss, models that made it) for each miss to read, in reading order."""
     selected: dict[bytes, tuple[CaseError, list[str]]] = {}
     for model, cases in case_errors.items():
         by_finding: dict[str, list[CaseError]] = {}
@@ -129,7 +129,7 @@ def _choose(
 def _touched_cells(
     records: Sequence[LocalizationRecord], pairs: set[tuple[str, str]], grid: Grid
 ) -> dict[tuple[str, str], list[list[int]]]:
-    """Return [row, column] of every cell that the reference touches."""
+    """Return (image_id, finding) -> [row, column] of every cell that the reference touches."""
     touched = {}
     images = {image_id for image_id, _ in pairs}
     for record, finding, reference in list_cases([record for record in records if record.image_id in images]):
@@ -171,7 +171,7 @@ def _write(
 
 
 def _square(picture: Image, image_id: str, size: tuple[int, int]) -> Image:
-    """Return the central square at full resolution, grey, without metadata."""
+    """Return the central square of a radiograph as a grey PNG at full resolution, without metadata."""
     if (picture.height, picture.width) != size:
         got = [picture.height, picture.width]
         raise ValueError(f"the picture of {image_id} must have its record's size {list(size)}, got {got}")
@@ -190,18 +190,18 @@ def read_reviews(answers: Path, key: Path | None = None) -> dict[ReviewKey, str]
 
     Parameters
     ----------
-    answers : CSV of error ratings that ``reveal-leaderboard readers-export`` writes
+    answers : CSV file of error ratings that ``reveal-leaderboard readers-export`` writes
     key : ``key.jsonl`` of :func:`write_misses`; by default the one beside `answers`
 
     Returns
     -------
-    dict from (image_id, finding, cells per side, cell) to "position" or "anatomy", by majority. Misses that no
-    reader could read, and ties, are omitted and stay unreviewed.
+    dict from (image_id, finding, cells per side, cell) to "position" or "anatomy", by majority. Misses without a
+    majority, or without a reader who could judge them, are omitted and stay unreviewed.
 
     Raises
     ------
     ValueError
-        If a file is malformed, an id is not in the key, its finding differs, or a reader answers it twice.
+        If a file is malformed, an id is not in the key or has another finding there, or a reader answers an id twice.
     OSError
         If a file cannot be read.
     """

@@ -1,11 +1,11 @@
-"""A report's page: sections of figures, tables, notes and text, assembled into one HTML file and the files beside it.
+"""Assemble a report: one HTML file from sections of figures, tables, notes and text, plus SVG, PNG and CSV files.
 
-Every page of this package is assembled here: sections hold parts, :func:`write_page` numbers figures and tables in
-their order, writes them as PNG, SVG and CSV, and links them.
+A page has sections, and sections have parts. :func:`write_page` numbers figures and tables in order, writes them as
+PNG, SVG and CSV, and links these files.
 
-A page is one self-contained HTML file: no script, no network. It follows the reader's choice of light and
-dark, fits a telephone, and prints on A4. Templates escape every text; only the SVG that matplotlib wrote is HTML
-already. A page and its files depend on their contents alone: no time of day, no path.
+The HTML file is self-contained, without scripts or network requests. It follows the browser's light or dark theme, fits
+a telephone, and prints on A4. Templates escape every text except SVG written by matplotlib. The files are reproducible:
+they contain no time of day and no path.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 PAGE = "report.html"
 FIGURES, TABLES = "figures", "tables"
 MOST_ON_ONE_PAGE = 20
-"""Maximum rows of a table that print does not divide."""
+"""Maximum rows of a table that is kept on one printed page."""
 MOST_ON_PORTRAIT = 9
-"""Maximum columns of a table on upright paper; wider tables are printed in landscape."""
+"""Maximum columns of a table printed in portrait; wider tables are printed in landscape."""
 FEWEST_CASES = 10
-"""Minimum cases for stressing the best value; with fewer, one or two cases decide which value is best."""
+"""Minimum cases for highlighting the best value; with fewer, one or two cases decide which value is best."""
 _NUMBER = re.compile(r"(<\s)?\(?[−+-]?\d|n =")  # or an interval
 _NO_NUMBER = ("", NOTHING, "undefined", "not tested", "not shown", "∞", "reference")
 Progress = Callable[[str, int, int | None], None]
@@ -45,7 +45,7 @@ Progress = Callable[[str, int, int | None], None]
 
 @dataclass(frozen=True)
 class Csv:
-    """A table as a separate file, with its `name` without suffix. This part itself is not shown on the page."""
+    """A table that is only written as a CSV file; `name` has no suffix."""
 
     form: ClassVar[str] = ""
     name: str
@@ -53,7 +53,7 @@ class Csv:
 
     @classmethod
     def of(cls, name: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> Csv:
-        """Return a file with one line per row; NaN and None are empty, texts like formulas begin with an apostrophe."""
+        """Return a CSV file; NaN and None become empty, texts that look like formulas get a leading apostrophe."""
         lines: list[str] = []
         # Before Python 3.13, `csv` quotes a text with a carriage return only if the lines end with one.
         writer = csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n")
@@ -70,7 +70,7 @@ def _field(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph, and the table that it speaks of as a file."""
+    """A paragraph, optionally with a CSV file of the numbers that it describes."""
 
     form: ClassVar[str] = "text"
     words: str
@@ -88,7 +88,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class Note:
-    """A box with a sentence."""
+    """A highlighted box with a sentence."""
 
     form: ClassVar[str] = "note"
     title: str
@@ -102,11 +102,12 @@ class PageTable:
 
     Attributes
     ----------
-    head, rows : texts of the cells; the first cell of a row names the row, and further lines of a cell are smaller
-    title : title; a table without one has no number
-    best : (row, column) of cells to stress
+    head, rows : texts of the cells; the first cell names its row, and lines after the first of a cell are in smaller
+        type
+    title : title; an untitled table is not numbered
+    best : (row, column) of highlighted cells
     groups, inside : rows that are headings of groups, and rows that belong to a group
-    csv : the table as a file with unrounded numbers
+    csv : CSV file of the table with unrounded numbers
     is_caption_shown : False if the caption is only read aloud
     """
 
@@ -132,7 +133,7 @@ class PageTable:
         return len(self.head) > MOST_ON_PORTRAIT
 
     def is_number(self, column: int) -> bool:
-        """Return True if a column contains numbers, which are aligned right."""
+        """Return True if a column contains numbers, and so is right-aligned."""
         cells = [str(row[column]).partition("\n")[0] for row in self.rows]
         numbers = [cell for cell in cells if cell not in _NO_NUMBER]
         return column > 0 and bool(numbers) and all(_NUMBER.match(cell) for cell in numbers)
@@ -140,7 +141,7 @@ class PageTable:
 
 @dataclass(frozen=True)
 class TableBlock:
-    """Small tables, side by side where there is space."""
+    """Small tables, shown side by side if the page is wide enough."""
 
     form: ClassVar[str] = "tables"
     title: str
@@ -149,19 +150,19 @@ class TableBlock:
 
 @dataclass(frozen=True)
 class Custom:
-    """A part with its own macro: `form` is the name of the macro, `values` are its arguments."""
+    """A part for which the template has a special macro, named `form`, called with `values`."""
 
     form: str
     values: Any
 
 
 Part = Csv | Text | Lines | Note | PageTable | TableBlock | Custom | Illustration
-"""A part of a section; `form` names its macro in ``macros.html``, "" if it is not on the page."""
+"""A part of a section. `form` names its macro in ``macros.html``; "" if the part is only a file."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page; `key` is its anchor, `source` names the table or figure of a paper."""
+    """A section of the page; `key` is its HTML anchor, `source` cites the table or figure of a paper."""
 
     key: str
     title: str
@@ -171,7 +172,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """The contents of a page; `notices` come above everything else."""
+    """The contents of a page; `notices` are shown above the text."""
 
     title: str
     lead: str
@@ -181,31 +182,31 @@ class Page:
 
 
 def section(key: str, title: str, source: str, *parts: Part | str) -> Section:
-    """Return a section of parts in order; a string is a paragraph."""
+    """Return a section with parts in order; strings become paragraphs."""
     return Section(key, title, [Text(part) if isinstance(part, str) else part for part in parts], source)
 
 
 def notices(*, synthetic: bool, warnings: Sequence[str] = ()) -> list[Note]:
-    """Return the notes above a page about data; warnings become sentences."""
+    """Return the notices above a page: synthetic data, warnings, not for clinical use."""
     notes = [Note("Synthetic: every image and every reference was drawn by a program.")] * synthetic
     sentences = (f"{text[0].upper()}{text[1:].removesuffix('.')}." for text in warnings)
     return [*notes, Note("Not for clinical use."), *(Note(text, is_warning=True) for text in sentences)]
 
 
 def printed_table(name: str, title: str, caption: str, rows: Sequence[Mapping[str, str]], unrounded: str) -> PageTable:
-    """Return a table of rows as the terminal prints them; `unrounded` is its file."""
+    """Return a page table of rows as printed in the terminal; `unrounded` is its CSV file."""
     head = [column.strip() or "95% interval" for column in rows[0]] if rows else []
     cells = [tuple(_cell(column, text) for column, text in row.items()) for row in rows]
     return PageTable(head, cells, f"{caption}.", title, csv=Csv(name, unrounded))
 
 
 def _cell(column: str, text: str) -> str:
-    """Return text for a page, a dash if it is undefined."""
+    """Return a cell's text, or a dash if it is undefined."""
     return NOTHING if text in ("", "-") and column != "stars" else typeset(text)
 
 
 def leading(values: Mapping[int, float], n_cases: int, *, lowest: bool = False) -> set[int]:
-    """Return the keys of the best values of a row, which are stressed; empty with fewer than ten cases.
+    """Return the keys of the best values to highlight in a row; none with fewer than :data:`FEWEST_CASES` cases.
 
     Examples
     --------
@@ -220,17 +221,17 @@ def leading(values: Mapping[int, float], n_cases: int, *, lowest: bool = False) 
 
 
 def check_target(folder: Path, out: Path) -> None:
-    """Raise ImportError unless pages can be drawn, ArgumentError if `out` is in the dataset `folder`."""
+    """Raise ImportError if plotting libraries are missing, ArgumentError if `out` is in the dataset `folder`."""
     check_extra()
     if folder.resolve() in (out.resolve(), *out.resolve().parents):
         raise ArgumentError("out", "must not be in the dataset folder: it would become part of it", out)
 
 
 def write_page(out: Path, page: Page) -> Path:
-    """Write :data:`PAGE` and the folders :data:`FIGURES` and :data:`TABLES` into `out`, and return the page's path.
+    """Write the page and the folders of its figures and tables into `out`; return the page's path.
 
-    All files are written before any of an earlier page is replaced; figures and tables that this page lacks are
-    removed.
+    All new files are complete before any file of an earlier page is replaced. Figures and tables of an earlier page are
+    removed if this page has none of that name.
     """
     files = page_files(page)
     for name in files:
@@ -244,13 +245,13 @@ def write_page(out: Path, page: Page) -> Path:
 
 
 def page_files(page: Page, name: str = PAGE, *, is_flat: bool = False) -> dict[str, str | bytes]:
-    """Return the page and its files, by path.
+    """Return path -> content of the page and its files.
 
     Parameters
     ----------
     name : name of the page
-    is_flat : put all files beside the page, figures only as SVG, and do not link them, since the page may be passed on
-        without them
+    is_flat : put all files beside the page, figures only as SVG, without links, because the page may be shared without
+        its files
     """
     files: dict[int, dict[str, str | bytes]] = {}
     for part in (part for one in page.sections for part in one.parts):
@@ -268,12 +269,12 @@ def _files_of(part: Part, *, is_flat: bool) -> dict[str, str | bytes]:
 
 
 def render_page(page: Page) -> str:
-    """Return the HTML file of a page that has no other files."""
+    """Return the HTML of a page without linked files."""
     return _render(page, {})
 
 
 def _render(page: Page, links: Mapping[int, Sequence[str]]) -> str:
-    """Return the HTML file; `links` maps the id of a part to the paths of its files."""
+    """Return the HTML; `links` maps the ``id()`` of a part to the paths of its files."""
     n: Counter[str] = Counter()
     sections = [
         (one, [(part, _label(part, n), links.get(id(part), ())) for part in one.parts if part.form])
@@ -283,7 +284,7 @@ def _render(page: Page, links: Mapping[int, Sequence[str]]) -> str:
 
 
 def _label(part: Part, n: Counter[str]) -> str:
-    """Return the next number of a figure or of a table with a title, and count it."""
+    """Return the label of a figure or titled table, such as "Figure 2.", and advance its counter in `n`."""
     word = "Figure" if isinstance(part, Illustration) else "Table" if isinstance(part, PageTable) and part.title else ""
     n[word] += 1
     return f"{word} {n[word]}." if word else ""

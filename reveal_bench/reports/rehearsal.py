@@ -1,4 +1,4 @@
-"""A dry run: everything that a model would receive, written to a folder instead of sent.
+"""Dry run: write everything that a model would receive to a folder instead of sending it.
 
 The folder::
 
@@ -7,7 +7,7 @@ The folder::
     questions/00001/messages.json  every question, in order
     pictures/<sha256>.png        every image once, even if it is sent several times
 
-The folder contains radiographs: the same terms apply as to the dataset.
+The folder contains radiographs, so the dataset's terms apply to it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from reveal_bench.reports.style import check_extra
 
 PAGE_QUESTIONS = 200
 PAGE_BYTES = 32 << 20
-"""Limit for the images on the page, low enough for browsers to show it quickly."""
+"""Maximum total bytes of the images on the page, so that browsers open it quickly."""
 HASH_DIGITS = 32
 
 
@@ -40,10 +40,10 @@ class RehearsalCount:
 
     Attributes
     ----------
-    questions, messages : number of questions, and of turns of conversation in total
-    pictures : images sent, repeats included
-    distinct_pictures : files in the folder
-    bytes_sent : bytes of texts as UTF-8 and images as base64, repeats included, without protocol overhead
+    questions, messages : numbers of questions and of conversation turns, in total
+    pictures : number of images sent, repeats included
+    distinct_pictures : number of image files in the folder
+    bytes_sent : bytes of UTF-8 texts and base64 images, repeats included, without protocol overhead
     on_page : number of questions on the page
     """
 
@@ -61,26 +61,26 @@ def rehearse(
     settings: AskSettings,
     compose: Callable[[Question], Sequence[Message]],
 ) -> RehearsalCount:
-    """Write the messages of `questions` to the new folder `out`, whole or not at all.
+    """Write the messages for `questions` to the new folder `out`; on failure, write nothing.
 
     Parameters
     ----------
     out : new or empty folder
     questions : the questions in order
     settings : settings that `compose` uses, written beside the questions
-    compose : question -> its messages
+    compose : question -> messages to the model
 
     Raises
     ------
     ValueError
-        If `out` is not free, or `questions` is empty.
+        If `out` is a file or a folder with contents, or `questions` is empty.
     ImportError
         Without the extra [run] or [report].
     """
     check_extra("jinja2")
     out = Path(out)
     if out.is_symlink() or (out.exists() and not (out.is_dir() and not any(out.iterdir()))):
-        raise ArgumentError("out", "must not exist or be an empty folder", out)
+        raise ArgumentError("out", "must be a new or empty folder", out)
     out.parent.mkdir(parents=True, exist_ok=True)
     scratch = out.parent / f".{out.name}.{uuid.uuid4().hex[:8]}"
     try:
@@ -95,7 +95,7 @@ def rehearse(
 
 @dataclass
 class _Stage:
-    """The folder under construction."""
+    """The unfinished output folder and its counts."""
 
     folder: Path
     n_messages: int = 0
@@ -130,12 +130,12 @@ class _Stage:
         self.n_messages += len(messages)
         size = sum(len(part.png) for turn in messages for part in turn.parts if isinstance(part, PromptImage))
         fits = len(self.on_page) < PAGE_QUESTIONS and self.page_bytes + size <= PAGE_BYTES
-        if fits and len(self.on_page) == number - 1:  # the first ones, without a gap
+        if fits and len(self.on_page) == number - 1:  # only the first questions, without a gap
             self.page_bytes += size
             self.on_page.append(_on_page(number, question, messages))
 
     def _part(self, part: str | PromptImage) -> dict[str, str]:
-        """Return a part as JSON; count its bytes and write its image if it is new."""
+        """Return a message part as JSON; count its bytes, and write its image unless already written."""
         if isinstance(part, str):
             self.bytes_sent += len(part.encode())
             return {"text": part}
@@ -165,12 +165,14 @@ class _Picture:
 
     @classmethod
     def of(cls, part: PromptImage) -> _Picture:
-        width, height = (int.from_bytes(part.png[at : at + 4], "big") for at in (16, 20))  # in PNG's first chunk
+        width, height = (
+            int.from_bytes(part.png[at : at + 4], "big") for at in (16, 20)
+        )  # from the header (IHDR) chunk
         return cls(base64.b64encode(part.png).decode(), part.image_id, width, height, len(part.png))
 
 
 def _on_page(number: int, question: Question, messages: Sequence[Message]) -> tuple[int, str, list[dict[str, Any]]]:
-    """Return the arguments of a question's template."""
+    """Return (number, title, turns) of a question, for the template."""
     title = question.id if question.finding is None else f"{question.image.image_id} · {question.finding}"
     turns = [
         {

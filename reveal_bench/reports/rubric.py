@@ -1,10 +1,11 @@
-"""The report of readers' ratings of answers to open tasks: Tables 1 to 3 and Figures 3 and 5 of paper 001.
+"""Report on readers' ratings of answers to open tasks, like Tables 1 to 3 and Figures 3 and 5 of paper 001.
 
 Conventions
 -----------
-An answer's score on a criterion is the mean of its readers; *content* is the least of process, execution and synthesis
-after that mean (:mod:`reveal_bench.metrics.ordinal`), and the page also gives the result of the other order. A task
-without an answer has no scores here, as in the paper, and is counted; `reveal-bench score` gives it the lowest scores.
+An answer's score on a criterion is the mean over its readers. *Content* is the minimum of these means for process,
+execution and synthesis (:mod:`reveal_bench.metrics.ordinal`). The page also gives the mean over readers of each
+reader's minimum. As in the paper, unanswered tasks are counted but have no scores; `reveal-bench score` gives them the
+lowest scores.
 """
 
 from __future__ import annotations
@@ -56,10 +57,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BINS = np.arange(LOWEST, HIGHEST + 0.5, 0.5)
-"""Possible scores of one reader, and means of two readers."""
+"""Bins of scores in half-point steps, which means of two readers can take."""
 MOST_PAIRS = 3
-"""Maximum number of pairs of readers with a figure."""
-_LARGEST = 11.0  # diameter in points of the most common pair of scores
+"""Maximum number of reader pairs shown in a figure each."""
+_LARGEST = 11.0  # marker diameter in points of the most common pair of scores
 
 
 def write_rubric_report(
@@ -70,14 +71,14 @@ def write_rubric_report(
     runs: Sequence[tuple[str, Path]] = (),
     split: str | None = None,
 ) -> list[str]:
-    """Write the page, its figures and its tables into `out`.
+    """Write the report's page, figures and tables into `out`.
 
     Parameters
     ----------
     folder : dataset folder of a benchmark whose answers readers rate
     ratings : ratings of any number of models, by any number of readers
-    runs : (model as the ratings name it, run folder or prediction file), which state the answered tasks. Without them,
-        a task with a rating counts as answered
+    runs : (model name as in the ratings, run folder or prediction file); they determine which tasks are answered.
+        Without runs, every rated task counts as answered
     split : split with references; by default the split of the runs, or the only one
 
     Returns
@@ -87,7 +88,7 @@ def write_rubric_report(
     Raises
     ------
     ValueError
-        If the folder is of another kind, ratings are missing, or ratings are of other tasks or models.
+        If the benchmark is not rated by readers, ratings are missing, or ratings name unknown tasks or models.
     LintError
         If a prediction file has errors.
     ImportError
@@ -97,7 +98,7 @@ def write_rubric_report(
     check_target(folder, out)
     opened = open_split(folder, runs, split)
     if opened.kind.scoring.scored_by != "readers":
-        raise ArgumentError("ratings", "must belong to a benchmark whose answers readers rate", opened.kind.name)
+        raise ArgumentError("ratings", "must be for a benchmark whose answers readers rate", opened.kind.name)
     rated = Rated(opened.records, ratings, _answered(opened, runs, ratings))
     warnings = rated.warnings()
     title = f"Answers to {opened.title} as readers rated them"
@@ -109,7 +110,7 @@ def write_rubric_report(
 def _answered(
     split: Split, runs: Sequence[tuple[str, Path]], ratings: Sequence[Rating]
 ) -> dict[str, Collection[str] | None]:
-    """Return model -> answered tasks; None instead of the tasks if only the ratings show them."""
+    """Return model -> answered tasks; None if rated tasks count as the answered ones."""
     models = list(dict.fromkeys(rating.model for rating in ratings))
     if not models:
         raise ArgumentError("ratings", "must hold at least one rating", "none")
@@ -118,7 +119,7 @@ def _answered(
     answered = {run.label: {one.task_id for one in run.predictions[0]} for run in load_runs(runs, split)}
     strange = [name for name in answered if name not in models]
     if strange:
-        raise ArgumentError("runs", f"must be named as the ratings name models ({', '.join(models)})", repr(strange[0]))
+        raise ArgumentError("runs", f"must use the model names of the ratings ({', '.join(models)})", repr(strange[0]))
     return dict(answered)
 
 
@@ -128,7 +129,7 @@ class Rated:
 
     Attributes
     ----------
-    answered : model -> answered tasks, None if only the ratings show them; ratings of other models are left out
+    answered : model -> answered tasks, None if rated tasks count as answered; ratings of other models are omitted
     """
 
     tasks: Sequence[TaskRecord]
@@ -147,33 +148,33 @@ class Rated:
 
     @property
     def models(self) -> list[str]:
-        """Models, named as in the ratings."""
+        """Names of the models, as in the ratings."""
         return list(self.rows)
 
     @cached_property
     def scores(self) -> dict[str, FloatArray]:
-        """Scores (n_tasks, 6) by model, means of readers."""
+        """Mean scores over readers by model, shape (n_tasks, 6)."""
         return {model: rows.scores[:, 1:] for model, rows in self.rows.items()}
 
     @cached_property
     def summaries(self) -> dict[tuple[str, str], RubricSummary]:
-        """Summaries by (model, criterion), without unrated criteria."""
+        """Summary of the scores by (model, criterion), without unrated criteria."""
         return {(one.model, one.criterion): one for one in rubric_summary(self.scores) if one.n}
 
     @property
     def criteria(self) -> list[str]:
-        """Criteria with a score, in the order of tables."""
+        """Criteria with at least one score, in the order of the tables."""
         return [name for name in REPORTED if any(criterion == name for _, criterion in self.summaries)]
 
     def content_by_reader(self, model: str) -> float:
-        """Return mean content in the other order: each reader's least score first, then the mean of readers."""
+        """Return the mean content score if each reader's minimum is taken before the mean over readers."""
         ratings = self.rows[model].ratings[:, :, : len(CONTENT_CRITERIA)]
         per_task = mean_of_defined(ratings.min(axis=2))
         return float(mean_of_defined(per_task[None])[0])
 
     @cached_property
     def pairs(self) -> list[tuple[str, str, FloatArray]]:
-        """(main reader, other reader, shared ratings (2, n_answers, 6)), most shared answers first."""
+        """Pairs of readers with their ratings (2, n_answers, 6) of common answers, most common answers first."""
         ratings = [one for one in self.ratings if one.model in self.answered]
         of_reader = Counter(one.reader for one in ratings)
         names = sorted(of_reader, key=lambda name: (-of_reader[name], name))
@@ -193,7 +194,7 @@ class Rated:
         for model, rows in self.rows.items():
             n_waiting = int((rows.is_answered & np.isnan(rows.ratings).all(axis=(1, 2))).sum())
             if n_waiting:
-                warnings.append(f"{n_waiting:,} answers of {model} were not rated and appear in no figure")
+                warnings.append(f"{n_waiting:,} answers of {model} were not rated and are missing from all figures")
         return warnings
 
 
@@ -203,8 +204,8 @@ def _sections(rated: Rated) -> Iterator[Section]:
         "answers",
         "Answers",
         "As section 4.1 of paper 001",
-        "Numbers of tasks answered and rated. Figures and tables leave out tasks without an answer, as in the paper; "
-        "reveal-bench score gives them the lowest scores.",
+        "Numbers of tasks answered and rated. As in the paper, figures and tables omit unanswered tasks; "
+        "reveal-bench score gives these tasks the lowest scores.",
         _answers_table(rated),
     )
     source = "As Tables 1 and 2 and Fig. 3 of paper 001"
@@ -218,8 +219,8 @@ def _sections(rated: Rated) -> Iterator[Section]:
         yield section("differences", "Models compared", source, words, _differences_table(rated))
     if rated.pairs:
         words = (
-            "Answers that two readers rated. The first of a pair is the one who rated more. MAD: mean absolute "
-            f"difference. Figures are of the pairs with the most answers in common, at most {MOST_PAIRS}."
+            "Agreement on answers that two readers rated. The first reader of a pair rated more answers. MAD: mean "
+            f"absolute difference. Figures show the pairs with the most answers in common, at most {MOST_PAIRS}."
         )
         figures = [_agreement_figure(n, *pair) for n, pair in enumerate(rated.pairs[:MOST_PAIRS], start=1)]
         source = "As Table 3 and Fig. 5 of paper 001"
@@ -229,7 +230,7 @@ def _sections(rated: Rated) -> Iterator[Section]:
 
 
 def questions_section(tasks: Sequence[TaskRecord]) -> Section:
-    """Return the section on scores and tags of the questions; a task may have several tags of one kind."""
+    """Return the section on the questions' scores and tags; a task may have several tags of one kind."""
     scored = {
         _title(name): Counter(score for task in tasks if (score := (task.question_scores or {}).get(name)) is not None)
         for name in QUESTION_SCORES
@@ -251,7 +252,7 @@ def _tags_table(tasks: Sequence[TaskRecord]) -> PageTable:
         for (name, value), n in ordered
     ]
     csv = Csv.of("tags", ("tag", "value", "tasks", "share"), [(*tag, n, n / len(tasks)) for tag, n in ordered])
-    return printed_table("tags", "What the tasks are about", "Tasks with each tag, the most first", rows, csv.text)
+    return printed_table("tags", "What the tasks are about", "Tasks with each tag, most common first", rows, csv.text)
 
 
 def _question_figure(scored: Mapping[str, Counter[int]]) -> Illustration:
@@ -260,7 +261,7 @@ def _question_figure(scored: Mapping[str, Counter[int]]) -> Illustration:
         "question-scores",
         "Scores of the questions",
         f"Share of the tasks with each score from {LOWEST} to {HIGHEST}.",
-        f"Bars: per score of the questions, the share of tasks. Means: {means}.",
+        f"Bars: for each score of the questions, the share of tasks. Means: {means}.",
         partial(_draw_questions, scored),
     )
 
@@ -311,8 +312,8 @@ def _scores_table(rated: Rated) -> PageTable:
         rows.append({"score": _title(criterion)} | {model: _summary(one) for model, one in summaries.items()})
     records = [asdict(one) for one in rated.summaries.values()]
     caption = (
-        "Mean ± standard deviation (over n − 1) of the scores, from 1 (poor) to 5. n: number of scored answers; "
-        "5: share with score 5; below 3: share with a score below 3"
+        "Mean ± standard deviation (over n − 1) of the scores, from 1 (poor) to 5. n: number of scored answers; 5: "
+        "share of answers with score 5; below 3: share of answers with a score below 3"
     )
     return printed_table("scores", "Scores by model", caption, rows, _csv("scores", records))
 
@@ -342,12 +343,12 @@ def _differences_table(rated: Rated) -> PageTable:
         }
         for one in records
     ]
-    caption = "Mean difference of the scores and its test"
+    caption = "Mean score differences and their tests"
     return printed_table("differences", "Differences of models", caption, rows, _csv("differences", records))
 
 
 def agreement_table(name: str, records: Sequence[Mapping[str, Any]], unrounded: str) -> PageTable:
-    """Return a page table of the records of :func:`compare_readers`; `unrounded` is the content of its CSV file."""
+    """Return a page table of the records of :func:`compare_readers`; `unrounded` is the text of its CSV file."""
     rows = [
         {
             "readers": f"{one['reader_a']} and {one['reader_b']}",
@@ -361,20 +362,20 @@ def agreement_table(name: str, records: Sequence[Mapping[str, Any]], unrounded: 
         }
         for one in records
     ]
-    caption = "Agreement of two readers, and the mean ± SD of each over the same answers"
+    caption = "Agreement of two readers, and each reader's mean ± SD over the same answers"
     return printed_table(name, "Agreement of readers", caption, rows, unrounded)
 
 
 def compare_readers(first: str, second: str, both: FloatArray) -> list[dict[str, Any]]:
     """Return the agreement of two readers per criterion (paper 001, Table 3).
 
-    Kappa is quadratic-weighted; means and standard deviations (over n - 1) are over the `n` answers that both rated.
-    NaN where undefined.
+    Kappa is quadratic-weighted. Means and standard deviations (over n - 1) cover the `n` answers that both readers
+    rated. NaN where undefined.
 
     Parameters
     ----------
-    both : scores (2, n_answers, 6), columns as in :data:`reveal_bench.metrics.ordinal.CRITERIA`; NaN if there is
-        none
+    both : scores (2, n_answers, 6), columns as in :data:`reveal_bench.metrics.ordinal.CRITERIA`; NaN if a score is
+        missing
 
     Examples
     --------
@@ -402,7 +403,7 @@ def compare_readers(first: str, second: str, both: FloatArray) -> list[dict[str,
 
 
 def _of_both(both: FloatArray, criterion: str) -> FloatArray:
-    """Return the scores (2, n) of the answers that both readers scored on one criterion."""
+    """Return one criterion's scores, shape (2, n), for the answers that both readers scored."""
     pair: FloatArray = both[:, :, CRITERIA.index(criterion)]
     return pair[:, ~np.isnan(pair).any(axis=0)]
 
@@ -426,8 +427,8 @@ def _p(value: float) -> str:
 def _content_words(rated: Rated) -> str:
     order = ", ".join(f"{model} {number(rated.content_by_reader(model), 2)}" for model in rated.models)
     return (
-        "A score is the mean of an answer's readers. Content is the least of process, execution and synthesis after "
-        f"that mean. If each reader's least score were taken first and then averaged, mean content would be: {order}."
+        "A score is the mean over an answer's readers. Content is the minimum of these means for process, execution "
+        f"and synthesis. With each reader's minimum averaged instead, mean content would be: {order}."
     )
 
 
@@ -449,9 +450,9 @@ def _distributions(rated: Rated) -> Illustration:
     return Illustration(
         "distributions",
         "Distribution of scores",
-        "Share of a model's scored answers by score, to the nearest half point. The mean of two readers may be a half, "
-        "means of more readers are drawn at the nearest step.",
-        f"Bars: per criterion and model, the share of answers with each score from 1 to 5. Means: {means}.",
+        "Share of a model's scored answers by score, to the nearest half point. Means of two readers can end in .5; "
+        "means of more readers are drawn at the nearest half point.",
+        f"Bars: for each criterion and model, the share of answers with each score from 1 to 5. Means: {means}.",
         partial(_draw_distributions, shares, rated.criteria, rated.models),
     )
 
@@ -502,7 +503,7 @@ def _agreement_figure(place: int, first: str, second: str, both: FloatArray) -> 
     return Illustration(
         f"agreement-{place}",
         f"Scores of {first} and {second}",
-        f"Scores of two readers; the larger a mark, the more answers ({both.shape[1]} in total). Dashed: equal "
+        f"Scores of two readers; larger marks stand for more answers ({both.shape[1]} in total). Dashed: equal "
         "scores. Above each panel, the share of answers on which they differ by at most one.",
         f"Per criterion, the scores of {second} against those of {first}. {'; '.join(titles)}.",
         partial(_draw_agreement, titles, first, second),

@@ -1,11 +1,11 @@
-"""Categories of predictions: full hit, partial hit, position error or anatomy error (paper 000, section 3.4).
+"""Categorize predicted cells as full hit, partial hit, position error or anatomy error (paper 000, section 3.4).
 
 Conventions
 -----------
-A case is a pair of an image and a finding that the split draws
-(:func:`~reveal_bench.kinds.localization.scoring.list_cases`). The cell of a prediction follows the rule of scoring
-(:mod:`reveal_bench.kinds.localization.scoring`); of several points, the one in the cell that the reference covers most
-counts, so that a case is a full hit exactly if `grid_hit` is 1.
+A case is an image and a finding with a reference in the split
+(:func:`~reveal_bench.kinds.localization.scoring.list_cases`). Predictions are assigned to cells as in scoring
+(:mod:`reveal_bench.kinds.localization.scoring`). If a prediction has several points, its cell is the one that the
+reference covers most. A case therefore is a full hit exactly if its `grid_hit` is 1.
 
 ==================  ====================================================================================================
 ``full_hit``        `grid_hit` is 1
@@ -17,13 +17,13 @@ counts, so that a case is a full hit exactly if `grid_hit` is 1.
 ``no_answer``       no prediction, or an empty mask: included, because an absent answer is a miss
 ==================  ====================================================================================================
 
-Without overlap a reader's answer decides (paper 000: a radiologist), otherwise the image's anatomy if known
-(:mod:`reveal_bench.reports.anatomy`). Left out and counted: laterals (paper 000 only reviews frontal radiographs;
-a view that the source does not name counts as frontal), and cases in which `grid_hit` is undefined because the
-reference is entirely outside the central square.
+If there is no overlap, a reader's answer decides (in paper 000, a radiologist's). Without an answer, the image's
+anatomy decides if it is known (:mod:`reveal_bench.reports.anatomy`). Two groups of cases are omitted and counted:
+lateral images, because paper 000 only reviewed frontal ones (an unknown view counts as frontal), and cases whose
+`grid_hit` is undefined because the reference is entirely outside the central square.
 
-Shares of the categories have intervals (paper 000, section 4.2): paper 000 reviewed at most 50 misses per model and
-pathology, and estimated the shares of position and anatomy errors from them.
+The shares of categories have intervals. Paper 000 (section 4.2) reviewed at most 50 misses per model and pathology, and
+extrapolated the shares of position and anatomy errors from them.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ if TYPE_CHECKING:
 CATEGORIES = ("full_hit", "partial_hit", "position", "anatomy", "miss_unreviewed", "no_answer")
 
 MISSES = ("position", "anatomy", "miss_unreviewed")
-"""Categories of a cell that the reference does not touch."""
+"""Categories of predicted cells that the reference does not touch."""
 
 ReviewKey = tuple[str, str, int, str]
-"""A predicted cell that a reader judged, whichever model predicted it: (image_id, finding, cells per side, cell)."""
+"""A predicted cell that readers judged, whatever the model: (image_id, finding, cells per side, cell)."""
 Reviews = Mapping[ReviewKey, str]
-"""Judged miss -> "position" or "anatomy"."""
+"""Judged cell -> "position" or "anatomy"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +89,10 @@ class CaseError:
     Attributes
     ----------
     category : one of :data:`CATEGORIES`
-    cell : cell of the prediction; None without an answer, and outside the central square
+    cell : predicted cell; None without a prediction, or if it is outside the central square
     coverage : proportion of the cell that the reference covers, in [0, 1]; 0 without a cell
     source : {"overlap", "reader", "anatomy", "none"}
-        Basis of the category: the reference, a reader, the known anatomy, or nothing yet.
+        Evidence for the category: overlap with the reference, a reader, known anatomy, or nothing yet.
     """
 
     image_id: str
@@ -106,13 +106,13 @@ class CaseError:
 
 
 class CaseErrors(list[CaseError]):
-    """The cases of one set of predictions, and counts of omitted ones.
+    """The categorized cases of one set of predictions, and counts of omitted cases.
 
     Attributes
     ----------
     grid : cells per side
-    patients : every patient of the examined images, with or without cases: the units to resample
-    n_lateral, n_undefined : numbers of cases left out
+    patients : all patients of the examined images, even without cases; intervals resample these patients
+    n_lateral, n_undefined : numbers of cases omitted as lateral, or because `grid_hit` is undefined
     """
 
     def __init__(self, *, grid: int, patients: Sequence[str] = ()) -> None:
@@ -135,19 +135,19 @@ def categorize(
 
     Parameters
     ----------
-    predictions : at most one per (image, finding); those for pairs without a case are ignored
+    predictions : at most one per (image, finding); predictions without a case are ignored
     records : references; only ground truth is used
     grid : cells per side
     anatomy : known regions by image (:func:`~reveal_bench.reports.anatomy.read_anatomy`)
     reviews : readers' answers (:func:`~reveal_bench.reports.misses.read_reviews`)
-    frontal_only : leave laterals out
+    frontal_only : omit lateral images
     min_share : minimum proportion of a plausible cell, see :data:`~reveal_bench.reports.anatomy.MIN_SHARE`
 
     Raises
     ------
     ValueError
-        If a pair is predicted twice, an image is listed twice, a review is neither "position" nor "anatomy", or an
-        anatomy is of another size than its image.
+        If a pair is predicted twice, an image is listed twice, a review is neither "position" nor "anatomy", or the
+        size in an anatomy differs from the image's.
     """
     check_share(min_share)
     judge = _Judge(Grid(grid), anatomy or {}, reviews or {}, min_share)
@@ -172,7 +172,7 @@ def categorize(
 
 
 class _Judge:
-    """The evidence for a category: the reference, then a reader's answer, then the anatomy."""
+    """Decide a case's category by the reference, then by a reader's answer, then by the anatomy."""
 
     def __init__(self, grid: Grid, anatomy: Mapping[str, Regions], reviews: Reviews, min_share: float) -> None:
         for key, answer in reviews.items():
@@ -183,7 +183,7 @@ class _Judge:
     def case(
         self, record: LocalizationRecord, finding: str, reference: Reference, prediction: LocalizationPrediction | None
     ) -> CaseError | None:
-        """Return one case; None if the reference is entirely outside the central square."""
+        """Return one categorized case; None if the reference is entirely outside the central square."""
         regions = pack_regions([reference.region], [reference.size])
         covered = cell_coverage(regions, 0, self.grid)
         if not covered.any():
@@ -205,12 +205,12 @@ class _Judge:
         return CaseError(record.image_id, record.patient_id, finding, record.view, category, cell, coverage, source)
 
     def _place(self, cell: str) -> tuple[int, int]:
-        """Return row and column."""
+        """Return (row, column) of a cell's name."""
         column, row = self.grid.parse(cell)
         return row, column
 
     def _decide(self, record: LocalizationRecord, finding: str, cell: str) -> tuple[str, str]:
-        """Return (category, source) of a cell without overlap."""
+        """Return (category, source) of a cell that the reference does not touch."""
         review = self._reviews.get((record.image_id, finding, self.grid.n, cell))
         if review is not None:
             return review, "reader"
@@ -233,27 +233,27 @@ class _Judge:
 
 
 def reading_order(case: CaseError, seed: int) -> bytes:
-    """Return the sort key of misses to read: random, but the same for every model.
+    """Return a sort key that orders misses randomly, but equally for every model.
 
-    Thus a miss that models share is read once, and the first misses of each model are a random sample of its misses.
+    A miss that models share is thus read once, and each model's first misses are a random sample of its misses.
     """
     return sha256(f"{seed}\0{case.image_id}\0{case.finding}\0{case.cell}".encode()).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorShare:
-    """The share of one category among the cases of a finding, with its evidence.
+    """The share of one category among a finding's cases, and the numbers of cases behind it.
 
     Attributes
     ----------
     finding : finding, or "macro" for the unweighted mean over findings
     category : one of :data:`CATEGORIES`
     estimate, sd : Estimate and float in [0, 1]
-        The share, and the standard deviation of its replicates; NaN if undefined.
+        The share with its interval, and the standard deviation of its replicates; NaN if undefined.
     n : int
-        Number of cases; for a macro, of findings in which the share is defined.
+        Number of cases; for the macro, number of findings with a defined share.
     n_misses, n_reviewed : int
-        Cases without overlap, and how many of them a reader or the anatomy classified.
+        Number of cases without overlap, and how many of these a reader or the anatomy classified.
     """
 
     finding: str
@@ -272,28 +272,28 @@ def shares(
     max_reviewed: int = 50,
     resampling: Resampling = Resampling(),
 ) -> list[ErrorShare]:
-    """Return the share of every category per finding, and unweighted means over findings (paper 000, 3.4 and 4.2).
+    """Return the share of each category per finding, and its unweighted mean over findings (paper 000, 3.4 and 4.2).
 
-    If readers judged some of a finding's misses, the others are divided in the proportions of the first `max_reviewed`
-    judged ones in :func:`reading_order`, so that misses read for another model do not weigh more. Cases
-    decided by the anatomy count as they are and are not extrapolated. If readers judged none, the undecided stay
-    ``miss_unreviewed``; if no miss of a finding is decided, its shares of position and anatomy errors are undefined,
-    not 0.
+    If readers judged some of a finding's misses, their judgements are extrapolated to its undecided misses. Only the
+    first `max_reviewed` judged misses in :func:`reading_order` are used, so that misses read for another model do not
+    weigh more. Cases decided by the anatomy are not extrapolated. If readers judged none of the misses, undecided ones
+    stay ``miss_unreviewed``. If no miss of a finding is decided, its shares of position and anatomy errors are
+    undefined, not 0.
 
-    Intervals are percentiles over replicates in which patients are resampled and the division is repeated; replicates
-    without a judged miss are left out. Defined shares of a finding sum to 1; so do shares of the macro if they are
-    defined for the same findings.
+    Intervals are percentiles over replicates: patients are resampled and the extrapolation is repeated. Replicates
+    without a judged miss are omitted. Defined shares of a finding sum to 1. So do the macro's shares if all are defined
+    for the same findings.
 
     Parameters
     ----------
     case_errors : cases of one set of predictions, from :func:`categorize`
-    findings : findings to report, in order; by default all with cases, in order of appearance
-    max_reviewed : maximum misses of a finding that a reader received, at least 1 (50 in the paper)
-    resampling : resampling of patients; its seed must also be the seed of :func:`.misses.write_misses`
+    findings : findings to report, in order; by default all findings with cases, in order of appearance
+    max_reviewed : maximum number of misses per finding given to readers, at least 1 (50 in the paper)
+    resampling : resampling of patients; use the same seed for :func:`.misses.write_misses`
 
     Returns
     -------
-    list of ErrorShare: the macro's categories first, then each finding's; in the order of :data:`CATEGORIES`
+    list of ErrorShare: first the macro's, then each finding's, in the order of :data:`CATEGORIES`
 
     Raises
     ------
@@ -306,7 +306,7 @@ def shares(
     units = sorted({*getattr(case_errors, "patients", ()), *(case.patient_id for case in case_errors)}) or [""]
     tally = _tally(case_errors, names, units, max_reviewed, resampling.seed)
     counts = resampling_counts(len(units), resampling)
-    # Whole numbers far below 2**24: exact in single precision
+    # Single precision is exact because counts are whole numbers far below 2**24
     resampled = (counts @ tally.reshape(len(units), -1)).astype(np.float64).reshape(len(counts), *tally.shape[1:])
     data = tally.sum(axis=0, dtype=np.float64)
     _, _, _, _, known_p, known_a, rest, read_p, read_a = data.T
@@ -330,14 +330,14 @@ def shares(
 
 
 _COLUMNS = 9
-"""Columns of counts: cases; full hits, partial hits, no answer; position and anatomy errors by the anatomy; misses that
-the anatomy does not decide; position and anatomy errors among these by readers."""
+"""Number of count columns: cases; full hits, partial hits, no answer; position and anatomy errors by the anatomy;
+misses that the anatomy does not decide; position and anatomy errors among these misses by readers."""
 
 
 def _tally(
     case_errors: Sequence[CaseError], names: Sequence[str], units: Sequence[str], max_reviewed: int, seed: int
 ) -> npt.NDArray[np.float32]:
-    """Return counts (n_units, n_findings, :data:`_COLUMNS`); whole numbers."""
+    """Return the counts, shape (n_units, n_findings, :data:`_COLUMNS`)."""
     tally = np.zeros((len(units), len(names), _COLUMNS), np.float32)
     unit_code = {unit: i for i, unit in enumerate(units)}
     plain = {"full_hit": 1, "partial_hit": 2, "no_answer": 3}
@@ -362,7 +362,7 @@ def _tally(
 
 
 def _divide(sums: FloatArray, is_read: npt.NDArray[np.bool_]) -> FloatArray:
-    """Return shares (..., n_findings, n categories) of summed counts; NaN without cases or resampled judged misses."""
+    """Return shares (..., n_findings, n_categories) from summed counts; NaN without cases or judged misses."""
     n, full, partial, none, known_p, known_a, rest, read_p, read_a = np.moveaxis(sums, -1, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         per_read = np.where(is_read & (rest > 0), rest / (read_p + read_a), 0.0)
@@ -373,7 +373,7 @@ def _divide(sums: FloatArray, is_read: npt.NDArray[np.bool_]) -> FloatArray:
 
 
 def _figures(values: FloatArray, replicates: FloatArray) -> list[tuple[Estimate, float]]:
-    """Return the estimate and the standard deviation of each column."""
+    """Return (estimate, standard deviation) of each category, a column of `replicates`."""
     intervals = find_intervals(values, replicates)
     defined = [column[~np.isnan(column)] for column in replicates.T]
     spread = [float(column.std(ddof=1)) if len(column) > 1 else float("nan") for column in defined]
@@ -381,11 +381,11 @@ def _figures(values: FloatArray, replicates: FloatArray) -> list[tuple[Estimate,
 
 
 def errors_table(shares: Mapping[str, Sequence[Sequence[ErrorShare]]]) -> PageTable:
-    """Return the mean share of each error category by run; the CSV has every pathology.
+    """Return a table of each run's mean share per error category; its CSV file also has every pathology.
 
     Parameters
     ----------
-    shares : run label -> per epoch, from :func:`reveal_bench.reports.run_errors.shares`; the text shows the first
+    shares : run label -> :func:`shares` of each epoch; the page shows the first epoch
     """
     first_epochs = [share for run in shares.values() for share in run[0]]
     used = [c for c in CATEGORIES if any(s.category == c and s.estimate.value > 0 for s in first_epochs)]
@@ -409,12 +409,12 @@ def errors_table(shares: Mapping[str, Sequence[Sequence[ErrorShare]]]) -> PageTa
 
 
 PAGE_HEIGHT = 215.0
-"""Maximum height in millimetres of the panels of error categories."""
+"""Maximum height in millimetres of a figure of error categories."""
 
 
 @dataclass(frozen=True)
 class ErrorShares:
-    """Shares of categories on frontal images: run label -> finding -> category -> share, and numbers of cases."""
+    """Shares on frontal images (run label -> finding -> category -> share), and number of cases `n` per finding."""
 
     shares: Mapping[str, Mapping[str, Mapping[str, float]]]
     n: Mapping[str, int]
@@ -422,7 +422,7 @@ class ErrorShares:
 
 
 def draw_errors(errors: ErrorShares, order: Sequence[str]) -> Iterator[Illustration]:
-    """Yield figures of stacked error categories by pathology and run, one per page."""
+    """Yield figures of stacked error categories by pathology and run; each fits a printed page."""
     named = [name for name in order if errors.n.get(name)]
     groups = [BarGroup(name, f"{name} (n\u00a0=\u00a0{errors.n[name]})") for name in named]
     categories = (
@@ -431,8 +431,8 @@ def draw_errors(errors: ErrorShares, order: Sequence[str]) -> Iterator[Illustrat
         else "no overlap with the reference (plausibility was not reviewed)"
     )
     caption = (
-        "Predictions on frontal images (n = questions) by category: full hit (its cell is a hit), partial hit "
-        f"(overlap, but too little for a hit), {categories}. No answer: refused, unreadable or failed."
+        "Predictions on frontal images (n = questions) by category: full hit (the predicted cell is a hit), partial "
+        f"hit (some overlap, but no hit), {categories}. No answer: refused, unreadable or failed."
     )
     on_page = PANELS * max(1, int(PAGE_HEIGHT / (5.5 * len(errors.shares) + 16)))
     for number, start in enumerate(range(0, len(groups), on_page), start=1):
@@ -449,7 +449,7 @@ def draw_errors(errors: ErrorShares, order: Sequence[str]) -> Iterator[Illustrat
 
 
 PANELS = 3
-"""Number of panels of stacked shares side by side."""
+"""Number of panels of stacked shares in a row."""
 
 
 CATEGORY_PAINTS: dict[str, tuple[str, Paint]] = {
@@ -460,7 +460,7 @@ CATEGORY_PAINTS: dict[str, tuple[str, Paint]] = {
     "miss_unreviewed": ("miss, not reviewed", Paint("#e3e6ea", "....")),
     "no_answer": ("no answer", Paint("#ffffff")),
 }
-"""Category of :mod:`reveal_bench.reports.run_errors` -> name and look, in the order in which bars are stacked."""
+"""Category -> (name, look), in the order in which bars are stacked."""
 
 
 def error_bars(
@@ -468,7 +468,7 @@ def error_bars(
     shares: Mapping[str, Mapping[str, Mapping[str, float]]],
     width: float = WIDE,
 ) -> Figure:
-    """Draw stacked shares of the error categories, a panel per group with a bar per run.
+    """Draw the shares of error categories as stacked bars: one panel per group, one bar per run.
 
     Parameters
     ----------

@@ -1,11 +1,11 @@
-"""Hit rates of runs on a localization benchmark, resampled together, with their tables and figures.
+"""Compute hit rates of runs on a localization benchmark, and draw their tables and figures.
 
 Conventions
 -----------
-An unanswered question is a miss. Hits depend on the output of a run, as in paper 000 (section 3.3): for cells,
-`grid_hit` at the run's own grid; for points, boxes and masks, `point_hit`. A run of several epochs has, for each
-question, the mean of its epochs; a run without any answer misses everything. All runs share the resampled units, so
-that they can be compared replicate by replicate; the standard deviation of a run is computed over its replicates.
+An unanswered question is a miss. The hit metric depends on the output of a run (paper 000, section 3.3): `grid_hit` at
+the run's grid for cells, `point_hit` for points, boxes and masks. In a run of several epochs, a question's hit is the
+mean over epochs. All runs use the same resampled patients, so that replicates are paired. A run's standard deviation is
+that of its replicates.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ PROTOCOLS = ("cell", "point", "box", "mask")
 
 @dataclass(frozen=True, kw_only=True)
 class HitRun(ReportRun):
-    """A run with its scored cases.
+    """A run with the hits of its cases.
 
     Attributes
     ----------
-    protocol : type of prediction: "cell", "point", "box", "mask", or "none" without an answer
-    rows : cases with only `grid_hit`, `point_hit` and `grid_chance`, as means over epochs
-    epochs : the same cases per epoch
-    n_missing : number of questions with a reference and without a prediction, over all epochs
+    protocol : type of prediction: "cell", "point", "box", "mask", or "none" if no question was answered
+    rows : values of `grid_hit`, `point_hit` and `grid_chance` per case, as means over epochs
+    epochs : the values of each epoch
+    n_missing : number of questions that have a reference but no prediction, over all epochs
     """
 
     protocol: str
@@ -79,12 +79,12 @@ class HitRun(ReportRun):
 
     @property
     def metric(self) -> str:
-        """Metric of this run's hits."""
+        """Hit metric for the run's type of prediction."""
         return "point_hit" if self.protocol in ("point", "box", "mask") else "grid_hit"
 
 
 def hit_runs(runs: Sequence[ReportRun], split: Split) -> list[HitRun]:
-    """Return the runs with their cases."""
+    """Return the runs with the hits of their cases."""
     return [_scored(run, split) for run in runs]
 
 
@@ -104,12 +104,12 @@ def _scored(run: ReportRun, split: Split) -> HitRun:
 
 @dataclass(frozen=True)
 class HitRates:
-    """Hit rates of runs on the findings with cases, on common replicates.
+    """Hit rates of all runs on the same findings and replicates.
 
     Attributes
     ----------
-    findings : findings with at least one case, in the order of the vocabulary
-    hits, chance : hits and chance levels of every run, a group per finding
+    findings : findings with at least one case, in the benchmark's order
+    hits, chance : hit rates and chance levels per run, with one group per finding
     """
 
     runs: Sequence[HitRun]
@@ -119,24 +119,24 @@ class HitRates:
     resampling: Resampling
 
     def recipe(self, metric: str) -> str:
-        """Return the signature of the numbers of `metric` in this object."""
+        """Return the signature of a metric: version and resampling settings."""
         return self.resampling.signature(metric)
 
     def estimates(self, index: int, *, chance: bool = False) -> dict[str, Estimate]:
-        """Return estimates of a run, or of its chance level, by finding and "macro"."""
+        """Return the estimates of a run's hit rates or chance levels, by finding and "macro"."""
         means = (self.chance if chance else self.hits)[index]
         metric = "grid_chance" if chance else self.runs[index].metric
         estimates = estimates_from(means, self.findings, recipe=self.recipe(metric), interval=self.resampling.interval)
         return {estimate.finding: estimate for estimate in estimates}
 
     def deviations(self, index: int, *, chance: bool = False) -> dict[str, float]:
-        """Return the standard deviation (ddof 1) over defined replicates, by finding and "macro"."""
+        """Return standard deviations (ddof 1) over defined replicates, by finding and "macro"."""
         means = (self.chance if chance else self.hits)[index]
         columns = {MACRO: means.macro()[1], **dict(zip(self.findings, means.replicates.T, strict=True))}
         return {name: _deviation(column) for name, column in columns.items()}
 
     def difference(self, a: int, b: int) -> Estimate:
-        """Return the paired difference of macros, run `a` minus run `b`."""
+        """Return the paired difference in mean hit rate, run `a` minus run `b`."""
         own, other = self.hits[a], self.hits[b]
         signs = draw_signs(len(own.rows), self.resampling)
         metric = self.runs[a].metric
@@ -151,8 +151,8 @@ def _deviation(replicates: FloatArray) -> float:
 
 
 def _rows(predictions: Sequence[LocalizationPrediction], split: Split, grid: int) -> CaseRows:
-    """Return the cases with the values for a report; without predictions, misses wherever chance is defined."""
-    # Rows without a reference, which some benchmarks add for masks, have neither a hit nor a chance level
+    """Return each case's hits and chance level; without predictions, every case with a chance level is a miss."""
+    # Some benchmarks score masks on rows without a reference; these rows have neither a hit nor a chance level
     rows = score_localization(predictions, split.records, findings=split.info.findings, grid=grid, asks="present")
     chance = rows.values["grid_chance"]
     misses = np.where(np.isnan(chance), np.nan, 0.0)
@@ -161,7 +161,7 @@ def _rows(predictions: Sequence[LocalizationPrediction], split: Split, grid: int
 
 
 def _mean(epochs: Sequence[CaseRows]) -> CaseRows:
-    """Return the mean of each case over epochs; only the references decide which cases are defined."""
+    """Return each case's mean over epochs; the same cases are defined in every epoch."""
     if len(epochs) == 1:
         return epochs[0]
     names = epochs[0].values
@@ -175,16 +175,16 @@ def score_runs(
     findings: Sequence[str] | None = None,
     resampling: Resampling = Resampling(),
 ) -> HitRates:
-    """Return hit rates and chance levels of all runs on the same replicates of patients.
+    """Return hit rates and chance levels of all runs on the same resampled patients.
 
     Parameters
     ----------
-    findings : findings to report, and the only ones in the macro; by default all of the benchmark
+    findings : findings to report and to include in the macro; by default all findings of the benchmark
 
     Raises
     ------
     ValueError
-        If a finding is not in the benchmark, or none has a case.
+        If a finding is not in the benchmark, or no finding has a case.
     """
     requested = tuple(split.info.findings if findings is None else findings)
     unknown = [name for name in requested if name not in split.info.findings]
@@ -203,15 +203,15 @@ def score_runs(
 
 
 def macro_of(rows: CaseRows, metric: str, findings: Sequence[str]) -> float:
-    """Return the macro of one epoch over `findings`, without an interval."""
+    """Return the mean of `metric` over `findings` for one epoch."""
     (means,) = resample_systems([rows], Resampling(1, unit="image"), metrics=[metric], findings=findings)
     return means[metric].macro()[0]
 
 
 def core_runs(runs: Sequence[HitRun], main_grid: int) -> list[int]:
-    """Return the runs of the main figures: runs on the main grid, in each model's first style.
+    """Return the indices of the runs in the main figures: on the main grid, in each model's first prompt style.
 
-    A model's other styles are in the comparison of prompts, its other grids in the comparison of grids.
+    Separate figures compare a model's other prompt styles and other grids.
     """
     indices: list[int] = []
     first_style: dict[str, str | None] = {}
@@ -226,13 +226,13 @@ def _both(estimate: Estimate) -> str:
 
 
 def _grids(scores: HitRates) -> dict[int, int]:
-    """Return the first run on each grid, coarse grids first."""
+    """Return grid -> index of the first run on that grid, coarsest grid first."""
     return {grid: next(i for i, run in enumerate(scores.runs) if run.grid == grid)
             for grid in sorted({run.grid for run in scores.runs})}  # fmt: skip
 
 
 def means_table(scores: HitRates, reference: int) -> PageTable:
-    """Return the table of mean hit rates, and of paired differences from the reference run."""
+    """Return a table of mean hit rates and their paired differences from the reference run."""
     rows: list[tuple[str, ...]] = []
     plain: list[tuple[Any, ...]] = []
     for grid, i in _grids(scores).items():
@@ -266,7 +266,7 @@ def means_table(scores: HitRates, reference: int) -> PageTable:
 
 
 def rates_table(scores: HitRates, order: Sequence[str]) -> PageTable:
-    """Return the table of hit rates by run and pathology, with chance and counts."""
+    """Return a table of hit rates by run and pathology, with chance levels and numbers of questions."""
     names = [MACRO, *order]
     by_run = [scores.estimates(i) for i in range(len(scores.runs))]
     grids = _grids(scores)
@@ -280,8 +280,8 @@ def rates_table(scores: HitRates, order: Sequence[str]) -> PageTable:
         n_cases = sum(counts.values()) if name == MACRO else counts[name]
         best |= {(row, column) for column in leading(values, n_cases)}
     caption = (
-        "Hit rate in percent by run and pathology, with 95% interval; bold, the highest of the runs, from ten "
-        "questions on. Each question is one image with one pathology."
+        "Hit rate in percent by run and pathology, with 95% interval. The highest rate is bold for pathologies with "
+        "ten questions or more. Each question is one image with one pathology."
     )
     plain_head = ("run", "model", "style", "grid", "protocol", "metric", "finding", "value", "sd", "low", "high", "n",
                   "n_undefined", "n_empty_replicates", "signature")  # fmt: skip
@@ -306,7 +306,7 @@ def _plain_rates(scores: HitRates, index: int, names: Sequence[str]) -> list[tup
 
 
 def by_difference(scores: HitRates, first: int, reference: int) -> list[str]:
-    """Return the findings in decreasing order of the difference of run `first` from run `reference`."""
+    """Return the findings in decreasing order of the difference run `first` minus run `reference`."""
     a, b = scores.hits[first].values, scores.hits[reference].values
     gains = dict(zip(scores.findings, (a - b).tolist(), strict=True))
     return sorted(scores.findings, key=lambda name: -math.inf if math.isnan(gains[name]) else -gains[name])
@@ -343,32 +343,35 @@ def _means(scores: HitRates, indices: Sequence[int]) -> str:
 def draw_hit_rates(
     scores: HitRates, split: Split, indices: Sequence[int], order: Sequence[str], ranked: str
 ) -> Illustration:
-    """Return the figure of hit rates of runs by pathology; `ranked` is a sentence on the order of pathologies."""
+    """Return a figure of hit rates by pathology and run; `ranked` is a sentence on the order of pathologies."""
     looks = paints(len(indices))
     names = short_names([scores.runs[i] for i in indices])
     series = [_series(scores, i, name, look) for i, name, look in zip(indices, names, looks, strict=True)]
     grid = scores.runs[indices[0]].grid
     points = [name for i, name in zip(indices, names, strict=True) if scores.runs[i].metric == "point_hit"]
     hits = (
-        f"A cell of the {grid} × {grid} grid is a hit if the reference covers at least half of it; where it covers "
-        "half of no cell, any part is enough."
+        f"A cell of the {grid} × {grid} grid is a hit if the reference covers at least half of the cell; if the "
+        "reference covers less than half of every cell, any overlap is a hit."
     )
     if points:
-        hits += f" For {', '.join(points)}, a point is a hit if it is inside the reference; chance is not shown."
+        hits += (
+            f" For {', '.join(points)}, a point is a hit if it is inside the reference; their chance level is not "
+            "shown."
+        )
     caption = (
         f"Share of questions answered with a hit, by pathology (n = questions), on {split.title} "
         f"{split.info.version}, split {split.name}. {hits} Unanswered questions are misses. {_spread(scores)} Dashed: "
         f"chance level, the expected hit rate of a cell drawn uniformly. {ranked}"
     )
     if others := [run.label for i, run in enumerate(scores.runs) if i not in indices]:
-        caption += f" Not shown here, with other prompts or grids: {', '.join(others)}."
+        caption += f" Omitted runs, with other prompts or grids: {', '.join(others)}."
     alt = f"Bar chart of hit rates of {len(indices)} runs for {len(order)} pathologies. {_means(scores, indices)}"
     groups = _groups(scores, order)
     return Illustration("hit-rates", "Hit rate by pathology", caption, alt, partial(grouped_bars, groups, series))
 
 
 def draw_grids(scores: HitRates, order: Sequence[str], pairs: Sequence[Sequence[int]]) -> Illustration:
-    """Return the figure of models on several grids; `pairs` has the runs of each model, coarse grid first."""
+    """Return a figure of models on several grids; `pairs` has each model's runs, coarsest grid first."""
     looks = paints(len(pairs))
     models = [scores.runs[indices[0]].model for indices in pairs]
     series = []
@@ -379,8 +382,8 @@ def draw_grids(scores: HitRates, order: Sequence[str], pairs: Sequence[Sequence[
             name = run.model if models.count(run.model) == 1 else f"{run.model}, {run.style}"
             series.append(_series(scores, i, f"{name}, {run.grid} × {run.grid}", paint))
     caption = (
-        "The same models asked with grids of different resolution (finer grids hatched). Dashed: the chance level of "
-        f"each grid. {_spread(scores)}"
+        "Hit rates of the same models with grids of different resolution (finer grids hatched). Dashed: the chance "
+        f"level of each grid. {_spread(scores)}"
     )
     flat = [i for indices in pairs for i in indices]
     alt = f"Bar chart of hit rates by grid size. {_means(scores, flat)}"
@@ -389,7 +392,7 @@ def draw_grids(scores: HitRates, order: Sequence[str], pairs: Sequence[Sequence[
 
 
 def draw_prompts(scores: HitRates, indices: Sequence[int]) -> Illustration:
-    """Return the figure of mean hit rates of models that were asked in several styles."""
+    """Return a figure of mean hit rates of models that ran with several prompt styles."""
     styles = list(dict.fromkeys(scores.runs[i].style or "no prompt" for i in indices))
     rows: dict[str, list[tuple[int, Estimate]]] = {}
     for i in indices:
@@ -413,16 +416,16 @@ ROW_HEIGHT = 48.0
 
 
 BAR_SHARE = 0.82
-"""Proportion of the width of a group that its bars fill."""
+"""Proportion of a group's width that is filled by bars."""
 
 
 @dataclass(frozen=True)
 class BarSeries:
-    """Bars of one series, one per group.
+    """One series of a grouped bar chart.
 
     Attributes
     ----------
-    values, deviations, chance : group key -> fraction; nothing is drawn if it is NaN or missing
+    values, deviations, chance : group key -> fraction; NaN and missing values are not drawn
     """
 
     label: str
@@ -435,7 +438,7 @@ class BarSeries:
 def grouped_bars(groups: Sequence[BarGroup], series: Sequence[BarSeries], width: float = WIDE) -> Figure:
     """Draw grouped bars with error bars and a dashed line at chance, in rows of a few groups each.
 
-    Neighbouring bars with one chance level have a common line at chance. All rows share one scale.
+    Neighbouring bars with the same chance level share a line. All rows have the same scale.
     """
     columns = columns_for(len(groups), 5 if width == WIDE else 2)
     n_rows = math.ceil(len(groups) / columns)
@@ -480,9 +483,9 @@ def _draw_groups(axes: Axes, groups: Sequence[BarGroup], series: Sequence[BarSer
         has = ~np.isnan(spread) & ~np.isnan(values)
         middle = left + width * 0.47
         if has.any():
-            # Within 0 and 1: no proportion is beyond
+            # Clip error bars to [0, 1], the range of a proportion
             reach = np.array([np.minimum(spread, values)[has], np.minimum(spread, 1 - values)[has]])
-            for colour, thick in (("white", 1.9), (INK, 0.8)):  # on dark bars, too
+            for colour, thick in (("white", 1.9), (INK, 0.8)):  # a white outline keeps error bars visible on dark bars
                 axes.errorbar(
                     middle[has], 100 * values[has], yerr=100 * reach, fmt="none",
                     ecolor=colour, elinewidth=thick, capsize=1.3, capthick=thick,

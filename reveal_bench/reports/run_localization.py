@@ -1,12 +1,11 @@
-"""The report of runs that locate findings: hit rates, errors, heat maps, grids, prompts and example images.
+"""Report on localization runs: hit rates, error categories, heat maps, grids, prompts and example images.
 
-It has the contents of paper 000's Figures 2 to 8 and Tables 1 and 2, in this project's own look. The numbers are those
-of ``reveal-bench score``.
+The report has the contents of Figures 2 to 8 and Tables 1 and 2 of paper 000. Its numbers equal those of ``reveal-bench
+score``.
 
-Example images, after paper 000, Figure 5, show the reference's outline, the cell of every run, and the kind of its
-error. Cases with the most anatomy errors come first, then cases that most runs miss but at least one run hits. Each
-case shows a different finding until all findings are used. Images are the central squares that models saw, without the
-grid.
+Example images, like Figure 5 of paper 000, show the reference's outline, and the cell and error category of every run.
+Cases with the most anatomy errors come first, then cases that at least one run hits and most runs miss. Each finding is
+shown once before any is repeated. Images are the central squares that models saw, without the grid.
 """
 
 from __future__ import annotations
@@ -98,7 +97,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class HitReport(RunReport):
-    """Hit rates by pathology."""
+    """Report of localization runs."""
 
     what: ClassVar[str] = "Localization"
 
@@ -110,17 +109,17 @@ class HitReport(RunReport):
 
     @cached_property
     def core(self) -> list[int]:
-        """The runs of the main figures."""
+        """Indices of the runs in the main figures."""
         runs, grid = self.scores.runs, self.split.info.grid
         return core_runs(runs, grid if grid in [run.grid for run in runs] else runs[0].grid)
 
     @cached_property
     def order(self) -> list[str]:
-        """The findings in the order of figures and tables."""
+        """Findings in the order of figures and tables."""
         return by_difference(self.scores, 0, self.options.reference)
 
     def sections(self) -> list[Section]:
-        """Return hit rates, errors, positions, and possible comparisons."""
+        """Yield sections on hit rates, errors and positions, and on grids and prompts if runs differ in them."""
         return [
             Section("hit-rates", "Hit rates", self._hit_rates()),
             Section("errors", "Errors", self._error_parts()),
@@ -129,16 +128,16 @@ class HitReport(RunReport):
         ]
 
     def own_columns(self) -> tuple[tuple[str, ...], Sequence[tuple[object, ...]]]:
-        """Return columns with the grid, type of prediction and hit metric of each run."""
+        """Return the columns `grid`, type of prediction and hit metric for ``runs.csv``."""
         return ("grid", "protocol", "hit_metric"), [(run.grid, run.protocol, run.metric) for run in self.scores.runs]
 
     def means_by_epoch(self) -> Mapping[str, Sequence[float]]:
-        """Return the mean hit rate by epoch."""
+        """Return run label -> mean hit rate of each epoch."""
         findings = self.scores.findings
         return {run.label: [macro_of(rows, run.metric, findings) for rows in run.epochs] for run in self.scores.runs}
 
     def own_scores(self) -> list[OwnScores]:
-        """Return hit rates by finding."""
+        """Return each main run's hit rates by finding."""
         runs = self.scores.runs
         estimates = [self.scores.estimates(i) for i in range(len(runs))]
         return [
@@ -148,7 +147,7 @@ class HitReport(RunReport):
 
     @cached_property
     def cases(self) -> dict[str, list[CaseErrors]]:
-        """Categories of the answers per epoch, by label of a main run."""
+        """Run label -> categorized cases of each epoch, for the main runs."""
         options = self.options
         known: dict[str, Any] = {"anatomy": options.anatomy, "reviews": options.reviews}
         return {
@@ -158,7 +157,7 @@ class HitReport(RunReport):
 
     @cached_property
     def errors(self) -> dict[str, list[list[ErrorShare]]]:
-        """Shares of the error categories per epoch, by run label."""
+        """Run label -> shares of the error categories in each epoch."""
         shares, scores = {}, self.scores
         for label, epochs in self.cases.items():
             present = {case.finding for case in epochs[0]}
@@ -169,7 +168,7 @@ class HitReport(RunReport):
 
     @cached_property
     def cells(self) -> dict[str, Counter[str]]:
-        """Number of answers in each cell, by run label."""
+        """Run label -> number of answers in each cell."""
         sizes = {record.image_id: record.size for record in self.split.records}
         return {run.label: cell_counts(run, sizes) for run in self.scores.runs}
 
@@ -189,7 +188,7 @@ class HitReport(RunReport):
 
     def _error_parts(self) -> list[Part]:
         if not self.errors:
-            return [Text("Errors are only categorized on frontal images, and no question is on one.")]
+            return [Text("No question is about a frontal image, and errors are only categorized on these.")]
         names = dict(zip(self.errors, short_names([self.scores.runs[i] for i in self.core]), strict=True))
         n: dict[str, int] = {}
         means: dict[str, dict[str, dict[str, float]]] = {}
@@ -213,7 +212,7 @@ class HitReport(RunReport):
         first = {name: [c for c in epochs[0] if c.finding in self.order] for name, epochs in own}
         pictures, grid = FolderPictures(self.split.folder), self.scores.runs[self.core[0]].grid
         figure = draw_examples(first, self.split.records, pictures.open, self.options.examples, grid)
-        return [Text("No run missed a reference completely.") if figure is None else figure]
+        return [Text("No examples: no run missed a reference completely.") if figure is None else figure]
 
     def _heat_parts(self) -> list[Part]:
         split, runs = self.split, [self.scores.runs[i] for i in self.core]
@@ -222,7 +221,7 @@ class HitReport(RunReport):
         if not truths:
             return [
                 top_cells_table(self.cells),
-                Text("Heat maps are only drawn for frontal images, and no question is on one."),
+                Text("No question is about a frontal image, and heat maps are only drawn for these."),
             ]
         picture = average_picture(split.folder, split.name, progress=self.options.progress)
         if not split.info.synthetic:
@@ -234,11 +233,11 @@ class HitReport(RunReport):
             rows += heat_rows(run.label, prediction_shares(run.predictions, sizes, truths, grid), n)
         file = Csv.of("heat-maps", ("run", "finding", "cell", "share", "n"), rows)
         figures = draw_heat(runs, split, truths, picture, self.order)
-        note = Text("A separate table has the share of every cell.", csv=file)
+        note = Text("A separate CSV file has the share of every cell.", csv=file)
         return [*figures, note, top_cells_table(self.cells)]
 
     def _comparisons(self) -> Iterator[Section]:
-        """Yield comparisons of grids and of prompts, if runs of one model differ only in these."""
+        """Yield the comparisons of grids and of prompts, for models with runs that only differ in one of them."""
         runs = self.scores.runs
         by_grid: dict[tuple[str, str | None], dict[int, int]] = {}
         by_style: dict[str, dict[str | None, int]] = {}
@@ -256,7 +255,7 @@ class HitReport(RunReport):
             yield Section("prompts", "Prompts", [draw_prompts(self.scores, indices)])
 
     def summary(self) -> str:
-        """Return a sentence on mean hit rates of the main runs, and chance."""
+        """Return a summary of the main runs' mean hit rates and the chance level."""
         scores, split = self.scores, self.split
         n_patients = len({record.patient_id for record in split.records})
         n_questions = int(scores.chance[0].n.sum())
@@ -267,7 +266,7 @@ class HitReport(RunReport):
         )
         means = "; ".join(f"{name} {percent(e.value)} ({interval_of(e.low, e.high)})" for e, name in ranked)
         others = len(scores.runs) - len(self.core)
-        means += f". {others} more, with other prompts or grids, in Table 1" if others else ""
+        means += f". Table 1 has {others} more, with other prompts or grids" if others else ""
         chance = scores.estimates(self.core[0], chance=True)[MACRO].value
         grid = scores.runs[self.core[0]].grid
         return (
@@ -279,12 +278,12 @@ class HitReport(RunReport):
         )
 
     def warnings(self) -> list[str]:
-        """Return the common warnings, and those about repeated answers and about images that must not be passed on."""
+        """Return the common warnings, and those about repeated answers and about restricted images."""
         info = self.split.info
         known = BENCHMARKS.get(info.benchmark)
         is_restricted = not info.synthetic and (known is None or known.licence == "restricted")
         films = "the example images" if self.options.examples else "the average image"
-        words = f"{films} and the heat maps come from data whose terms may forbid passing them on"
+        words = f"{films} and the heat maps come from data whose terms may forbid redistribution"
         return [*super().warnings(), *repeated(self.cells), *[words] * is_restricted]
 
     def methods(self) -> list[Part]:
@@ -303,27 +302,27 @@ def _method_words(scores: HitRates, split: Split) -> list[str]:
     what = (
         "Each question names one image and one finding that is present in it"
         if split.info.asks == "present"
-        else "Scored are the pairs of an image and a finding that have a reference"
+        else "Every pair of an image and a finding that has a reference is scored"
     )
     return [
         f"{what}. The central square of the image, whose side is its short side, is divided into {named} equal cells. "
-        "A predicted cell is a hit if the reference covers at least half of its area; where the reference covers half "
-        "of no cell, any cell that it touches is a hit. A run that predicts points, boxes or masks is scored by the "
-        "point that it names, or else the centre of its box or the pixel deepest in its mask: a hit if the point is "
-        "in the reference. Questions without a usable answer are misses. The mean hit rate is the unweighted mean over "
-        "pathologies."
-        + (" A run of several epochs has, for each question, the mean of its epochs." if several else ""),
-        "The chance level of an image is the share of its cells that would be hits; of a pathology, the mean over its "
-        "images.",
-        f"In parentheses: {intervals_text(draw)}, of scores and of differences, which are paired by patient. "
-        f"Standard deviations are those of means when patients, all {n_patients:,} of the split, are resampled with "
+        "A predicted cell is a hit if the reference covers at least half of its area; if the reference covers less "
+        "than half of every cell, any cell that it touches is a hit. Predicted points, boxes and masks are scored as "
+        "points: the point itself, the centre of the box, or the pixel deepest inside the mask. A point in the "
+        "reference is a hit. Questions without a usable answer are misses. The mean hit rate is the unweighted mean "
+        "over pathologies."
+        + (" In a run of several epochs, a question's score is the mean over epochs." if several else ""),
+        "The chance level of an image is the share of cells that would be hits. The chance level of a pathology is "
+        "the mean over its images.",
+        f"In parentheses: {intervals_text(draw)}, for scores and for differences paired by patient. Standard "
+        f"deviations are those of the mean when all {n_patients:,} patients of the split are resampled with "
         f"replacement {draw.n_resamples:,} times (seed {draw.seed}).",
-        "Errors were categorized on frontal images: full hit, as above; partial hit, a cell that the reference touches "
-        "but that is not a hit; else position error if the finding is plausible in the cell, and anatomy error if it "
-        "is not, by readers or known anatomy; without either, the miss is not reviewed.",
-        "The definitions follow Gosai et al., Beyond Diagnosis: Evaluating Multimodal LLMs for Pathology Localization "
-        "in Chest Radiographs (arXiv 2509.18015), sections 3.3, 3.4 and 4.1, except that the units are patients, "
-        "not images, and intervals do not come from resampled images.",
+        "Answers on frontal images are categorized. A full hit is a hit as defined above; a partial hit is any other "
+        "cell that the reference touches. Without overlap, readers or known anatomy decide whether the finding is "
+        "plausible in the cell (position error) or not (anatomy error). If neither decides, the miss is unreviewed.",
+        "The definitions follow Gosai et al., Beyond Diagnosis: Evaluating Multimodal LLMs for Pathology "
+        "Localization in Chest Radiographs (arXiv 2509.18015), sections 3.3, 3.4 and 4.1, except that intervals "
+        "treat patients, not images, as the units.",
     ]
 
 
@@ -338,7 +337,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class _ErrorExample:
-    """One case: the image (n, n) in [0, 255], its reference, and every run's answer."""
+    """An example case: the image (n, n) in [0, 255], its reference, and every run's answer."""
 
     finding: str
     view: str
@@ -354,11 +353,11 @@ def draw_examples(
     most: int,
     grid: int,
 ) -> Illustration | None:
-    """Return the figure of at most `most` examples; None if no run missed anything.
+    """Return a figure of at most `most` examples; None if no run missed anything.
 
     Parameters
     ----------
-    cases : run label -> its cases, from :func:`~reveal_bench.reports.run_errors.categorize`
+    cases : run label -> cases from :func:`~reveal_bench.reports.run_errors.categorize`
     open_picture : image_id -> the whole radiograph
     grid : cells per side
 
@@ -390,9 +389,10 @@ def draw_examples(
     return Illustration(
         "examples",
         "Example images",
-        "Central squares of single images with the outline of the reference (pink) and the cell of every run; below, "
-        'the category of each answer, "miss" if not reviewed. Cases with the most anatomy errors come first, then '
-        "cases with a hit and the most misses. Findings differ as far as possible.",
+        "Central squares of single images with the outline of the reference (pink) and every run's cell. Below each "
+        "image is the category of every answer; unreviewed misses are only called “miss”. Cases with the most "
+        "anatomy errors come first, then cases with a hit and the most misses. Each finding is shown once before any "
+        "is repeated.",
         f"Radiographs with reference and cells. {listed}.",
         partial(_draw, examples, list(cases), Grid(grid)),
         has_narrow=False,
@@ -400,7 +400,7 @@ def draw_examples(
 
 
 def _select_pairs(by_pair: Mapping[Pair, Mapping[str, CaseError]], most: int) -> list[Pair]:
-    """Return pairs that some run missed, the most informative first, alternating between findings."""
+    """Return the cases that some run missed, most informative first, alternating between findings."""
 
     def order(pair: Pair) -> tuple[int, bool, int, Pair]:
         categories = [case.category for case in by_pair[pair].values()]
@@ -419,7 +419,7 @@ def _select_pairs(by_pair: Mapping[Pair, Mapping[str, CaseError]], most: int) ->
 
 
 def _square(picture: Image, mask: BoolMask) -> tuple[FloatArray, BoolMask]:
-    """Return the central squares of an image and of a mask, at most :data:`SIDE_PX` pixels a side."""
+    """Return an image's and a mask's central squares, reduced to at most :data:`SIDE_PX` pixels a side."""
     from PIL import Image
 
     left, top, length = Grid(1).square(mask.shape)
@@ -431,7 +431,7 @@ def _square(picture: Image, mask: BoolMask) -> tuple[FloatArray, BoolMask]:
 
 
 def _answer_text(label: str, case: CaseError, width: float = math.inf) -> str:
-    """Return a run's name, cell and category; only the name is shortened to fit `width` millimetres."""
+    """Return a run's name, cell and category as text; the name is shortened to fit `width` millimetres."""
     kind = CATEGORY_PAINTS[case.category][0].removesuffix(", not reviewed")
     rest = f" {case.cell or 'no cell'}, {kind}"
     return label + rest if width == math.inf else cut(label, width - width_of(rest)) + rest
@@ -476,7 +476,7 @@ def _draw_film(axes: Axes, one: _ErrorExample, grid: Grid, colours: Mapping[str,
             continue
         place = taken[case.cell] = taken.get(case.cell, -1) + 1
         column, row = grid.parse(case.cell)
-        cell, inset = n / grid.n, n / grid.n * 0.1 * place  # runs that share a cell are all visible
+        cell, inset = n / grid.n, n / grid.n * 0.1 * place  # nested outlines keep runs with the same cell visible
         corner = column * cell + inset, row * cell + inset, cell - 2 * inset, cell - 2 * inset
         axes.add_patch(_cell_patch(corner, colours[label]))
     axes.set_xlim(0, n)
@@ -489,5 +489,6 @@ def _cell_patch(corner: tuple[float, float, float, float], colour: str) -> Recta
     from matplotlib.patheffects import Normal, Stroke
 
     x, y, width, height = corner
-    around = [Stroke(linewidth=2.6, foreground="white"), Normal()]  # dark colours remain visible on dark images
+    # A light outline keeps dark colours visible on dark images
+    around = [Stroke(linewidth=2.6, foreground="white"), Normal()]
     return Rectangle((x, y), width, height, fill=False, edgecolor=colour, linewidth=1.4, path_effects=around)

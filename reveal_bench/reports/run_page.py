@@ -1,7 +1,6 @@
-"""The report of runs: one HTML page, its figures as PNG and SVG, its tables as CSV.
+"""Write the report of model runs: one HTML page, figures as PNG and SVG, tables as CSV.
 
-The page and its files depend on the runs, the folder and the options alone: no time of day, no path. Nothing in it
-names an image or a patient.
+The files are reproducible: they contain no time of day and no path. Nothing names an image or a patient.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from reveal_bench.reports.run_scores import AnswerReport, ScoreReport
 from reveal_bench.reports.runs import load_runs, open_split
 
 REPORTS: dict[str, type[RunReport]] = {"hits": HitReport, "scores": ScoreReport, "answers": AnswerReport}
-"""`Display.run_report` -> the report."""
+"""`Display.run_report` of a kind of benchmark -> its class of report."""
 
 
 def write_run_report(
@@ -42,26 +41,26 @@ def write_run_report(
 
     Parameters
     ----------
-    runs : (label, run folder or prediction file); an empty label is filled in
+    runs : (label, run folder or prediction file); an empty label is derived from the run
     folder : dataset folder with the references of the split
     out : folder, created if missing; files of an earlier report are replaced
     split : by default the split of the run folders, or "released"
-    reference : label of the run to compare others with; by default the last one
+    reference : label of the run with which others are compared; by default the last run
     anatomy : for localization: known regions by image (:func:`reveal_bench.reports.anatomy.read_anatomy`)
     reviews : for localization: readers' answers about misses (:func:`reveal_bench.reports.misses.read_reviews`)
-    findings : findings to report, all by default; means over pathologies only include these
-    examples : for localization: images of single cases with every run's cell, at most 12; none by default
+    findings : findings to report and to average over; all by default
+    examples : for localization: number of example images with every run's cell, at most 12; 0 by default
     n_resamples, seed : number of replicates of patients, and their seed
     progress : called with (unit, done, total)
 
     Returns
     -------
-    Warnings, for people
+    Warnings for the user
 
     Raises
     ------
     ValueError
-        If a run does not belong to the folder's benchmark, version and split, the references are not there, a label is
+        If a run does not belong to the folder's benchmark, version and split, references are missing, a label is
         unknown or given twice, or `out` is in the dataset folder.
     LintError
         If a prediction file has errors.

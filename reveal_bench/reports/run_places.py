@@ -1,22 +1,22 @@
-"""Where a finding is and where runs say it is: heat maps over the average frontal image, and cells that runs repeat.
+"""Draw heat maps of reference and predicted locations over the average frontal image, and count repeated answers.
 
 Conventions
 -----------
-Only frontal images count, as in paper 000 (section 4.3); a view that the source does not name counts as frontal, as for
-the error categories. A question counts if its reference has a hit cell
-(:func:`reveal_bench.metrics.localization.hit_cells`); the same questions count for the reference and for every run.
-For the reference, a cell's value is the proportion of questions in which it is a hit cell: the hit rate of always
-answering that cell. For a run, it is the proportion of answers that are this cell. Answers that are a point, box or
-mask count in the cell of their point, as they are scored; several points divide their answer. Answers without a cell
-(none, or outside the central square) are in no cell, so the cells of a run may add up to less than 1. Arrays are
-(n rows, n columns), row 0 at the top.
+Only frontal images are used, as in paper 000 (section 4.3); an unknown view counts as frontal, as for the error
+categories. The reference and all runs use the same questions: those whose reference has a hit cell
+(:func:`reveal_bench.metrics.localization.hit_cells`). In the reference's heat map, a cell's value is the proportion of
+questions in which it is a hit cell: the hit rate of always answering that cell. In a run's heat map, it is the
+proportion of answers that name this cell. Points, boxes and masks count in the cell of the point by which they are
+scored; an answer of several points is divided among their cells. Missing answers, and answers outside the central
+square, count in no cell, so a run's cells may sum to less than 1. Arrays are (n rows, n columns), row 0 at the top.
 
 Panels of heat maps share one scale from 0 to 100%, drawn by square root: a cell of 4% remains visible beside one of
-100%. The image behind is made light, so that dark means frequent on paper also.
+100%. The background image is lightened, so that dark means frequent in print as well.
 
-Two tables show what the grid does to hit rates. Paper 000, section 3.3: if the reference does not cover half of any
-cell, every cell that it touches counts as a hit; this rule decided 4.4% of the paper's images. Section 3.5: MedGemma
-at a temperature of 0 gave 96.7% of its answers in two cells, which hardly depend on the image.
+Two tables show limitations of grid hit rates. One counts the questions decided by the fallback rule: if the reference
+does not cover half of any cell, every cell that it touches counts as a hit (paper 000, section 3.3: 4.4% of images).
+The other counts each run's most common cells: MedGemma at a temperature of 0 gave 96.7% of its answers in two cells,
+whatever the image (section 3.5).
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ if TYPE_CHECKING:
 
 LATERAL = "LATERAL"
 FEW = 10
-"""Minimum patients of an average image; an average of fewer could show one of them."""
+"""Minimum number of patients for showing an average image; an average of fewer could reveal one of them."""
 _AT_ONCE = 256
-"""Number of masks unpacked together, which bounds the memory."""
+"""Number of masks unpacked at a time, to limit memory."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,8 @@ class AveragePicture:
 
     Attributes
     ----------
-    pixels : float array (side, side) in [0, 255]; None if the folder lacks images, or it must not be shown
+    pixels : float array (side, side) in [0, 255]; None if the folder lacks images, or if showing the average is not
+        allowed
     n : number of averaged images
     n_patients : number of their patients
     """
@@ -87,13 +88,13 @@ class AveragePicture:
     n_patients: int
 
     def without_few(self) -> AveragePicture:
-        """Return the average, without pixels if it has fewer than :data:`FEW` patients: it could show a person."""
+        """Return the average image; without pixels if fewer than :data:`FEW` patients could be recognizable in it."""
         return replace(self, pixels=None) if self.n_patients < FEW else self
 
 
 @dataclass(frozen=True)
 class Truth:
-    """Hit cells of one finding, and the images of its questions."""
+    """How often each cell is a hit cell for one finding, and the images of its questions."""
 
     shares: FloatArray
     image_ids: tuple[str, ...]
@@ -102,7 +103,7 @@ class Truth:
 def average_picture(folder: Path, split: str, *, side: int = 256, progress: Progress | None = None) -> AveragePicture:
     """Return the mean of the central squares of all frontal images, each resized to `side` x `side`.
 
-    Images are read a few rows at a time.
+    Images are read in small batches.
 
     Raises
     ------
@@ -117,7 +118,7 @@ def average_picture(folder: Path, split: str, *, side: int = 256, progress: Prog
             with Image.open(io.BytesIO(data)) as picture:
                 grey = picture.convert("L")
         except (OSError, Image.DecompressionBombError) as error:
-            raise ValueError(f"the picture of {image_id!r} must be readable: {error}") from None
+            raise ValueError(f"the image of {image_id!r} must be readable: {error}") from None
         left, top, length = Grid(1).square((grey.height, grey.width))
         square = (left, top, left + length, top + length)
         small = grey.resize((side, side), Image.Resampling.BOX, box=square)
@@ -145,7 +146,7 @@ def _frontal_pictures(folder: Path, split: str) -> Iterator[tuple[str, str, byte
 
 
 def truth_shares(records: Sequence[LocalizationRecord], findings: Sequence[str], grid: Grid) -> dict[str, Truth]:
-    """Return how often each cell is a hit cell, per finding of `findings` with a question."""
+    """Return finding -> how often each cell is a hit cell, for findings with a question."""
     frontal = [record for record in records if record.view != LATERAL]
     truths = {}
     cases = list_cases(frontal)
@@ -169,7 +170,7 @@ def prediction_shares(
     truths: Mapping[str, Truth],
     grid: Grid,
 ) -> dict[str, FloatArray]:
-    """Return how often a run answers each cell, per finding of `truths`.
+    """Return finding -> how often a run answers each cell, for the findings of `truths`.
 
     Parameters
     ----------
@@ -193,7 +194,7 @@ def prediction_shares(
 def answered_cells(
     predictions: Sequence[LocalizationPrediction], sizes: Mapping[str, tuple[int, int]], grid: Grid
 ) -> Iterator[Sequence[str | None]]:
-    """Yield the cell, or the cells of the points, of each prediction; None outside the central square."""
+    """Yield each prediction's cells: one, or one per point; None for a point outside the central square."""
     only_masks = [i for i, p in enumerate(predictions) if p.mask is not None and not (p.points or p.box or p.cell)]
     deepest: dict[int, list[int]] = {}
     for start in range(0, len(only_masks), _AT_ONCE):
@@ -226,7 +227,7 @@ def draw_heat(
     picture: AveragePicture,
     order: Sequence[str],
 ) -> Iterator[Illustration]:
-    """Yield heat maps of the references and of runs."""
+    """Yield figures with the heat maps of the references and of runs."""
     grid = Grid(runs[0].grid)
     sizes = {record.image_id: record.size for record in split.records}
     columns = [
@@ -256,25 +257,29 @@ def draw_heat(
 
 def _behind(picture: AveragePicture) -> str:
     if picture.n == 0:
-        return "The folder has no images: plain background."
+        return "The background is plain because the folder has no images."
     if picture.pixels is None:
-        return f"Fewer than {FEW} patients: plain background, as an average could show one of them."
-    return f"Average of {count_text(picture.n, 'frontal image')} only." if picture.n_patients < FEW else ""
+        return f"The background is plain because an average of fewer than {FEW} patients could reveal one of them."
+    return (
+        f"The background is the average of only {count_text(picture.n, 'frontal image')}."
+        if picture.n_patients < FEW
+        else ""
+    )
 
 
 def _heat_caption(grid: Grid, picture: AveragePicture) -> str:
     behind = (
         f"over the average of the {picture.n} frontal images (central squares)"
         if picture.pixels is not None
-        else "over a plain background, as the folder has no images"
+        else "over a plain background because the folder has no images"
         if picture.n == 0
-        else f"over a plain background, as the images are of fewer than {FEW} patients"
+        else f"over a plain background because there are fewer than {FEW} patients"
     )
     return (
-        f"Frontal images only (n = questions), {behind}. Ground truth: share of questions in which the cell of the "
-        f"{grid.n} × {grid.n} grid is a hit cell, that is, the hit rate of always answering it. Runs: share of "
-        "questions answered with this cell (of points, with the cell that holds them). Below each panel its "
-        "largest share. One scale for all panels, by square root."
+        f"Frontal images only (n = questions), {behind}. Ground truth: share of questions in which a cell of the "
+        f"{grid.n} × {grid.n} grid is a hit cell, that is, the hit rate of always answering that cell. Runs: share of "
+        "questions answered with the cell, or with a point in it. The largest share is below each panel. All panels "
+        "share one square-root scale."
     )
 
 
@@ -282,7 +287,7 @@ ROWS_ON_PAGE = 5
 
 
 COLUMNS_ABREAST = 7
-"""Maximum columns, for the references and six runs: more would be narrower than 20 mm."""
+"""Maximum number of columns: the references and six runs. More columns would be narrower than 20 mm."""
 
 
 SIDE = 256
@@ -293,16 +298,16 @@ MAP = "YlOrRd"
 
 @dataclass(frozen=True)
 class HeatColumn:
-    """A column: its title, and the shares (n, n) by group key."""
+    """A column of heat maps: title, and group key -> shares (n, n)."""
 
     title: str
     shares: Mapping[str, FloatArray]
 
 
 def overlay(shares: FloatArray, picture: FloatArray | None) -> npt.NDArray[np.uint8]:
-    """Return RGB pixels (256, 256, 3) of shares in [0, 1], (n, n), over a grey image (256, 256) in [0, 255].
+    """Return RGB pixels (256, 256, 3) of `shares` (n, n) in [0, 1] over a grey image (256, 256) in [0, 255].
 
-    Cells of share 0 show only the image, or white without an image. A thin light line separates the cells.
+    Cells with share 0 show the image alone, or white if there is none. Thin light lines separate the cells.
     """
     ground = np.ones((SIDE, SIDE)) if picture is None else 0.55 + 0.45 * picture / 255
     edges = np.arange(SIDE) * len(shares) // SIDE
@@ -314,7 +319,7 @@ def overlay(shares: FloatArray, picture: FloatArray | None) -> npt.NDArray[np.ui
 
 
 def _mixed(shares: FloatArray, ground: FloatArray) -> FloatArray:
-    """Return colours (..., 3) in [0, 1] of shares over a grey background, more opaque for larger shares."""
+    """Return RGB colours (..., 3) in [0, 1] of shares blended with a grey background; larger shares are more opaque."""
     import matplotlib
 
     roots = np.sqrt(np.clip(shares, 0, 1))
@@ -332,12 +337,12 @@ def heat_maps(
     *,
     note: str = "",
 ) -> Figure:
-    """Draw panels of all `groups` (rows) and `columns`, with one colour bar.
+    """Draw a heat map for each group (row) and column, with one colour bar.
 
     Parameters
     ----------
     picture : the average image (256, 256), or None for a plain background
-    note : written below the panels, such as the reason for a missing image
+    note : text below the panels, such as the reason for a missing image
     """
     if len(columns) > COLUMNS_ABREAST:
         raise ArgumentError("columns", f"must be at most {COLUMNS_ABREAST}", len(columns))
@@ -381,7 +386,7 @@ def _draw_panel(axes: Axes, shares: FloatArray | None, picture: FloatArray | Non
 
 
 def _draw_bar(axes: Axes) -> None:
-    """Draw the scale: colours of shares on white."""
+    """Draw the colour bar: colours of shares on white."""
     steps = np.linspace(0, 1, 256)
     column = _mixed(steps**2, np.ones(256))[:, None]
     axes.imshow(column, origin="lower", extent=(0, 1, 0, 1), aspect="auto", interpolation="nearest")
@@ -393,15 +398,15 @@ def _draw_bar(axes: Axes) -> None:
 
 
 TOP = (1, 2, 5)
-"""Numbers of a run's most common cells that are counted together."""
+"""Numbers of most common cells whose shares of a run's answers are shown."""
 FEW_CELLS, MOST_SHARE = 2, 0.9
-"""Number of cells, and the share of answers in them that causes a warning."""
+"""(k, share): warn if a run's k most common cells contain more than this share of its answers."""
 
 
 def fallback_counts(
     records: Sequence[LocalizationRecord], findings: Sequence[str], grid: int
 ) -> dict[str, tuple[int, int]]:
-    """Return, per finding, the questions decided by the fallback rule and all questions with a covered cell."""
+    """Return finding -> (questions decided by the fallback rule, questions with a hit cell)."""
     counts = {finding: [0, 0] for finding in findings}
     for _, finding, reference in list_cases(records):
         if finding not in counts:
@@ -414,13 +419,13 @@ def fallback_counts(
 
 
 def fallback_table(counts: Mapping[str, tuple[int, int]], grid: int) -> PageTable:
-    """Return the table of questions that the fallback rule decides, by pathology and in total."""
+    """Return a table of the questions that the fallback rule decides, by pathology and in total."""
     n, of = (sum(pair[i] for pair in counts.values()) for i in (0, 1))
     lines = [("All", n, of), *((finding, *pair) for finding, pair in counts.items())]
     rows = [(name, f"{of:,}", f"{n:,}", percent(n / of) if of else NOTHING) for name, n, of in lines]
     caption = (
-        f"Questions whose reference covers less than half of every cell of the {grid} × {grid} grid, so that any cell "
-        "that it touches is a hit. Paper 000 reports 4.4% of its images."
+        f"The fallback rule applies to questions whose reference covers less than half of every cell of the {grid} × "
+        f"{grid} grid, so that any cell that it touches is a hit. In paper 000, it decided 4.4% of the images."
     )
     plain = Csv.of(
         "fallback-rule", ("finding", "questions", "by_fallback", "grid"), [(*line, grid) for line in _plain(lines)]
@@ -434,7 +439,7 @@ def _plain(lines: Sequence[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
 
 
 def cell_counts(run: HitRun, sizes: Mapping[str, tuple[int, int]]) -> Counter[str]:
-    """Return how often a run answers each cell, over all epochs; points count in their cells.
+    """Return cell -> number of answers over all epochs; points count in their cells.
 
     Parameters
     ----------
@@ -446,7 +451,7 @@ def cell_counts(run: HitRun, sizes: Mapping[str, tuple[int, int]]) -> Counter[st
 
 
 def top_cells_table(counts: Mapping[str, Counter[str]]) -> PageTable:
-    """Return the table of the most common cells of every run and their share of its answers; `counts` is by label."""
+    """Return a table of each run's most common cells and their share of its answers; `counts` maps run labels."""
     rows, plain = [], []
     for label, cells in counts.items():
         names = [cell for cell, _ in cells.most_common(max(TOP))]
@@ -457,8 +462,8 @@ def top_cells_table(counts: Mapping[str, Counter[str]]) -> PageTable:
         plain += [(label, k, " ".join(names[:k]), share, cells.total()) for k, share in zip(TOP, shares, strict=True)]
     head = ("Run", "Answers", "Different cells", "Most common first", *(f"In {count_text(k, 'cell')}" for k in TOP))
     caption = (
-        "Share of a run's answers, over all findings and epochs, in its most common cells. Paper 000 found 96.7% of "
-        "MedGemma’s answers at a temperature of 0 in two cells."
+        "Share of a run's answers, over all findings and epochs, in its most common cells. In paper 000, MedGemma at "
+        "a temperature of 0 gave 96.7% of its answers in two cells."
     )
     file = Csv.of("commonest-cells", ("run", "k", "cells", "share", "answers"), plain)
     return PageTable(head, rows, caption, "Most common cells", csv=file)
@@ -470,7 +475,7 @@ def _share_of(cells: Counter[str], k: int) -> float | None:
 
 
 def repeated(counts: Mapping[str, Counter[str]]) -> list[str]:
-    """Return a warning for every run with nearly all answers in a few cells."""
+    """Return a warning for every run that gives nearly all answers in a few cells."""
     warnings = []
     for label, cells in counts.items():
         share = _share_of(cells, FEW_CELLS)

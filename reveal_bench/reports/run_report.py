@@ -1,18 +1,18 @@
-"""Common parts of reports of runs, for any kind of benchmark: runs, costs, published rows, controls, warnings.
+"""Sections of every report of model runs: settings, costs, published results, image controls and warnings.
 
-The report of each kind is a subclass of :class:`RunReport` with its own sections and summary. Tables show text in
-percent; their CSV has fractions in full precision, with the signature that reproduces each number. No table names an
-image or a patient.
+Each kind of benchmark has a subclass of :class:`RunReport` with further sections and a summary. Tables on the page are
+in percent; their CSV files have unrounded fractions with the signature of each metric. No table names an image or a
+patient.
 
-Published rows are shown beside the user's own runs if dataset and metric are the same
-(:mod:`reveal_bench.evaluation.published`). They were measured on the whole test split; a `released` split or a holdout
-is a part of it, and the caption says so.
+Published results are shown beside the user's runs if dataset and metric are the same
+(:mod:`reveal_bench.evaluation.published`). They were measured on the whole test split. If runs answer only a part of it
+(`released` or the holdout), the caption says so.
 
-Controls show whether models use the image: a run folder has a run for each control that was asked for
-(:mod:`reveal_bench.models.controls`). Scores equal ``reveal-bench score``, differences equal
-``reveal-bench compare``: control minus original image, paired by patient, with unanswered questions as misses in both.
-The proportion of answers that are the same as for the original image needs no reference: it is near 1 for a model that
-ignores the image and answers deterministically. Only the first epoch counts.
+Controls repeat the questions with changed images to show whether models use the image
+(:mod:`reveal_bench.models.controls`). A run folder contains one run per requested control. Scores equal those of
+``reveal-bench score``, differences those of ``reveal-bench compare``: control minus original image, paired by patient.
+Unanswered questions are misses in both. The proportion of answers that equal those on the original image needs no
+reference. It is near 1 for a deterministic model that ignores the image. Only first epochs are compared.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from reveal_bench.words import count_text
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a report, see :func:`reveal_bench.reports.run_page.write_run_report`."""
+    """Options of :func:`reveal_bench.reports.run_page.write_run_report`."""
 
     reference: int
     anatomy: Mapping[str, Regions] | None = None
@@ -68,18 +68,18 @@ class Options:
 
 @dataclass
 class RunReport:
-    """The page of runs of one kind of benchmark."""
+    """Report of runs on one kind of benchmark."""
 
     what: ClassVar[str] = "Answers"
-    """Task of the runs, for the page's title."""
+    """Name of the runs' task for the page's title."""
     unanswered: ClassVar[str] = "misses"
-    """How questions without a prediction count, in words."""
+    """Score of questions without a prediction, in words."""
     split: Split
     runs: Sequence[ReportRun]
     options: Options
 
     def page(self, warnings: Sequence[str]) -> Page:
-        """Return the whole page."""
+        """Return the page with all sections."""
         sections = [
             *self.sections(),
             *self.published_sections(),
@@ -92,37 +92,37 @@ class RunReport:
         return Page(title, self.split.description, sections, notes, self.summary())
 
     def sections(self) -> Sequence[Section]:
-        """Return the sections of this kind of benchmark, before runs and methods."""
+        """Return the sections specific to this kind of benchmark."""
         raise NotImplementedError
 
     def summary(self) -> str:
-        """Return the paragraph at the top of the report; "" if there is none."""
+        """Return the summary at the top of the report; "" if there is none."""
         return ""
 
     def methods(self) -> Sequence[Part]:
-        """Return the explanation of the numbers."""
+        """Return the methods section: how the numbers are computed."""
         raise NotImplementedError
 
     def own_columns(self) -> tuple[tuple[str, ...], Sequence[tuple[object, ...]]]:
-        """Return columns that this kind adds to ``runs.csv``: their names, and their values by run."""
+        """Return (names, values of each run) of the columns that this kind of benchmark adds to ``runs.csv``."""
         return (), [()] * len(self.runs)
 
     def means_by_epoch(self) -> Mapping[str, Sequence[float]]:
-        """Return the score of each epoch by run label, for the table of costs."""
+        """Return run label -> mean score of each epoch, for the table of costs."""
         return {}
 
     def own_scores(self) -> Sequence[OwnScores]:
-        """Return the scores to compare with published rows."""
+        """Return the runs' scores to show beside published results."""
         return ()
 
     def published_sections(self) -> list[Section]:
-        """Return published rows of the same dataset and metric, or the reason for their absence."""
+        """Return tables of published results for the same dataset and metric, or the reason why there are none."""
         own = self.own_scores()
         parts = list(published_parts(own, self.split)) if own else []
         return [Section("published", "Beside published rows", parts)] if parts else []
 
     def control_sections(self) -> list[Section]:
-        """Return the section on controls, if any were run."""
+        """Return the section on controls; nothing if no control was run."""
         options = self.options
         controlled = controlled_runs(self.runs, self.split, options.resampling, options.findings)
         if not controlled:
@@ -132,7 +132,7 @@ class RunReport:
         return [section("controls", "Do models use the image?", "", EXPLAINED, *drawings, controls_table(controlled))]
 
     def run_section(self) -> Section:
-        """Return the section on settings, failures and costs of runs."""
+        """Return the section on the runs' settings, failures and costs."""
         costs = costs_table(self.runs, self.means_by_epoch(), self.unanswered)
         tables = [runs_table(self.runs, *self.own_columns()), costs]
         return Section("runs", "Runs, failures and costs", [table for table in tables if table is not None])
@@ -149,7 +149,7 @@ class RunReport:
             info, n_left = run.run.info, run.run.summary.by_status.get("not_asked", 0)
             if info.n_asked < info.n_questions:
                 words = f"{run.label} asked {info.n_asked:,} of {info.n_questions:,} questions"
-                warnings.append(f"{words}: the rest are {self.unanswered}")
+                warnings.append(f"{words}: questions not asked are {self.unanswered}")
             if n_left:
                 words = f"{run.label} is not finished: {n_left:,} questions were not asked"
                 warnings.append(f"{words} and are {self.unanswered}")
@@ -157,18 +157,20 @@ class RunReport:
         if lacking:
             warnings.append(f"PNG figures show boxes for {lacking}: give such runs another LABEL=PATH")
         if self.split.info.splits[self.split.name].get("references") == "private":
-            warnings.append("this shows the references of a private holdout: only the maintainer may see it")
+            warnings.append(
+                "this page shows the references of a private holdout: only the dataset's maintainer may see it"
+            )
         return warnings
 
 
 OWN = "this report"
-"""Source shown for the user's own rows instead of a paper."""
+"""Name shown as the source of the user's runs, where published rows cite a paper."""
 
 
 def runs_table(
     runs: Sequence[ReportRun], own_names: Sequence[str] = (), own: Sequence[tuple[object, ...]] = ()
 ) -> PageTable:
-    """Return the table of runs: model, settings, versions, SHA-256 of scored files, and `own` columns of its kind."""
+    """Return a table of the runs: model, settings, versions, file hashes, and `own` columns of the kind."""
     rows, plain = [], []
     for run, own_values in zip(runs, own or [()] * len(runs), strict=True):
         info = run.run.info if run.run is not None else None
@@ -189,18 +191,18 @@ def runs_table(
     plain_head = ("run", "model", "style", *own_names, "epochs", "n_missing", "picture",
                   "settings", "harness", "sha256")  # fmt: skip
     caption = (
-        "Runs. Without prediction: questions, over all epochs, without one. SHA-256: first digits, of each prediction "
-        "file."
+        "Runs. Without prediction: number of unanswered questions over all epochs. SHA-256: first digits of the hash "
+        "of each prediction file."
     )
     return PageTable(head, rows, caption, "Runs", csv=Csv.of("runs", plain_head, plain))
 
 
 def costs_table(runs: Sequence[ReportRun], means: Mapping[str, Sequence[float]], unanswered: str) -> PageTable | None:
-    """Return the table of failures and costs of run folders; None without a run folder.
+    """Return a table of the run folders' failures and costs; None if all runs are prediction files.
 
     Parameters
     ----------
-    means : label -> mean hit rate by epoch; empty for other scores
+    means : run label -> mean hit rate of each epoch; empty for other metrics
     unanswered : score of questions without an answer, in words
     """
     rows, plain = [], []
@@ -224,9 +226,11 @@ def costs_table(runs: Sequence[ReportRun], means: Mapping[str, Sequence[float]],
     plain_head = ("run", "asked", *used, "tokens_in", "tokens_cached", "tokens_out", "without_usage", "cost",
                   *(("epochs", "macro_mean_over_epochs", "macro_sd_over_epochs") if means else ()))  # fmt: skip
     caption = (
-        "Outcome of every question of the run folders (times epochs), and its cost in the currency of the prices; "
-        "without usage: replies without counts of tokens, which the cost leaves out. Questions without "
-        f"an answer are {unanswered}." + (" SD: standard deviation over epochs." if means else "")
+        "Outcomes of all questions, in all epochs, and "
+        "cost in the currency of the prices. Without "
+        "usage: number of replies without token counts, "
+        "which the cost omits. Questions without an "
+        f"answer are {unanswered}." + (" SD: standard deviation over epochs." if means else "")
     )
     return PageTable(head, rows, caption, "Failures and costs", csv=Csv.of("failures-and-costs", plain_head, plain))
 
@@ -239,7 +243,7 @@ def _by_epoch(means: Sequence[float]) -> tuple[tuple[str], tuple[int, float, flo
 
 
 def published_parts(own: Sequence[OwnScores], split: Split) -> Iterator[Part]:
-    """Yield tables of published and own rows, one per metric, and reasons for omitted rows."""
+    """Yield tables of published results and the runs' scores, one per metric, and reasons for omitted rows."""
     rows = read_reference_rows(split.info.benchmark)
     if not rows:
         return
@@ -257,12 +261,15 @@ def published_parts(own: Sequence[OwnScores], split: Split) -> Iterator[Part]:
             yield _published_table(metric, beside, of_grid, split)
         if beside and others:
             cells = f"{GRID} × {GRID}"
-            yield Text(f"Not comparable: {', '.join(others)}, on another grid than the {cells} of the published rows.")
+            yield Text(
+                f"Not comparable: {', '.join(others)}, because their grid is not the {cells} grid of the published "
+                "rows."
+            )
     unused = [row for row in rows if id(row) not in used]
     if unused:
         metrics = "; ".join(sorted({METRICS[name].title for row in unused for name in row.figures}))
         names = "; ".join(dict.fromkeys(row.name for row in unused))
-        yield Text(f"Other systems only have published metrics that no run here has ({metrics}): {names}.")
+        yield Text(f"Systems published only with metrics that no run here has ({metrics}): {names}.")
 
 
 def _published_table(metric: str, beside: Sequence[ReferenceRow], own: Sequence[OwnScores], split: Split) -> PageTable:
@@ -274,7 +281,7 @@ def _published_table(metric: str, beside: Sequence[ReferenceRow], own: Sequence[
         rows.append((label, *map(percent_cell, (line.mean, *figures))))
         plain.append((name, source, metric, "mean", line.mean))
         plain += [(name, source, metric, finding, value) for finding, value in zip(findings, figures, strict=True)]
-    part = f"; these runs answer its part {split.name}, of {len(split.records):,} images" * (split.name != "test")
+    part = f"; these runs answer its subset {split.name}, {len(split.records):,} images" * (split.name != "test")
     caption = (
         f"{METRICS[metric].title} in percent; published rows as printed, for the whole test split{part}. Mean: over "
         f"the {len(findings)} findings of every row. Methods of the papers: "
@@ -286,25 +293,27 @@ def _published_table(metric: str, beside: Sequence[ReferenceRow], own: Sequence[
 
 
 EXPLAINED = (
-    "Each control asks the same questions with one change. The score of a model that uses the image falls if the "
-    "image is missing, from another patient or without the finding, and stays if the change is irrelevant. A model "
-    "that answers from prior knowledge gives the same answers without the image, and its score falls on mirrored ones, "
-    "whose answers are mirrored back before scoring. A grey patch is visible: a model that points at it keeps its hits "
-    "over the finding and loses them beside it. Without answers, no score can be compared."
+    "Each control asks the same questions with one change. If a model uses the image, its score falls when the image "
+    "is missing, another patient's or without the finding, and stays the same when the change is irrelevant. A model "
+    "that answers from prior knowledge gives the same answers without the image. Its score falls on mirrored images, "
+    "because answers are mirrored back before scoring. Grey patches are visible. A model that points at the patch "
+    "keeps its hits when the patch covers the finding, and loses them when the patch is beside the finding. Without "
+    "answers, no score can be compared."
 )
 
 
 @dataclass(frozen=True)
 class Controlled:
-    """A run under one control.
+    """A run compared with its repetition under one control.
 
     Attributes
     ----------
     label : label of the run
     control : name of the control
     n_asked, n_answered : numbers of questions asked and answered
-    same : proportion of equal answers to questions answered with both images; NaN without such questions
-    difference : control minus original; None if readers score the answers, or one of the two runs has no answer
+    same : proportion of equal answers among questions answered on both images; NaN without such questions
+    difference : score on control images minus score on original images; None if readers score the answers, or either
+        run has no answer
     """
 
     label: str
@@ -322,7 +331,7 @@ class Controlled:
             return "nothing answered"
         if comparison is None or (math.isnan(comparison.estimate.low) and math.isnan(comparison.p)):
             return NOTHING
-        # Constant differences, such as between equal answers, have p and no interval
+        # A constant difference, such as 0 between equal answers, has a p value but no interval
         change = comparison.estimate
         is_shown = not change.low <= 0 <= change.high if change.has_interval else comparison.p <= ALPHA
         falls, rises = is_shown and change.value < 0, is_shown and change.value > 0
@@ -334,7 +343,7 @@ class Controlled:
 def controlled_runs(
     runs: Sequence[ReportRun], split: Split, resampling: Resampling, findings: Sequence[str] | None = None
 ) -> list[Controlled]:
-    """Return every run under every control in its folder.
+    """Return the comparison of every run with each control in its folder.
 
     Parameters
     ----------
@@ -372,7 +381,7 @@ def _n_answered(run: ReportRun) -> int:
 def _difference(
     run: ReportRun, under: ReportRun, split: Split, resampling: Resampling, findings: Sequence[str] | None
 ) -> Comparison | None:
-    """Return the difference in the macro of the ranking metric, or of its fallback."""
+    """Return the difference in the macro mean of the ranking metric, or of its fallback metric."""
     if split.kind.scoring.scored_by != "program" or not all(_n_answered(one) for one in (run, under)):
         return None
     film, control = (_rows(one, split) for one in (run, under))
@@ -400,13 +409,13 @@ def _same_share(film: Run, control: Run) -> float:
 
 
 def _answer(exchange: QuestionOutcome) -> tuple[Any, ...]:
-    """Return an answer, with positions rounded to pixels."""
+    """Return an answer for comparison, with positions rounded to pixels."""
     places = (tuple(round(v) for v in place) if place else None for place in (exchange.point, exchange.box))
     return (exchange.cell, *places, exchange.labels, exchange.answer)
 
 
 def controls_table(controlled: Sequence[Controlled]) -> PageTable:
-    """Return a table with a row for each run and control."""
+    """Return a table with one row per run and control."""
     rows = [
         (
             one.label,
@@ -427,9 +436,10 @@ def controls_table(controlled: Sequence[Controlled]) -> PageTable:
         "high", "p", "signature",
     )  # fmt: skip
     metrics = sorted({METRICS[one.difference.metric].title for one in controlled if one.difference is not None})
-    scored = f"{' and '.join(metrics)}, mean over findings, in percent; " if metrics else ""
+    scored = f"{' and '.join(metrics)}, mean over findings, in percent. " if metrics else ""
     caption = (
-        f"{scored}difference, control minus original in points, with paired 95% interval; same, of answers to both."
+        f"{scored}Difference: control minus original in percentage points, with paired 95% interval. Same: share of "
+        "equal answers among questions answered on both images."
     )
     head = ("Run", "Control", "Answered", "Original", "Control", "Difference", "Same", "Conclusion")
     return PageTable(head, rows, caption, "The same questions under controls", csv=Csv.of("controls", heads, plain))
@@ -464,7 +474,7 @@ def _plain(one: Controlled) -> tuple[Any, ...]:
 
 
 def draw_controls(controlled: Sequence[Controlled], resampling: Resampling) -> Illustration | None:
-    """Return the figure of differences by control and run; None without differences."""
+    """Return a figure of the differences by control and run; None without differences."""
     scored = [(one.label, one.control, one.difference.estimate) for one in controlled if one.difference is not None]
     if not scored:
         return None
@@ -476,8 +486,8 @@ def draw_controls(controlled: Sequence[Controlled], resampling: Resampling) -> I
     return Illustration(
         "controls",
         "Score under each control minus the score on the original image",
-        f"Lines: {intervals_text(resampling)}. First the controls under which the score of a model that uses the image "
-        "falls, then the irrelevant ones.",
+        f"Lines: {intervals_text(resampling)}. Controls that should lower the score of a model that uses the image "
+        "come first, then irrelevant changes.",
         "; ".join(f"{one.label}, {one.control}: {one.says}" for one in controlled if one.difference is not None),
         partial(forest, drawn_rows, axis="Difference (points)", scale=100, kinds=labels, rule=(0.0, "no difference")),
     )

@@ -1,7 +1,7 @@
-"""Reports of runs with scores per finding, and of runs whose answers readers have not scored yet.
+"""Reports of runs with scores per finding, and of runs whose answers wait for readers' scores.
 
-Scores equal ``reveal-bench score``, differences ``reveal-bench compare``: all runs share the resampled patients. Only
-the first epoch of a run is scored. The metrics are those of the benchmark's kind.
+Scores equal those of ``reveal-bench score``, differences those of ``reveal-bench compare``. All runs use the same
+resampled patients. Only the first epoch of a run is scored. The kind of benchmark determines the metrics.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from reveal_bench.words import count_text, p_text
 
 @dataclass
 class ScoreReport(RunReport):
-    """Every metric per finding and run, and differences from the reference run."""
+    """Report of all metrics per finding and run, and of differences from the reference run."""
 
     what: ClassVar[str] = "Findings"
     unanswered: ClassVar[str] = "counted as negative"
 
     @cached_property
     def rows(self) -> list[Rows]:
-        """The scored cases of each run."""
+        """Scored cases of each run."""
         kind, split = self.split.kind, self.split
         options = kind.resolve(ScoringOptions(), split.info)
         return [kind.scoring.score(run.predictions[0], split.records, split.manifest, options) for run in self.runs]
@@ -65,14 +65,14 @@ class ScoreReport(RunReport):
 
     @cached_property
     def metrics(self) -> list[str]:
-        """Metrics of the benchmark that apply to any run, in the order of METRICS."""
+        """Metrics of the benchmark that at least one run has, in the order of METRICS."""
         known = BENCHMARKS.get(self.split.info.benchmark)
         own = {name for rows in self.rows for name in rows.metrics() if known is None or name in known.metrics}
         return [name for name, metric in METRICS.items() if name in own and metric.better != "neither"]
 
     @cached_property
     def scores(self) -> dict[str, dict[int, dict[str, Estimate]]]:
-        """Estimates by metric, index of an applicable run, and "macro" or finding."""
+        """Metric -> index of a run with that metric -> "macro" or finding -> estimate."""
         scores: dict[str, dict[int, dict[str, Estimate]]] = {metric: {} for metric in self.metrics}
         for place, rows in enumerate(self.rows):
             for one in rows.estimates(self._resampling, groups=self.groups):
@@ -82,7 +82,7 @@ class ScoreReport(RunReport):
 
     @cached_property
     def comparisons(self) -> dict[int, list[Comparison]]:
-        """Differences from the reference run by index of a run, for common metrics."""
+        """Index of a run -> differences from the reference run, for the metrics of both."""
         reference = self.options.reference
         paired = self._resampling.by("jackknife" if self._resampling.interval == "jackknife" else "percentile")
         return {
@@ -92,17 +92,17 @@ class ScoreReport(RunReport):
         }
 
     def _shared(self, place: int) -> list[str]:
-        """Return the common metrics of a run and the reference run."""
+        """Return the metrics that both the run and the reference run have."""
         own, others = self.rows[place].metrics(), self.rows[self.options.reference].metrics()
         return [name for name in self.metrics if name in own and name in others]
 
     @property
     def _resampling(self) -> Resampling:
-        """Resampling for intervals, by the defaults of `score` and `compare`."""
+        """Resampling for intervals, with the defaults of `score` and `compare`."""
         return self.options.resampling.by(self.split.kind.scoring.intervals[0])
 
     def own_scores(self) -> list[OwnScores]:
-        """Return the metrics of all runs by finding."""
+        """Return each run's values of all metrics by finding."""
         return [
             OwnScores(self.runs[place].label, metric, {name: of_run[name].value for name in self.groups})
             for metric, by_run in self.scores.items()
@@ -110,14 +110,14 @@ class ScoreReport(RunReport):
         ]
 
     def sections(self) -> list[Section]:
-        """Return means and differences, then every finding."""
+        """Return the sections on means and differences, then on single findings."""
         file = self._plain_scores()
         parts: list[Part] = [self._means(), *self._means_of_groups(), self._draw(self._main)]
         if self.without_cases:
             parts.append(
                 Text(
-                    f"Without a case, so that {metric_name(self._main)} is undefined: {', '.join(self.without_cases)}. "
-                    "Figures leave these findings out, and so do tables of scores that are undefined for them."
+                    f"{metric_name(self._main)} is undefined without cases for: {', '.join(self.without_cases)}. "
+                    "Figures, and tables of scores that are undefined for these findings, omit them."
                 )
             )
         tables = [self._by_finding(metric) for metric in self.metrics]
@@ -132,7 +132,7 @@ class ScoreReport(RunReport):
         return sections
 
     def _curves(self) -> list[Illustration]:
-        """Return figures of curves over all thresholds, if answers have scores and the split has findings."""
+        """Return figures of curves over all thresholds, if answers have confidence scores."""
         of_detections: dict[str, Curves] = {}
         of_labels: dict[str, LabelCurves] = {}
         for name, rows in zip(short_names(self.runs), self.rows, strict=True):
@@ -146,19 +146,19 @@ class ScoreReport(RunReport):
 
     @property
     def _main(self) -> str:
-        """Metric of the figure: the ranking metric, if it applies."""
+        """Metric of the main figure: the ranking metric if a run has it."""
         return self.split.kind.release.primary if self.split.kind.release.primary in self.metrics else self.metrics[0]
 
     @cached_property
     def without_cases(self) -> list[str]:
-        """Findings without a score in the main metric in any run."""
+        """Findings for which the main metric is undefined in every run."""
         return [name for name in self.groups if not self._is_defined(self._main, name)]
 
     def _is_defined(self, metric: str, group: str) -> bool:
         return any(not math.isnan(of_run[group].value) for of_run in self.scores[metric].values())
 
     def _reported_groups(self, metric: str) -> list[str]:
-        """Return the macro and findings, except for those without a case and without a score in `metric`."""
+        """Return "macro" and the findings, except those without cases whose `metric` is undefined."""
         left_out = {name for name in self.without_cases if not self._is_defined(metric, name)}
         return [MACRO, *(name for name in self.groups if name not in left_out)]
 
@@ -166,11 +166,11 @@ class ScoreReport(RunReport):
         rows = [
             (run.label, *(self._score(metric, i, MACRO) for metric in self.metrics)) for i, run in enumerate(self.runs)
         ]
-        caption = f"Mean over the defined ones of {len(self.groups)} findings, with 95% interval."
+        caption = f"Mean over the findings with a defined score (of {len(self.groups)}), with 95% interval."
         return PageTable(("Run", *map(metric_name, self.metrics)), rows, caption, "Mean scores")
 
     def _means_of_groups(self) -> list[PageTable]:
-        """Return the means over the folder's groups of findings; nothing without groups."""
+        """Return a table of means over the benchmark's groups of findings; nothing without groups."""
         stated = self.split.info.finding_groups
         groups = {name: [finding for finding in self.groups if finding in own] for name, own in stated.items()}
         groups = {name: findings for name, findings in groups.items() if findings}
@@ -182,7 +182,7 @@ class ScoreReport(RunReport):
                 cells = {one.metric: _cell(one) for one in macros}
                 rows.append((run.label, name, *(cells.get(metric, NOTHING) for metric in self.metrics)))
         members = "; ".join(f"{name}: {', '.join(findings)}" for name, findings in groups.items())
-        caption = f"Mean over the defined findings of each group, with 95% interval. {members}."
+        caption = f"Mean over the findings with a defined score in each group, with 95% interval. {members}."
         head = ("Run", "Group", *map(metric_name, self.metrics))
         return [PageTable(head, rows, caption, "Mean scores of groups of findings")]
 
@@ -203,7 +203,10 @@ class ScoreReport(RunReport):
             best |= {(row, column) for column in leading(values, n_cases, lowest=is_lower)}
         scale = "" if METRICS[metric].high > 1 else ", in percent"
         which = "lowest" if is_lower else "highest"
-        caption = f"By finding and run{scale}, with 95% interval; bold, the {which} of the runs, from ten cases on."
+        caption = (
+            f"By finding and run{scale}, with 95% interval. The {which} score is bold for findings with ten cases or "
+            "more."
+        )
         head = ("Finding", *(run.label for run in self.runs))
         return PageTable(head, rows, caption, metric_name(metric), frozenset(best))
 
@@ -249,8 +252,8 @@ class ScoreReport(RunReport):
         ]  # fmt: skip
         caption = (
             f"Mean over findings, run minus {reference}, in percentage points, with paired 95% interval and two-sided "
-            "p value, not corrected for several metrics or runs. The file also has p and intervals of findings that "
-            "hold for all findings of a metric together."
+            "p value, not corrected for several metrics or runs. The CSV file also has p values and simultaneous "
+            "intervals over all findings of a metric."
         )
         heads = ("run", "reference", "metric", "finding", "difference", "low", "high", "p", "low_adjusted",
                  "high_adjusted", "p_adjusted", "signature")  # fmt: skip
@@ -261,7 +264,7 @@ class ScoreReport(RunReport):
         return intervals_text(self._resampling)
 
     def summary(self) -> str:
-        """Return a sentence on the mean of the main metric of every run."""
+        """Return a summary of every run's mean in the main metric."""
         scores = {i: of_run[MACRO] for i, of_run in self.scores[self._main].items()}
         names = short_names(self.runs)
         ranked = sorted(scores, key=lambda i: -math.inf if math.isnan(scores[i].value) else scores[i].value)
@@ -277,7 +280,7 @@ class ScoreReport(RunReport):
         )
 
     def methods(self) -> list[Part]:
-        """Return the definitions of scores and intervals."""
+        """Return paragraphs that define scores and intervals."""
         several = any(len(run.predictions) > 1 for run in self.runs)
         words = (
             "Scores equal reveal-bench score; the mean is unweighted, over findings for which it is defined. "
@@ -292,13 +295,13 @@ class ScoreReport(RunReport):
 
 @dataclass
 class AnswerReport(RunReport):
-    """Numbers of answers that wait for readers to score them."""
+    """Report of runs whose answers wait for readers' scores: numbers of answers only."""
 
     what: ClassVar[str] = "Tasks"
     unanswered: ClassVar[str] = "given the lowest scores"
 
     def sections(self) -> list[Section]:
-        """Return answers by category."""
+        """Return the section on numbers of answers by category of tasks."""
         kind, split = self.split.kind, self.split
         benchmark = BENCHMARKS[split.info.benchmark]
         key_of, asked_of = kind.data.key_of, kind.questions.asked
@@ -318,26 +321,26 @@ class AnswerReport(RunReport):
         file = Csv.of("answers", ("run", "category", "tasks", "answered"), plain)
         caption = "Answers that wait for readers, by category of tasks."
         table = PageTable(("Category", "Asked", *(run.label for run in self.runs)), rows, caption, "Answers", csv=file)
-        note = Note("Readers score these answers.", "Scores appear after they have.")
+        note = Note("These answers wait for readers.", "Scores appear once readers have given them.")
         return [Section("answers", "Answers that wait for readers", [note, table])]
 
     def summary(self) -> str:
-        """Return a sentence on the number of answers that wait."""
+        """Return a summary of the number of answers without readers' scores."""
         counts = "; ".join(f"{run.label} {len(run.predictions[0]):,}" for run in self.runs)
         return f"Answers waiting for readers, of {len(self.split.records):,} tasks: {counts}."
 
     def methods(self) -> list[Part]:
-        """Return the explanation of missing scores."""
+        """Return a paragraph on why scores are missing."""
         return [
             Text(
-                "Answers to open tasks are scored by readers on a rubric (paper 001), not by a program. A missing "
+                "Readers, not a program, score the answers to open tasks on a rubric (paper 001). A missing "
                 "answer gets the lowest scores."
             )
         ]
 
 
 def _cell(score: Estimate) -> str:
-    """Return a score in percent, or on an unbounded scale, with its interval below."""
+    """Return a score with its interval on a second line; in percent unless the metric is unbounded."""
     if math.isnan(score.value):
         return NOTHING
     if METRICS[score.metric].high > 1:
@@ -346,7 +349,7 @@ def _cell(score: Estimate) -> str:
 
 
 def metric_name(metric: str) -> str:
-    """Return the title of a metric.
+    """Return a metric's title for headings.
 
     Examples
     --------

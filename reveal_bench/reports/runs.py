@@ -1,7 +1,7 @@
-"""The runs that a report compares: read and checked against the folder, for any kind of benchmark.
+"""Read the runs that a report compares, and check that they answer the same split of the dataset folder.
 
-A run is a run folder (:mod:`reveal_bench.models.run_folder`) or a bare prediction file of any accepted format. All runs
-answer one split of one dataset folder with its references.
+A run is a run folder (:mod:`reveal_bench.models.run_folder`) or a prediction file in any accepted format. References of
+the split must be in the dataset folder.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from reveal_bench.predictions.limits import LintOptions
 from reveal_bench.reports.page import Progress
 
 MOST_RUNS = 12
-"""Maximum runs of one report; a figure cannot distinguish more."""
+"""Maximum runs of one report; figures cannot distinguish more."""
 MOST_LABEL = 200
 
 
 @dataclass(frozen=True)
 class Split:
-    """The split that all runs answer, with its references."""
+    """The dataset split that all runs answer, with its references."""
 
     folder: Path
     info: FolderInfo
@@ -56,12 +56,12 @@ class Split:
 
     @property
     def description(self) -> str:
-        """Benchmark, version and split."""
+        """Benchmark, version and split, in words."""
         return f"{self.info.benchmark} {self.info.version}, split {self.name}"
 
     @property
     def title(self) -> str:
-        """Name of the benchmark for people."""
+        """Display name of the benchmark."""
         known = BENCHMARKS.get(self.info.benchmark)
         name = known.title if known is not None else self.info.benchmark
         return f"a synthetic stand-in for {name}" if self.info.synthetic else name
@@ -74,7 +74,8 @@ class ReportRun:
     Attributes
     ----------
     label : label, unique in the report
-    model, style, grid : `style` is None for a prediction file and for models that get no prompt
+    model, style, grid : prompt style and cells per side; `style` is None for prediction files and for models without a
+        prompt
     predictions : predictions of each epoch
     run : the run folder; None for a prediction file
     n_missing : number of questions without a prediction, over all epochs
@@ -99,18 +100,18 @@ def open_split(folder: Path, runs: Sequence[tuple[str, Path]], split: str | None
 
     Parameters
     ----------
-    split : by default the split of the run folders; for prediction files only, "released" or the only split
+    split : by default the split of the run folders; without a run folder, "released" or the only split
 
     Raises
     ------
     ValueError
-        If the folder is not a dataset folder, the split is not clear, or its references are private.
+        If the folder is not a dataset folder, the split is ambiguous, or its references are private.
     """
     info = read_folder_info(folder)
     if split is None:
         split = _only_split(info, [read_run(path).info.split for _, path in runs if Path(path).is_dir()])
     opened = Split(Path(folder), info, split)
-    _ = opened.records  # read at once, so that problems of the folder are reported first
+    _ = opened.records  # read references now, so that problems of the dataset folder are reported before those of runs
     return opened
 
 
@@ -131,13 +132,13 @@ def load_runs(runs: Sequence[tuple[str, Path]], split: Split, *, progress: Progr
 
     Parameters
     ----------
-    runs : (label, run folder or prediction file); an empty label is filled in from the model, and also
-        from style and grid if models are equal
+    runs : (label, run folder or prediction file); an empty label becomes the model's name, with style and grid if
+        several runs have the same model
 
     Raises
     ------
     ValueError
-        If the number of runs is out of range, two have one label, a path is neither kind of run, or a run is of
+        If the number of runs is out of range, two runs have the same label, a path is not a run, or a run is for
         another benchmark, version or split.
     LintError
         If a prediction file has errors; its `report` lists them.
@@ -161,7 +162,7 @@ def load_runs(runs: Sequence[tuple[str, Path]], split: Split, *, progress: Progr
 
 
 def load_controls(run: ReportRun, split: Split) -> dict[str, ReportRun]:
-    """Read the runs under controls in the folder of a run, by control, in the order of CONTROLS.
+    """Return control -> the run under that control in a run's folder, in the order of CONTROLS.
 
     Raises
     ------
@@ -180,7 +181,7 @@ def load_controls(run: ReportRun, split: Split) -> dict[str, ReportRun]:
         expected = None if settings is None else replace(settings, control=name)
         if under.info.settings != expected or under.info.n_asked != run.run.info.n_asked:
             raise ValueError(
-                f"{path}: must ask what {run.path} asks: give `run` the same command with --control {name}"
+                f"{path}: must have the same settings as {run.path}: repeat its `run` command with --control {name}"
             )
         controls[name] = _read(run.label, path, under, split, run.grid, is_named=run.is_named)
     return controls
@@ -193,16 +194,16 @@ def _read_folder(path: Path, split: Split) -> Run:
     for name, expected in zip(names, mine, strict=True):
         got = getattr(run.info, name)
         if got != expected:
-            raise ValueError(f"{path}: `{name}` must be that of the report, {expected!r}, got {got!r}")
+            raise ValueError(f"{path}: `{name}` must be {expected!r}, as in the report, got {got!r}")
     if run.info.dataset not in (None, describe_split(split.folder, split.name)["dataset"]):
         raise ValueError(
-            f"{path}: must answer the present {split.folder}, got answers to another build of that version"
+            f"{path}: must answer {split.folder} as it is now, got answers to another build of the same version"
         )
     return run
 
 
 def _labels(labels: Sequence[str], paths: Sequence[Path], folders: Sequence[Run | None]) -> list[str]:
-    """Return the given labels, or the shortest unique ones of: model; model and style; model, style and grid."""
+    """Return the labels; empty ones become the model's name, with style and grid if needed to be unique."""
     stems = Counter(path.stem for path in paths)
     longer: list[tuple[str, ...]] = []
     for path, run in zip(paths, folders, strict=True):
@@ -220,11 +221,13 @@ def _labels(labels: Sequence[str], paths: Sequence[Path], folders: Sequence[Run 
         filled.append(label or longer[number][level])
     twice = [label for label, n in Counter(filled).items() if n > 1]
     if twice:
-        raise ArgumentError("runs", "must have unique labels", f"{twice[0]!r} twice: give LABEL=PATH")
+        raise ArgumentError("runs", "must have unique labels", f"{twice[0]!r} twice: name runs by LABEL=PATH")
     for label in filled:
         if not (label.strip() and label.isprintable() and len(label) <= MOST_LABEL):
             got = repr(label[:40])
-            raise ValueError(f"a label must be 1 to {MOST_LABEL} printable characters, got {got}: give LABEL=PATH")
+            raise ValueError(
+                f"a label must be 1 to {MOST_LABEL} printable characters, got {got}: name runs by LABEL=PATH"
+            )
     return filled
 
 
@@ -235,7 +238,7 @@ def _read(label: str, path: Path, run: Run | None, split: Split, grid: int, *, i
     for file in files:
         if not file.is_file():
             raise ValueError(f"{file} is missing: the run folder is damaged")
-        if run is not None and not file.read_bytes().strip():  # an empty file: nothing was answered
+        if run is not None and not file.read_bytes().strip():  # an empty file: no question was answered
             predictions.append(())
             n_missing += run.info.n_questions
             continue
@@ -260,7 +263,7 @@ def _read(label: str, path: Path, run: Run | None, split: Split, grid: int, *, i
 
 
 def short_names(runs: Sequence[ReportRun]) -> list[str]:
-    """Return short names for the runs of a figure: the model, if it is unique and the user gave no label."""
+    """Return short names for runs in a figure: the model's name if unique, unless the user gave a label."""
     models = Counter(run.model for run in runs)
     taken = {run.label for run in runs}
     return [run.label if run.is_named or models[run.model] > 1 or run.model in taken else run.model for run in runs]

@@ -1,13 +1,13 @@
-"""The look of all figures in reports, and the functions that write figures and numbers.
+"""Style of all report figures, and functions that render figures and format numbers.
 
 Conventions
 -----------
 Figures are laid out in millimetres, for print and for a large screen at :data:`WIDE`, for a telephone at
-:data:`NARROW`; their text is 8 pt and is measured, so that nothing is cut or runs into its neighbour. Colours differ in
-lightness as well as in hue, so that colour-blind readers can distinguish them, also in grey; beyond the first six,
-they also differ in hatching. PNG has 200 pixels per inch. SVG keeps text as text; ``report.css`` inverts its colours in
-the dark. The same input gives the same bytes. Nothing here uses pyplot, which keeps state; matplotlib is imported
-inside functions.
+:data:`NARROW`. Their text is 8 pt and is measured, so that labels are not cut and do not overlap. Colours differ in
+lightness as well as in hue, for colour-blind readers and for print in grey. Series beyond the first six also differ in
+hatching. PNG files have 200 pixels per inch. SVG files keep text as text, and ``report.css`` inverts their colours in
+the dark theme. The same input gives the same bytes. This module avoids pyplot, which has global state, and imports
+matplotlib only inside functions.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 WIDE, NARROW = 180.0, 90.0
 INCH = 25.4
 LINE = 3.4
-"""Distance of lines of text in millimetres."""
+"""Line spacing of text in millimetres."""
 DPI = 200
 INK, SOFT, RULE, PANEL = "#16202b", "#4c5a69", "#d5dce3", "#f1f4f7"
 DASHED = (0, (2.2, 1.2))
@@ -51,19 +51,19 @@ _HATCHES = ("", "////", "....")
 _FONT = b"font-family: 'DejaVu Sans'"
 _FORBIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
-)  # and what follows becomes a space
-_BLANK = re.compile(r"[ \t\r\n]+")  # one that does not break stays
+)  # `plain` replaces these by U+FFFD
+_BLANK = re.compile(r"[ \t\r\n]+")  # becomes one space; non-breaking spaces stay
 _SETTINGS: Any = {
     "axes.edgecolor": SOFT,
     "axes.labelcolor": INK,
     "axes.linewidth": 0.6,
-    "font.family": ["DejaVu Sans"],  # comes with matplotlib: the same everywhere
+    "font.family": ["DejaVu Sans"],  # bundled with matplotlib, so figures are equal on all machines
     "font.size": 8,
     "hatch.linewidth": 0.5,
     "legend.fontsize": 8,
     "svg.fonttype": "none",
     "text.color": INK,
-    "text.parse_math": False,  # a label may hold dollar signs
+    "text.parse_math": False,  # a label may contain dollar signs
     "xtick.color": INK,
     "ytick.color": INK,
     "xtick.labelsize": 8,
@@ -73,15 +73,15 @@ _SETTINGS: Any = {
 
 @dataclass(frozen=True)
 class Illustration:
-    """A figure with its texts.
+    """A figure of a report with its title, caption and alternative text.
 
     Attributes
     ----------
-    name : name of its files, without suffix
+    name : name of the figure's files, without suffix
     title, caption : texts on the page
-    alt : description for users who cannot see it
-    draw : width in millimetres -> the figure
-    has_narrow : True if it can be drawn for a telephone
+    alt : description for users who cannot see the figure
+    draw : function from a width in millimetres to the figure
+    has_narrow : True if the figure can be drawn narrow, for a telephone
     """
 
     form: ClassVar[str] = "figure"
@@ -94,12 +94,12 @@ class Illustration:
 
     @cached_property
     def _wide(self) -> Figure:
-        """The wide figure, drawn only once for its files and the page, because drawing takes as long as rendering."""
+        """The wide figure, drawn once for its files and the page because drawing takes as long as rendering."""
         return self.draw(WIDE)
 
     @cached_property
     def _svg(self) -> bytes:
-        """The wide figure as SVG, written once for its file and the page."""
+        """The wide figure as SVG, rendered once for its file and the page."""
         return render(self._wide, "svg", title=self.title, description=self.alt, salt=f"{self.name}-wide")
 
     def file(self, kind: str) -> bytes:
@@ -107,7 +107,7 @@ class Illustration:
         return self._svg if kind == "svg" else render(self._wide, kind)
 
     def for_page(self) -> list[tuple[str, str]]:
-        """Return ("wide" or "narrow", SVG element) pairs, of which a page shows the one that fits."""
+        """Return ("wide" or "narrow", SVG element) pairs; the page shows the one that fits the screen."""
         drawings = [("wide", _inline(self._svg))]
         if self.has_narrow:
             narrow = render(self.draw(NARROW), "svg", salt=f"{self.name}-narrow")
@@ -117,20 +117,20 @@ class Illustration:
 
 @dataclass(frozen=True, slots=True)
 class Paint:
-    """The look of the bars of one series."""
+    """Colour and hatching of one series of bars."""
 
     colour: str
     hatch: str = ""
 
     @property
     def options(self) -> dict[str, Any]:
-        """Keyword arguments of matplotlib's bars; hatching has the colour of the edge."""
+        """Keyword arguments for matplotlib's bars; the edge's colour is also the hatching's."""
         edge = "white" if self.hatch and self.colour in DARK else INK
         return {"facecolor": self.colour, "hatch": self.hatch, "edgecolor": edge, "linewidth": 0.4}
 
 
 def paints(n: int) -> list[Paint]:
-    """Return different looks of `n` series.
+    """Return `n` distinguishable looks for series.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def paints(n: int) -> list[Paint]:
 
 
 def check_extra(*needed: str) -> None:
-    """Raise an error with the command to install if libraries of reports, or those `needed`, are missing.
+    """Raise an error with the install command if a library for reports, or one of `needed`, is missing.
 
     Raises
     ------
@@ -161,7 +161,7 @@ def new_figure(height: float, width: float = WIDE) -> Figure:
 
 
 def style(salt: str = "reveal-bench") -> Any:
-    """Return a context for drawing and rendering figures, which restores the caller's settings."""
+    """Return a context manager with the figures' style; it restores the caller's settings on exit."""
     import matplotlib
 
     return matplotlib.rc_context({**_SETTINGS, "svg.hashsalt": salt})
@@ -174,7 +174,7 @@ def place_axes(figure: Figure, left: float, low: float, width: float, height: fl
 
 
 def plain_axes(axes: Axes, *, across: str = "y") -> None:
-    """Leave only the left and lower edges, with thin grid lines at the ticks of axis `across`, behind the data."""
+    """Remove the upper and right edges, and draw thin grid lines behind the data at the ticks of axis `across`."""
     axes.grid(axis=across, color=RULE, linewidth=0.5)  # type: ignore[arg-type]
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
@@ -183,12 +183,14 @@ def plain_axes(axes: Axes, *, across: str = "y") -> None:
 
 
 def render(figure: Figure, kind: str, *, title: str = "", description: str = "", salt: str = "reveal-bench") -> bytes:
-    """Return the figure as "png" or "svg", without dates or names of programs; SVG with title and description."""
+    """Return the figure as PNG or SVG bytes without dates or program names; SVG has title and description."""
     metadata: dict[str, Any] = {"Software": None}
     if kind == "svg":
         metadata = {"Date": None, "Creator": None, "Title": plain(title), "Description": plain(description)}
     with style(salt), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # the report says it once
+        warnings.filterwarnings(
+            "ignore", message="Glyph .* missing from font"
+        )  # the report has one warning for all missing glyphs
         buffer = io.BytesIO()
         figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata)
     data = buffer.getvalue()
@@ -196,29 +198,29 @@ def render(figure: Figure, kind: str, *, title: str = "", description: str = "",
 
 
 def _inline(svg: bytes) -> str:
-    """Return the file as an SVG element for an HTML page, on the page's background; its salt makes its ids unique."""
+    """Return an SVG element for an HTML page, on the page's background; `salt` makes its ids unique."""
     text = svg.decode("utf-8")
     text = re.sub(
         r"<(metadata|style|title)\b.*?</\1>|<title/>|<!--.*?-->", "", text[text.index("<svg") :], flags=re.DOTALL
     )
-    text = text.replace("fill: #ffffff", "fill: none", 1)  # the background comes first
-    text = re.sub(r'<g id="[^"]*"', "<g", text)  # names of parts, the same in every figure
+    text = text.replace("fill: #ffffff", "fill: none", 1)  # the background is the first patch
+    text = re.sub(r'<g id="[^"]*"', "<g", text)  # ids of groups, the same in every figure
     return re.sub(r'(<svg [^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg [^>]*?) height="[^"]*"', r"\1", text, count=1))
 
 
 def plain(value: object) -> str:
-    """Return any value as text, with a mark for characters that XML forbids or that change the writing direction."""
+    """Return a value as text; characters that XML forbids or that change the writing direction become U+FFFD."""
     return _FORBIDDEN.sub("\ufffd", str(value))
 
 
 @lru_cache(maxsize=4096)
 def width_of(text: str, *, bold: bool = False) -> float:
-    """Return the millimetres that a line of text needs in a figure."""
+    """Return the width in millimetres of a line of text in a figure."""
     from matplotlib.font_manager import FontProperties, findfont, get_font
 
     font = get_font(findfont(FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal")))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a character that the font lacks is as wide as its box
+        warnings.simplefilter("ignore")  # a character that the font lacks is drawn as a box of this width
         font.set_size(8, 72)
         font.set_text(text)
     return float(font.get_width_height()[0]) / 64 / 72 * INCH
@@ -227,8 +229,8 @@ def width_of(text: str, *, bold: bool = False) -> float:
 def wrap(text: str, width: float, *, most: int | None = None, bold: bool = False) -> str:
     """Return `text` in lines of at most `width` millimetres, broken at spaces and after slashes, hyphens, underscores.
 
-    Words that are still too long are cut with a hyphen, so that labels never overlap. An ellipsis replaces lines after
-    `most`.
+    Words that are still too long are cut with a hyphen, so that labels never overlap. An ellipsis replaces the lines
+    beyond `most`.
 
     Examples
     --------
@@ -275,7 +277,7 @@ def missing_glyphs(texts: Iterable[str]) -> str:
 
 
 def columns_for(n: int, most: int) -> int:
-    """Return the number of columns with which `n` panels fill rows of at most `most` evenly.
+    """Return the number of columns that spreads `n` panels evenly over rows of at most `most`.
 
     Examples
     --------
@@ -287,14 +289,14 @@ def columns_for(n: int, most: int) -> int:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Return a number for a page; "undefined" without one."""
+    """Return a number as text; "undefined" if it is None."""
     return "undefined" if value is None or math.isnan(value) else typeset(number_text(value, digits))
 
 
 def interval(estimate: Mapping[str, Any], digits: int = 3, *, scale: float = 1.0) -> str:
-    """Return a value with its interval, both times `scale`, for a page.
+    """Return a value and its interval as text, both multiplied by `scale`.
 
-    A zero-width interval is not printed: every replicate had the same value, so it says nothing about certainty.
+    A zero-width interval is not printed because equal replicates say nothing about uncertainty.
 
     Examples
     --------
@@ -307,13 +309,13 @@ def interval(estimate: Mapping[str, Any], digits: int = 3, *, scale: float = 1.0
 
 
 def percent(fraction: float | None, digits: int = 1) -> str:
-    """Return a fraction in percent for a page; "undefined" without one."""
+    """Return a fraction in percent as text; "undefined" if it is None."""
     is_known = fraction is not None and not math.isnan(fraction)
     return typeset(percent_text(fraction, digits)) if is_known else "undefined"
 
 
 def share(n: int, of: int) -> str:
-    """Return a count and its share, such as 23 (23%)."""
+    """Return a count and its share as text, such as "23 (23%)"."""
     if not of:
         return f"{n:,}"
     text = percent(n / of, 0)
@@ -321,15 +323,15 @@ def share(n: int, of: int) -> str:
 
 
 def interval_of(low: float, high: float) -> str:
-    """Return an interval of fractions in percent for a page."""
+    """Return an interval of fractions in percent as text."""
     return typeset(percent_interval(low, high)) or NOTHING
 
 
 def signed(value: float) -> str:
-    """Return a difference of fractions in percentage points for a page."""
+    """Return a difference of fractions in percentage points as text."""
     return typeset(percent_number(value, signed=True))
 
 
 def percent_cell(value: float) -> str:
-    """Return a fraction in percent without its sign, for the cell of a page's table."""
+    """Return a fraction in percent, without the percent sign, for a table cell."""
     return typeset(percent_number(value))

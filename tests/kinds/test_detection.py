@@ -397,7 +397,7 @@ def test_figures_name_systems_thresholds_and_measures(root: Path, files: tuple[P
     assert re.search("macro +[0-9.]+", table)
     drawn = {path.stem: path.read_text() for path in (tmp_path / "curves").glob("*.svg")}
     texts = {
-        "froc": ("macro", "False alarms of the finding per image; dashed: no threshold gives more"),
+        "froc": ("macro", "False alarms for the finding per image; dashed: beyond the lowest threshold"),
         "precision_recall": ("AP ", "thick: best precision from there on"),
         "sizes": ("Lesions found at a score of 0.5 or more (%)", "numbers: lesions; hollow: fewer than 5"),
     }

@@ -132,9 +132,9 @@ def test_reading(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ([], "anatomy.jsonl: must hold a line per image, got none"),
+        ([], "anatomy.jsonl: must have one line per image, got none"),
         (["{"], "line 1: must be JSON"),
-        ([GOOD, "[1]"], "line 2: `fields` must be image_id, size and regions, got 'list'"),
+        ([GOOD, "[1]"], "line 2: `fields` must be exactly image_id, size and regions, got 'list'"),
         ([GOOD | {"more": 1}], r"`fields` must be .*, got \['image_id', 'more', 'regions', 'size'\]"),
         ([GOOD, GOOD], "line 2: `image_id` must occur only once, got 'a'"),
         ([GOOD | {"image_id": 3}], "`image_id` must be a text, got 3"),

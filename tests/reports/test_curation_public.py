@@ -160,15 +160,15 @@ def test_columns_that_are_no_acquisition_are_left_out(large: Curated) -> None:
     assert "Q. Worth kvp" in page
     assert "Q. Worth" not in page.replace("Q. Worth kvp", "")
     assert not re.search("physician|site", page, re.IGNORECASE)
-    assert "3 other columns of the table of facts: left out here." in page
+    assert "3 other columns of the table of facts: omitted from this page." in page
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_one_column_left_out_is_one(large: Curated) -> None:
     page = words_of(public_page(replace(with_columns(large, "physician"), demographics={})))
-    assert "1 other column of the table of facts: left out here." in page
+    assert "1 other column of the table of facts: omitted from this page." in page
     assert "Nothing is known of patients" not in page
-    assert "left out here" not in words_of(public_page(with_columns(large, "kvp")))
+    assert "omitted from this page" not in words_of(public_page(with_columns(large, "kvp")))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_one_column_left_out_is_one(large: Curated) -> None:
 def test_acquisition_is_shown_however_it_is_written(name: str, large: Curated) -> None:
     page = words_of(public_page(with_columns(large, name)))
     assert f"Q. Worth {name}" in page
-    assert "left out here" not in page
+    assert "omitted from this page" not in page
 
 
 def with_counts(curated: Curated, step: str, **changes: Any) -> Curated:
@@ -203,7 +203,7 @@ def test_strata_are_not_told_when_nearly_all_were_selected(
 
 def test_strata_are_not_told_before_there_is_a_selection(curated: CurationFolder) -> None:
     sampled = read_curated(curated).counts("sample")
-    assert find_stages({"sample": sampled}, is_public=True)[2].lines == ("short of what was asked for: 10",)
+    assert find_stages({"sample": sampled}, is_public=True)[2].lines == ("short of the requested number: 10",)
     assert find_stages({"sample": sampled})[2].lines[0] == "1 label: 20 of 20"
 
 
@@ -237,14 +237,14 @@ def test_models_are_named_without_a_path(model: str, published_name: str, curate
     settings = {**state.record.settings, "engine": f"{model}|calls:two|prompts:1|settings:0123abcd"}
     state = replace(state, record=replace(state.record, settings=settings))
     page = words_of(public_page(replace(known, states={**known.states, "extract": state})))
-    assert f"read out of the reports by {published_name}|calls:two|prompts:1|settings:0123abcd:" in page
+    assert f"extracted from the reports by {published_name}|calls:two|prompts:1|settings:0123abcd:" in page
     assert "secret" not in page
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_before_there_are_halves(curated: CurationFolder) -> None:
     page = words_of(public_page(replace(read_curated(curated), placed=None, balance=None)))
-    assert "The studies are not divided into halves yet." in page
+    assert "The studies have not been divided into halves yet." in page
 
 
 @pytest.mark.parametrize(

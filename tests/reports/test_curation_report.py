@@ -59,12 +59,12 @@ def test_flow_has_the_numbers_that_are_known(curated: CurationFolder) -> None:
         {},
         {
             "without three votes": 0,
-            "agreed to by too few readers": 15,
-            "without a label in the majority’s list": 0,
+            "labels confirmed by too few readers": 15,
+            "without a label in the majority list": 0,
         },
         {"with a less common finding, left out at random": 0, "others with fewer findings": 15},
     ]
-    assert stages[2].lines == ("1 label: 20 of 20", "2 labels: 40 of 50, 10 short", "short of what was asked for: 10")
+    assert stages[2].lines == ("1 label: 20 of 20", "2 labels: 40 of 50, 10 short", "short of the requested number: 10")
     assert "3 readers agree to all: 45" in stages[3].lines
     assert "1 reader agrees to all: 15" in stages[3].lines
     assert stages[5].halves == (("Released", 15), ("Holdout", 15))
@@ -247,7 +247,7 @@ def test_undefined_kappas_are_called_so(tmp_path: Path) -> None:
     made.read(folder, all_agree=True)
     report(folder)
     visible = section_of(page_of(folder), "agreement")
-    assert "is undefined: they do not differ in anything" in visible
+    assert "is undefined because the answers do not vary" in visible
     row = next(row for row in rows_of(folder, "agreement_labels.csv") if row["label"] == "Pneumothorax")
     assert (row["kappa"], float(row["positive_ratio"])) == ("", 0.0)
     assert "undefined" in page_of(folder, "agreement_labels.svg")
@@ -272,7 +272,7 @@ def test_after_a_refresh(curated: CurationFolder, tmp_path: Path) -> None:
     holdout = {row["label"]: row["holdout"] for row in rows_of(folder, "prevalence.csv")}
     assert holdout["Pneumothorax"] == "1"
     assert "This is a refresh of version 1.0.0." in section_of(page, "flow")
-    assert "Studies of the version before keep their halves" in section_of(page, "balance")
+    assert "Studies of the previous version keep their halves" in section_of(page, "balance")
     assert "additions" not in section_of(page, "balance")
     assert one.study_id not in page_of(folder, "public.html")
 
@@ -292,7 +292,7 @@ def added(root: Path, n: int) -> CurationFolder:
     ("n", "retires", "sentence"),
     [
         (5, False, r"The 5 added studies were divided by one random draw \((2|3) released, (2|3) holdout\)\."
-                   " Neither they nor the present halves were tested"),
+                   " Neither the added studies nor the present halves were tested"),
         (1, False, "The additions, 1 study of one patient, went to the holdout. The present halves"),
         (5, True, "The holdout is the 5 studies that this version adds, .* were neither balanced nor tested"),
     ],

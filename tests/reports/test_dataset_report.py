@@ -145,7 +145,7 @@ def test_the_page_says_what_it_is(tmp_path):
     assert "pass this page on" not in text
     findings_folder(tmp_path / "b", holdout=True)
     warnings = write_report(tmp_path / "b" / "private", tmp_path / "b.html")
-    assert "private holdout: only the maintainer may see it" in warnings[0]
+    assert "private holdout: only the dataset's maintainer may see the page" in warnings[0]
     assert "pixels withheld" in (tmp_path / "b.html").read_text()
 
 

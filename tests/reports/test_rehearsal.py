@@ -130,7 +130,7 @@ def test_an_empty_folder_is_free_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x", encoding="utf-8")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     for taken in ("empty", "file", "link"):
-        with pytest.raises(ValueError, match=f"`out` must not exist or be an empty folder, got .*{taken}"):
+        with pytest.raises(ValueError, match=f"`out` must be a new or empty folder, got .*{taken}"):
             rehearse(tmp_path / taken, QUESTIONS, AskSettings(), compose)
     assert (tmp_path / "file").read_text(encoding="utf-8") == "x"
 

@@ -94,9 +94,9 @@ def test_published_rows_stand_beside_what_they_can_be_compared_with(world: World
     assert ("fine", "Edema") not in cells  # on 16 x 16 cells
     assert {("points", "mean"), ("Human benchmark", "mean"), ("Grad-CAM", "mean")} <= points.keys()
     output = [part.words for part in section.parts if isinstance(part, Text)]
-    assert output == ["Not comparable: fine, on another grid than the 8 × 8 of the published rows."]
+    assert output == ["Not comparable: fine, because their grid is not the 8 × 8 grid of the published rows."]
     captions = [part.caption for part in section.parts if isinstance(part, PageTable)]
-    assert all(f"these runs answer its part released, of {len(opened.records)} images" in text for text in captions)
+    assert all(f"these runs answer its subset released, {len(opened.records)} images" in text for text in captions)
 
 
 def test_why_nothing_published_stands_beside_is_said(world: World) -> None:
@@ -205,8 +205,8 @@ def test_what_a_reader_must_know_is_said(world: World, manifest: ImageManifest, 
     n = len(manifest.asked_pairs())
     (path / "run.json").write_text(info.replace(f'"n_questions": {n}', f'"n_questions": {n + 5}'), encoding="utf-8")
     warnings = write_run_report([("s", path)], world.folder, tmp_path / "out", findings=TWO[:1], n_resamples=20)
-    assert warnings == [f"s asked {n} of {n + 5} questions: the rest are misses"]
-    assert "the rest are misses" in (tmp_path / "out" / PAGE).read_text(encoding="utf-8")
+    assert warnings == [f"s asked {n} of {n + 5} questions: questions not asked are misses"]
+    assert "questions not asked are misses" in (tmp_path / "out" / PAGE).read_text(encoding="utf-8")
 
 
 def test_what_makes_no_report_is_refused(world: World, run_paths: Paths, tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_no_patient_is_shown_or_named(
         write_run_report([("", run_paths["one"])], world.folder, out, findings=TWO[:1], n_resamples=20)
         visible[synthetic] = (out / PAGE).read_text(encoding="utf-8")
     assert "over the average of the 40 frontal images" in visible[True]
-    assert "over a plain background, as the images are of fewer than 10 patients" in visible[False]
+    assert "over a plain background because there are fewer than 10 patients" in visible[False]
 
 
 def test_run_settings_reach_the_table(report: Path) -> None:

@@ -142,9 +142,9 @@ def test_given_labels_stay_and_core_runs_leave_out_other_grids_and_styles(world:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"benchmark": "vindr-cxr"}, "`benchmark` must be that of the report, 'chexlocalize', got 'vindr-cxr'"),
-        ({"benchmark_version": "9.9.9"}, "`benchmark_version` must be that of the report, '1.0.0', got '9.9.9'"),
-        ({"split": "holdout"}, "`split` must be that of the report, 'released', got 'holdout'"),
+        ({"benchmark": "vindr-cxr"}, "`benchmark` must be 'chexlocalize', as in the report, got 'vindr-cxr'"),
+        ({"benchmark_version": "9.9.9"}, "`benchmark_version` must be '1.0.0', as in the report, got '9.9.9'"),
+        ({"split": "holdout"}, "`split` must be 'released', as in the report, got 'holdout'"),
     ],
     ids=["benchmark", "version", "split"],
 )
@@ -164,7 +164,7 @@ def test_what_cannot_be_a_report_is_refused(world: World, run_paths: Paths, tmp_
         load_runs([], opened)
     with pytest.raises(ValueError, match="`runs` must be 1 to 12 runs, got 13"):
         load_runs([(str(i), one) for i in range(13)], opened)
-    with pytest.raises(ValueError, match="unique labels, got 'x' twice: give LABEL=PATH"):
+    with pytest.raises(ValueError, match="unique labels, got 'x' twice: name runs by LABEL=PATH"):
         load_runs([("x", one), ("x", run_paths["three"])], opened)
     with pytest.raises(ValueError, match=r"it has no run\.json"):
         load_runs(named(tmp_path), opened)
