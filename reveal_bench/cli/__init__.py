@@ -1,7 +1,7 @@
-"""The command line ``reveal-bench``: parse, call one library function, print.
+"""The command line ``reveal-bench``. Each command parses options, calls the library and prints the result.
 
-Imports that take time stay inside the commands, so that ``reveal-bench --help`` answers at once. A command's result
-goes to standard output, everything else (progress, warnings) to standard error; progress shows only on a terminal.
+Slow imports are inside the commands, so that ``reveal-bench --help`` answers at once. Results are printed to standard
+output, progress and warnings to standard error. Progress is only shown on a terminal.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from reveal_bench.version import __version__
 
 app = typer.Typer(
     name="reveal-bench",
-    rich_markup_mode=None,  # plain help: importing rich would double the start-up time
+    rich_markup_mode=None,  # plain help, because importing rich would double the start-up time
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -62,16 +62,17 @@ def _options_of_all(
 
 
 def main() -> None:
-    """Run the command line; an error that the user can fix is one message and exit code 1, without a traceback."""
-    gc.set_threshold(100_000, 20, 100)  # collecting garbage took a fifth of the time, and rows are not garbage
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that half-written files are removed
+    """Run the command line; errors that the user can fix print one message without a traceback and exit with code 1."""
+    gc.set_threshold(100_000, 20, 100)  # garbage collection took a fifth of the time, and loaded rows stay in use
+    # `kill` raises an exception, so that half-written files are removed
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     warnings.showwarning = lambda message, *_: output.warn([str(message)])
     try:
         asked_for(sys.argv[1:])()
-    except BrokenPipeError:  # the program that reads our output has closed it
+    except BrokenPipeError:  # the program that reads this output has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (ValueError, OSError, ImportError) as error:  # ImportError: an extra is not installed
-        report = getattr(error, "report", None)  # of the linter; the message has its first problems
+    except (ValueError, OSError, ImportError) as error:  # ImportError means that an extra is not installed
+        report = getattr(error, "report", None)  # set for linter errors, whose message has the first problems
         message = _message(error) if report is None else str(error).partition("\n")[0]
         typer.secho(f"error: {message}", fg="red", err=True)
         if report is not None:
@@ -80,9 +81,9 @@ def main() -> None:
 
 
 def asked_for(words: Sequence[str]) -> typer.Typer:
-    """Return `app` with only the command named first in `words`; for ``--help``, with all commands but no options.
+    """Return `app` with only the command in `words[0]`; for ``--help``, with all commands but without their options.
 
-    Creating all commands with all their options takes longer than most of them run.
+    Creating all commands with all options would take longer than running most commands.
     """
     narrowed = copy(app)
     if list(words) == ["--help"]:
@@ -101,7 +102,7 @@ def _name(command: CommandInfo) -> str:
 
 
 def _named(command: CommandInfo) -> CommandInfo:
-    """Return the command without options: its name and its purpose."""
+    """Return a command with its name and help text, without options."""
     named = copy(command)
     named.name, named.callback = _name(command), lambda: None
     return named
@@ -109,14 +110,14 @@ def _named(command: CommandInfo) -> CommandInfo:
 
 REMEDIES = {
     "pictures": "give --pictures FOLDER, or --images withhold to build without them",
-    "id_key": "give --id-key FILE: ids are made of UIDs with a secret; the file is made if it is missing",
+    "id_key": "give --id-key FILE: a secret key from which ids are made; a missing file is created",
     "mapping": "give --mapping FILE",
-    "readers_are": "--fixed-readers makes readers 'fixed', --fixed-cases cases; give one of the two at most",
+    "readers_are": "--fixed-readers makes readers 'fixed', --fixed-cases cases; give at most one of the two",
 }
 
 
 def _message(error: Exception) -> str:
-    """Return an error's message with options instead of argument names, and with a remedy."""
+    """Return an error's message with option names instead of argument names, and with a remedy if known."""
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}"
     if not isinstance(error, ArgumentError):
@@ -127,7 +128,7 @@ def _message(error: Exception) -> str:
 
 
 def _options() -> dict[str, str]:
-    """Return parameter -> option for the command that was called."""
+    """Return parameter name -> option, for the command being run."""
     command: Any = typer.main.get_command(asked_for(sys.argv[1:]))
     for word in sys.argv[1:]:
         command = getattr(command, "commands", {}).get(word, command)
@@ -175,9 +176,9 @@ app.command()(analyses.agreement)
 app.command()(analyses.readers)
 app.command()(analyses.readings)
 app.command(name="plan-readers")(analyses.plan_readers)
-app.add_typer(curate.app, name="curate", short_help="Make a benchmark of studies and reports, and refresh it.")
+app.add_typer(curate.app, name="curate", short_help="Make and refresh a benchmark of studies and reports.")
 for command in (*app.registered_commands, *curate.app.registered_commands):
     help_text = inspect.getdoc(command.callback) or ""
     command.short_help = " ".join(
         help_text.partition("\n\n")[0].split()
-    )  # the list shows it whole and cuts other help off
+    )  # lists of commands show `short_help` in full, but truncate other help

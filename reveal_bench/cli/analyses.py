@@ -1,4 +1,4 @@
-"""Commands that analyse answers beyond their score: ``confidence``, ``curves``, ``shapes``, ``readers`` ..."""
+"""Commands for analyses beyond scores: ``confidence``, ``curves``, ``shapes``, ``readers`` ..."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from reveal_bench.cli.score import thresholds_of
 
 Tables = Annotated[
     Path | None,
-    typer.Option("--out", help="Folder for all tables as CSV, figures as SVG and PNG; replaces those there."),
+    typer.Option("--out", help="Folder for tables (CSV) and figures (SVG, PNG); replaces earlier ones."),
 ]
 
 
@@ -34,16 +34,16 @@ def confidence(
     folder: Folder,
     split: Split = None,
     out: Tables = None,
-    n_bins: Annotated[int, typer.Option("--bins", help="Bins of the probabilities.")] = 10,
+    n_bins: Annotated[int, typer.Option("--bins", help="Number of bins of probabilities.")] = 10,
     binning: Annotated[
-        Literal["width", "count"], typer.Option(help="Bins of equal width, or of equal counts.")
+        Literal["width", "count"], typer.Option(help="Bins of equal width, or with equal numbers of cases.")
     ] = "width",
     metadata: Metadata = None,
     allow_missing: AllowMissing = False,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge a system's confidences: calibration, risk if unsure cases are left out, net benefit."""
+    """Evaluate a system's confidence: calibration, risk if uncertain cases are not answered, net benefit."""
     from reveal_bench import api
     from reveal_bench.analyses.confidence import POOLED
 
@@ -87,7 +87,7 @@ def curves(
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a system at every threshold: FROC of a detector; ROC, precision and recall of findings; with bands."""
+    """Compute curves over all thresholds: FROC for detection; ROC and precision-recall for findings; with bands."""
     from reveal_bench import api
     from reveal_bench.api.inputs import name_of
 
@@ -106,29 +106,27 @@ def curves(
 
 
 FeatureScale = Literal["minmax", "zscore", "raw"]
-"""Scalings of features over all cases."""
+"""Methods of scaling features over all cases."""
 
 
 def shapes(
     folder: Folder,
     model: Annotated[
-        Path | None, typer.Option(help="Prediction file whose IoU and hits are regressed on the shapes.")
+        Path | None, typer.Option(help="Prediction file whose IoU and hits are regressed on shape features.")
     ] = None,
     human: Annotated[
         Path | None,
-        typer.Option(help="Prediction file of `baseline human`: also regress the gap between it and the model."),
+        typer.Option(help="Prediction file of `baseline human`: also regress the readers' lead over the model."),
     ] = None,
     split: Split = None,
     missing: Missing = None,
     scale: Annotated[FeatureScale, typer.Option(help="How features are scaled.")] = "minmax",
     score_scale: Annotated[FeatureScale, typer.Option(help="How the scores of a finding are scaled.")] = "raw",
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for all tables as CSV and the figure as SVG and PNG.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for tables (CSV) and the figure (SVG, PNG).")] = None,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the shapes of reference masks, and how they and confidence relate to localization."""
+    """Measure shapes of reference masks, and how shape and confidence relate to localization."""
     from reveal_bench import api
 
     form = terminal.format_of(form, as_json)
@@ -140,7 +138,7 @@ def shapes(
         return
     if terminal.printed_as(result, form):
         return
-    # One regression of several: the others are in the files
+    # Only one of several regressions is printed; the files contain all
     tables = result.tables | ({"regressions": result.regressions_of("simple")} if result.slopes else {})
     for table in tables.values():
         terminal.print_shown(table)
@@ -151,16 +149,14 @@ Merit = Literal["auc", "lroc", "sensitivity", "specificity", "accuracy", "kappa"
 """Figures of merit: the keys of :data:`reveal_bench.reader_studies.study.FIGURES`."""
 
 
-MeritOption = Annotated[Merit, typer.Option(help="Figure of merit of a reader with a modality.")]
-Column = Annotated[
-    list[str] | None, typer.Option(help="Your table's name for a column, such as score=rating; repeatable.")
-]
-System = Annotated[str | None, typer.Option(help="Reader in the table to compare with all others: a model.")]
+MeritOption = Annotated[Merit, typer.Option(help="Figure of merit, computed per reader and modality.")]
+Column = Annotated[list[str] | None, typer.Option(help="Column name in your table, such as score=rating; repeatable.")]
+System = Annotated[str | None, typer.Option(help="Reader to compare with all others, such as a model.")]
 FixedReaders = Annotated[
-    bool, typer.Option("--fixed-readers", help="Draw conclusions about these readers only, not others like them.")
+    bool, typer.Option("--fixed-readers", help="Treat readers as fixed: conclude only about these readers.")
 ]
 FixedCases = Annotated[
-    bool, typer.Option("--fixed-cases", help="Draw conclusions about these cases only, not others like them.")
+    bool, typer.Option("--fixed-cases", help="Treat cases as fixed: conclude only about these cases.")
 ]
 
 
@@ -168,7 +164,8 @@ def readers(
     table: Annotated[
         Path,
         typer.Argument(
-            help="Table with a row per reader, case and modality: reader, case, modality, score, truth, patient.",
+            help="Table with one row per reader, case and modality; columns: reader, case, modality, score, truth, "
+            "patient.",
             exists=True,
             dir_okay=False,
             show_default=False,
@@ -178,17 +175,17 @@ def readers(
     column: Column = None,
     system: System = None,
     partly_crossed: Annotated[
-        bool, typer.Option("--partly-crossed", help="Readers may have read different cases.")
+        bool, typer.Option("--partly-crossed", help="Allow readers who have read different cases.")
     ] = False,
     fixed_readers: FixedReaders = False,
     fixed_cases: FixedCases = False,
     margin: Annotated[
-        float | None, typer.Option(help="Test whether the first modality is non-inferior: how much worse it may be.")
+        float | None, typer.Option(help="Margin for testing whether the first modality is non-inferior.")
     ] = None,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Analyse a reader study: modalities compared over several readers of the same cases."""
+    """Analyse a multi-reader multi-case study: compare modalities over readers of the same cases."""
     from reveal_bench import api
 
     form = terminal.format_of(form, as_json)
@@ -235,28 +232,29 @@ AgreementMetric = Literal[
     "icc_2_k",
     "icc_3_k",
 ]
-"""Metrics of two readers, then of all together: :data:`reveal_bench.api.reader_agreement.AGREEMENT_METRICS`."""
+"""Metrics of two readers, then of all readers: :data:`reveal_bench.api.reader_agreement.AGREEMENT_METRICS`."""
 
 
 def agreement(
     table: Annotated[
         Path,
         typer.Argument(
-            help="Table with a row per reader and case: reader, case, score, and where needed patient, finding.",
+            help="Table with one row per reader and case; columns: reader, case, score, optionally patient and "
+            "finding.",
             exists=True,
             dir_okay=False,
             show_default=False,
         ),
     ],
-    metric: Annotated[AgreementMetric, typer.Option(help="How agreement is measured.")] = "cohen_kappa",
+    metric: Annotated[AgreementMetric, typer.Option(help="Measure of agreement.")] = "cohen_kappa",
     categories: Annotated[
-        str | None, typer.Option(help="All categories in their order, such as absent,possible,present.")
+        str | None, typer.Option(help="All categories in order, such as absent,possible,present.")
     ] = None,
     column: Column = None,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure how far every two readers of the same cases agree, or all together, with intervals."""
+    """Measure agreement of every pair of readers, or of all readers together, with intervals."""
     from reveal_bench import api
 
     form = terminal.format_of(form, as_json)
@@ -274,11 +272,13 @@ def readings(
     file: PredictionFile,
     folder: Folder,
     split: Split = None,
-    finding: Annotated[str | None, typer.Option(help="Label whose readings are printed; all by default.")] = None,
+    finding: Annotated[
+        str | None, typer.Option(help="Label whose readings are printed; by default all labels.")
+    ] = None,
     metadata: Metadata = None,
     allow_missing: AllowMissing = False,
 ) -> None:
-    """Print readers' and a system's readings of the same studies as CSV, for `readers --system`."""
+    """Print a system's and readers' readings of the same studies as CSV, for `readers --system`."""
     from reveal_bench import api
 
     result = api.readings(
@@ -297,25 +297,29 @@ def plan_readers(
     pilot: Annotated[
         Path | None,
         typer.Argument(
-            help="Table of the readings of a pilot study, as for `readers`; or none, with --component.",
+            help="Table of readings of a pilot study, as for `readers`; omit with --component.",
             exists=True,
             dir_okay=False,
             show_default=False,
         ),
     ] = None,
     difference: Annotated[
-        float | None, typer.Option(help="True difference to detect; with --margin, 0 by default.")
+        float | None, typer.Option(help="True difference to detect; by default 0 with --margin.")
     ] = None,
-    margin: Annotated[float | None, typer.Option(help="Show non-inferiority by this margin instead.")] = None,
+    margin: Annotated[
+        float | None, typer.Option(help="Plan a test of non-inferiority with this margin instead.")
+    ] = None,
     n_readers: Annotated[str, typer.Option("--readers", help="Numbers of readers.")] = "4,6,8,10,12",
     n_cases: Annotated[
         str | None,
-        typer.Option("--cases", help="Numbers of cases to give the power for; by default the fewest cases needed."),
+        typer.Option(
+            "--cases", help="Numbers of cases for which power is computed; by default, the fewest cases needed are."
+        ),
     ] = None,
     power: Annotated[float | None, typer.Option(help="Power to reach; 0.8 by default.")] = None,
     component: Annotated[
         list[str] | None,
-        typer.Option(help="An assumed variance, such as cov_1=0.0003: give each one that `readers --json` lists."),
+        typer.Option(help="Assumed variance, such as cov_1=0.0003; give all that `readers --json` lists."),
     ] = None,
     merit: MeritOption = "auc",
     column: Column = None,
@@ -325,12 +329,12 @@ def plan_readers(
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Plan a reader study of two modalities: how many readers and cases show a difference."""
+    """Plan a reader study of two modalities: find how many readers and cases are needed."""
     from reveal_bench import api
 
     form = terminal.format_of(form, as_json)
     if (pilot is None) == (not component):
-        raise ValueError("give a table of readings, or `--component` for each variance: one of the two")
+        raise ValueError("give either a table of readings, or `--component` for each variance")
     result = api.plan_readers(
         pilot or _components(component or []),
         difference=difference,
@@ -362,7 +366,7 @@ def _components(texts: list[str]) -> dict[str, Any]:
         named = dict(text.split("=") for text in texts)
         return {name: int(text) if name == "n_cases" else float(text) for name, text in named.items()}
     except ValueError:
-        rule = "must be NAME=NUMBER, such as cov_1=0.0003 and n_cases=114; several times"
+        rule = "must be NAME=NUMBER, repeated for each variance, such as cov_1=0.0003 and n_cases=114"
         raise ArgumentError("component", rule, ", ".join(texts)) from None
 
 

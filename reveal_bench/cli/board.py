@@ -1,9 +1,9 @@
-"""Commands about a leaderboard: ``submit``, ``status``, ``withdraw``, ``receipt`` and ``verify-receipt``.
+"""Commands for a leaderboard: ``submit``, ``status``, ``withdraw``, ``receipt`` and ``verify-receipt``.
 
-A token comes from a file or from ``REVEAL_TOKEN``, never from the command line, where every process of the machine and
-the shell's history would see it. Exit codes: 0 for a score (or, without waiting, for a place in the queue), 1 if the
-submission was refused or failed or no leaderboard answers, 2 if the command was used wrongly. ``verify-receipt`` checks
-a receipt without the leaderboard.
+Tokens are read from a file or from ``REVEAL_TOKEN``. They are never options, because the shell's history and other
+processes can read the command line. Exit codes: 0 if the submission is scored (without waiting: queued), 1 if it was
+refused or failed, or the leaderboard is unreachable, 2 if the command was used wrongly. ``verify-receipt`` works
+offline.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ A_DAY = 24 * 3600.0
 Url = Annotated[str, typer.Option(help="Address of the leaderboard.", envvar="REVEAL_LEADERBOARD_URL")]
 TokenFile = Annotated[
     Path | None,
-    typer.Option(help="File with your token; by default REVEAL_TOKEN. A leaderboard on your own machine needs none."),
+    typer.Option(help="File with your token; REVEAL_TOKEN by default. Local leaderboards need none."),
 ]
 SubmissionId = Annotated[
     str, typer.Argument(metavar="ID", help="Id of the submission, as `submit` prints it.", show_default=False)
@@ -41,7 +41,7 @@ def submit(
     benchmark: Annotated[str, typer.Option(help="Benchmark on the leaderboard.", show_default=False)],
     url: Url,
     metadata: Annotated[
-        Path | None, typer.Option(help="submission.json; by default the one next to the file, if any.")
+        Path | None, typer.Option(help="submission.json; by default the one beside the file, if any.")
     ] = None,
     token_file: TokenFile = None,
     allow_missing: AllowMissing = False,
@@ -49,7 +49,7 @@ def submit(
     patience: Annotated[float, typer.Option(min=0, help="Seconds to wait for a leaderboard to start.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Upload a prediction file to a leaderboard, wait, and print its score. Exit code 1: refused or failed."""
+    """Upload a prediction file to a leaderboard, wait, and print its score. Exit code 1 means refused or failed."""
     from reveal_bench.cli import client
 
     path = metadata or file.parent / "submission.json"
@@ -71,7 +71,7 @@ def submit(
         terminal.print_refusal(refusal.problem)
         raise
     if not document.get("is_new", True):
-        typer.echo(f"{document['id']}: the same file was sent before", err=True)
+        typer.echo(f"{document['id']}: this file was already submitted", err=True)
     report = document.get("report") or {}
     terminal.warn(terminal.warnings_of(terminal.problems_of(report), report.get("format", "")))
     if wait:
@@ -80,7 +80,7 @@ def submit(
 
 
 def status(submission_id: SubmissionId, url: Url, token_file: TokenFile = None, as_json: AsJson = False) -> None:
-    """Show a submission's position in the queue, or its score. Exit code 1: refused or failed."""
+    """Show a submission's position in the queue, or its score. Exit code 1 means refused or failed."""
     server = _server(url, token_file)
     _show(server.submission(submission_id), server, as_json=as_json)
 
@@ -91,19 +91,20 @@ def withdraw(
     token_file: TokenFile = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Withdraw a submission: free while it is queued; once scored, it leaves the leaderboard but still counts."""
+    """Withdraw a submission: free while queued; once scored, it leaves the leaderboard but counts in the quota."""
     server = _server(url, token_file)
     before = server.submission(submission_id)
     if before["status"] == "scored" and not yes:
         typer.confirm(
-            f"{submission_id} is scored: it leaves the leaderboard and still counts in the quota. Withdraw it?",
+            f"{submission_id} is scored: withdrawing removes it from the leaderboard, but it still counts in the "
+            "quota. Withdraw it?",
             abort=True,
         )
     after = server.withdraw(submission_id)
     cost = (
         "and costs nothing"
         if after["status"] == "withdrawn"
-        else "and is off the leaderboard; it still counts in the quota"
+        else "and removed from the leaderboard, but still counts in the quota"
     )
     typer.echo(f"submission {submission_id} is withdrawn {cost}")
 
@@ -112,13 +113,13 @@ def receipt(
     submission_id: SubmissionId,
     url: Url,
     out: Annotated[Path, typer.Option(help="File to write; it must not exist yet.", show_default=False)],
-    version: Annotated[str | None, typer.Option(help="Version of the benchmark; the newest by default.")] = None,
+    version: Annotated[str | None, typer.Option(help="Benchmark version; by default the newest.")] = None,
     final: Annotated[
-        bool, typer.Option("--final", help="Fetch the receipt of the final figures, once they are announced.")
+        bool, typer.Option("--final", help="Fetch the receipt of the final scores, once announced.")
     ] = False,
     token_file: TokenFile = None,
 ) -> None:
-    """Fetch the signed receipt of a score, check it, and keep it."""
+    """Fetch, check and save the signed receipt of a score."""
     from reveal_bench.evaluation.receipts import verify_receipt
 
     if out.exists():
@@ -135,12 +136,14 @@ def receipt(
     for sentence in verified.checked:
         typer.echo(f"  checked: {sentence}")
     typer.echo(
-        "check it again at any time: reveal-bench verify-receipt FILE, with a key that you noted before", err=True
+        "check the receipt at any time with: reveal-bench verify-receipt FILE --key KEY, a key of the leaderboard "
+        "that you noted earlier",
+        err=True,
     )
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file.
+    """Read a JSON object from a file.
 
     Raises
     ------
@@ -152,7 +155,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"{path}: must be JSON in UTF-8: {error}") from None
     if not isinstance(document, dict):
-        raise ValueError(f"{path}: must hold one JSON object, got {type(document).__name__}")
+        raise ValueError(f"{path}: must contain one JSON object, got {type(document).__name__}")
     return document
 
 
@@ -171,7 +174,9 @@ def _watch(server: Server, document: dict[str, Any], *, quiet: bool) -> dict[str
                 typer.echo(f"{document['id']}: {document['status']}{_queue_note(document)}", err=True)
     except KeyboardInterrupt:
         typer.echo(
-            f"it continues on the leaderboard: reveal-bench status {document['id']} --url {server.url}", err=True
+            f"scoring continues on the leaderboard; check it with: reveal-bench status {document['id']} --url "
+            f"{server.url}",
+            err=True,
         )
         raise
     return document
@@ -189,7 +194,7 @@ def _queue_note(document: dict[str, Any]) -> str:
 
 
 def _show(document: dict[str, Any], server: Server, *, as_json: bool) -> None:
-    """Print a submission, and end with its exit code."""
+    """Print a submission's state or score; exit with code 1 if it was refused, failed or withdrawn."""
     state = document["status"]
     if as_json:
         typer.echo(json.dumps(document, indent=2))
@@ -210,11 +215,11 @@ def _show_score(document: dict[str, Any], server: Server) -> None:
     else:
         typer.echo(f"submission {document['id']} is scored; {score['note']}")
     if score.get("is_held"):
-        terminal.warn([f"these are the figures of submission {score['shown_of']}: {_last_word(document)}"])
+        terminal.warn([f"these are the scores of submission {score['shown_of']}: {_last_word(document)}"])
     if document.get("withdrawn_at"):
-        terminal.warn(["it is withdrawn: it is not on the leaderboard"])
+        terminal.warn(["withdrawn from the leaderboard"])
     if document.get("hidden_why"):
-        terminal.warn([f"the operators took it off the leaderboard: {document['hidden_why']}"])
+        terminal.warn([f"hidden from the leaderboard by its operators: {document['hidden_why']}"])
     typer.echo(f"{server.url.rstrip('/')}/entry?id={document['id']}")
 
 
@@ -227,7 +232,7 @@ def _last_word(document: dict[str, Any]) -> str:
 
 @contextmanager
 def _upload_bar(name: str) -> Iterator[Progress]:
-    """Show a bar of bytes on standard error if that is a terminal."""
+    """Show the upload's progress bar on standard error if that is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
@@ -237,7 +242,8 @@ def _upload_bar(name: str) -> Iterator[Progress]:
         task = bar.add_task(f"sending {name}")
 
         def update(done: int, total: int) -> None:
-            what = f"checking {name}" if done == total else f"sending {name}"  # the answer comes with the lint report
+            # The server answers once its linter has finished
+            what = f"checking {name}" if done == total else f"sending {name}"
             bar.update(task, completed=done, total=total, description=what)
 
         yield update
@@ -247,19 +253,21 @@ FIGURE = ("metric", "finding", "value", "low", "high")
 
 
 def verify_receipt(
-    file: Annotated[Path, typer.Argument(help="Receipt, as the leaderboard gave it (JSON).", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="Receipt from the leaderboard (JSON file).", show_default=False)],
     key: Annotated[
         str | None,
         typer.Option(
             metavar="KEY|FILE",
-            help="Public key that the leaderboard published, or a file with it or with the answer of /api/v1/keys.",
+            help="Public key published by the leaderboard, or a file with the key or with the answer of /api/v1/keys.",
         ),
     ] = None,
-    previous: Annotated[Path | None, typer.Option(help="The receipt before it in the chain.")] = None,
-    predictions: Annotated[Path | None, typer.Option("--file", help="The prediction file that was scored.")] = None,
-    any_key: Annotated[bool, typer.Option("--any-key", help="Accept a receipt that anyone could have signed.")] = False,
+    previous: Annotated[Path | None, typer.Option(help="Preceding receipt in the chain.")] = None,
+    predictions: Annotated[Path | None, typer.Option("--file", help="Prediction file that was scored.")] = None,
+    any_key: Annotated[
+        bool, typer.Option("--any-key", help="Accept any signing key: anyone could have signed.")
+    ] = False,
 ) -> None:
-    """Check a receipt offline: its signature, its place in the chain, and the file that was scored."""
+    """Check a receipt offline: its signature, its position in the chain, and the scored file."""
     from reveal_bench.evaluation import receipts
 
     verified = receipts.verify_receipt(
@@ -274,7 +282,7 @@ def verify_receipt(
     for sentence in verified.unchecked:
         typer.echo(f"not checked  {sentence}")
     if not verified.is_from_trusted_key and not any_key:
-        raise ValueError("the key of the receipt is unknown: give --key, or accept any key with --any-key")
+        raise ValueError("the receipt's signing key is not known: give --key, or accept any key with --any-key")
 
 
 def _show_receipt(receipt: Any) -> None:
@@ -284,7 +292,10 @@ def _show_receipt(receipt: Any) -> None:
     place = f"{receipt['benchmark']} {receipt['version']}, split {receipt['split']}, {receipt['part']} part"
     typer.echo(f"{_plain(place)}, submission {_plain(receipt['submission'])}")
     if receipt["shown_of"] is not None:
-        typer.echo(f"scores shown: submission {_plain(receipt['shown_of'])}, which this one did not surpass")
+        typer.echo(
+            f"the scores shown are those of submission {_plain(receipt['shown_of'])}, which this submission did not "
+            "surpass"
+        )
     figures = receipt["released"].get("figures")
     for figure in filter(lambda one: isinstance(one, dict), figures if isinstance(figures, list) else []):
         metric, finding, value, low, high = (_plain(figure.get(name)) for name in FIGURE)
@@ -293,14 +304,15 @@ def _show_receipt(receipt: Any) -> None:
 
 
 def _plain(text: object) -> str:
-    """Return text without control characters: names come from anyone who submits."""
+    """Return text without control characters, because submitters choose these names."""
     return "".join(c if c.isprintable() else "?" for c in str(text))
 
 
 def read_key(text: str, receipt: Path) -> str:
-    """Return the public key of ``--key``: a key, or a file with a key or with the answer of ``/api/v1/keys``.
+    """Return the public key given as ``--key``: the key itself, or a file with it or with the answer of
+    ``/api/v1/keys``.
 
-    If there are several keys, return the one that signed the `receipt`, or else the newest.
+    Of several keys, return the one that signed the `receipt`, otherwise the newest.
 
     Raises
     ------
@@ -320,7 +332,7 @@ def read_key(text: str, receipt: Path) -> str:
         if len(keys) > 1:
             keys = []
     if not keys:
-        raise ValueError(f"{path} must hold one public key, or the answer of /api/v1/keys, and nothing else")
+        raise ValueError(f"{path} must contain only a public key, or the answer of /api/v1/keys")
     signed = read_receipt(receipt).get("receipt")
     signer = signed.get("public_key") if isinstance(signed, dict) else None
     return signer if signer in keys else keys[-1]

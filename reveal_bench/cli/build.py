@@ -1,4 +1,4 @@
-"""Commands before there is a dataset folder: ``phantom``, ``inspect``, and ``build``, which makes the folder."""
+"""Commands that lead to a dataset folder: ``phantom``, ``inspect`` and ``build``."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from reveal_bench.sources import Problem, SourceData, SourceModule
     from reveal_bench.sources.source import Records
 
-Root = Annotated[Path, typer.Argument(help="What you downloaded: a folder or a file.", show_default=False)]
+Root = Annotated[Path, typer.Argument(help="Your download: a folder or a file.", show_default=False)]
 SourceName = Annotated[
     str | None,
-    typer.Option(help="Source of the download, found from the files by default: a style of `phantom` or its source."),
+    typer.Option(help="Source of the download, or its `phantom` style; by default detected from the files."),
 ]
-Mapping = Annotated[Path | None, typer.Option(help="YAML file that says what each column means.", exists=True)]
+Mapping = Annotated[Path | None, typer.Option(help="YAML file that assigns a meaning to each column.", exists=True)]
 Pictures = Annotated[Path | None, typer.Option(help="Folder of the images, if they are elsewhere.", exists=True)]
 Secondary = Annotated[
     bool | None,
-    typer.Option("--include-secondary", help="Take secondary captures as radiographs too (DICOM sources)."),
+    typer.Option("--include-secondary", help="Accept secondary captures as radiographs (DICOM sources)."),
 ]
-Workers = Annotated[int | None, typer.Option(min=1, help="Processes; all cores by default.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Number of processes; by default all cores.")]
 
-KEEP_GOING = "--keep-going leaves out rows with problems; the same command continues with the finished part"
+KEEP_GOING = "--keep-going omits rows with problems; repeating the command continues where it stopped"
 SHOWN = 20
-"""Number of set-aside files to print; the log has all."""
+"""Number of set-aside files to print; the log lists all."""
 
 
 def phantom(
@@ -45,22 +45,22 @@ def phantom(
     style: Annotated[
         str, typer.Option(help="Layout to imitate: chexlocalize, reveal-cxr, rexecution, ...")
     ] = "chexlocalize",
-    images: Annotated[int, typer.Option(min=1, help="Images (studies, tasks) to make.")] = 200,
+    images: Annotated[int, typer.Option(min=1, help="Number of images (studies, tasks) to make.")] = 200,
     val_images: Annotated[
-        int | None, typer.Option(help="Images of CheXlocalize's val split; 35% of --images by default.")
+        int | None, typer.Option(help="Number of CheXlocalize validation images; by default 35% of --images.")
     ] = None,
     seed: Seed = 0,
-    long_side: Annotated[int, typer.Option(help="Longer side of a picture in pixels; 2828 as in the original.")] = 2828,
-    pictures: Annotated[bool, typer.Option(help="Draw the radiographs, or only their annotations.")] = True,
+    long_side: Annotated[int, typer.Option(help="Longer side of an image in pixels; 2828 in the original.")] = 2828,
+    pictures: Annotated[bool, typer.Option(help="Draw the radiographs, or write only their annotations.")] = True,
     anatomy: Annotated[
-        Path | None, typer.Option(help="Also write where the organs are to this file (JSONL), for `report`.")
+        Path | None, typer.Option(help="Also write contours of organs to this file (JSONL), for `report`.")
     ] = None,
     counterfactuals: Annotated[
         Path | None,
-        typer.Option(help="Also write every image without each of its findings to this folder, for `run --control`."),
+        typer.Option(help="Also write images with one finding removed to this folder, for `run --control`."),
     ] = None,
 ) -> None:
-    """Write a synthetic download in the layout of a real one: pictures, masks, readers, headers, traps."""
+    """Write a synthetic download in the layout of a real one: images, masks, readers, headers, typical pitfalls."""
     from reveal_bench.phantom import LAYOUTS, write_anatomy, write_counterfactuals
 
     if style not in LAYOUTS:
@@ -89,7 +89,7 @@ def phantom(
     typer.echo(f"wrote a synthetic {style} download to {out}")
     if anatomy is not None:
         write_anatomy(anatomy, images, n_val=further["n_val"], seed=seed, long_side=long_side)
-        typer.echo(f"wrote where the organs are to {anatomy}")
+        typer.echo(f"wrote contours of organs to {anatomy}")
     if counterfactuals is not None:
         with terminal.progress("drawing") as progress:
             n = write_counterfactuals(
@@ -100,7 +100,7 @@ def phantom(
                 long_side=long_side,
                 progress=lambda done, total: progress("counterfactuals", done, total),
             )
-        typer.echo(f"wrote {n:,} images without one of their findings to {counterfactuals}")
+        typer.echo(f"wrote {n:,} images with one finding removed to {counterfactuals}")
 
 
 def inspect(
@@ -111,7 +111,7 @@ def inspect(
     include_secondary: Secondary = None,
     workers: Workers = None,
 ) -> None:
-    """Show what a download holds, which source fits, and what does not match."""
+    """Show the contents of a download, which source fits, and what does not match."""
     module = _source_module(root, source, mapping)
     options = {"pictures": pictures, "mapping": mapping, "include_secondary": include_secondary}
     inspection = module.inspect(root, **_options(module, **options, workers=cores(workers)))
@@ -136,16 +136,14 @@ def build(
     source: SourceName = None,
     task: Annotated[
         str | None,
-        typer.Option(help="Build a `detection` benchmark, from a source that draws each instance separately."),
+        typer.Option(help="Build a `detection` benchmark from a source with separate instances."),
     ] = None,
     fuse: Annotated[
         str | None,
-        typer.Option(help="For detection without a consensus, fuse readers' boxes: union, majority, wbf."),
+        typer.Option(help="Detection without consensus: fuse readers' boxes by union, majority or wbf."),
     ] = None,
-    fuse_iou: Annotated[float, typer.Option(help="Least IoU at which readers' boxes are the same lesion.")] = 0.5,
-    images: Annotated[
-        Literal["embed", "withhold"], typer.Option(help="Embed the pictures or withhold them.")
-    ] = "embed",
+    fuse_iou: Annotated[float, typer.Option(help="Minimum IoU of two readers' boxes for the same lesion.")] = 0.5,
+    images: Annotated[Literal["embed", "withhold"], typer.Option(help="Embed the images, or withhold them.")] = "embed",
     pictures: Pictures = None,
     mapping: Mapping = None,
     include_secondary: Secondary = None,
@@ -153,48 +151,47 @@ def build(
         Path | None, typer.Option(help="File with the secret key for ids (DICOM sources); created if missing.")
     ] = None,
     holdout: Annotated[
-        Path | None, typer.Option(help="Private folder for the holdout's references; no holdout by default.")
+        Path | None, typer.Option(help="Private folder for the holdout's references; without it, no holdout.")
     ] = None,
-    holdout_fraction: Annotated[float, typer.Option(help="Share of the split's patients to make private.")] = 0.5,
+    holdout_fraction: Annotated[float, typer.Option(help="Proportion of the split's patients in the holdout.")] = 0.5,
     holdout_split: Annotated[
         str | None,
-        typer.Option(help="Split to take it from: by default `holdout` if there is one, else the test split."),
+        typer.Option(help="Split to take the holdout from; by default `holdout`, else the test split."),
     ] = None,
-    best_of: Annotated[int, typer.Option(min=1, help="Divisions to draw; the best balanced is used.")] = 1,
+    best_of: Annotated[int, typer.Option(min=1, help="Number of random divisions; the best balanced is used.")] = 1,
     seed: Seed = 0,
     previous: Annotated[
-        Path | None, typer.Option(help="Earlier version of the dataset: released patients stay released.")
+        Path | None, typer.Option(help="Previous version of the dataset; its released patients stay released.")
     ] = None,
     previous_holdout: Annotated[
-        Path | None, typer.Option(help="Private folder of --previous: private patients stay private.")
+        Path | None, typer.Option(help="Private folder of --previous; its private patients stay private.")
     ] = None,
     retire_holdout: Annotated[
         bool,
-        typer.Option("--retire-holdout", help="If the source defines the splits: private patients may be released."),
+        typer.Option(
+            "--retire-holdout", help="If the source defines the splits, allow private patients to be released."
+        ),
     ] = False,
     beside: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Folders of your other benchmarks and versions to compare with, besides those next to --out and "
-            "--holdout (repeatable)."
+            help="Your other benchmarks and versions to check for overlap, besides those beside --out and --holdout; "
+            "repeatable."
         ),
     ] = None,
     accept_overlap: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Allow that this benchmark and NAME reveal each other's references."),
+        typer.Option(metavar="NAME", help="Allow this benchmark and NAME to reveal each other's references."),
     ] = None,
-    version: Annotated[str, typer.Option(help="Version of the dataset, such as 1.2.0.")] = "1.0.0",
-    asks: Annotated[str | None, typer.Option(help="Findings to ask for: only those `present`, or `all`.")] = None,
+    version: Annotated[str, typer.Option(help="Dataset version, such as 1.2.0.")] = "1.0.0",
+    asks: Annotated[str | None, typer.Option(help="Findings to ask about: only those `present`, or `all`.")] = None,
     finding_groups: Annotated[
         list[str] | None,
         typer.Option(
-            help="Groups of findings with their own macros: prevalence, NAME=FINDING,FINDING (repeatable), or a "
-            "JSON file."
+            help="Groups of findings with macro means: prevalence, NAME=FINDING,FINDING (repeatable), or a JSON file."
         ),
     ] = None,
-    keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Leave out what cannot be read, and list it.")
-    ] = False,
+    keep_going: Annotated[bool, typer.Option("--keep-going", help="Omit unreadable rows, and list them.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folders if they exist.")] = False,
     workers: Workers = None,
     engine: EngineName = "pool",
@@ -202,13 +199,13 @@ def build(
     executor: ExecutorFile = None,
     task_size: TaskSize = 256,
     card: Annotated[
-        Path | None, typer.Option(help="Card for your dataset, instead of the source's: see docs/sources.md.")
+        Path | None, typer.Option(help="Dataset card instead of the source's: see docs/sources.md.")
     ] = None,
     log: Annotated[
-        Path | None, typer.Option(help="Write every problem and every file set aside to this file (JSONL).")
+        Path | None, typer.Option(help="Write all problems and set-aside files to this file (JSONL).")
     ] = None,
     id_table: Annotated[
-        Path | None, typer.Option(help="Private CSV to write: the new id of each study, image and patient.")
+        Path | None, typer.Option(help="Private CSV file to write with the new ids of studies, images and patients.")
     ] = None,
 ) -> None:
     """Turn a download into a Hugging Face dataset folder, with a private holdout on request.
@@ -227,7 +224,7 @@ def build(
 
     root, pictures = seen_by(engine, root), None if pictures is None else seen_by(engine, pictures)
     module = _source_module(root, source, mapping)
-    of_task(BENCHMARKS[module.benchmark], task)  # checks the task before the download is read
+    of_task(BENCHMARKS[module.benchmark], task)  # check the kind of benchmark before reading the download
     if card is not None:
         own = with_card(BENCHMARKS[module.benchmark], card)
         render_citation(own, version=version, synthetic=False)
@@ -238,23 +235,21 @@ def build(
     _check_private("--id-table", id_table, out, holdout)
     is_new = id_table is None or not (id_table.exists() or id_table in (log, id_key))
     if id_table is not None and not (is_new and os.access(id_table.parent, os.W_OK)):
-        raise ValueError(f"--id-table must be a new file, in a folder that you may write to, got {id_table}")
+        raise ValueError(f"--id-table must be a new file in a writable folder, got {id_table}")
     if log is not None:
         if log == id_key:
             raise ValueError(f"--log must not be the file of --id-key, got {log}")
         os.close(os.open(log, os.O_WRONLY | os.O_CREAT, 0o600))
     if id_key is not None:
         if "id_key" not in module.options:
-            raise ValueError(f"--id-key is not for {module.name}: its ids are public already")
+            raise ValueError(f"--id-key is not for {module.name}, whose ids are already public")
         options["id_key"] = _read_key(id_key, out)
     build_log = BuildLog()
     source_data = None
     try:
         source_data = module.read(root, pixels=images, keep_going=keep_going, **options)
         if id_table is not None and not source_data.ids:
-            raise ValueError(
-                "--id-table is for datasets whose ids are made with --id-key; here they are public already"
-            )
+            raise ValueError("--id-table needs --id-key, but the ids of this dataset are already public")
         benchmark = of_task(source_data.benchmark or BENCHMARKS[module.benchmark], task)
         benchmark = _with_finding_groups(benchmark if card is None else with_card(benchmark, card), finding_groups)
         source_data.warnings += [source_data.unfused] if fuse is None and source_data.unfused else []
@@ -304,7 +299,7 @@ def build(
     terminal.warn(build_log.shared)
     _tell(source_data, build_log)
     for split, facts in info.splits.items():
-        place = f"references only in {holdout}" if facts["references"] == "private" else "public"
+        place = f"references are only in {holdout}" if facts["references"] == "private" else "public"
         sizes = " ".join(f"{n:>7} {what[2:]}" for what, n in facts.items() if what in SIZES)
         typer.echo(f"{split:<12} {sizes}   {place}".replace("asked", "questions"))
     if build_log.balance is not None:
@@ -315,7 +310,7 @@ def build(
 
 
 def _fused(source_data: SourceData, benchmark: Benchmark, how: str, iou: float) -> tuple[dict[str, Records], Benchmark]:
-    """Return (splits, benchmark): every split with readers' boxes fused, and the benchmark with a card that says so."""
+    """Return the splits with readers' boxes fused, and the benchmark with a card that describes the fusion."""
     from reveal_bench.kinds import KINDS
     from reveal_bench.sources.source import Records
 
@@ -356,9 +351,7 @@ def _check_private(option: str, path: Path | None, out: Path, holdout: Path | No
 
 
 def _options(module: SourceModule, **given: Any) -> dict[str, Any]:
-    """Return the given options that the source takes.
-
-    Raises
+    """Return the given options of the source. Raises
     ------
     ValueError
         If an option was given that the source does not have.
@@ -377,7 +370,7 @@ def _read_key(path: Path, out: Path) -> bytes:
     is_new = not path.exists()
     key = read_id_key(path, create=True)
     if is_new:
-        typer.echo(f"made the secret file {path}: keep it, and keep it private; a refresh needs the same one", err=True)
+        typer.echo(f"wrote the secret key {path}: keep it, in private; a refresh needs the same key", err=True)
     return key
 
 
@@ -395,7 +388,7 @@ def _asks(text: str | None) -> Any:
 
 def _tell(source_data: SourceData, build_log: Any) -> None:
     if build_log.resumed:
-        typer.echo(f"{build_log.resumed:,} records were finished by an earlier run", err=True)
+        typer.echo(f"{build_log.resumed:,} records had been finished by an earlier run", err=True)
     aside = [f"set aside: {file}: {reason}" for file, reason in source_data.set_aside]
     if len(aside) > SHOWN:
         aside[SHOWN:] = [f"set aside: {len(aside) - SHOWN:,} more files (--log lists all of them)"]
@@ -413,7 +406,7 @@ def _write_log(path: Path | None, problems: Iterable[Problem], source_data: Sour
 
 
 def _write_ids(path: Path, source_data: SourceData) -> None:
-    """Write the table of the download's identifiers and the ids made from them."""
+    """Write a table that maps the download's identifiers to the new ids."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8", newline="") as file:
         table = csv.writer(file)
         table.writerow(["kind", "own_id", "id"])

@@ -1,13 +1,13 @@
-"""A leaderboard's client: sends a prediction file, follows it to its score, withdraws it, fetches its receipt.
+"""Client of a leaderboard's REST API: submit prediction files, follow and withdraw submissions, fetch receipts.
 
 Conventions
 -----------
-The server's REST API is version 1; errors are RFC 9457 problem documents, passed on in :class:`LeaderboardError`.
-Every request is repeated after a broken connection, 429 or 503, with growing pauses or those that the server asks for.
-An upload has a key made of its content, so that it is queued once, however often it is sent.
+The API has version 1. Errors are RFC 9457 problem documents; :class:`LeaderboardError` contains them. Requests are
+repeated after a broken connection, 429 or 503, with growing pauses or the pauses that the server requests. An upload's
+idempotency key is computed from its content, so that repeated uploads are queued once.
 
-A token is read from a file or from ``REVEAL_TOKEN`` and goes nowhere but to the server it was meant for: never over
-plain http to another machine, and never along a redirect.
+A token is read from a file or from ``REVEAL_TOKEN``. It is only sent to its server: never over plain http to another
+machine, and never to the target of a redirect.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FINAL_STATES = ("scored", "refused", "failed", "withdrawn")
 
 TOKEN_VARIABLE = "REVEAL_TOKEN"
 ATTEMPTS = 6
-LONGEST_PAUSE = 120.0  # seconds: a longer wait is reported instead
+LONGEST_PAUSE = 120.0  # in seconds; a longer wait is reported as an error
 LONGEST_POLL = 5.0
 ENDED_UNSCORED = ("refused", "failed", "withdrawn")
 
@@ -47,7 +47,7 @@ Sleep = Callable[[float], None]
 
 
 class LeaderboardError(ValueError):
-    """The server answered with an error; `status` is HTTP's, `problem` its problem document."""
+    """Error response of the server, with the HTTP `status` and its `problem` document."""
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         self.status, self.problem = status, dict(problem)
@@ -55,25 +55,25 @@ class LeaderboardError(ValueError):
 
     @property
     def kind(self) -> str:
-        """The problem's name, such as "quota" for ``/problems/quota``; empty without a problem document."""
+        """Name of the problem, such as "quota" for ``/problems/quota``; empty without a problem document."""
         kind = str(self.problem.get("type", ""))
         return kind.removeprefix("/problems/") if kind.startswith("/problems/") else ""
 
 
 def read_token(file: Path | None = None) -> str | None:
-    """Return the token in `file`, else in the environment's ``REVEAL_TOKEN``, else None.
+    """Return the token from `file`, otherwise from the environment's ``REVEAL_TOKEN``, otherwise None.
 
     Raises
     ------
     ValueError
-        If the content is not a token; the message does not repeat it.
+        If the content is not a token; the message does not show the content.
     """
     source, text = (TOKEN_VARIABLE, os.environ.get(TOKEN_VARIABLE)) if file is None else (str(file), _read_text(file))
     if text is None or (file is None and not text.strip()):
         return None
     token = text.strip()
     if not re.fullmatch(r"[!-~]{1,200}", token):
-        raise ValueError(f"{source} must hold a token and nothing else: one line of printable ASCII")
+        raise ValueError(f"{source} must contain only a token: one line of printable ASCII")
     return token
 
 
@@ -81,12 +81,12 @@ def _read_text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise ValueError(f"{file} must hold a token, got something other than text") from None
+        raise ValueError(f"{file} must contain a token, got something other than text") from None
 
 
 @dataclass(frozen=True)
 class Upload:
-    """A file to send, with its metadata."""
+    """A prediction file to upload, with its metadata."""
 
     path: Path
     benchmark: str
@@ -94,7 +94,7 @@ class Upload:
     allow_missing: bool = False
 
     def key(self, after: str = "") -> str:
-        """Return the Idempotency-Key; the same content sent `after` the same state has the same key."""
+        """Return the Idempotency-Key, a hash of the content and of the state `after` which it is sent."""
         with self.path.open("rb") as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
         parts = [self.benchmark, self.metadata, self.allow_missing, content, after]
@@ -109,13 +109,13 @@ class Upload:
 
 @dataclass(frozen=True)
 class Server:
-    """A leaderboard at `url`, asked with `token`.
+    """A leaderboard to which requests are sent.
 
     Parameters
     ----------
     url : address, such as ``https://board.example.org``
-    token : from :func:`read_token`; a leaderboard of one person on one machine needs none
-    sleep : waits so many seconds
+    token : from :func:`read_token`; a local leaderboard of one person needs none
+    sleep : function that waits the given number of seconds
     """
 
     url: str
@@ -130,7 +130,7 @@ class Server:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"`url` must be an http:// or https:// address, got {self.url!r}")
         if self.token is not None and parts.scheme == "http" and parts.hostname not in LOOPBACK:
-            raise ValueError(f"a token is sent over https only, and {self.url} is another machine over http")
+            raise ValueError(f"a token is only sent over https, but {self.url} uses http to another machine")
 
     def submit(
         self,
@@ -141,19 +141,19 @@ class Server:
         allow_missing: bool = False,
         progress: Progress | None = None,
     ) -> Document:
-        """Upload a prediction file; an upload sent before returns the existing submission.
+        """Upload a prediction file; a repeated upload returns the existing submission.
 
-        An upload whose submission was withdrawn, refused or failed is queued again.
+        A file whose submission was withdrawn, refused or failed is queued again.
 
         Parameters
         ----------
-        metadata : as ``submissions/schema/submission.schema.json`` describes
-        progress : called with the bytes sent and the bytes in all
+        metadata : fields of ``submissions/schema/submission.schema.json``
+        progress : called with (bytes sent, total bytes)
 
         Raises
         ------
         LeaderboardError
-            If the server refuses it; the lint report is in `problem`.
+            If the server refuses the file; `problem` has the lint report.
         ConnectionError
             If no server answers.
         """
@@ -180,13 +180,13 @@ class Server:
         return self._ask("DELETE", _address(submission_id))
 
     def receipt(self, submission_id: str, *, version: str | None = None, part: str | None = None) -> Document:
-        """Return the signed receipt of a score, by default for the board's version and the public part."""
+        """Return the signed receipt of a score, by default of the board's version and the public part."""
         return self._ask(
             "GET", f"{_address(submission_id)}/receipt", params=_named_parameters(version=version, part=part)
         )
 
     def receipt_keys(self) -> list[Document]:
-        """Return the public keys of the board's receipts: ``key_id`` and ``public_key`` (base64) each."""
+        """Return the public keys that verify the board's receipts, with ``key_id`` and ``public_key`` (base64)."""
         keys: list[Document] = self._ask("GET", "/api/v1/keys")["keys"]
         return keys
 
@@ -202,7 +202,7 @@ class Server:
         Raises
         ------
         TimeoutError
-            If it is not final after `timeout` seconds; the server continues, and you can follow it again.
+            If the status is not final after `timeout` seconds. The server continues, so you can follow it again.
         """
         deadline = time.monotonic() + timeout
         last: tuple[Any, Any] | None = None
@@ -213,7 +213,7 @@ class Server:
             if state != last:
                 yield document
             last = state
-            if document["status"] in FINAL_STATES or document["status"] == "reading":  # which may take readers days
+            if document["status"] in FINAL_STATES or document["status"] == "reading":  # readers may take days to score
                 return
             if time.monotonic() > deadline:
                 raise TimeoutError(f"submission {submission_id} is still {document['status']} after {timeout:.0f} s")
@@ -221,7 +221,7 @@ class Server:
             pause = min(LONGEST_POLL, 1.3 * pause)
 
     def wait_until_ready(self, *, seconds: float) -> None:
-        """Wait until the leaderboard answers, for at most `seconds`; if `seconds` is not above 0, return at once.
+        """Wait until the leaderboard answers, for at most `seconds`; return at once if `seconds` is 0 or less.
 
         Raises
         ------
@@ -261,24 +261,25 @@ class Server:
                 if pause is None or attempt == attempts:
                     return _document(response, self.url)
                 self.sleep(pause)
-        raise AssertionError("the last attempt ends the loop")
+        raise AssertionError("unreachable: the last attempt raises or returns")
 
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """Return the certificates that verify a server; cached, as loading takes longer than most requests."""
+    """Return the TLS certificates that verify a server; cached, because loading takes longer than most requests."""
     import httpx
 
     return httpx.create_ssl_context()
 
 
 def _backoff(attempt: int) -> float:
-    """Return seconds to wait after a failed attempt: 1, 2, 4 ..., reduced by up to half at random to spread clients."""
-    return float(2 ** (attempt - 1)) * random.uniform(0.5, 1)  # no score depends on this randomness
+    """Return seconds to wait after a failed attempt: 1, 2, 4 ..., randomly reduced by up to half to spread clients."""
+    # This randomness needs no seed because no score depends on it
+    return float(2 ** (attempt - 1)) * random.uniform(0.5, 1)
 
 
 def _pause_asked_for(response: httpx.Response, attempt: int) -> float | None:
-    """Return the seconds to wait before a repeat; None if a repeat would change nothing or the wait is too long."""
+    """Return the seconds to wait before repeating a request; None if that is futile or the wait is too long."""
     if response.status_code not in (429, 503):
         return None
     if response.status_code == 429 and "/problems/quota" in response.text[:1000]:
@@ -298,14 +299,14 @@ def _document(response: httpx.Response, url: str) -> Document:
         raise LeaderboardError(response.status_code, document if isinstance(document, dict) else {})
     expected = {"id", "entries", "status", "keys", "receipt"}
     if response.status_code >= 300 or not isinstance(document, dict) or not expected & document.keys():
-        raise ValueError(f"{url} answers, but is not a leaderboard of this kind")
+        raise ValueError(f"{url} answers, but not as a reveal-bench leaderboard")
     answer: Document = document
     return answer
 
 
 def _address(submission_id: str) -> str:
     if not re.fullmatch(r"[0-9a-f]{1,32}", submission_id):
-        raise ValueError(f"`submission_id` must be up to 32 of the characters 0-9 a-f, got {submission_id!r}")
+        raise ValueError(f"`submission_id` must be at most 32 characters from 0-9 and a-f, got {submission_id!r}")
     return f"/api/v1/submissions/{submission_id}"
 
 
@@ -314,7 +315,7 @@ def _named_parameters(**parameters: str | None) -> dict[str, str]:
 
 
 class _Counted:
-    """A file that reports how much of it was read."""
+    """A file that reports how many bytes were read."""
 
     def __init__(self, file: BinaryIO, size: int, progress: Progress | None) -> None:
         self._file, self._size, self._progress = file, size, progress
@@ -327,7 +328,7 @@ class _Counted:
         return chunk
 
     def seek(self, place: int, whence: int = 0) -> int:
-        """Go to a position; a repeated request starts again at 0."""
+        """Move to a position; a repeated request starts again at 0."""
         return self._file.seek(place, whence)
 
     def tell(self) -> int:
@@ -335,5 +336,5 @@ class _Counted:
         return self._file.tell()
 
     def fileno(self) -> int:
-        """Return the descriptor, which gives the length before anything is read."""
+        """Return the file descriptor, from which the length is known before reading."""
         return self._file.fileno()

@@ -1,4 +1,4 @@
-"""The commands ``convert`` and ``export``: formats of annotation tools and of result registries."""
+"""The commands ``convert`` and ``export``, for formats of annotation tools and of result registries."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 Deployment = Literal["self_deployed", "externally_managed", "unknown"]
 Availability = Literal["open_weights", "closed_weights", "unknown"]
 ExchangeForm = Literal["table", "coco", "cvat", "label-studio", "fiftyone", "dicom-seg", "dicom-sr"]
-"""Formats of annotations: the keys of :data:`reveal_bench.exchange.FORMS`, and tables."""
+"""Annotation formats: the keys of :data:`reveal_bench.exchange.FORMS`, and "table"."""
 
 
 def convert(
     folder: Folder,
-    out: Annotated[Path, typer.Option(help="New folder to write, or the prediction file that --from makes.")],
+    out: Annotated[Path, typer.Option(help="New folder to write; with --from, prediction file to write.")],
     split: Split = None,
     to: Annotated[ExchangeForm | None, typer.Option(help="Form to write.", show_default=False)] = None,
     form: Annotated[
         ExchangeForm | None,
         typer.Option(
-            "--from", help="Format to read; `table` for tables and COCO results of models.", show_default=False
+            "--from", help="Format to read; `table` for tables, and for COCO results of models.", show_default=False
         ),
     ] = None,
     source: Annotated[
@@ -42,30 +42,31 @@ def convert(
     predictions: Annotated[
         Path | None, typer.Option(help="Prediction file to convert, with --to; by default the references.", exists=True)
     ] = None,
-    pictures: Annotated[bool, typer.Option(help="Write the pictures too, with --to.")] = True,
-    reader: Annotated[
-        str | None, typer.Option(help="Reader whose drawings, labels or rows are written or read.")
-    ] = None,
+    pictures: Annotated[bool, typer.Option(help="Also write the images, with --to.")] = True,
+    reader: Annotated[str | None, typer.Option(help="Reader whose drawings, labels or rows are converted.")] = None,
     instances: Annotated[
         Path | None, typer.Option(help="COCO file that names images and categories, with --from table.", exists=True)
     ] = None,
     categories: Annotated[
-        list[str] | None, typer.Option("--category", help="Finding of the next category number, with --from table.")
+        list[str] | None,
+        typer.Option("--category", help="Finding for the next category number, with --from table; repeatable."),
     ] = None,
-    first_category: Annotated[int, typer.Option(min=0, max=1, help="Number of the first --category.")] = 1,
+    first_category: Annotated[int, typer.Option(min=0, max=1, help="Category number of the first --category.")] = 1,
     columns: Annotated[
         list[str] | None,
         typer.Option("--column", metavar="THEIRS=OURS", help="Meaning of a column, with --from table."),
     ] = None,
     boxes: Annotated[
-        Literal["xywh", "xyxy", "cxcywh"], typer.Option(help="What the numbers of a box are, with --from table.")
+        Literal["xywh", "xyxy", "cxcywh"], typer.Option(help="Meaning of a box's numbers, with --from table.")
     ] = "xywh",
-    normalised: Annotated[bool, typer.Option("--normalised", help="Boxes are fractions of the image's sides.")] = False,
+    normalised: Annotated[
+        bool, typer.Option("--normalised", help="Box coordinates are fractions of the image's sides.")
+    ] = False,
     leave_out_unknown: Annotated[
-        bool, typer.Option("--leave-out-unknown", help="Leave out rows that are not in the split, and count them.")
+        bool, typer.Option("--leave-out-unknown", help="Omit and count rows that are not in the split.")
     ] = False,
 ) -> None:
-    """Write references or predictions for annotation tools; read annotations, or what models write, as predictions."""
+    """Convert references or predictions for annotation tools, or annotations and model output to predictions."""
     from reveal_bench.kinds.folder import chosen_split
 
     if (to is None) == (form is None):
@@ -124,42 +125,44 @@ def _tell(out: Path, done: Converted, what: list[str]) -> None:
 
 
 def export(
-    file: Annotated[Path, typer.Argument(help="Receipt, or output of `score --json`.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="Receipt file, or output of `score --json`.", show_default=False)],
     to: Annotated[
         Literal["eval-results", "every-eval-ever", "latex", "markdown", "claim", "tripod-llm"],
         typer.Option(help="Form to write.", show_default=False),
     ],
-    model: Annotated[str | None, typer.Option(help="Name of the model; a receipt already has one.")] = None,
-    metric: Annotated[str | None, typer.Option(help="Metric to show; by default the one that ranks.")] = None,
+    model: Annotated[str | None, typer.Option(help="Name of the model; receipts already contain it.")] = None,
+    metric: Annotated[str | None, typer.Option(help="Metric to show; by default the ranking metric.")] = None,
     key: Annotated[
         str | None,
         typer.Option(
             metavar="KEY|FILE",
-            help="Public key that the leaderboard published, or a file with it or the answer of /api/v1/keys.",
+            help="Public key published by the leaderboard, or a file with the key or the answer of /api/v1/keys.",
         ),
     ] = None,
-    dataset: Annotated[str | None, typer.Option(help="Hub repository of the dataset, organization/name.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Dataset repository on the Hub, organization/name.")] = None,
     revision: Annotated[str | None, typer.Option(help="Commit of that repository (eval-results).")] = None,
-    url: Annotated[str | None, typer.Option(help="Where the result is shown (eval-results, every-eval-ever).")] = None,
+    url: Annotated[str | None, typer.Option(help="URL that shows the result (eval-results, every-eval-ever).")] = None,
     organization: Annotated[str | None, typer.Option(help="Who ran the evaluation (every-eval-ever).")] = None,
     folder: Annotated[
-        Path | None, typer.Option(help="Dataset folder, for its card (claim, tripod-llm) or its cases.")
+        Path | None, typer.Option(help="Dataset folder, for its card (claim, tripod-llm) or cases.")
     ] = None,
-    run: Annotated[Path | None, typer.Option(help="Run folder of the predictions (claim, tripod-llm).")] = None,
+    run: Annotated[Path | None, typer.Option(help="Run folder that made the predictions (claim, tripod-llm).")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder to write the record to, by the registry's layout (every-eval-ever).")
+        Path | None, typer.Option(help="Folder to write in the registry's layout (every-eval-ever).")
     ] = None,
     predictions: Annotated[
         Path | None,
-        typer.Option(help="Prediction file, to write its cases too; needs --folder and --out (every-eval-ever)."),
+        typer.Option(help="Prediction file, to also write its cases; needs --folder and --out (every-eval-ever)."),
     ] = None,
-    developer: Annotated[str | None, typer.Option(help="Who made the model (every-eval-ever).")] = None,
+    developer: Annotated[str | None, typer.Option(help="Developer of the model (every-eval-ever).")] = None,
     deployment: Annotated[
-        Deployment, typer.Option(help="Who ran the model: you, or a service (every-eval-ever).")
+        Deployment, typer.Option(help="Who ran the model: you or a service (every-eval-ever).")
     ] = "unknown",
-    availability: Annotated[Availability, typer.Option(help="Weights of the model (every-eval-ever).")] = "unknown",
+    availability: Annotated[
+        Availability, typer.Option(help="Availability of the model's weights (every-eval-ever).")
+    ] = "unknown",
 ) -> None:
-    """Print a result to publish: model page, record, table row or checklist facts; invalid receipts are refused."""
+    """Print a result for publication: model page, registry record, table row or checklist; verify receipts first."""
     from reveal_bench.exchange import checklists, hub_results, paper
     from reveal_bench.exchange.every_eval_ever import Evaluation, every_eval_ever, made_at
     from reveal_bench.exchange.facts import read_result
@@ -171,18 +174,18 @@ def export(
 
     result = read_result(file, model=model, trusted_key=None if key is None else read_key(key, file))
     if result.receipt is not None and key is None:
-        raise typer.BadParameter("--key is needed for a receipt, which anyone could have signed otherwise")
+        raise typer.BadParameter("--key is needed to verify a receipt, which anyone could have signed")
     match to:
         case "eval-results":
             if dataset is None:
-                raise typer.BadParameter("--dataset is needed: the repository that the result is shown at")
+                raise typer.BadParameter("--dataset is needed: the Hub repository of the dataset")
             text = hub_results.eval_results(result, dataset=dataset, metric=metric, revision=revision, url=url)
         case "every-eval-ever":
             at = made_at(result, file)
             evaluation = Evaluation(at, organization, url, dataset, developer, deployment, availability)
             record = every_eval_ever(result, evaluation, folder=folder, predictions=predictions)
             if out is not None and "unknown" in (deployment, availability):
-                terminal.warn(["the record has `unknown` for the model: give --deployment and --availability"])
+                terminal.warn(["the record states `unknown` about the model: give --deployment and --availability"])
             text = json.dumps(record.document, indent=2) if out is None else "\n".join(map(str, record.write(out)))
         case "latex":
             text = paper.latex_table(result, metric)
@@ -204,7 +207,7 @@ def _recorded(result: Result, folder: Path | None, run: Path | None) -> Recorded
 
 
 def _run_facts(run: Path, file_sha256: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a run folder's record if the result is for one of its prediction files."""
+    """Return a run folder's settings if the result is for one of its prediction files."""
     from reveal_bench.models.run_folder import RUN, SUMMARY, prediction_files, read_run_info
 
     info = read_run_info(run)
@@ -212,5 +215,5 @@ def _run_facts(run: Path, file_sha256: str) -> tuple[dict[str, Any], dict[str, A
         raise ArgumentError("run", "must be a run folder", run)
     made = [run / name for name in prediction_files(info.epochs)]
     if file_sha256 not in {hashlib.sha256(path.read_bytes()).hexdigest() for path in made if path.is_file()}:
-        raise ArgumentError("run", f"must contain the predictions with the SHA-256 {file_sha256}", run)
+        raise ArgumentError("run", f"must contain the prediction file with SHA-256 {file_sha256}", run)
     return read_json(run / RUN), read_json(run / SUMMARY)

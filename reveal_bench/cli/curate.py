@@ -1,7 +1,7 @@
-"""The commands ``reveal-bench curate ...``: make a benchmark from studies and reports (paper 004), step by step.
+"""The commands ``reveal-bench curate ...``, which make a benchmark from studies and reports in steps (paper 004).
 
-Every command names the curation folder first; ``extract``, ``refresh`` and ``candidates`` begin one. Each prints
-whether its step was done now or before, and its counts; after asking a model, also the requests and cost of this run.
+The first argument of every command is the curation folder; ``extract``, ``refresh`` and ``candidates`` create it.
+Commands print whether the step was done now or earlier, its counts, and requests and cost if a model was used.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
     from reveal_bench.curation.report_tables import ReportEngine
     from reveal_bench.models.model_client import ModelClient
 
-Model = Annotated[str | None, typer.Option(help="Model to ask, by its name at --endpoint.")]
+Model = Annotated[str | None, typer.Option(help="Model to use, by its name at --endpoint.")]
 ModelOptions = Annotated[
     str | None,
-    typer.Option(help="How the model is asked, as JSON: temperature, seed, max_tokens, structure, extra."),
+    typer.Option(help="Model settings as JSON: temperature, seed, max_tokens, structure, extra."),
 ]
 Connections = Annotated[int, typer.Option(min=1, help="Concurrent requests to the model.")]
 
 
 ANSWERS = os.path.join("cache", "answers")
-"""Subfolder with models' answers."""
+"""Subfolder that caches models' answers."""
 
 
 Calls = Literal["two", "one"]
 
 
 def engine_of(client: ModelClient | None, calls: Calls) -> ReportEngine:
-    """Return the engine that reads reports: a model, or rules without a `client`."""
+    """Return the engine that extracts labels from reports: a model, or rules if there is no `client`."""
     from reveal_bench.curation.rules import Rules
 
     if client is None:
@@ -63,19 +63,19 @@ def client_of(
     price_in: str | None,
     price_out: str | None,
 ) -> ModelClient | None:
-    """Return a client that asks the model and stores its answers in `cache`; None without a model.
+    """Return a model client that stores answers in `cache`; None without a model.
 
     Raises
     ------
     ValueError
-        If an option breaks its rule, or needs another option.
+        If an option is invalid, or lacks another option.
     """
     if model is None:
         if endpoint is not None or options is not None:
             raise ValueError("`--endpoint` and `--model-options` need `--model`")
         return None
     if endpoint is None:
-        raise ValueError("`--model` needs `--endpoint`: name the server that reports may go to")
+        raise ValueError("`--model` needs `--endpoint`: name the server to which reports may be sent")
     from reveal_bench.models.model_client import ModelClient, ModelSettings
 
     prices = prices_of(price_in, price_out)
@@ -97,7 +97,7 @@ def _model_options(text: str | None) -> dict[str, Any]:
 
 
 app = typer.Typer(
-    help="Make a benchmark of studies and reports, and refresh it: extract, sample, assign, import-votes, consensus, "
+    help="Make or refresh a benchmark of studies and reports: extract, sample, assign, import-votes, consensus, "
     "select, split, refresh, candidates, report, status.",
     rich_markup_mode=None,
     no_args_is_help=True,
@@ -105,21 +105,17 @@ app = typer.Typer(
 
 Curation = Annotated[Path, typer.Argument(help="Curation folder.", show_default=False)]
 Redo = Annotated[bool, typer.Option("--redo", help="Repeat the step, even with other inputs or settings.")]
-Name = Annotated[
-    str | None, typer.Option(help="Name of the benchmark, when the folder is started.  [default: Chest radiographs]")
-]
+Name = Annotated[str | None, typer.Option(help="Name of a new benchmark. [default: Chest radiographs]")]
 FirstSeed = Annotated[
-    int | None, typer.Option(min=0, help="Seed of everything random, when the folder is started.  [default: 0]")
+    int | None, typer.Option(min=0, help="Seed of all random choices of a new benchmark. [default: 0]")
 ]
-Sheet = Annotated[str | None, typer.Option(help="Sheet to read, if an xlsx file has several.")]
-Study = Annotated[str, typer.Option(help="Column with the ids of studies.")]
-Patient = Annotated[str, typer.Option(help="Column with the ids of patients.")]
-ReportColumn = Annotated[str | None, typer.Option(help="Column with the report's text.  [default: report]")]
-FileColumn = Annotated[
-    str | None, typer.Option(help="Column with the path of the report's text file, instead of --report.")
-]
-Version = Annotated[str, typer.Option(help="Version of the benchmark, such as 1.0.0.")]
-StudyKey = Annotated[str, typer.Option(help="Header field of the images that holds the ids of studies.")]
+Sheet = Annotated[str | None, typer.Option(help="Sheet to read if an xlsx file has several.")]
+Study = Annotated[str, typer.Option(help="Column of study ids.")]
+Patient = Annotated[str, typer.Option(help="Column of patient ids.")]
+ReportColumn = Annotated[str | None, typer.Option(help="Column of report texts. [default: report]")]
+FileColumn = Annotated[str | None, typer.Option(help="Column of paths to report text files, instead of --report.")]
+Version = Annotated[str, typer.Option(help="Benchmark version, such as 1.0.0.")]
+StudyKey = Annotated[str, typer.Option(help="DICOM header field of the study ids.")]
 
 
 @app.command()
@@ -129,7 +125,7 @@ def extract(
         Path | None, typer.Option(help="Table of reports (csv, tsv, xlsx, jsonl, parquet).", exists=True)
     ] = None,
     suggestions: Annotated[
-        Path | None, typer.Option(help="Table of labels you already have, instead of --reports.", exists=True)
+        Path | None, typer.Option(help="Table of existing labels, instead of --reports.", exists=True)
     ] = None,
     study: Study = "study",
     patient: Patient = "patient",
@@ -138,9 +134,9 @@ def extract(
     labels: Annotated[str, typer.Option(help="Column of --suggestions with labels, separated by `;`.")] = "labels",
     model: Model = None,
     endpoint: Endpoint = None,
-    calls: Annotated[Calls, typer.Option(help="Model calls per report: findings, then labels; or both in one.")] = (
-        "two"
-    ),
+    calls: Annotated[
+        Calls, typer.Option(help="Model calls per report: one for findings and one for labels, or both in one.")
+    ] = ("two"),
     model_options: ModelOptions = None,
     connections: Connections = 4,
     price_in: PriceIn = None,
@@ -150,7 +146,7 @@ def extract(
     seed: FirstSeed = None,
     redo: Redo = False,
 ) -> None:
-    """Extract labels from reports, by rules or with a model; starts the folder."""
+    """Extract labels from reports by rules or with a model; creates the folder."""
     from reveal_bench.curation.extract import SuggestionTable
     from reveal_bench.curation.extract import extract as step
     from reveal_bench.curation.report_tables import SuggestionColumns
@@ -158,7 +154,9 @@ def extract(
     if (reports is None) == (suggestions is None):
         raise ValueError("give one of `--reports` and `--suggestions`")
     if suggestions is not None and (model or report or file):
-        raise ValueError("`--model`, `--report` and `--file` are for `--reports`: suggestions are labels already")
+        raise ValueError(
+            "`--model`, `--report` and `--file` need `--reports`: with `--suggestions`, labels already exist"
+        )
     curation = _begin(folder, name, seed)
     with terminal.progress("reading") as progress:
         source: ReportTable | SuggestionTable
@@ -183,12 +181,12 @@ def sample(
         str, typer.Option(help="Studies per number of suggested labels; the default is the paper's 1,000.")
     ] = "1:300,2:300,3:319,4:76,5:4,6:1",
     min_per_label: Annotated[
-        int, typer.Option(min=0, help="Least number of studies with each label, if there are enough.")
+        int, typer.Option(min=0, help="Minimum number of studies with each label, if available.")
     ] = 1,
-    fill: Annotated[bool, typer.Option("--fill", help="Fill a short stratum from the next one down.")] = False,
+    fill: Annotated[bool, typer.Option("--fill", help="Fill a short stratum from the next lower one.")] = False,
     redo: Redo = False,
 ) -> None:
-    """Draw the studies that readers will see: one per patient, by number of labels, every label represented."""
+    """Draw the studies to read: one per patient, stratified by number of labels, with every label represented."""
     from reveal_bench.curation.sample import sample as step
 
     curation = _open(folder)
@@ -199,10 +197,10 @@ def sample(
 def assign(
     folder: Curation,
     readers: Annotated[Path, typer.Option(help="Table with the columns reader and capacity.", show_default=False)],
-    most: Annotated[int, typer.Option(min=1, help="Most studies per reader.")] = 300,
+    most: Annotated[int, typer.Option(min=1, help="Maximum number of studies per reader.")] = 300,
     redo: Redo = False,
 ) -> None:
-    """Give every study three readers, and every reader a list in random order."""
+    """Assign three readers to every study, and give every reader a list in random order."""
     from reveal_bench.curation.assign import assign as step
 
     curation = _open(folder)
@@ -213,15 +211,18 @@ def assign(
 def import_votes(
     folder: Curation,
     votes: Annotated[
-        Path, typer.Option(help="Table: study, reader, answer, perhaps comment and labels.", show_default=False)
+        Path,
+        typer.Option(
+            help="Table with columns study, reader, answer, optionally comment and labels.", show_default=False
+        ),
     ],
     reassigned: Annotated[Path | None, typer.Option(help="Final assignments, if studies were reassigned.")] = None,
     allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="Accept studies that some of their readers have not read.")
+        bool, typer.Option("--allow-missing", help="Accept studies with missing readings.")
     ] = False,
     redo: Redo = False,
 ) -> None:
-    """Import the readers' votes: agree all, agree mostly or disagree, with comments."""
+    """Import readers' votes (agree all, agree mostly or disagree) and comments."""
     from reveal_bench.curation.votes import import_votes as step
 
     curation = _open(folder)
@@ -233,7 +234,7 @@ def consensus(
     folder: Curation,
     three: Annotated[
         bool,
-        typer.Option("--three", help="Compare readers on three answers; by default `mostly` counts as disagreement."),
+        typer.Option("--three", help="Compare readers on three answers; by default, `mostly` counts as disagreement."),
     ] = False,
     model: Model = None,
     endpoint: Endpoint = None,
@@ -244,7 +245,7 @@ def consensus(
     resamples: Resamples = 1000,
     redo: Redo = False,
 ) -> None:
-    """Find the labels of every vote and study, and how well readers agree; comments by rules or with a model."""
+    """Derive labels of every vote and study, reading comments by rules or a model, and measure agreement."""
     from reveal_bench.curation.consensus import Reviser
     from reveal_bench.curation.consensus import consensus as step
 
@@ -272,15 +273,17 @@ def consensus(
 @app.command()
 def select(
     folder: Curation,
-    target: Annotated[int, typer.Option(min=2, help="Studies of the benchmark.")] = 200,
-    at_least: Annotated[int, typer.Option(min=1, help="Readers who must have agreed with all labels.")] = 2,
+    target: Annotated[int, typer.Option(min=2, help="Number of studies in the benchmark.")] = 200,
+    at_least: Annotated[int, typer.Option(min=1, help="Minimum number of readers who agree with all labels.")] = 2,
     less_common: Annotated[
         str | None,
-        typer.Option(help="Labels whose studies are all included, separated by `;`; by default the paper's nine."),
+        typer.Option(
+            help="Labels of which all studies are included, separated by `;`; by default nine, as in the paper."
+        ),
     ] = None,
     redo: Redo = False,
 ) -> None:
-    """Choose the studies of the benchmark: agreed on, less common findings first, then those with most labels."""
+    """Select the benchmark's studies among confirmed ones: less common findings first, then most labels."""
     from reveal_bench.curation.select import LESS_COMMON
     from reveal_bench.curation.select import select as step
 
@@ -292,15 +295,15 @@ def select(
 @app.command()
 def split(
     folder: Curation,
-    facts: Annotated[Path | None, typer.Option(help="Table of acquisition and demographics, per study.")] = None,
+    facts: Annotated[Path | None, typer.Option(help="Table of acquisition and demographics per study.")] = None,
     columns: Annotated[str | None, typer.Option(help="Columns of --facts to compare, separated by `,`.")] = None,
     study: Study = "study",
     study_key: StudyKey = "StudyInstanceUID",
-    best_of: Annotated[int, typer.Option(min=1, help="Draws; the best balanced is used.")] = 1,
+    best_of: Annotated[int, typer.Option(min=1, help="Number of random draws; the best balanced is used.")] = 1,
     version: Version = "1.0.0",
     redo: Redo = False,
 ) -> None:
-    """Divide the benchmark into a released and a holdout half by patient, and test their balance."""
+    """Split the benchmark into a released and a holdout half by patient, and test their balance."""
     from reveal_bench.curation.split import split as step
 
     curation = _open(folder)
@@ -325,9 +328,9 @@ def split(
 def refresh(
     folder: Curation,
     before: Annotated[Path, typer.Option(help="Curation folder of the previous version.", show_default=False)],
-    corrections: Annotated[Path | None, typer.Option(help="Table: study, labels, why.")] = None,
-    additions: Annotated[Path | None, typer.Option(help="Curation folder whose selection is added.")] = None,
-    facts: Annotated[Path | None, typer.Option(help="Table with the demographics of the added studies.")] = None,
+    corrections: Annotated[Path | None, typer.Option(help="Table with columns study, labels, why.")] = None,
+    additions: Annotated[Path | None, typer.Option(help="Curation folder whose selected studies are added.")] = None,
+    facts: Annotated[Path | None, typer.Option(help="Demographics of the added studies, as a table.")] = None,
     study: Study = "study",
     study_key: StudyKey = "StudyInstanceUID",
     retire_holdout: Annotated[
@@ -335,12 +338,13 @@ def refresh(
     ] = False,
     redo: Redo = False,
 ) -> None:
-    """Make the next version: corrected labels, or new studies of patients who were never released."""
+    """Make the next version: correct labels, or add studies of patients who were never released."""
     from reveal_bench.curation.folder import CurationFolder
     from reveal_bench.curation.refresh import refresh as step
 
     earlier = CurationFolder(before)
-    curation = _begin(folder, earlier.name, earlier.seed)  # random choices differ by the version's own step
+    # The seed may be equal: a refresh draws from random numbers of its own
+    curation = _begin(folder, earlier.name, earlier.seed)
     record = step(
         curation,
         earlier,
@@ -359,12 +363,10 @@ def refresh(
 @app.command()
 def candidates(
     folder: Curation,
-    reports: Annotated[
-        Path, typer.Option(help="Table of reports, as extract takes it.", show_default=False, exists=True)
-    ],
+    reports: Annotated[Path, typer.Option(help="Table of reports, as for `extract`.", show_default=False, exists=True)],
     model: Model = None,
     endpoint: Endpoint = None,
-    n: Annotated[int, typer.Option("--candidates", min=1, help="Tasks to draft per study.")] = 5,
+    n: Annotated[int, typer.Option("--candidates", min=1, help="Number of tasks to draft per study.")] = 5,
     study: Study = "study",
     patient: Patient = "patient",
     report: ReportColumn = None,
@@ -377,7 +379,7 @@ def candidates(
     name: Name = None,
     redo: Redo = False,
 ) -> None:
-    """Draft, score and tag open tasks with a model, and write the page to select among them (paper 001)."""
+    """Draft, score and tag open tasks with a model, and write a page for selecting tasks (paper 001)."""
     from reveal_bench.curation.candidates import (
         CANDIDATES_NAME,
         QUARANTINE_NAME,
@@ -400,12 +402,12 @@ def candidates(
     _tell(curation, record)
     _tell_spent(record, client)
     if n_left := record.counts["quarantined"]:
-        terminal.warn([f"{n_left:,} studies have no candidates; {curation.path(QUARANTINE_NAME)} says why"])
+        terminal.warn([f"{n_left:,} studies have no candidates; the reasons are in {curation.path(QUARANTINE_NAME)}"])
     texts = {one.study_id: one.text for one in read_reports(reports, source.columns, sheet=sheet)}
     page = curation.path("candidates.html")
     write_whole(page, selection_page(read_candidates(curation), texts), single_writer=True)
     typer.echo(
-        f"select in {page}, or by hand in {CANDIDATES_NAME}: one row per study, saved as tasks.csv, is what build takes"
+        f"select tasks in {page}, or by hand in {CANDIDATES_NAME}, and save one row per study as tasks.csv for `build`"
     )
 
 
@@ -421,7 +423,7 @@ def report(folder: Curation, redo: Redo = False) -> None:
 
 @app.command()
 def status(folder: Curation, as_json: AsJson = False) -> None:
-    """Show the state of each step of a curation."""
+    """Show the status of each step of a curation."""
     curation = _open(folder)
     if as_json:
         typer.echo(json.dumps([asdict(state) for state in curation.states()], indent=2))
@@ -440,7 +442,7 @@ def _open(folder: Path) -> CurationFolder:
 
 
 def _begin(folder: Path, name: str | None, seed: int | None) -> CurationFolder:
-    """Return the folder, new or existing; its name and seed cannot change."""
+    """Return the new or existing curation folder; name and seed of an existing one cannot change."""
     from reveal_bench.curation.folder import STATE_NAME, CurationFolder
 
     if not (folder / STATE_NAME).is_file():
@@ -469,13 +471,13 @@ def _strata(text: str) -> dict[int, int]:
     for part in text.split(","):
         n_labels, separator, size = part.partition(":")
         if not (separator and n_labels.strip().isdecimal() and size.strip().isdecimal()) or int(n_labels) in sizes:
-            raise ValueError(f"`--strata` must have the form 1:300,2:300, each number once, got {part.strip()!r}")
+            raise ValueError(f"`--strata` must be like 1:300,2:300, each number of labels once, got {part.strip()!r}")
         sizes[int(n_labels)] = int(size)
     return sizes
 
 
 def counted(progress: Any, what: str) -> Any:
-    """Return a progress function for (done, total)."""
+    """Return a function of (done, total) that reports progress on `what`."""
     return lambda done, total: progress(what, done, total)
 
 
@@ -487,18 +489,18 @@ def _tell(folder: CurationFolder, record: StepRecord) -> None:
 
 
 def _counts(counts: Mapping[str, Any]) -> str:
-    """Return those counts that are single numbers, in one line."""
+    """Return the counts in one line, without nested ones."""
     plain = {name.replace("_", " "): value for name, value in counts.items() if isinstance(value, (int, str, Decimal))}
     texts = {name: f"{value:,}" if isinstance(value, int) else str(value) for name, value in plain.items()}
     return ", ".join(f"{name} {value}" for name, value in texts.items() if value)
 
 
 def _tell_spent(record: StepRecord, client: ModelClient) -> None:
-    """Print this run's requests and cost, and how many texts the model did not answer."""
+    """Print this run's requests and cost, and the number of texts without an answer."""
     typer.echo(f"  {_counts(asdict(client.spent))}")
     n = sum(record.counts.get(who, {}).get("unanswered", 0) for who in ("engine", "reviser"))
     if n:
-        terminal.warn([f"{n:,} texts had no answer; --redo asks for them again, all other answers are kept"])
+        terminal.warn([f"the model gave no answer for {n:,} texts; --redo only repeats these requests"])
 
 
 def _tell_build(folder: CurationFolder, version: str, *, is_later: bool = False, retires: bool = False) -> None:
@@ -514,18 +516,21 @@ def _tell_build(folder: CurationFolder, version: str, *, is_later: bool = False,
 def draft_ratings(
     runs: Annotated[
         list[str],
-        typer.Argument(help="Run folders and prediction files: MODEL=PATH, named as in --ratings.", show_default=False),
+        typer.Argument(
+            help="Run folders and prediction files as MODEL=PATH, with the model names of --ratings.",
+            show_default=False,
+        ),
     ],
     folder: Annotated[Path, typer.Option(help="Dataset folder that the runs answered.", show_default=False)],
     ratings: Annotated[Path, typer.Option(help="Table of readers' ratings of some of the answers.")],
-    out: Annotated[Path, typer.Option(help="Private folder: drafts, agreement, and the model's replies.")],
+    out: Annotated[Path, typer.Option(help="Private folder for drafts, agreement and the model's replies.")],
     model: Model = None,
     endpoint: Endpoint = None,
-    split: Annotated[str | None, typer.Option(help="Split with references; the runs' own by default.")] = None,
+    split: Annotated[str | None, typer.Option(help="Split with references; by default the runs' split.")] = None,
     films: Annotated[
         bool,
         typer.Option(
-            "--films", help="Also show the images; --model may then be a name of inspect_ai, without --endpoint."
+            "--films", help="Also send the images; --model may then be an inspect_ai model name, without --endpoint."
         ),
     ] = False,
     model_options: ModelOptions = None,
@@ -533,7 +538,7 @@ def draft_ratings(
     price_in: PriceIn = None,
     price_out: PriceOut = None,
 ) -> None:
-    """Draft ratings of answers to open tasks with a model, and its agreement with readers; never a score."""
+    """Draft ratings of answers to open tasks with a model, and its agreement with readers; drafts are not scores."""
     from reveal_bench.api.scoring import read_ratings_given
     from reveal_bench.curation import draft_ratings as drafting
     from reveal_bench.reports.runs import load_runs, open_split
@@ -548,7 +553,9 @@ def draft_ratings(
     grader: drafting.Rater
     if films:
         if price_in or price_out:
-            raise ValueError("`--price-in` and `--price-out` are not used with `--films`: its logs hold the tokens")
+            raise ValueError(
+                "`--price-in` and `--price-out` cannot be used with `--films`, whose logs contain the token counts"
+            )
         grader = _film_grader(folder, opened.name, out, model, endpoint, model_options, connections)
     else:
         client = client_of(out / ANSWERS, model, endpoint, model_options, connections, price_in, price_out)

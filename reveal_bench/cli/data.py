@@ -1,8 +1,8 @@
-"""Commands on finished dataset folders: ``validate``, ``diff``, ``attach`` and ``publish``.
+"""Commands for finished dataset folders: ``validate``, ``diff``, ``attach`` and ``publish``.
 
-``publish`` checks a folder, shows what it would upload, asks for confirmation, and uploads it. Tokens come from the
-environment, a file, or ``hf auth login``, never from the command line, where every process of the machine and the
-shell's history would see them.
+``publish`` checks a folder, shows what it would upload, asks for confirmation, and uploads it. Tokens are read from the
+environment, a file, or ``hf auth login``. They are never options, because the shell's history and other processes can
+read the command line.
 """
 
 from __future__ import annotations
@@ -30,15 +30,17 @@ if TYPE_CHECKING:
 
 def validate(
     folder: Folder,
-    holdout: Annotated[Path | None, typer.Option(help="Private folder of its holdout, to look for leaks.")] = None,
-    load: Annotated[bool, typer.Option(help="Also load all of it with `datasets` and mlcroissant.")] = True,
+    holdout: Annotated[Path | None, typer.Option(help="Private folder of the holdout, to check for leaks.")] = None,
+    load: Annotated[bool, typer.Option(help="Also load the whole folder with `datasets` and mlcroissant.")] = True,
     engine: EngineName = "pool",
     storage: StoragePlace = None,
     executor: ExecutorFile = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes of --engine datatrove; all cores.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Number of processes of --engine datatrove; all cores by default.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check a dataset folder: tables, masks, pictures, ids, card, leaks, and that `load_dataset` loads it offline."""
+    """Check a dataset folder: tables, masks, images, ids, card, leaks, and loading with `load_dataset` offline."""
     from reveal_bench.dataset.validate import validate_folder
     from reveal_bench.scale.validate import TaskReader
 
@@ -86,13 +88,13 @@ def diff(
 
 def attach(
     folder: Folder,
-    root: Annotated[Path, typer.Argument(help="Your own download of the source's pictures.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="Dataset folder to write, with the pictures embedded.", show_default=False)],
+    root: Annotated[Path, typer.Argument(help="Your own download of the source's images.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Dataset folder to write, with embedded images.", show_default=False)],
     keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Leave out images that are missing or do not match, and list them.")
+        bool, typer.Option("--keep-going", help="Omit images that are missing or do not match, and list them.")
     ] = False,
 ) -> None:
-    """Add the pictures to a dataset that was published without them, each verified by its hash."""
+    """Add images to a dataset that was published without them, verifying each by its hash."""
     from reveal_bench.dataset.attach import AttachLog, attach_images
 
     log = AttachLog()
@@ -101,7 +103,7 @@ def attach(
     terminal.warn(terminal.shortened([f"left out: {problem}" for problem in log.problems]))
     if log.unverified:
         names = ", ".join(terminal.shortened(log.unverified))
-        terminal.warn([f"matched by name and not verified, because the dataset has no hashes for them: {names}"])
+        terminal.warn([f"matched by name but not verified, because the dataset has no hashes for: {names}"])
     images = "image" if log.n_verified == 1 else "images"
     counts = (
         f"{log.n_verified:,} {images} verified, {len(log.unverified):,} not verified, {len(log.problems):,} left out"
@@ -117,36 +119,38 @@ def publish(
     repo_id: Annotated[str, typer.Argument(help="Repository, as organization/name.", show_default=False)],
     private: Annotated[
         bool,
-        typer.Option("--private/--public", help="Visibility of the repository; an existing one must have it already."),
+        typer.Option("--private/--public", help="Visibility of the repository; an existing one must already have it."),
     ] = True,
-    tag: Annotated[str | None, typer.Option(help="Tag of the version; by default v and the folder's version.")] = None,
+    tag: Annotated[
+        str | None, typer.Option(help="Tag of the version; by default `v` and the folder's version.")
+    ] = None,
     holdout: Annotated[
         Path | None,
-        typer.Option(help="Private folder of its holdout, nothing of which may be in FOLDER; --public needs it."),
+        typer.Option(help="Private folder of the holdout, which must not leak into FOLDER; required for --public."),
     ] = None,
-    holdout_repo: Annotated[str | None, typer.Option(help="Publish --holdout too, to this private repository.")] = None,
+    holdout_repo: Annotated[str | None, typer.Option(help="Also publish --holdout to this private repository.")] = None,
     retire_holdout: Annotated[
         bool, typer.Option("--retire-holdout", help="Allow this version to release an earlier holdout.")
     ] = False,
     message: Annotated[str | None, typer.Option(help="Commit message.")] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="File with the token; by default HF_TOKEN or `hf auth login`.")
+        Path | None, typer.Option(help="File with your token; by default HF_TOKEN or `hf auth login`.")
     ] = None,
     holdout_token_file: Annotated[
-        Path | None, typer.Option(help=f"File with the holdout's own token; else {HOLDOUT_TOKEN}.")
+        Path | None, typer.Option(help=f"File with the separate token of the holdout; by default {HOLDOUT_TOKEN}.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and show, without network.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and preview, without network.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Publish a dataset folder to the Hugging Face Hub: checks, one commit, one tag."""
+    """Publish a dataset folder to the Hugging Face Hub: check it, then upload one commit and one tag."""
     from reveal_bench.dataset import hub
 
     if holdout_repo is not None and holdout is None:
-        raise ValueError("`--holdout-repo` needs `--holdout`, the folder to publish there")
+        raise ValueError("`--holdout-repo` needs `--holdout`, the folder to publish in that repository")
     if holdout_repo == repo_id:
         raise ValueError(f"`--holdout-repo` must be another repository than {repo_id}")
     token = holdout_token = None
-    if not dry_run:  # before the checks, which take longer
+    if not dry_run:  # find missing tokens before the slow checks
         token = hub.find_token(None if token_file is None else _read_token(token_file))
         if holdout_repo is not None:
             holdout_token = _holdout_token(holdout_token_file)
@@ -162,7 +166,7 @@ def publish(
             progress=progress,
         )
     if holdout is None and any(entry.get("references") == "private" for entry in public.info.splits.values()):
-        terminal.warn(["the holdout was not compared: give --holdout"])
+        terminal.warn(["the folder was not compared with the holdout: give --holdout"])
     vault = None
     if holdout_repo is not None and holdout is not None:
         with terminal.progress(f"checking {holdout.name}") as progress:
@@ -173,9 +177,10 @@ def publish(
         typer.echo("dry run: nothing was sent")
         return
     _ask(yes)
-    # The holdout first: a public version whose references are nowhere could not be scored.
+    # Publish the holdout first: a public version without published references could not be scored.
     if vault is not None:
-        hub.check_there(public, token=token)  # the holdout's tag would remain if the public folder were refused
+        # Check first, or the holdout's tag would remain if the public folder were refused
+        hub.check_there(public, token=token)
         _send(vault, holdout_token, message)
     published = _send(public, token, message)
     typer.echo(f"load it with {published.load_line}")
@@ -185,7 +190,7 @@ def _show(publication: Publication) -> None:
     info = publication.info
     what = f"{info.benchmark} {info.version}" + (" (synthetic)" if info.synthetic else "")
     kind = "holdout, private" if publication.is_holdout else "private" if publication.private else "PUBLIC"
-    kind += ", gated: access is asked for" if publication.gated else ""
+    kind += ", gated: access must be requested" if publication.gated else ""
     typer.echo(f"{publication.folder}: {what}, no problems -> {publication.repo_id} ({kind}), tag {publication.tag}")
     n_files: Counter[str] = Counter()
     n_bytes: Counter[str] = Counter()
@@ -229,7 +234,7 @@ def _send(publication: Publication, token: str | None, message: str | None) -> P
 def _holdout_token(file: Path | None) -> str:
     token = os.environ.get(HOLDOUT_TOKEN, "").strip() if file is None else _read_token(file)
     if not token:
-        raise ValueError(f"a holdout needs a token of its own: set {HOLDOUT_TOKEN}, or give --holdout-token-file")
+        raise ValueError(f"a holdout needs a separate token: set {HOLDOUT_TOKEN}, or give --holdout-token-file")
     return token
 
 
@@ -237,7 +242,7 @@ def _read_token(file: Path) -> str:
     try:
         token = file.read_text(encoding="utf-8").strip()
     except UnicodeDecodeError:
-        raise ValueError(f"{file} must hold a token as text") from None
+        raise ValueError(f"{file} must contain a token as text") from None
     if not token or len(token.split()) > 1:
-        raise ValueError(f"{file} must hold one token and nothing else")
+        raise ValueError(f"{file} must contain one token and nothing else")
     return token

@@ -1,4 +1,4 @@
-"""The options of commands whose work can be divided into tasks: ``--engine``, ``--storage``, ``--task-size``."""
+"""Options for dividing a command's work into tasks: ``--engine``, ``--storage``, ``--executor``, ``--task-size``."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ Engine = Literal["pool", "datatrove"]
 
 EngineName = Annotated[
     Engine,
-    typer.Option("--engine", help="pool: processes on this machine; datatrove: tasks that can be resumed."),
+    typer.Option("--engine", help="pool: processes on this machine; datatrove: resumable tasks."),
 ]
 StoragePlace = Annotated[
     str | None,
-    typer.Option("--storage", help="Where tasks store their files: a folder or s3://BUCKET/PREFIX; kept afterwards."),
+    typer.Option(
+        "--storage", help="Where tasks store their files: a folder or s3://BUCKET/PREFIX; not deleted afterwards."
+    ),
 ]
 ExecutorFile = Annotated[
     str | None,
@@ -35,7 +37,7 @@ TaskSize = Annotated[int, typer.Option("--task-size", min=1, help="Records or ma
 
 
 def seen_by(engine: Engine, path: Path) -> Path:
-    """Return `path` as tasks need it: absolute, because they may start in another folder; unchanged for the pool."""
+    """Return an absolute `path`, because tasks may start in another folder; unchanged for the pool."""
     return path if engine == "pool" else path.resolve()
 
 
@@ -54,15 +56,15 @@ def tasks_of(
 
     Parameters
     ----------
-    storage : value of ``--storage``; by default a folder beside `target`, which is removed once the work is done
-    executor : value of ``--executor``; by default processes of this machine
+    storage : value of ``--storage``; by default a folder beside `target` that is removed once the work is done
+    executor : value of ``--executor``; by default, tasks run as processes on this machine
     work : name of the command
     target : folder or file that the command writes or checks
     """
     if engine == "pool":
         for name, given in (("storage", storage), ("executor", executor)):
             if given is not None:
-                raise ArgumentError(name, "must be given with `engine` datatrove", given, ("engine",))
+                raise ArgumentError(name, "needs `engine` datatrove", given, ("engine",))
         yield None
         return
     from reveal_bench.scale.engine import TaskEngine

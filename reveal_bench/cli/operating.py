@@ -1,4 +1,4 @@
-"""Commands of thresholds: ``tune`` and ``operating-points``."""
+"""Commands for decision thresholds: ``tune`` and ``operating-points``."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ from reveal_bench.cli.output import AsJson, Folder, Format, Metadata, Prediction
 from reveal_bench.cli.score import thresholds_of
 
 Metric = Annotated[
-    Literal["f1", "youden", "cohen_kappa"] | None, typer.Option(help="Choose the threshold with the highest value.")
+    Literal["f1", "youden", "cohen_kappa"] | None,
+    typer.Option(help="Choose the threshold with the highest value of this metric."),
 ]
-Sensitivity = Annotated[float | None, typer.Option(help="Least sensitivity; the highest specificity is chosen.")]
-Specificity = Annotated[float | None, typer.Option(help="Least specificity; the highest sensitivity is chosen.")]
-Ppv = Annotated[float | None, typer.Option(help="Least PPV; the highest sensitivity is chosen.")]
+Sensitivity = Annotated[
+    float | None, typer.Option(help="Minimum sensitivity; the threshold with the highest specificity is chosen.")
+]
+Specificity = Annotated[
+    float | None, typer.Option(help="Minimum specificity; the threshold with the highest sensitivity is chosen.")
+]
+Ppv = Annotated[float | None, typer.Option(help="Minimum PPV; the threshold with the highest sensitivity is chosen.")]
 
 
 def tune(
@@ -29,16 +34,19 @@ def tune(
     specificity: Specificity = None,
     ppv: Ppv = None,
     otherwise: Annotated[
-        float | None, typer.Option(help="Threshold of findings that have none, such as those no study has.")
+        float | None,
+        typer.Option(
+            help="Threshold for findings where none can be chosen, such as findings without a positive study."
+        ),
     ] = None,
     metadata: Annotated[
-        Path | None, typer.Option(help="submission.json to write to; by default the one next to the file.")
+        Path | None, typer.Option(help="submission.json to write; by default the one beside the file.")
     ] = None,
     form: Format = None,
     as_json: AsJson = False,
     wide: Wide = False,
 ) -> None:
-    """Choose a threshold per finding on one split, and write them to submission.json for scores on another."""
+    """Choose a threshold per finding on one split, and write these to submission.json for scoring another split."""
     from reveal_bench import api
 
     form = terminal.format_of(form, as_json)
@@ -71,7 +79,7 @@ def operating_points(
     specificity: Specificity = None,
     prevalence: Annotated[
         list[str] | None,
-        typer.Option(help="Also show PPV and NPV at this prevalence: 0.02, or Edema=0.02; repeatable."),
+        typer.Option(help="Also show PPV and NPV at this prevalence, such as 0.02 or Edema=0.02; repeatable."),
     ] = None,
     resamples: Resamples = 1000,
     seed: Seed = 0,
@@ -79,7 +87,7 @@ def operating_points(
     as_json: AsJson = False,
     wide: Wide = False,
 ) -> None:
-    """Show sensitivity, specificity and predictive values at fixed thresholds, or at a fixed rate."""
+    """Show sensitivity, specificity and predictive values at fixed thresholds, or at one fixed rate."""
     from reveal_bench import api
 
     form = terminal.format_of(form, as_json)
@@ -103,7 +111,7 @@ def operating_points(
 
 
 def _prevalences_of(words: list[str] | None) -> float | dict[str, float] | None:
-    """Return one prevalence, or one per finding, from the words of ``--prevalence``."""
+    """Return one prevalence, or finding -> prevalence, from the values of ``--prevalence``."""
     if not words:
         return None
     pairs = [word.rpartition("=") for word in words]

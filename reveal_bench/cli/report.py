@@ -1,4 +1,4 @@
-"""Commands ``report`` (writes pages), ``misses`` (collects wrong answers for readers) and ``view`` (shows cases)."""
+"""Commands ``report`` (HTML reports), ``misses`` (wrong answers for readers) and ``view`` (cases in a browser)."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ import typer
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.output import Folder, Missing, Resamples, Seed, Split, check_outside_datasets
 
-Anatomy = Annotated[Path | None, typer.Option(help="Where the organs are in every image (JSONL).")]
-Reviews = Annotated[Path | None, typer.Option(help="Readers' answers about misses, with key.jsonl next to them.")]
+Anatomy = Annotated[Path | None, typer.Option(help="Contours of organs in every image (JSONL).")]
+Reviews = Annotated[Path | None, typer.Option(help="Readers' answers about misses, with key.jsonl in the same folder.")]
 
 
 def misses(
     runs: Annotated[
-        list[str], typer.Argument(help="Run folders and prediction files: LABEL=PATH.", show_default=False)
+        list[str], typer.Argument(help="Run folders and prediction files, as LABEL=PATH.", show_default=False)
     ],
     folder: Annotated[Path, typer.Option(help="Dataset folder that the runs answered.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="New private folder: pictures, and which model missed.")],
-    split: Annotated[str | None, typer.Option(help="Split with references; the runs' own by default.")] = None,
+    out: Annotated[Path, typer.Option(help="New private folder for images, and for the models' names.")],
+    split: Annotated[str | None, typer.Option(help="Split with references; by default the runs' split.")] = None,
     anatomy: Anatomy = None,
-    most: Annotated[int, typer.Option(min=1, help="Most misses to read per model and finding.")] = 50,
+    most: Annotated[int, typer.Option(min=1, help="Maximum number of misses to read per model and finding.")] = 50,
     seed: Seed = 0,
 ) -> None:
-    """Write models' complete misses, for readers to classify as position or anatomy errors.
+    """Write models' predictions without overlap, for readers to classify as position or anatomy errors.
 
-    `reveal-leaderboard readers --form errors` shows them without naming the models.
+    `reveal-leaderboard readers --form errors` shows these to readers without model names.
     """
     from reveal_bench.models.pictures import FolderPictures
     from reveal_bench.reports.anatomy import read_anatomy
@@ -52,7 +52,7 @@ def misses(
         if run.grid == grid
     }
     if not cases:
-        raise ValueError(f"`runs` must include one on the dataset's grid of {grid} cells per side")
+        raise ValueError(f"`runs` must include a run on the dataset's grid of {grid} cells per side")
     counts = write_misses(
         out, cases, opened.records, FolderPictures(folder).open, grid=grid, seed=seed, max_per_finding=most
     )
@@ -73,38 +73,39 @@ def report(
         ),
     ],
     folder: Annotated[
-        Path | None, typer.Option(help="Dataset folder that the runs answered; without it, WHAT is a dataset folder.")
+        Path | None, typer.Option(help="Dataset folder that the runs answered; needed unless WHAT is a dataset folder.")
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for the report; of a dataset also an HTML file, `<folder>-report.html` by default."),
+        typer.Option(help="Output folder; for a dataset also an HTML file, by default `<folder>-report.html`."),
     ] = None,
     split: Annotated[
-        str | None, typer.Option(help="Split with references; by default all, or the split of the runs.")
+        str | None, typer.Option(help="Split with references; by default all, or the runs' split.")
     ] = None,
     reference: Annotated[
-        str | None, typer.Option(help="Label of the run that findings are sorted by; the last by default.")
+        str | None, typer.Option(help="Label of the run with which others are compared; by default the last.")
     ] = None,
-    finding: Annotated[list[str] | None, typer.Option(help="Finding to report; repeatable; all by default.")] = None,
+    finding: Annotated[list[str] | None, typer.Option(help="Finding to report; by default all; repeatable.")] = None,
     anatomy: Anatomy = None,
     reviews: Reviews = None,
     human: Annotated[
         Path | None,
-        typer.Option(help="Prediction file of benchmark readers: compare WHAT with them, as paper 002 does."),
+        typer.Option(help="Prediction file of benchmark readers to compare WHAT with, as in paper 002."),
     ] = None,
     saliency: Annotated[
-        bool, typer.Option("--saliency", help="WHAT are folders of heat maps: make the report of paper 002 from them.")
+        bool,
+        typer.Option("--saliency", help="Write the report of paper 002 from WHAT, which are folders of heat maps."),
     ] = False,
     tune_split: Annotated[
-        str | None, typer.Option(help="Split whose maps tune thresholds and gates of --saliency.")
+        str | None, typer.Option(help="Split on which thresholds and gates are tuned, with --saliency.")
     ] = None,
-    processes: Annotated[int, typer.Option(min=1, help="Processes that read and threshold maps.")] = 1,
+    processes: Annotated[int, typer.Option(min=1, help="Number of processes that read and threshold maps.")] = 1,
     ratings: Annotated[
         Path | None,
-        typer.Option(help="Report readers' ratings of open tasks: a table, or a dataset folder that has them."),
+        typer.Option(help="Report readers' ratings of open tasks: a table, or a dataset folder with ratings."),
     ] = None,
     examples: Annotated[
-        int, typer.Option(min=0, max=12, help="Number of example images to show, with every run's cell.")
+        int, typer.Option(min=0, max=12, help="Number of example images to show with every run's cell.")
     ] = 0,
     missing: Missing = None,
     resamples: Resamples = 1000,
@@ -118,13 +119,13 @@ def report(
     if ratings is not None:
         is_other = is_other or human is not None or missing is not None or saliency
         if out is None or is_other or (folder is None and len(what) != 1):
-            rule = "needs `--out` and a dataset folder, or runs with their `--folder`, and no option of other reports"
+            rule = "needs `--out`, a dataset folder or runs with `--folder`, and no option of other reports"
             raise ValueError(f"a report of `--ratings` {rule}")
         runs = [] if folder is None else [labelled(one) for one in what]
         written = api.report(runs, folder or what[0], out=out, split=split, ratings=ratings)
     elif folder is None:
         if len(what) != 1 or is_other or human is not None or missing is not None:
-            raise ValueError("a report of runs needs `--folder`, the dataset that they answered")
+            raise ValueError("a report of runs needs `--folder`, the dataset that the runs answered")
         with terminal.progress("reading") as progress:
             written = api.report(what[0], out=out, split=split, progress=progress)
         written = replace(written, warnings=tuple(f"{written.path}: {warning}" for warning in written.warnings))
@@ -133,7 +134,7 @@ def report(
         from reveal_bench.reports.misses import read_reviews
 
         if out is None:
-            raise ValueError("a report of runs needs `--out`, the folder to write it to")
+            raise ValueError("a report of runs needs `--out`, the folder to write")
         asked: dict[str, Any] = {"missing": missing or "miss", "n_resamples": resamples, "seed": seed}
         runs = [labelled(one) for one in what]
         if saliency:
@@ -144,7 +145,7 @@ def report(
                 written = api.report(runs, folder, out=out, split=split, saliency=True, progress=progress, **asked)
         elif human is not None:
             if len(what) != 1 or is_other:
-                raise ValueError("a report beside `--human` takes one prediction file, and no option of other reports")
+                raise ValueError("a report with `--human` takes one prediction file, and no option of other reports")
             written = api.report(runs, folder, out=out, split=split, human=human, **asked)
         else:
             with terminal.progress("reporting") as progress:
@@ -167,7 +168,7 @@ def report(
 
 
 def labelled(argument: str) -> tuple[str, Path]:
-    """Return label and path of LABEL=PATH, or PATH with an empty label; a path may contain an equals sign."""
+    """Return (label, path) of LABEL=PATH; the label of a PATH alone is empty, even if it contains an equals sign."""
     label, sign, path = argument.partition("=")
     if not sign or Path(argument).exists():
         return "", Path(argument)
@@ -181,11 +182,11 @@ def view(
         typer.Argument(metavar="[[NAME=]FILE...]", help="Prediction files of systems.", show_default=False),
     ] = None,
     split: Split = None,
-    most: Annotated[int | None, typer.Option(min=1, help="Cases to show, spread over the split.")] = None,
+    most: Annotated[int | None, typer.Option(min=1, help="Number of cases to show, spread over the split.")] = None,
     max_side: Annotated[int, typer.Option(min=64, help="Longer side of an image in pixels.")] = 2048,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; any free one by default.")] = 0,
 ) -> None:
-    """View cases in a browser: images, references and systems' answers; on this machine only."""
+    """View images, references and systems' answers in a browser, on this machine only."""
     from reveal_bench.kinds.folder import chosen_split
     from reveal_bench.predictions.files import split_of_runs
     from reveal_bench.viewer.gallery import CaseSource, named_files
@@ -195,7 +196,7 @@ def view(
     split = chosen_split(folder, split or split_of_runs(files.values()))
     source = CaseSource(folder, split, files, max_side=max_side, most=most, private=True)
     with loopback_server(Galleries([Gallery(source.index, source.read)]), port) as server:
-        source.read("thumbnails/0.jpg")  # so that withheld pictures are reported now
+        source.read("thumbnails/0.jpg")  # reports withheld images before the server starts
         typer.echo(f"{len(source.cases):,} cases: http://127.0.0.1:{server.server_port}{PATH}  (Ctrl-C ends it)")
         with suppress(KeyboardInterrupt):
             server.serve_forever()

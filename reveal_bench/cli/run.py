@@ -1,5 +1,5 @@
-"""Commands that ask models: ``run``; for other harnesses ``import-inspect``, ``export-lmms``, ``import-lmms``; and
-``import-replies`` for replies that a model has given before.
+"""Commands that collect models' answers: ``run`` asks a model, ``import-inspect``, ``export-lmms`` and ``import-lmms``
+use other harnesses, ``import-replies`` reads saved replies.
 """
 
 from __future__ import annotations
@@ -29,43 +29,48 @@ if TYPE_CHECKING:
     from reveal_bench.models.run_folder import QuestionOutcome, RunInfo
 
 
-AskedSplit = Annotated[str, typer.Option("--split", help="Split to ask about.", show_default=False)]
+AskedSplit = Annotated[str, typer.Option("--split", help="Split whose questions are asked.", show_default=False)]
 RunFolder = Annotated[Path, typer.Option("--out", help="Run folder to write or resume.", show_default=False)]
 PromptStyle = Annotated[
     Literal["zero-shot", "chain-of-thought", "few-shot"], typer.Option("--prompt", help="Style of the prompt.")
 ]
 Answer = Annotated[
     Literal["cell", "point", "box", "boxes", "labels", "text"] | None,
-    typer.Option(help="Form of the answers; by default a cell, boxes with scores, labels or text."),
+    typer.Option(help="Format of the answers; by default a cell, boxes with scores, labels or text."),
 ]
-Side = Annotated[int | None, typer.Option(help="Side of the picture in pixels; 256, or 1024 for whole pictures.")]
+Side = Annotated[
+    int | None, typer.Option(help="Side of the image in pixels; by default 256, or 1024 for whole images.")
+]
 Shots = Annotated[int, typer.Option(min=1, help="Number of examples in a few-shot prompt.")]
-ShotsSplit = Annotated[str | None, typer.Option(help="Split of the examples; `validation` if there is one.")]
+ShotsSplit = Annotated[str | None, typer.Option(help="Split of the examples; by default `validation` if it exists.")]
 Views = Annotated[
-    Literal["all", "one"], typer.Option(help="Images per study: all, or one (PA, else AP) and one of the prior study.")
+    Literal["all", "one"],
+    typer.Option(help="Images per study: all, or one (PA, otherwise AP) and one of the prior study."),
 ]
 Coordinates = Annotated[
     str,
     typer.Option(
-        help="What numbers of an answer mean: pixels, fractions, percent, thousandths-xy, thousandths-yx, pixels-N."
+        help="Meaning of an answer's numbers: pixels, fractions, percent, thousandths-xy, thousandths-yx, pixels-N."
     ),
 ]
 Corners = Annotated[
     bool | None,
-    typer.Option("--corners/--sizes", help="Boxes as two corners, or with width and height (the default in pixels)."),
+    typer.Option(
+        "--corners/--sizes", help="Boxes as two corners, or as a corner with width and height (default for pixels)."
+    ),
 ]
 Limit = Annotated[int | None, typer.Option(min=1, help="Ask only the first questions of the split.")]
-Organization = Annotated[str, typer.Option(help="Who submits, for submission.json.")]
+Organization = Annotated[str, typer.Option(help="Submitter's name, for submission.json.")]
 
 
 def run(
     folder: Folder,
     split: AskedSplit,
     model: Annotated[
-        str | None, typer.Option(help="Model: openai/gpt-5, anthropic/..., or the name that --endpoint knows.")
+        str | None, typer.Option(help="Model: openai/gpt-5, anthropic/..., or its name at --endpoint.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder to write or resume.", show_default=False)] = None,
-    label: Annotated[str | None, typer.Option(help="Name of the model to publish; --model by default.")] = None,
+    label: Annotated[str | None, typer.Option(help="Published name of the model; by default --model.")] = None,
     endpoint: Endpoint = None,
     prompt: PromptStyle = "zero-shot",
     answer: Answer = None,
@@ -80,8 +85,8 @@ def run(
     coordinates: Annotated[
         str,
         typer.Option(
-            help="What numbers in answers mean: pixels, fractions, percent, thousandths-xy, thousandths-yx, pixels-N; "
-            "or auto, which asks the model about test drawings first."
+            help="Meaning of numbers in answers: pixels, fractions, percent, thousandths-xy, thousandths-yx, pixels-N; "
+            "or auto, which first asks the model about test drawings."
         ),
     ] = "pixels",
     corners: Corners = None,
@@ -89,39 +94,43 @@ def run(
     control: Annotated[
         list[str] | None,
         typer.Option(
-            help="Ask all again with one thing changed; repeatable: no-image, blank, other-patient, "
+            help="Also ask all questions with one change; repeatable: no-image, blank, other-patient, "
             "occluded-finding, without-finding, mirrored, occluded-elsewhere, paraphrase."
         ),
     ] = None,
     counterfactuals: Annotated[
-        Path | None, typer.Option(help="Folder of phantom images without each finding, for `without-finding`.")
+        Path | None, typer.Option(help="Folder of phantom images with one finding removed, for `without-finding`.")
     ] = None,
-    epochs: Annotated[int, typer.Option(min=1, max=100, help="How often every question is asked.")] = 1,
+    epochs: Annotated[int, typer.Option(min=1, max=100, help="Number of times that every question is asked.")] = 1,
     limit: Limit = None,
-    temperature: Annotated[str, typer.Option(help="A number; `none` sends none, for models that refuse it.")] = "0",
+    temperature: Annotated[
+        str, typer.Option(help="Sampling temperature; `none` sends none, for models that refuse it.")
+    ] = "0",
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest reply.")] = None,
-    reasoning_effort: Annotated[str | None, typer.Option(help="For reasoning models: low, medium or high.")] = None,
+    reasoning_effort: Annotated[
+        str | None, typer.Option(help="Effort of reasoning models: low, medium or high.")
+    ] = None,
     model_seed: Annotated[int | None, typer.Option(help="Seed to send to the model.")] = None,
     max_connections: Annotated[int, typer.Option(min=1, help="Concurrent requests.")] = 8,
-    attempt_timeout: Annotated[int, typer.Option(min=1, help="Seconds until a request is given up.")] = 120,
-    max_retries: Annotated[int, typer.Option(min=0, help="How often a request is sent again.")] = 8,
+    attempt_timeout: Annotated[int, typer.Option(min=1, help="Timeout of a request in seconds.")] = 120,
+    max_retries: Annotated[int, typer.Option(min=0, help="Maximum number of times that a request is repeated.")] = 8,
     price_in: PriceIn = None,
     price_out: PriceOut = None,
     price_cached: PriceCached = None,
-    log_images: Annotated[bool, typer.Option("--log-images", help="Keep the pictures in the logs too.")] = False,
+    log_images: Annotated[bool, typer.Option("--log-images", help="Also keep the images in the logs.")] = False,
     ask_again: Annotated[
         bool, typer.Option("--ask-again", help="Ask again the questions that failed in an earlier run.")
     ] = False,
     organization: Organization = "not stated",
     dry_run: Annotated[
-        Path | None, typer.Option(help="Send nothing: write all messages and pictures to this new folder.")
+        Path | None, typer.Option(help="Send nothing; write all messages and images to this new folder.")
     ] = None,
 ) -> None:
-    """Ask a multimodal model every question of a split, and write its predictions, texts and cost.
+    """Ask a multimodal model all questions of a split, and write its predictions, replies and cost.
 
-    A run that was interrupted or killed resumes when you repeat the same command. A question
-    without a usable answer is a miss when the predictions are scored. The pictures go to the model and nowhere else:
-    check that your data use agreement allows that.
+    A run that was interrupted or killed resumes when you repeat the same command. Questions without a usable answer are
+    misses when the predictions are scored. The images are sent to the model only: check that your data use agreement
+    allows this.
     """
     from reveal_bench.models.questions import AskSettings
 
@@ -141,7 +150,9 @@ def run(
     )
     if dry_run is not None:
         if coordinates == "auto":
-            raise ValueError("`--coordinates` must name a convention with `--dry-run`, which asks no model, got auto")
+            raise ValueError(
+                "`--coordinates` must name a convention with `--dry-run`, because no model is asked, got auto"
+            )
         if len(control or []) > 1:
             raise ValueError("`--control` must be given at most once with `--dry-run`")
         settings = replace(settings, control=control[0] if control else None)
@@ -172,7 +183,7 @@ def run(
     if endpoint is not None and (ask_again or not _is_complete(out)):
         _check_that_it_answers(endpoint)
     for name in control or ():
-        replace(settings, control=name)  # refused before anything is asked
+        replace(settings, control=name)  # check before asking any question
     try:
         with terminal.progress("asking") as progress:
             options: dict[str, Any] = {
@@ -187,7 +198,7 @@ def run(
             options["counterfactuals"] = counterfactuals
             under = run_controls(folder, split, out, choice, control or (), **options)
     except KeyboardInterrupt:
-        typer.echo(f"stopped; answers are kept in {out}: the same command continues from there", err=True)
+        typer.echo(f"stopped; answers are kept in {out}: repeat the command to continue", err=True)
         raise typer.Exit(130) from None
     except RunStoppedError as error:
         raise RunStoppedError(f"{error}\n{_remedy(error.status, endpoint)}", error.status) from None
@@ -202,14 +213,14 @@ def run(
 
 
 def _warn_of_coordinates(model: str, settings: AskSettings) -> None:
-    """Warn if a model is known to answer in another convention for coordinates than the requested one."""
+    """Warn if a model is known to use another coordinate convention than the requested one."""
     from reveal_bench.models.coordinates import known_model
     from reveal_bench.models.questions import PLACED
 
     known = known_model(model)
     if known is not None and settings.coordinates == "pixels" and settings.form in PLACED:
         warning = f"{known.family} is known to answer in {known.coordinates} ({known.source})"
-        terminal.warn([f"{warning}, and is asked for pixels: try --coordinates auto"])
+        terminal.warn([f"{warning}, but pixels are requested: try --coordinates auto"])
 
 
 def _say_coordinates(out: Path) -> None:
@@ -223,22 +234,22 @@ def _say_coordinates(out: Path) -> None:
 
 
 def _check_place(out: Path, option: str, rule: str, *, run: bool = False) -> None:
-    """Raise ValueError before the first question if `out` is not writable, has other contents, or is in a dataset."""
+    """Raise ValueError before the first question if `out` is not writable, has unexpected files, or is in a dataset."""
     check_outside_datasets(out, option)
     try:
         there = {path.name for path in out.iterdir() if not path.name.startswith(".")} if out.exists() else set()
         if there and not (run and there & {"run.json", "logs"}):
-            raise ValueError(f"`{option}` {rule}, got {out}, which holds {min(there)}")
+            raise ValueError(f"`{option}` {rule}, got {out}, which contains {min(there)}")
         if run:
             out.mkdir(parents=True, exist_ok=True)
             (out / ".writable").touch()
             (out / ".writable").unlink()
     except OSError as error:
-        raise ValueError(f"`{option}` must be a folder that you may write to, got {out}: {error.strerror}") from None
+        raise ValueError(f"`{option}` must be a writable folder, got {out}: {error.strerror}") from None
 
 
 def _is_complete(out: Path) -> bool:
-    """Return True if an earlier run asked all questions: its files can then be rewritten without the model."""
+    """Return True if an earlier run asked all questions, so that its files can be rewritten without the model."""
     from reveal_bench.models.run_folder import read_run
 
     try:
@@ -248,13 +259,13 @@ def _is_complete(out: Path) -> bool:
 
 
 def _check_that_it_answers(endpoint: str) -> None:
-    """Raise ValueError if nothing answers at an endpoint; a run would repeat its requests for many minutes first."""
+    """Raise ValueError if an endpoint is unreachable; otherwise, a run would repeat requests for many minutes."""
     import socket
     from urllib.parse import urlsplit
     from urllib.request import getproxies
 
     url = urlsplit(endpoint)
-    if url.scheme == "https" and getproxies():  # the proxy reaches the endpoint, not this machine
+    if url.scheme == "https" and getproxies():  # only the proxy connects to the endpoint
         return
     try:
         socket.create_connection((url.hostname, url.port or {"http": 80}.get(url.scheme, 443)), timeout=20).close()
@@ -264,10 +275,10 @@ def _check_that_it_answers(endpoint: str) -> None:
 
 
 def _remedy(status: int | None, endpoint: str | None) -> str:
-    """Return advice for a run that stopped, by the HTTP status of the last answer."""
+    """Return advice for a stopped run, by the HTTP status of the last response."""
     from reveal_bench.models.endpoints import KEY_VARIABLE
 
-    again = "then give the same command with --ask-again, which asks the failed ones again, too"
+    again = "then repeat the command with --ask-again, which also asks the failed questions again"
     if status in (401, 403):
         if endpoint is None:
             return f"check the provider's key and its permissions; {again}"
@@ -276,7 +287,7 @@ def _remedy(status: int | None, endpoint: str | None) -> str:
     if status == 404:
         path = " and --endpoint (it usually ends in /v1)" if endpoint is not None else ""
         return f"check the name in --model{path}; {again}"
-    if status is None:  # unreachable or disconnected: pending questions count as not asked
+    if status is None:  # unreachable or disconnected, so pending questions count as not asked
         return "answers are kept: fix the problem, then repeat the command, which asks only the remaining questions"
     return f"fix the problem with the model; {again}"
 
@@ -325,11 +336,13 @@ def _say_where(out: Path, epochs: int, folder: Path, split: str, *, is_text: boo
         typer.echo(f"wrote {out / name}")
     first = out / prediction_files(epochs)[0]
     if is_text:
-        typer.echo(f"readers score such answers; check them: reveal-bench lint {first} {folder} --split {split}")
+        typer.echo(f"readers score these answers; check the file: reveal-bench lint {first} {folder} --split {split}")
     elif any(path.parent.name not in ("holdout_inputs", "manifest") for path in folder.glob(f"*/{split}-*.parquet")):
         typer.echo(f"score: reveal-bench score {first} {folder} --split {split} --allow-missing")
     else:
-        typer.echo(f"its references are private; score: reveal-bench submit {first} --benchmark NAME --allow-missing")
+        typer.echo(
+            f"the references are private; to get a score: reveal-bench submit {first} --benchmark NAME --allow-missing"
+        )
 
 
 def import_inspect(
@@ -364,13 +377,13 @@ def export_lmms(
     views: Views = "all",
     limit: Limit = None,
 ) -> None:
-    """Write the questions of a split as tasks of lmms-eval, for models that run there; they hold the pictures."""
+    """Write a split's questions and images as tasks for lmms-eval."""
     from reveal_bench.models.lmms import export_tasks
     from reveal_bench.models.questions import AskSettings
 
     check_outside_datasets(out, "--out")
     if coordinates == "auto":
-        raise ValueError("`--coordinates` must name a convention, as no model is asked here, got auto")
+        raise ValueError("`--coordinates` must name a convention because no model is asked here, got auto")
     settings = AskSettings.of_folder(
         folder,
         form=answer,
@@ -391,10 +404,10 @@ def export_lmms(
 
 def import_lmms(
     samples: Annotated[list[Path], typer.Argument(help="Files of --log_samples, or folders.", show_default=False)],
-    tasks: Annotated[Path, typer.Option(help="The folder that `export-lmms` wrote.", show_default=False)],
+    tasks: Annotated[Path, typer.Option(help="Folder that `export-lmms` wrote.", show_default=False)],
     out: RunFolder,
     model: Annotated[
-        str | None, typer.Option(help="Name to publish; by default the one in lmms-eval's results.")
+        str | None, typer.Option(help="Published name of the model; by default from lmms-eval's results.")
     ] = None,
     organization: Organization = "not stated",
 ) -> None:
@@ -410,7 +423,7 @@ def import_replies(
     ],
     folder: Folder,
     split: AskedSplit,
-    model: Annotated[str, typer.Option(help="Name of the model to publish.", show_default=False)],
+    model: Annotated[str, typer.Option(help="Published name of the model.", show_default=False)],
     out: RunFolder,
     answer: Answer = None,
     grid: GridSize = None,
@@ -419,7 +432,7 @@ def import_replies(
     corners: Corners = None,
     organization: Organization = "not stated",
 ) -> None:
-    """Turn saved replies of a model into a run folder: predictions, transcript, submission.json."""
+    """Turn a model's saved replies into a run folder: predictions, transcript, submission.json."""
     from reveal_bench.models.questions import AskSettings
     from reveal_bench.models.saved_replies import read_saved_replies
 

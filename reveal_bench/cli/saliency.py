@@ -1,4 +1,4 @@
-"""The command ``saliency``: a prediction file from heat maps."""
+"""Commands for heat maps: make a prediction file, or score maps without thresholds."""
 
 from __future__ import annotations
 
@@ -23,34 +23,36 @@ def saliency(
     split: Split = None,
     threshold: Annotated[
         str,
-        typer.Option(help="otsu; a number; a table finding,threshold; tuned, with --tune-split; none: points only."),
+        typer.Option(
+            help="otsu, a number, a table finding,threshold, tuned (needs --tune-split), or none (points only)."
+        ),
     ] = "otsu",
     tune_split: Annotated[
-        str | None, typer.Option(help="Split whose maps tune thresholds (0.2 to 0.8) and gates (0 to 0.8).")
+        str | None, typer.Option(help="Split on which thresholds (0.2 to 0.8) and gates (0 to 0.8) are tuned.")
     ] = None,
     tune_metric: Annotated[
-        str, typer.Option(help="Metric that thresholds are tuned by, such as dice or hausdorff_95.")
+        str, typer.Option(help="Metric for tuning thresholds, such as dice or hausdorff_95.")
     ] = "mask_iou",
-    tune_grid: Annotated[str | None, typer.Option(help="Thresholds to try instead: 0.1,0.2,0.3.")] = None,
+    tune_grid: Annotated[str | None, typer.Option(help="Thresholds to try when tuning, such as 0.1,0.2,0.3.")] = None,
     tune_on_itself: Annotated[
-        bool, typer.Option("--tune-on-itself", help="Allow --tune-split to be the split that is predicted.")
+        bool, typer.Option("--tune-on-itself", help="Allow tuning on the predicted split.")
     ] = False,
     keep_holes: Annotated[
-        bool, typer.Option("--keep-holes", help="Keep holes and lone pixels at Otsu's level.")
+        bool, typer.Option("--keep-holes", help="Keep holes and isolated pixels of masks at Otsu's threshold.")
     ] = False,
     gate: Annotated[
         str | None,
-        typer.Option(help="Probability below which a mask is empty: a number; a table finding,gate; or tuned."),
+        typer.Option(help="Probability below which masks are empty: a number, a table finding,gate, or tuned."),
     ] = None,
-    gate_rule: Annotated[Literal["ours", "published"], typer.Option(help="How gates are tuned.")] = "ours",
-    smooth: Annotated[int, typer.Option(min=0, help="Pixels to smooth over first; 0 for none.")] = 0,
+    gate_rule: Annotated[Literal["ours", "published"], typer.Option(help="Method of tuning gates.")] = "ours",
+    smooth: Annotated[int, typer.Option(min=0, help="Size of smoothing in pixels; 0 for none.")] = 0,
     smoothing: Annotated[
         Literal["box", "gaussian", "published"],
-        typer.Option(help="A box of that side, a Gaussian of that SD, or as published, for masks at Otsu's level."),
+        typer.Option(
+            help="Smoothing for masks at Otsu's threshold: a box of that side, a Gaussian of that SD, or as published."
+        ),
     ] = "box",
-    ensemble: Annotated[
-        list[Path] | None, typer.Option(help="Another folder of maps to average with; repeatable.")
-    ] = None,
+    ensemble: Annotated[list[Path] | None, typer.Option(help="Another folder of maps to average; repeatable.")] = None,
     name: Annotated[
         list[str] | None, typer.Option(help="Finding of the next map in arrays (n, h, w); repeatable.")
     ] = None,
@@ -60,17 +62,17 @@ def saliency(
     executor: ExecutorFile = None,
     task_size: TaskSize = 256,
 ) -> None:
-    """Make a prediction file from heat maps: a point, a mask and the probability of each finding asked."""
+    """Make a prediction file from heat maps: a point, a mask and a probability per question."""
     from reveal_bench import api
     from reveal_bench.kinds.folder import chosen_split
 
     terminal.check_outside_datasets(out, "--out")
     split = chosen_split(folder, split)
     if ("tuned" in (threshold, gate)) != (tune_split is not None):
-        rule = "must be given if `threshold` or `gate` is tuned, and only then"
+        rule = "must be given if and only if `threshold` or `gate` is tuned"
         raise ArgumentError("tune_split", rule, others=("threshold", "gate"))
     if tune_split == split and not tune_on_itself:
-        rule = "must be another split than the one that is predicted, unless --tune-on-itself allows it"
+        rule = "must not be the predicted split, unless --tune-on-itself is given"
         raise ArgumentError("tune_split", rule, repr(split))
     names = name or []
     cut: Any = _threshold(threshold)
@@ -107,16 +109,16 @@ def saliency(
         )
     for ending, curves in (("tuning", tuned.get("above")), ("gates", tuned.get("from a probability of"))):
         beside = out.with_name(f"{out.name}.{ending}.csv")
-        beside.unlink(missing_ok=True)  # left by an earlier run: the page would draw it as this run's
+        beside.unlink(missing_ok=True)  # a report would draw an earlier run's file as this run's
         if curves is not None:
             beside.write_text(curves.to_csv(), encoding="utf-8")
     for word, found in tuned.items():
         for finding, value in found.thresholds.items():
             typer.echo(f"  {finding}: {word} {value:g}, tuned on {found.n_cases[finding]} maps of {tune_split!r}")
     empty = f", {done.n_empty:,} with an empty mask" if threshold != "none" else ""
-    typer.echo(f"wrote {done.n_predictions:,} predictions to {out}{empty}; how they were made: {done.record}")
+    typer.echo(f"wrote {done.n_predictions:,} predictions to {out}{empty}; settings: {done.record}")
     turned = done.n_unsigned if smoothing == "published" else 0
-    alone = {"threshold": "have only points, and their IoU counts as 0", "gate": "keep all their masks"}
+    alone = {"threshold": "have only points, so their IoU is 0", "gate": "keep all masks"}
     terminal.warn([f"no {name} for {', '.join(own)}: they {alone[name]}" for name, own in done.lacking.items() if own])
     warnings = [
         (
@@ -125,8 +127,8 @@ def saliency(
             "these maps may also include the places with the lowest values",
         ),
         (done.n_constant, "maps are constant and have no point"),
-        (len(done.missing), "questions have no map: `score --allow-missing` counts them as misses"),
-        (done.n_left, "files or maps are of other images, or of findings that are not asked"),
+        (len(done.missing), "questions have no map: `score --allow-missing` counts these questions as misses"),
+        (done.n_left, "files or maps are for other images, or for findings that are not asked about"),
     ]
     terminal.warn([f"{n:,} {what}" for n, what in warnings if n])
 
@@ -135,16 +137,18 @@ def score_maps(
     maps: Annotated[Path, typer.Argument(help="Folder of heat maps: <image>_<finding>.npy ...", show_default=False)],
     folder: Folder,
     split: Split = None,
-    tolerance: Annotated[float, typer.Option(min=0, help="How far off a point may be, in pixels.")] = 15,
-    in_mm: Annotated[bool, typer.Option("--mm", help="Give the tolerance in mm, using each image's spacing.")] = False,
+    tolerance: Annotated[float, typer.Option(min=0, help="Tolerance of a point hit, in pixels.")] = 15,
+    in_mm: Annotated[
+        bool, typer.Option("--mm", help="The tolerance is in mm, converted by each image's pixel spacing.")
+    ] = False,
     name: Annotated[
         list[str] | None, typer.Option(help="Finding of the next map in arrays (n, h, w); repeatable.")
     ] = None,
-    processes: Annotated[int, typer.Option(min=1, help="Processes that read maps.")] = 1,
+    processes: Annotated[int, typer.Option(min=1, help="Number of processes that read maps.")] = 1,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge heat maps without a threshold: hits within a tolerance, energy inside, average precision of pixels."""
+    """Score heat maps without thresholds: hits within a tolerance, energy inside, average precision of pixels."""
     from reveal_bench import api
 
     form = terminal.format_of(form, as_json)
@@ -159,14 +163,14 @@ def score_maps(
 
 def _threshold(text: str) -> Any:
     if text in ("otsu", "tuned"):
-        return text  # "tuned" is replaced by the tuned value
+        return text  # `threshold` or `gate`: "tuned" is replaced by the tuned value
     return None if text == "none" else _number_or_table("threshold", text)
 
 
 def _number_or_table(argument: str, text: str) -> float | dict[str, float]:
-    """Return the number, or finding -> number if `text` names a table.
+    """Return the number in `text`, or finding -> number if `text` is the path of a table.
 
-    The table's column of findings may be called `finding` or `task`.
+    The table's first column may be called `finding` or `task`.
     """
     try:
         return float(text)

@@ -1,4 +1,4 @@
-"""Commands of prediction files: baseline, lint, score, compare, rank; and ``metrics``, the table of metrics."""
+"""Commands for prediction files: baseline, lint, score, compare, rank; and ``metrics``, the list of metrics."""
 
 from __future__ import annotations
 
@@ -40,16 +40,14 @@ if TYPE_CHECKING:
 
 
 Compat = Literal["chexlocalize", "chexlocalize-full"]
-"""Papers whose tables can be written: the keys of :data:`reveal_bench.evaluation.compat.COMPAT`."""
+"""Papers whose tables ``score --compat`` writes: the keys of :data:`reveal_bench.evaluation.compat.COMPAT`."""
 
 
 OwnThresholds = Annotated[
     bool,
     typer.Option("--own-thresholds", help="Apply the thresholds of the submission.json beside each file."),
 ]
-PairedInterval = Annotated[
-    Literal["jackknife", "percentile"], typer.Option(help="Where intervals, p and tiers come from.")
-]
+PairedInterval = Annotated[Literal["jackknife", "percentile"], typer.Option(help="Method for intervals, p and tiers.")]
 
 
 def baseline(
@@ -62,7 +60,7 @@ def baseline(
     fit_split: Annotated[str, typer.Option(help="Split that location-prior learns from.")] = "released",
     seed: Seed = 0,
 ) -> None:
-    """Write baseline answers: without looking (the floor for any model), or the benchmark readers' own."""
+    """Write baseline answers: made without the image, as a lower bound for models, or the benchmark readers'."""
     from reveal_bench.evaluation.baselines import (
         chance_baseline,
         fit_location_prior,
@@ -75,11 +73,13 @@ def baseline(
     split = chosen_split(folder, split)
     kind = KINDS[read_folder_info(folder).kind]
     if not kind.predictions.names_places:
-        raise ValueError(f"baselines need positions on images: {folder} is of {kind.name}, without positions")
+        raise ValueError(
+            f"baselines need positions on images, but {folder} is a benchmark of {kind.name} without positions"
+        )
     manifest = kind.questions.read_manifest(folder, split)
     shares: dict[str, float] | None = None
     if name == "location-prior" and fit_split == split:
-        terminal.warn([f"location-prior learns from the split that it answers, {split!r}: the score is too good there"])
+        terminal.warn([f"location-prior learns from the split that it answers, {split!r}, so its score is too good"])
     if name == "chance":
         predictions = chance_baseline(manifest, seed=seed)
     elif name == "human":
@@ -114,10 +114,10 @@ def lint(
     split: Split = None,
     allow_missing: AllowMissing = False,
     grid: GridSize = None,
-    every: Annotated[bool, typer.Option("--all", help="Show every problem, not one line per rule.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Show every problem instead of one line per rule.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check a prediction file against the public manifest: all problems at once, with line numbers."""
+    """Check a prediction file against the public manifest, and list all problems with line numbers."""
     from reveal_bench import api
 
     report = api.lint(file, folder, split=split, grid=grid, allow_missing=allow_missing)
@@ -135,7 +135,7 @@ def score(
     missing: Missing = None,
     criterion: Annotated[
         str | None,
-        typer.Option(help="What makes a detection a hit of FROC: centre (default), mask, iou_50, iobb_50."),
+        typer.Option(help="Criterion for a hit in FROC: centre (default), mask, iou_50, iobb_50."),
     ] = None,
     grid: GridSize = None,
     resamples: Resamples = 1000,
@@ -149,18 +149,18 @@ def score(
         ),
     ] = None,
     strata: Annotated[
-        bool | None, typer.Option("--strata/--no-strata", help="Also score parts of the split, such as views.")
+        bool | None, typer.Option("--strata/--no-strata", help="Also score strata of the split, such as views.")
     ] = None,
     finding_groups: FindingGroups = None,
     by: Annotated[
         list[str] | None,
-        typer.Option(help="Also score groups of patients by a column, such as sex; sex,age crosses two. Repeatable."),
+        typer.Option(help="Also score groups of patients by a column, such as sex, or by two: sex,age. Repeatable."),
     ] = None,
     bands: Annotated[
-        str | None, typer.Option(help="Limits that divide the numbers of --by into groups: 40,65.")
+        str | None, typer.Option(help="Limits that divide a numeric column of --by into groups: 40,65.")
     ] = None,
     readers: Annotated[
-        bool, typer.Option("--readers", help="Also score against single readers and what they agree on.")
+        bool, typer.Option("--readers", help="Also score against single readers, and against their consensus.")
     ] = False,
     published: Annotated[
         bool, typer.Option("--published", help="Also show published results on the same data and metrics.")
@@ -168,15 +168,15 @@ def score(
     metric: Annotated[
         str | None,
         typer.Option(
-            help="Metric of --by and --readers, the leaderboard's by default, and of --published, else all. "
-            "For --by also several: auroc,recall."
+            help="Metric of --by and --readers (by default the ranking metric) and of --published (by default all). "
+            "--by accepts several: auroc,recall."
         ),
     ] = None,
     ratings: Ratings = None,
     form: Format = None,
     as_json: AsJson = False,
     wide: Wide = False,
-    rows: Annotated[Path | None, typer.Option(help="Also write the per-case rows to this Parquet file.")] = None,
+    rows: Annotated[Path | None, typer.Option(help="Also write scores per case to this Parquet file.")] = None,
     pixels: Annotated[
         Path | None, typer.Option(help="Also write precision, recall, specificity and NPV of pixels to this CSV file.")
     ] = None,
@@ -185,20 +185,18 @@ def score(
         typer.Option(help="Also write Dice and boundary agreement of masks (NSD, HD95) to this CSV file."),
     ] = None,
     metadata: Metadata = None,
-    compat: Annotated[
-        Compat | None, typer.Option(help="Also write the tables that the published code of a paper writes.")
-    ] = None,
+    compat: Annotated[Compat | None, typer.Option(help="Also write the tables of a paper's published code.")] = None,
     tables: Annotated[Path | None, typer.Option(help="Folder for the tables of --compat.")] = None,
-    human: Annotated[bool, typer.Option("--human", help="Use the table names of the human benchmark.")] = False,
+    human: Annotated[bool, typer.Option("--human", help="Name the tables as for the human benchmark.")] = False,
 ) -> None:
-    """Score a prediction file locally: every metric per finding and as a macro, with 95% intervals."""
+    """Score a prediction file locally: every metric per finding and as macro mean, with 95% intervals."""
     from reveal_bench.api.scoring import score_with
     from reveal_bench.kinds.options import ScoringOptions
     from reveal_bench.metrics.scales import intervals_text, scale_text
 
     form = terminal.format_of(form, as_json)
     if (compat is None) != (tables is None):
-        raise ArgumentError("compat", "must be given with `tables`, and only then", others=("tables",))
+        raise ArgumentError("compat", "must be given if and only if `tables` is", others=("tables",))
     options = ScoringOptions(
         resamples,
         seed,
@@ -268,7 +266,7 @@ def _write_published_tables(scored: ScoredFile, compat: Compat, folder: Path, *,
 def _write_rows(
     file: Path, folder: Path, scored: ScoredFile, rows: Path | None, pixels: Path | None, boundaries: Path | None
 ) -> None:
-    """Write the tables that lie behind scores: scored rows, counts of pixels, distances of boundaries."""
+    """Write tables behind the scores: values per case, counts of pixels, distances of boundaries."""
     if rows is not None:
         import pyarrow.parquet as pq
 
@@ -292,7 +290,7 @@ def _write_rows(
 
 
 def _print_answered(file: Path, answered: AnsweredOnly, *, wide: bool) -> None:
-    """Print the scores of the answered questions of a system that declined others."""
+    """Print the scores of answered questions alone, for a system that abstained on others."""
     typer.echo()
     about = f"{file.name}, answered questions alone: {answered.in_words}"
     if answered.estimates:
@@ -302,7 +300,7 @@ def _print_answered(file: Path, answered: AnsweredOnly, *, wide: bool) -> None:
 
 
 def thresholds_of(metadata: Path | None) -> Thresholds:
-    """Return the thresholds of a submission.json, with the record of their tuning if it has one; 0.5 if it has none."""
+    """Return the thresholds of a submission.json (0.5 if it has none), and the record of their tuning if any."""
     from reveal_bench.kinds.options import TunedThresholds, Tuning
 
     document = {} if metadata is None else read_json(metadata)
@@ -314,7 +312,7 @@ def thresholds_of(metadata: Path | None) -> Thresholds:
     try:
         return TunedThresholds(stated, Tuning(**tuning))
     except TypeError:
-        rule = "must be as `reveal-bench tune` writes it: tune again, or remove it"
+        rule = "must be in the format of `reveal-bench tune`: tune again, or remove this field"
         raise ArgumentError("tuning", f"of {metadata} {rule}", repr(tuning)[:80]) from None
 
 
@@ -334,14 +332,14 @@ def _at_own_thresholds(
 
 
 def _tell_of_thresholds(file: Path, scored: ScoredFile, option: str, *, are_applied: bool) -> None:
-    """Warn if a submission.json next to the file has thresholds, which a leaderboard would apply."""
+    """Warn about unused thresholds in a submission.json beside the file, which a leaderboard would apply."""
     beside = None if are_applied else _metadata_beside(file)
     if beside is not None and "thresholds" in scored.protocol and thresholds_of(beside) != 0.5:
-        terminal.warn([f"{beside} states thresholds, which are not applied: `{option}` applies them"])
+        terminal.warn([f"{beside} has thresholds that were not applied: `{option}` applies these thresholds"])
 
 
 def _tell_of_tuning(file: Path, scored: ScoredFile) -> None:
-    """Warn if the file was made from heat maps with options tuned on the same split."""
+    """Warn if the file was made from heat maps with settings tuned on the scored split."""
     beside = file.with_name(f"{file.name}.options.json")
     if beside.is_file():
         record = read_json(beside)
@@ -354,7 +352,7 @@ def _tell_of_tuning(file: Path, scored: ScoredFile) -> None:
 def _replacing(target: Path) -> Iterator[Path]:
     """Yield a new file that replaces `target` only if the block succeeds."""
     if target.exists() and not target.is_file():
-        raise ValueError(f"{target} must be a file or not exist yet")
+        raise ValueError(f"{target} must be a file, or not exist yet")
     with replacing(target) as new:
         yield new
 
@@ -364,19 +362,20 @@ def compare(
     file_b: PredictionFile,
     folder: Folder,
     split: Split = None,
-    metric: Annotated[str | None, typer.Option(help="Metric to compare by; all that apply by default.")] = None,
+    metric: Annotated[str | None, typer.Option(help="Metric to compare; by default all that apply.")] = None,
     relative: Annotated[
-        bool, typer.Option("--relative", help="Show the relative decrease from B, (B - A) / B, not A - B.")
+        bool, typer.Option("--relative", help="Show the relative decrease (B - A) / B instead of A - B.")
     ] = False,
     margin: Annotated[
-        float | None, typer.Option(help="Judge whether A is non-inferior to B: 0.05 allows a loss of 5 points.")
+        float | None, typer.Option(help="Test whether A is non-inferior to B; 0.05 allows a loss of 5 points.")
     ] = None,
     equivalence: Annotated[
-        bool, typer.Option("--equivalence", help="Test equivalence: a gain of the margin counts too.")
+        bool, typer.Option("--equivalence", help="Test equivalence: a gain must also be below the margin.")
     ] = False,
-    compat: Annotated[Compat | None, typer.Option(help="Compute --relative as a paper's published code does.")] = None,
+    compat: Annotated[Compat | None, typer.Option(help="Compute --relative as in a paper's published code.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for --relative as CSV and as figures, SVG and PNG.", show_default=False)
+        Path | None,
+        typer.Option(help="Folder for tables (CSV) and figures (SVG, PNG) of --relative.", show_default=False),
     ] = None,
     own_thresholds: OwnThresholds = False,
     allow_missing: AllowMissing = False,
@@ -392,15 +391,13 @@ def compare(
     as_json: AsJson = False,
     wide: Wide = False,
 ) -> None:
-    """Compare two prediction files on one split: paired differences with intervals and p."""
+    """Compare two prediction files on one split: paired differences with intervals and p values."""
     from reveal_bench.api.scoring import compare_with
     from reveal_bench.kinds.options import ScoringOptions
 
     form = terminal.format_of(form, as_json)
     if out is not None and not relative:
-        raise ArgumentError(
-            "out", "must be given with `relative`: it is the folder of its tables", str(out), ("relative",)
-        )
+        raise ArgumentError("out", "needs `relative`, whose tables it is for", str(out), ("relative",))
     terminal.check_outside_datasets(out, "--out")
     options = ScoringOptions(
         resamples,
@@ -431,7 +428,7 @@ def compare(
     for file, scored in ((file_a, result.scored_a), (file_b, result.scored_b)):
         _warn_of(file, scored, own_thresholds)
     terminal.write_tables(result, out)
-    same = file_a.name == file_b.name  # as in two run folders
+    same = file_a.name == file_b.name  # files in run folders have the same name
     name_a, name_b = (f"{file.parent.name}/{file.name}" if same else file.name for file in (file_a, file_b))
     if form == "json":
         document = _head(result.scored_b, resamples, seed) | {"a": name_a, "b": name_b}
@@ -452,13 +449,13 @@ def rank(
     directory: Annotated[
         Path,
         typer.Argument(
-            help="Folder of prediction files, of folders with one each, or of run folders.", show_default=False
+            help="Folder of prediction files, of folders with one file each, or of run folders.", show_default=False
         ),
     ],
     folder: Folder,
     split: Split = None,
     metric: Annotated[
-        str | None, typer.Option(help="Metric to rank by; the leaderboard's by default.", show_default=False)
+        str | None, typer.Option(help="Metric to rank by; by default the leaderboard's.", show_default=False)
     ] = None,
     own_thresholds: OwnThresholds = False,
     allow_missing: AllowMissing = False,
@@ -472,7 +469,7 @@ def rank(
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rank all prediction files of a folder, with rank intervals and tiers of statistically tied systems."""
+    """Rank all prediction files in a folder, with rank intervals and tiers of statistically tied systems."""
     from reveal_bench.api.scoring import rank_with
     from reveal_bench.kinds.options import ScoringOptions
     from reveal_bench.predictions.files import prediction_files
@@ -491,7 +488,9 @@ def rank(
     result = rank_with(systems, folder, options, split=split, metric=metric, ratings=ratings)
     for name, file in files.items():
         _warn_of(file, result.scored[name], own_thresholds)
-    terminal.warn([f"{files[name]} is not ranked: {result.metric!r} does not apply to it" for name in result.left_out])
+    terminal.warn(
+        [f"{files[name]} is not ranked: {result.metric!r} does not apply to this file" for name in result.left_out]
+    )
     if form == "json":
         first = next(iter(result.scored.values()))
         sources = {name: file.relative_to(directory).as_posix() for name, file in files.items()}
@@ -515,7 +514,7 @@ def rank(
 
 
 def _thresholds(scored: Mapping[str, ScoredFile]) -> dict[str, Any]:
-    """Return the thresholds of every system, for the protocol in a JSON document."""
+    """Return system -> thresholds, for the protocol in the JSON output."""
     return {"thresholds": {name: one.protocol.get("thresholds") for name, one in scored.items()}}
 
 
@@ -542,11 +541,11 @@ def _print_json(document: dict[str, Any]) -> None:
 
 def metrics(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Metrics to show; all by default.", show_default=False)
+        list[str] | None, typer.Argument(help="Metrics to show; by default all.", show_default=False)
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List every metric: range, direction, when it is undefined, formula and source."""
+    """List all metrics with range, direction, undefined cases, formula and source."""
     from reveal_bench.metrics import FAMILIES, METRICS
     from reveal_bench.metrics.scales import range_text
 

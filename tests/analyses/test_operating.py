@@ -91,7 +91,7 @@ def test_thresholds_that_few_cases_decide_are_noted(folder: Path, tmp_path: Path
 def test_damaged_record_of_tuning_is_refused(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "s.json").write_text('{"thresholds": {"Mass": 0.2}, "tuning": {"split": "val"}}')
     words = (folder / "test.jsonl", folder / "folder", "--split", "test", "--metadata", tmp_path / "s.json")
-    assert "must be as `reveal-bench tune` writes it" in call("score", *words, expect=1).stderr
+    assert "must be in the format of `reveal-bench tune`" in call("score", *words, expect=1).stderr
 
 
 def test_points_at_tuned_thresholds_have_the_intervals_of_score(folder: Path) -> None:

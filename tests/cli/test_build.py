@@ -50,7 +50,7 @@ def test_studies_from_dicom_with_a_log_and_a_key(download: Path, tmp_path: Path)
     ("options", "message"),
     [
         (("--id-key", "{tmp}/set/key"), "must be outside the dataset folder"),
-        ((), "give --id-key FILE: ids are made of UIDs with a secret"),
+        ((), "give --id-key FILE: a secret key from which ids are made"),
         (("--id-key", "{tmp}/k", "--log", "{tmp}/set/log"), "--log must be outside"),
         (("--id-key", "{tmp}/k", "--version", "banana"), "--version must have the form 1.2.3, got 'banana'"),
         (("--id-key", "{tmp}/k", "--pictures", "{download}"), "--pictures is not an option of the source reveal-cxr"),

@@ -235,7 +235,7 @@ def test_output_is_replaced_completely_or_not_at_all(world: World, tmp_path: Pat
         assert kept.read_text() == "before"
         assert sorted(path.name for path in tmp_path.iterdir()) == ["good.jsonl", "kept"]
     refused = call("baseline", "chance", world.folder, "--out", "/dev/null", expect=1)
-    assert "/dev/null must be a file or not exist yet" in refused.stderr
+    assert "/dev/null must be a file, or not exist yet" in refused.stderr
 
 
 def test_pipe_is_read_like_a_file(world: World, tmp_path: Path) -> None:

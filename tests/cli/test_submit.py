@@ -88,7 +88,7 @@ def test_submit_waits_and_prints_the_score_with_its_interval(live: Live, write_f
     assert f"{live.url}/entry?id={submission}" in result.stdout
     assert f"{submission}: scored" in result.stderr
     again = live.run("submit", write_file(), "--benchmark", BENCHMARK)
-    assert "the same file was sent before" in again.stderr
+    assert "this file was already submitted" in again.stderr
 
 
 def test_submit_says_when_an_earlier_score_is_shown(live: Live, write_file: WriteFile) -> None:
@@ -98,7 +98,7 @@ def test_submit_says_when_an_earlier_score_is_shown(live: Live, write_file: Writ
     with live.worker(0.47):
         result = live.run("submit", write_file(seed=2), "--benchmark", BENCHMARK)
     assert "60 (50 to 70)" in result.stdout
-    assert f"these are the figures of submission {earlier}" in result.stderr
+    assert f"these are the scores of submission {earlier}" in result.stderr
 
 
 def test_without_waiting_submit_prints_the_queue_position(live: Live, write_file: WriteFile) -> None:
@@ -119,7 +119,7 @@ def test_withdrawing(live: Live, write_file: WriteFile) -> None:
         live.run("submit", write_file(seed=1), "--benchmark", BENCHMARK)  # the same file again
     live.run("withdraw", first, expect=1, input="n\n")
     assert "still counts in the quota" in live.run("withdraw", first, "--yes").stdout
-    assert "it is withdrawn" in live.run("status", first).stderr
+    assert "withdrawn from the leaderboard" in live.run("status", first).stderr
 
 
 def test_refused_file_is_answered_with_line_numbers(live: Live, write_file: WriteFile) -> None:

@@ -304,6 +304,6 @@ def test_a_receipt_of_an_unknown_key_fails_unless_accepted(tmp_path: Path) -> No
     file.write_text(json.dumps(make(key=STRANGER)))
     refused = run(file)
     assert refused.exit_code != 0
-    assert "the key of the receipt is unknown" in str(refused.exception)
+    assert "the receipt's signing key is not known" in str(refused.exception)
     assert "not checked  who owns the key" in refused.output
     assert run(file, "--any-key").exit_code == 0

@@ -398,7 +398,7 @@ def test_figures_name_systems_thresholds_and_measures(root: Path, files: tuple[P
     drawn = {path.stem: path.read_text() for path in (tmp_path / "curves").glob("*.svg")}
     texts = {
         "froc": ("macro", "False alarms for the finding per image; dashed: beyond the lowest threshold"),
-        "precision_recall": ("AP ", "thick: best precision from there on"),
+        "precision_recall": ("AP ", "thick: best precision at that recall or higher"),
         "sizes": ("Lesions found at a score of 0.5 or more (%)", "numbers: lesions; hollow: fewer than 5"),
     }
     assert drawn.keys() == texts.keys()

@@ -253,7 +253,7 @@ def test_a_run_folder_is_no_dataset_and_nothing_of_others(films: Path, tmp_path:
         assert not (films / "runs").exists()
         assert "which holds file" in call(*asked, option, tmp_path, expect=1).stderr
     beneath = call(*asked, "--out", tmp_path / "file" / "run", expect=1).stderr
-    assert "`--out` must be a folder that you may write to" in beneath
+    assert "`--out` must be a writable folder" in beneath
 
 
 def test_an_endpoint_that_is_down_is_said_at_once(films: Path, tmp_path: Path) -> None:
@@ -313,12 +313,13 @@ def test_an_interrupt_is_no_error(films: Path, tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(running, "run_model", interrupted)
     output = call("run", films, "--split", "test", "--model", "a/chat", "--out", tmp_path / "run", expect=130).stderr
-    assert output == f"stopped; answers are kept in {tmp_path / 'run'}: the same command continues from there\n"
+    assert output == f"stopped; answers are kept in {tmp_path / 'run'}: repeat the command to continue\n"
 
 
 def test_after_a_holdout_comes_the_board(films: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cli_run._say_where(Path("run"), 1, films, "elsewhere", is_text=False)  # a split without references here
-    assert "references are private; score: reveal-bench submit run/predictions.jsonl" in capsys.readouterr().out
+    command = "reveal-bench submit run/predictions.jsonl"
+    assert f"references are private; to get a score: {command}" in capsys.readouterr().out
 
 
 def test_pictures_and_references_stay_out_of_datasets(
@@ -338,4 +339,4 @@ def test_pictures_and_references_stay_out_of_datasets(
 def test_answers_in_words_are_for_readers(films: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cli_run._say_where(Path("run"), 1, films, "test", is_text=True)
     output = capsys.readouterr().out
-    assert f"readers score such answers; check them: reveal-bench lint run/predictions.jsonl {films}" in output
+    assert f"readers score these answers; check the file: reveal-bench lint run/predictions.jsonl {films}" in output

@@ -201,7 +201,7 @@ def test_nothing_done(tmp_path: Path) -> None:
     page = page_of(folder)
     assert "The step “consensus” is not done yet." in section_of(page, "agreement")
     assert "The step “split” is not done yet." in section_of(page, "findings")
-    assert "Without numbers yet: extract, sample, assign, import-votes, consensus, select, split." in page
+    assert "No numbers yet for: extract, sample, assign, import-votes, consensus, select, split." in page
     assert "not done" in page_of(folder, "flow.svg")
 
 

@@ -253,7 +253,7 @@ def test_of_a_long_vocabulary_only_what_occurs_is_drawn(tmp_path):
     build_folder({"test": [study(tmp_path / "p", 0)]}, tmp_path / "folder", wide)
     text = render_report(tmp_path / "folder")
     assert 'Proportion of studies of split test. Edema 1 of 1, 100.0% (20.7 to 100.0)"' in text
-    assert "Never present, and omitted: Mass, Nodule, Rare 0," in text
+    assert "Omitted because no row has them: Mass, Nodule, Rare 0," in text
 
 
 def test_one_is_no_plural():

@@ -159,7 +159,7 @@ def test_an_average_that_could_show_a_person_has_no_pixels(tmp_path: Path) -> No
 
 
 def test_a_picture_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="the picture of 'a' must be readable"):
+    with pytest.raises(ValueError, match="the image of 'a' must be readable"):
         average_picture(folder_of(tmp_path, [("a", "PA", b"no picture")]), "test")
 
 

@@ -139,7 +139,7 @@ def test_answers_to_tasks_wait_for_readers(tmp_path: Path) -> None:
     assert sum(int(row["answered"]) for row in rows) == 4
     text = (tmp_path / "report" / PAGE).read_text(encoding="utf-8")
     assert "Answers that wait for readers" in text
-    assert "Readers score these answers." in text
+    assert "These answers wait for readers." in text
 
 
 def test_intervals_and_p_of_reports_agree_for_200_pairs() -> None:

@@ -157,7 +157,7 @@ def test_tuned_thresholds_are_the_first_best_of_a_plain_loop(
     words = ("saliency", folder_of_maps, world.folder, "--out", tmp_path / "x.jsonl", "--threshold", "tuned")
     assert "--tune-split must be given if" in call(*words, expect=1).stderr
     same = call(*words, "--tune-split", "released", expect=1).stderr
-    assert "must be another split than the one that is predicted, unless --tune-on-itself" in same
+    assert "must not be the predicted split, unless --tune-on-itself" in same
     call(*words, "--tune-split", "released", "--tune-on-itself", "--tune-grid", "0.3,0.5", "--tune-metric", "dice")
     record = json.loads((tmp_path / "x.jsonl.options.json").read_text())
     assert record["tuned"] == {"threshold": {"split": "released", "metric": "dice"}}
@@ -306,7 +306,7 @@ def test_constant_maps_and_missing_ones_are_told(world: Any, folder_of_maps: Pat
     assert "1 with an empty mask" in done.stdout
     assert "1 maps are constant and have no point" in done.stderr
     assert f"{len(pairs) - 3} questions have no map" in done.stderr
-    assert "1 files or maps are of other images" in done.stderr
+    assert "1 files or maps are for other images" in done.stderr
     call("saliency", maps, world.folder, "--threshold", "none", "--out", tmp_path / "points.jsonl")
     assert len(lines_of(tmp_path / "points.jsonl")) == 2
 
@@ -455,7 +455,7 @@ def test_curves_beside_the_predictions_are_of_the_run_that_wrote_them(
     call(*by_curves, "--gate", "2", expect=1)
     assert not curves.exists()
     output = call(*by_curves, "--gate", "tuned").stderr
-    assert f"no threshold for {left}: they have only points, and their IoU counts as 0" in " ".join(output.split())
+    assert f"no threshold for {left}: they have only points, so their IoU is 0" in " ".join(output.split())
     assert {line["finding"] for line in lines_of(tmp_path / "out.jsonl") if "rle" not in line} == {left}
     assert read_curves(curves)[left].best is None
     assert curves.read_text() == tuned.to_csv()

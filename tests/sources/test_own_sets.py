@@ -233,7 +233,7 @@ def test_a_table_of_ids_must_be_private_and_of_use(tmp_path):
         "out/ids.csv": "must be outside",
         "ids.csv": "public already",
         "key": "must be a new file",
-        "no/ids.csv": "in a folder that you may write to",
+        "no/ids.csv": "in a writable folder",
     }
     for name, message in refused.items():
         place = tmp_path / name

@@ -106,7 +106,7 @@ def test_it_asks_and_is_private_by_default(hub: FakeHub, publisher: Client, fold
     before = len(hub.log)
     nobody = printed(publisher, *words, expect=1)
     assert "No terminal: pass --yes to publish, or --dry-run to preview" in nobody
-    assert "the holdout was not compared: give --holdout" in nobody
+    assert "the folder was not compared with the holdout: give --holdout" in nobody
     assert len(hub.log) == before
     assert "uploaded" in run(publisher, *words, answer="y").stdout
     assert list(hub.repo("org/asked").tags) == ["v1.0.0"]
@@ -134,7 +134,7 @@ def test_every_reason_is_reported_and_nothing_is_sent(hub: FakeHub, publisher: C
     words = (real.public, "org/refused", "--public", "--tag", "latest", "--yes")
     text = printed(publisher, *words, expect=1, HF_TOKEN=MAINTAINER)
     assert f"error: {real.public} is not published, for 5 reasons:" in text
-    assert "the holdout was not compared: give --holdout" in text
+    assert "the folder was not compared with the holdout: give --holdout" in text
     assert "`tag` must be 'v' and a version X.Y.Z, got 'latest'" in text
     assert "CHECKSUMS.json:notes.txt: `files` must be plain data files" in text
     assert "`benchmark` must be openly licensed for a public repository" in text
@@ -149,14 +149,14 @@ def test_every_reason_is_reported_and_nothing_is_sent(hub: FakeHub, publisher: C
         (
             ["--holdout", "VAULT", "--holdout-repo", "vault/x"],
             {"HF_TOKEN": MAINTAINER},
-            "a holdout needs a token of its own: set HF_HOLDOUT_TOKEN, or give --holdout-token-file",
+            "a holdout needs a separate token: set HF_HOLDOUT_TOKEN, or give --holdout-token-file",
         ),
         (
             ["--holdout", "VAULT", "--holdout-repo", "vault/x"],
             {"HF_TOKEN": VAULT, "HF_HOLDOUT_TOKEN": VAULT},
             "`token` of a holdout must be one of its own",
         ),
-        (["--token-file", "EMPTY"], {}, "must hold one token and nothing else"),
+        (["--token-file", "EMPTY"], {}, "must contain one token and nothing else"),
         (["--token-file", "no-such-file"], {}, "no-such-file: no such file or directory"),
         ([], {}, "a token is needed to publish: set HF_TOKEN"),
     ],

@@ -99,5 +99,5 @@ def test_one_that_is_opened_during_the_commit_is_not_tagged(
 
 def test_the_dry_run_says_so(publisher: Client, real: Folders) -> None:
     out = printed(publisher, real.public, "org/dry-gated", "--dry-run")
-    line = "chexlocalize 1.0.0, no problems -> org/dry-gated (private, gated: access is asked for), tag v1.0.0"
+    line = "chexlocalize 1.0.0, no problems -> org/dry-gated (private, gated: access must be requested), tag v1.0.0"
     assert f"{real.public}: {line}" in out.splitlines()
