@@ -1,10 +1,11 @@
-"""Value of a system's confidences: calibration, leaving uncertain cases to a reader, decisions by threshold.
+"""Evaluate a system's confidence: calibration, selective answering of confident cases, and net benefit.
 
-Definitions are in :mod:`reveal_bench.metrics.calibration`. Means have 95% intervals by the jackknife over
-patients (:mod:`reveal_bench.metrics.jackknife`), if at least :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS`
-patients have the event and as many have a case without it. The expected calibration error and the area under the curve
-of risk have none, because no interval covers them: the first is biased upwards. Intervals of risks and net benefits
-hold for each coverage and threshold separately, with the answered cases taken as fixed.
+Definitions are in :mod:`reveal_bench.metrics.calibration`. Means have 95% intervals by the jackknife over patients
+(:mod:`reveal_bench.metrics.jackknife`), if at least :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS` patients have a
+case with the event and as many have a case without it. The expected calibration error and the area under the
+risk-coverage curve have no interval, because no method gives valid ones; the former is biased upwards. Intervals of
+risks and net benefits are pointwise (for each coverage or threshold separately) and treat the selection of answered
+cases as fixed.
 """
 
 from __future__ import annotations
@@ -40,29 +41,30 @@ from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.jackknife import LEAST_UNITS, evidence_of_groups
 
 POOLED = "all"
-"""Name used instead of a finding's for the answers of all findings together."""
+"""Name for all findings together, in place of a finding's name."""
 COVERAGES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
-"""Proportions of answered cases in tables."""
+"""Proportions of answered cases that tables show."""
 LEAST_UNITS_OF_SLOPE = 15
-"""Number of patients with the event, and without it, below which slope and intercept have no interval."""
+"""Minimum number of patients with the event, and without it, for intervals of slope and intercept."""
 THRESHOLDS = tuple(round(0.05 * i, 2) for i in range(1, 20))
 """Probability thresholds of decision curves."""
 
 
 @dataclass(frozen=True, slots=True)
 class FindingCalibration:
-    """Fit of the probabilities of a finding, or the mean over all, to the events.
+    """Calibration of a finding's probabilities, or the mean over findings.
 
     Attributes
     ----------
     finding : name of the finding, or "macro" for the unweighted mean over findings
     n, n_events : numbers of cases, and of cases with the event; for a macro, the number of findings, and 0
     brier : Brier score
-    brier_of_rate : Brier score of always stating the rate of the event
-    excess : mean probability minus the rate of the event
+    brier_of_rate : Brier score of a constant probability equal to the event rate
+    excess : mean probability minus the event rate
     error : expected calibration error
-    slope : calibration slope; the macro is the mean over the findings that have one
-    intercept : calibration-in-the-large, on the scale of logits; the macro is formed as for the slope
+    slope : calibration slope; the macro is the mean over findings with a defined slope
+    intercept : calibration-in-the-large, on the scale of logits; the macro is the mean over findings with a defined
+        intercept
     undefined : reason why slope, or slope and intercept, are undefined; empty if both are defined
     """
 
@@ -80,15 +82,15 @@ class FindingCalibration:
 
 @dataclass(frozen=True, slots=True)
 class CoveragePoint:
-    """Risk of a finding, or of all together, if only the most confident cases are answered.
+    """Risk for one finding, or for all together, if only the most confident cases are answered.
 
     Attributes
     ----------
     finding : name of the finding, or "all"
-    wanted, coverage : requested and actual proportion of answered cases: equally confident cases stay together
+    wanted, coverage : requested and actual proportion of answered cases; they differ if cases have equal confidence
     n : number of answered cases
-    least : the lowest confidence among them
-    risk : proportion of wrong answers among them
+    least : lowest confidence of an answered case
+    risk : proportion of wrong answers among answered cases
     """
 
     finding: str
@@ -101,7 +103,7 @@ class CoveragePoint:
 
 @dataclass(frozen=True, slots=True)
 class NetBenefit:
-    """Net benefit of acting on a finding from a threshold of probability on, and of always acting; never acting: 0."""
+    """Net benefit of acting on a finding at or above a threshold probability, and of always acting."""
 
     finding: str
     threshold: float
@@ -115,13 +117,13 @@ class CalibrationResult:
 
     Attributes
     ----------
-    confidences : the assessed confidences
+    confidences : the evaluated confidences
     calibration : the macro, then every finding with a case
-    bins : finding -> its bins of reliability
-    answered : points at each of :data:`COVERAGES`, for all findings together, then for each
-    curves : finding, "all" first -> coverage and risk at every level of confidence
-    areas : finding, "all" first -> area under that curve
-    benefits : at each of :data:`THRESHOLDS`, per finding; none unless the cases are a whole split
+    bins : finding -> bins of the reliability diagram
+    answered : risk at each of :data:`COVERAGES`, for all findings together, then for each finding
+    curves : finding or "all" (first) -> coverage and risk at every level of confidence
+    areas : finding or "all" (first) -> area under the curve in `curves`
+    benefits : net benefit at each of :data:`THRESHOLDS` per finding; empty unless the cases are a whole split
     """
 
     confidences: Confidences
@@ -138,7 +140,7 @@ def judge_confidences(confidences: Confidences, *, n_bins: int = 10, binning: Bi
 
     Parameters
     ----------
-    n_bins, binning : bins of reliability, see :func:`reveal_bench.metrics.calibration.reliability`
+    n_bins, binning : bins of the reliability diagram, see :func:`reveal_bench.metrics.calibration.reliability`
 
     Raises
     ------
@@ -168,7 +170,7 @@ def judge_confidences(confidences: Confidences, *, n_bins: int = 10, binning: Bi
 
 @dataclass(frozen=True)
 class _GroupedCases:
-    """Findings with a case, and for each case the code of its finding and of its patient."""
+    """Findings with at least one case, and each case's finding and patient as integer codes."""
 
     groups: tuple[str, ...]
     codes: IntArray
@@ -183,25 +185,25 @@ class _GroupedCases:
         return cls(groups, codes, of_case, len(units))
 
     def parts(self) -> list[tuple[str, BoolArray]]:
-        """Return every finding and the mask of its cases."""
+        """Return (finding, mask of its cases) pairs."""
         return [(name, self.codes == i) for i, name in enumerate(self.groups)]
 
     def wholes(self) -> list[tuple[str, BoolArray]]:
-        """Return all cases together, then every finding, with their masks."""
+        """Return (name, mask of its cases) pairs: all findings together, then every finding."""
         return [(POOLED, np.ones(len(self.codes), bool)), *self.parts()]
 
     def means(
         self, values: FloatArray, codes: IntArray, n_groups: int, bounds: tuple[float, float], chosen: BoolArray
     ) -> list[Estimate]:
         """Return the macro of `values` and their mean per group with intervals, over the `chosen` cases."""
-        counts = resampling_counts(self.n_units, Resampling(1))  # the jackknife draws nothing
+        counts = resampling_counts(self.n_units, Resampling(1))  # the jackknife needs no replicates
         means = bootstrap_means(
             values[chosen], codes[chosen], self.units[chosen], n_groups=n_groups, counts=counts, bounds=bounds
         )
         return intervals_of(means, "jackknife", bounds=bounds).estimates()
 
     def fewest(self, happened: BoolArray) -> IntArray:
-        """Return each finding's number of patients with the event or without it, whichever is smaller, (n_groups,)."""
+        """Return the smaller of the numbers of patients with and without the event, per finding (n_groups,)."""
         sides = [
             [len(np.unique(self.units[own & (happened == side)])) for side in (True, False)] for _, own in self.parts()
         ]
@@ -215,7 +217,7 @@ _UNBOUNDED = (-math.inf, math.inf)
 def _per_finding(
     cases: _GroupedCases, values: FloatArray, happened: BoolArray, bounds: tuple[float, float] = _UNBOUNDED
 ) -> list[Estimate]:
-    """Return the macro and the findings; a finding with too few patients on either side has no interval."""
+    """Return the macro and the findings; findings with too few patients with or without the event have no interval."""
     everything = np.ones(len(values), bool)
     macro, *means = cases.means(values, cases.codes, len(cases.groups), bounds, everything)
     return [macro, *_drop_sparse(means, cases.fewest(happened) >= LEAST_UNITS)]
@@ -247,7 +249,7 @@ def _calibration(cases: _GroupedCases, confidences: Confidences, errors: dict[st
 
 
 def _recalibrations(cases: _GroupedCases, confidences: Confidences) -> tuple[list[Estimate], list[Estimate], list[str]]:
-    """Return slopes, intercepts and the reasons why they are undefined: the macro, then the findings."""
+    """Return slopes, intercepts, and reasons why these are undefined, each for the macro, then for the findings."""
     fits = [
         recalibration(
             confidences.probabilities[own], confidences.happened[own], units=cases.units[own], n_units=cases.n_units
@@ -265,7 +267,7 @@ def _recalibrations(cases: _GroupedCases, confidences: Confidences) -> tuple[lis
 
 
 def _ml_estimates(values: FloatArray, left_out: FloatArray, n_units: IntArray) -> list[Estimate]:
-    """Return the macro and the findings, with `n_units` patients on the smaller side of each finding."""
+    """Return the macro and the findings; `n_units` is the smaller number of patients, with or without the event."""
     averaged = np.flatnonzero(~np.isnan(values))
     evidence = evidence_of_groups(macro_first(left_out), n_units, averaged=averaged, bounds=_UNBOUNDED)
     evidence = replace(evidence, enough=evidence.enough & (evidence.n_units >= LEAST_UNITS_OF_SLOPE))
@@ -287,7 +289,7 @@ def _answered(
     least = np.sort(np.unique(confidences.sureness[own]))[::-1][level]
     chosen = own & (confidences.sureness >= least)
     wrong = (~confidences.right).astype(np.float64)
-    # Risks are proportions from 0 to 1; with few cases they have Wilson's interval
+    # Bounds of 0 and 1 give risks based on few cases Wilson's interval
     mean = cases.means(wrong, np.zeros(len(wrong), np.int64), 1, (0.0, 1.0), chosen)[1]
     return CoveragePoint(name, wanted, float(coverage[level]), int(chosen.sum()), float(least), mean)
 

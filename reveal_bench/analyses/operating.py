@@ -1,10 +1,10 @@
-"""Thresholds of probabilities tuned by a criterion, and rates at operating points with intervals.
+"""Choose probability thresholds by a criterion, and estimate rates at operating points with intervals.
 
-Thresholds fixed beforehand, such as those tuned on another split, give the intervals of ``score``. Thresholds with a
-fixed sensitivity or specificity are chosen on the same cases, and again in every replicate. Then the other rate, and
-PPV at a fixed sensitivity, have the interval of :func:`~reveal_bench.metrics.jackknife.share_bounds` by the standard
-error of the replicates. The fixed rate has no interval, and the remaining rates have none because
-they are too good on the cases that the threshold was chosen on. Definitions are in
+Prespecified thresholds, such as those tuned on another split, have the intervals of ``score``. Thresholds that reach a
+given sensitivity or specificity are chosen on the same cases, and chosen again in every replicate. The other rate, and
+PPV at a given sensitivity, have the interval of :func:`~reveal_bench.metrics.jackknife.share_bounds` with the standard
+error of the replicates. The given rate has no interval. Other rates have none because they are optimistic on the cases
+on which the threshold was chosen. Definitions are in
 :mod:`reveal_bench.metrics.operating`.
 """
 
@@ -28,27 +28,27 @@ from reveal_bench.metrics.resampled import mean_of_defined
 from reveal_bench.words import count_text
 
 LEAST_BEYOND = 5.0
-"""Least expected number of patients beyond a fixed rate for an interval: 50 with the finding for a sensitivity of
-0.9.
+"""Minimum expected number of patients beyond a fixed rate for an interval. A sensitivity of 0.9 thus needs 50 patients
+with the finding.
 """
 LEAST_TO_TUNE = 5
-"""Number of cases with a finding, and without it, below which the choice of a threshold deserves a warning."""
+"""Minimum number of cases with a finding, and without it, for choosing a threshold without a warning."""
 _AS_SCORED = ("recall", "specificity", "precision", "npv")
-"""Names of the rates in METRICS."""
+"""Names in METRICS of the four rates."""
 SENSITIVITY, SPECIFICITY, PPV, NPV = range(len(RATES))
 _WEIGHTS_AT_ONCE = 2**21  # some 16 MB
 
 
 @dataclass(frozen=True, slots=True)
 class TunedThreshold:
-    """The threshold of one finding, and the rates at it on the cases that it was chosen on.
+    """The threshold of one finding, with the rates on the cases on which it was chosen.
 
     Attributes
     ----------
     finding : name of the finding
-    threshold : lowest probability that is called positive; NaN if there is none
+    threshold : lowest probability that is called positive; NaN if no threshold meets the criterion
     n, n_positive : numbers of cases, and of cases with the finding
-    sensitivity, specificity, ppv, npv : rates on these cases, too good by the choice
+    sensitivity, specificity, ppv, npv : rates on these cases, optimistic because the threshold was chosen on them
     reason : why there is no threshold; empty if there is one
     """
 
@@ -64,7 +64,7 @@ class TunedThreshold:
 
     @property
     def sparse(self) -> str:
-        """Number of cases that decided the threshold, in words, if they are few."""
+        """Warning about the number of cases behind the threshold; empty if they are enough."""
         n_negative = self.n - self.n_positive
         n, side = (self.n_positive, "with") if self.n_positive <= n_negative else (n_negative, "without")
         return f"only {count_text(n, 'case')} {side} it" if n < LEAST_TO_TUNE and not self.reason else ""
@@ -72,15 +72,15 @@ class TunedThreshold:
 
 @dataclass(frozen=True, slots=True)
 class OperatingPoint:
-    """Rates of a finding at one threshold, or their macro.
+    """Rates of a finding at one threshold, or macro means over findings.
 
     Attributes
     ----------
-    finding : name of the finding, or "macro" for the unweighted means over the findings that have a rate
+    finding : name of the finding, or "macro" for unweighted means over the findings with a defined rate
     threshold : lowest probability that is called positive; NaN for a macro, or without a threshold
     n, n_positive : numbers of cases, and of cases with the finding; for a macro, the number of findings, and 0
     sensitivity, specificity, ppv, npv : rates with intervals
-    prevalence : prevalence of the next two values; NaN unless given
+    prevalence : prevalence assumed for the next two values; NaN unless given
     ppv_at_prevalence, npv_at_prevalence : predictive values at that prevalence; undefined for a macro
     reason : why there is no threshold; empty if there is one
     """
@@ -116,11 +116,11 @@ class FindingCases:
 
     @property
     def cuts(self) -> Cuts:
-        """Candidate thresholds on the data."""
+        """Candidate thresholds, with the rates on all cases."""
         return cuts_of(self.scores, self.present)
 
     def drawn_cuts(self, counts: Counts) -> Iterator[Cuts]:
-        """Yield the candidate thresholds in the replicates of `counts`, in order, some replicates at once."""
+        """Yield the candidate thresholds in the replicates of `counts`, in order, several replicates at a time."""
         step = max(1, _WEIGHTS_AT_ONCE // len(self.scores))
         for start in range(0, len(counts), step):
             weights = counts[start : start + step, self.units].astype(np.float64)
@@ -133,7 +133,7 @@ class FindingCases:
 
 
 def cases_by_finding(confidences: Confidences) -> dict[str, FindingCases]:
-    """Return finding -> its cases; codes of patients are positions among all patients of the split, sorted."""
+    """Return finding -> its cases; patient codes index the sorted patients of the split."""
     units = sorted(confidences.all_patients)
     _, codes, of_case = code_cases(
         confidences.case_groups, confidences.case_patients, findings=confidences.groups, units=units
@@ -146,13 +146,12 @@ def cases_by_finding(confidences: Confidences) -> dict[str, FindingCases]:
 
 
 def confidences_of_decisions(rows: Rows) -> Confidences:
-    """Return the probabilities behind the decisions of a system, for every case of the split.
+    """Return a system's probabilities for every case of the split.
 
     Raises
     ------
     ArgumentError
-        If the predictions have no probabilities, or some case has none, or they are of a kind whose answers are not
-        decisions on findings.
+        If a case has no probability, or the kind of benchmark has no decisions on findings.
     """
     confidences = rows.confidences() if "specificity" in rows.metrics() else None
     if confidences is None:
@@ -164,7 +163,7 @@ def confidences_of_decisions(rows: Rows) -> Confidences:
 
 
 def tune(confidences: Confidences, criterion: Criterion) -> list[TunedThreshold]:
-    """Return the threshold of every finding by a criterion."""
+    """Choose the threshold of every finding by a criterion."""
     tuned = []
     for finding, cases in cases_by_finding(confidences).items():
         cuts = cases.cuts
@@ -181,9 +180,9 @@ def tune(confidences: Confidences, criterion: Criterion) -> list[TunedThreshold]
 def points_at(
     rows: Rows, thresholds: Thresholds, resampling: Resampling, prevalences: Mapping[str, float]
 ) -> list[OperatingPoint]:
-    """Return the rates at thresholds fixed beforehand, by which `rows` were decided: the macro, then every finding.
+    """Return the rates at the prespecified thresholds of `rows`: the macro, then every finding.
 
-    Values and intervals as from :meth:`Rows.estimates`; `prevalences` are by finding.
+    Values and intervals equal those of :meth:`Rows.estimates`. `prevalences` maps findings.
     """
     scores = {(one.metric, one.finding): one for one in rows.estimates(resampling)}
     positives = rows.positives
@@ -209,7 +208,7 @@ def _point(
     prevalence: float = math.nan,
     reason: str = "",
 ) -> OperatingPoint:
-    """Return a point from the estimates of its rates and, for a finding, of the values at the prevalence."""
+    """Return an operating point from its estimated rates and, for a finding, predictive values at `prevalence`."""
     se, sp, ppv, npv, *at = estimates
     ppv_at, npv_at = at or (UNDEFINED, UNDEFINED)
     return OperatingPoint(finding, threshold, n, n_positive, se, sp, ppv, npv, prevalence, ppv_at, npv_at, reason)
@@ -230,7 +229,8 @@ def points_chosen(
 ) -> list[OperatingPoint]:
     """Return the rates at thresholds chosen on the same cases: the macro, then every finding.
 
-    Predictive values at another prevalence follow from the fixed rate, taken as exact, and the other rate.
+    Predictive values at another prevalence are computed from the other rate and the fixed rate, which is taken as
+    exact.
 
     Raises
     ------
@@ -265,24 +265,24 @@ def points_chosen(
 
 
 def _drawn_rates(cases: FindingCases, counts: Counts, criterion: Criterion) -> FloatArray:
-    """Return a finding's rates in every replicate of `counts`, thresholds chosen anew, (n_replicates, 4)."""
+    """Return a finding's rates (n_replicates, 4) in every replicate of `counts`, each with its own chosen threshold."""
     return np.concatenate([own.rates(own.choose(criterion), criterion) for own in cases.drawn_cuts(counts)])
 
 
 def _chosen_rates(
     rates: FloatArray, drawn: FloatArray, criterion: Criterion, n_with: int, n_without: int
 ) -> list[Estimate]:
-    """Return a finding's rates, with an interval for those that have one.
+    """Return a finding's rates, with intervals where these are valid.
 
     Parameters
     ----------
-    rates, drawn : float arrays (4,) and (n_resamples, 4), on the data and in replicates
+    rates, drawn : rates on the data (4,) and in replicates (n_resamples, 4)
     n_with, n_without : numbers of patients with the finding and without it; 0 if no threshold was chosen
     """
     estimates = [Estimate(value) for value in rates.tolist()]
     target, fixes_sensitivity = criterion.target or 0.0, criterion.name == "sensitivity"
     n_fixed, n_other = (n_with, n_without) if fixes_sensitivity else (n_without, n_with)
-    n_beyond = n_fixed * min(target, 1 - target) + 1e-9  # 50 * (1 - 0.9) is a little below 5
+    n_beyond = n_fixed * min(target, 1 - target) + 1e-9  # in floating point, 50 * (1 - 0.9) is a little below 5
     if n_other < LEAST_UNITS or n_beyond < LEAST_BEYOND:
         return estimates
     for k in (SPECIFICITY, PPV) if fixes_sensitivity else (SENSITIVITY,):

@@ -1,20 +1,21 @@
-"""ROC and precision-recall curves of findings with bands, and partial areas under ROC curves.
+"""Compute ROC and precision-recall curves of findings with confidence bands, and partial areas under ROC curves.
 
 Conventions
 -----------
-Points are at every probability that occurs: cases with at least that probability are called positive. ROC curves are
-joined by straight lines from (0, 0); precision has the value of the first point with at least that recall.
+Curves have a point for every probability that occurs; cases with at least that probability are called positive. ROC
+points are joined by straight lines, starting at (0, 0). Precision at a recall is that of the first point with at least
+this recall.
 
-Bands are pointwise: 95 % intervals of the height at each false positive rate or recall, which hold for one place on the
-curve, not for all of it. They are those of proportions, by the standard errors of the replicates of patients
-(:func:`~reveal_bench.metrics.jackknife.share_bounds`): a sensitivity is of the patients with the finding, a precision
-of those called, an area of the patients with the finding after division by `max_fpr`. Percentiles would have no width
-where the curve is at 1. There is no band or interval if fewer than :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS`
-patients have the finding, or lack it, or if the rate on the horizontal axis leaves fewer than :data:`LEAST_BEYOND`
-patients on one side.
+Bands are pointwise: at each false positive rate or recall, they are the 95% interval of that point only, not of the
+whole curve. Bounds are computed as for proportions, from standard errors over resampled patients
+(:func:`~reveal_bench.metrics.jackknife.share_bounds`), because percentiles would have zero width where the curve is at
+1. Sensitivities, and areas divided by `max_fpr`, are proportions of the patients with the finding; precisions are
+proportions of those called positive. Bands and intervals are undefined if fewer than
+:data:`~reveal_bench.metrics.jackknife.LEAST_UNITS` patients have or lack the finding, or if the rate on the horizontal
+axis leaves fewer than :data:`LEAST_BEYOND` patients on one side.
 
-The partial area is that under the ROC curve up to a false positive rate, ``max_fpr`` (1 - specificity). McClish's
-standardization is 0.5 for guessing and 1 for a perfect system: McClish (1989), Med. Decis. Making 9; the same as
+A partial area is the area under the ROC curve up to a false positive rate (1 - specificity) of ``max_fpr``. Its
+standardized form (McClish 1989, Med. Decis. Making 9) is 0.5 for guessing and 1 for a perfect system, and equals
 `sklearn.metrics.roc_auc_score(max_fpr=...)`.
 """
 
@@ -38,13 +39,13 @@ from reveal_bench.metrics.operating import Cuts
 GRID = np.linspace(0, 1, 101)
 """False positive rates and recalls at which bands are computed."""
 LEAST_BEYOND = 2.0
-"""Least number of patients on both sides of a false positive rate or recall for a band: 2 of 100 at a rate of 0.02."""
-_SAME = 1e-9  # rates that differ by less differ by rounding alone
+"""Minimum number of patients on both sides of a false positive rate or recall for a band: 2 of 100 at 0.02."""
+_SAME = 1e-9  # smaller differences between rates are rounding errors
 
 
 @dataclass(frozen=True, slots=True)
 class LabelBand:
-    """Sensitivity of a finding at a false positive rate of :data:`GRID`, or precision at a recall."""
+    """A finding's sensitivity at a false positive rate in :data:`GRID`, or precision at a recall, with interval."""
 
     finding: str
     at: float
@@ -53,7 +54,7 @@ class LabelBand:
 
 @dataclass(frozen=True, slots=True)
 class PartialArea:
-    """Partial area under a finding's ROC curve, and its standardized form."""
+    """Partial area under a finding's ROC curve, as an area and in McClish's standardized form."""
 
     finding: str
     max_fpr: float
@@ -63,12 +64,12 @@ class PartialArea:
 
 @dataclass(frozen=True, slots=True)
 class LabelCurves:
-    """Curves of the findings that some case has and another lacks.
+    """Curves of the findings that have both positive and negative cases.
 
     Attributes
     ----------
     roc, precision_recall : finding -> (false positive rate, sensitivity), and (recall, precision)
-    roc_bands, precision_bands : bands of the two curves, a row per finding and place of :data:`GRID`
+    roc_bands, precision_bands : bands of the two curves, for each finding and point of :data:`GRID`
     areas : partial areas
     left_out : finding -> reason why it has no curves
     """
@@ -81,7 +82,7 @@ class LabelCurves:
     left_out: Mapping[str, str]
 
     def of(self, findings: Collection[str]) -> LabelCurves:
-        """Return the curves of some findings."""
+        """Return only the curves of the named findings."""
         return LabelCurves(
             {name: curve for name, curve in self.roc.items() if name in findings},
             {name: curve for name, curve in self.precision_recall.items() if name in findings},
@@ -94,7 +95,7 @@ class LabelCurves:
 
 @dataclass(frozen=True, slots=True)
 class ReaderPoint:
-    """Operating point of a reader, or another system with decisions, and its place beside a finding's ROC curve.
+    """Operating point of a reader, or of a system that only has decisions, compared with a finding's ROC curve.
 
     Attributes
     ----------
@@ -109,7 +110,7 @@ class ReaderPoint:
 
 
 def reader_points(curves: LabelCurves, reader: str, estimates: Sequence[Estimate]) -> list[ReaderPoint]:
-    """Return the points of a reader from the `estimates` of recall and specificity, for the findings with both."""
+    """Return a reader's operating points, for findings whose `estimates` have recall and specificity."""
     rates = {(one.metric, one.finding): one.value for one in estimates}
     points = []
     for finding, curve in curves.roc.items():
@@ -120,12 +121,12 @@ def reader_points(curves: LabelCurves, reader: str, estimates: Sequence[Estimate
 
 
 def partial_area(cuts: Cuts, max_fpr: float, *, standardized: bool) -> FloatArray:
-    """Return the area under the ROC curve up to a false positive rate, (...,); NaN with one class.
+    """Return the partial areas under ROC curves (...,); NaN if all cases have, or all lack, the finding.
 
     Parameters
     ----------
     max_fpr : in (0, 1]
-    standardized : True for McClish's form instead of the area
+    standardized : True for McClish's standardized form instead of the area
 
     Examples
     --------
@@ -147,14 +148,14 @@ def partial_area(cuts: Cuts, max_fpr: float, *, standardized: bool) -> FloatArra
 
 
 def _standardized(area: FloatArray, max_fpr: float) -> FloatArray:
-    """Return McClish's form of partial areas."""
+    """Return McClish's standardized form of partial areas."""
     least = max_fpr**2 / 2
     form: FloatArray = (1 + (area - least) / (max_fpr - least)) / 2
     return form
 
 
 def label_curves(confidences: Confidences, resampling: Resampling, max_fpr: float = 0.1) -> LabelCurves:
-    """Return the curves of a system that gave a probability for every finding.
+    """Return the curves of a system that has a probability for every finding.
 
     Parameters
     ----------
@@ -189,7 +190,7 @@ def label_curves(confidences: Confidences, resampling: Resampling, max_fpr: floa
 
 
 def _roc(cuts: Cuts) -> Curve:
-    """Return the false positive rates and sensitivities from (0, 0) on, (..., 1 + n_cuts)."""
+    """Return false positive rates and sensitivities, each (..., 1 + n_cuts), starting at (0, 0)."""
     start = np.zeros((*cuts.tp.shape[:-1], 1))
     fpr = np.concatenate([start, divide(cuts.fp, cuts.n_negative[..., None])], axis=-1)
     return fpr, np.concatenate([start, divide(cuts.tp, cuts.n_positive[..., None])], axis=-1)
@@ -205,7 +206,7 @@ def _summary(cuts: Cuts, max_fpr: float) -> FloatArray:
 
 
 def _drawn_summaries(cases: FindingCases, counts: Counts, max_fpr: float) -> FloatArray:
-    """Return :func:`_summary` of every replicate; NaN in replicates with one class."""
+    """Return :func:`_summary` of every replicate; NaN if a replicate has only positive or only negative cases."""
     undefined = np.full(2 * len(GRID) + 1, np.nan)
     rows = []
     for cuts in cases.drawn_cuts(counts):

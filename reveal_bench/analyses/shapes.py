@@ -1,41 +1,43 @@
-"""Shapes of reference masks, and their relation to localization and confidence (paper 002: Fig. 3, Tables 2, 3).
+"""Measure shapes of reference masks, and relate shape and confidence to localization (paper 002, Fig. 3, Tables 2, 3).
 
 Conventions
 -----------
-There is one row per image and finding with a reference mask. OpenCV finds the contours, at all levels and with every
-boundary point; a contour's area is the area of the polygon through the centres of its pixels.
+Every image and finding with a reference mask has one row. OpenCV finds the contours at all levels, with every boundary
+point. The area of a contour is that of the polygon through the centres of its pixels.
 
-* `polygons` are the drawn contours, which the published code counts as instances; `components` are the separate parts
-  of the mask, which the paper's text counts. The released polygons of Enlarged Cardiomediastinum include the heart's
-  contours: `polygons_without_heart` counts only the contours that are not drawn for Cardiomegaly, too.
+* `polygons` is the number of drawn contours, which the published code counts as instances. `components` is the number
+  of separate parts of the mask, which the paper's text counts. The released polygons of Enlarged Cardiomediastinum
+  include the heart's contours; `polygons_without_heart` omits contours that are also drawn for Cardiomegaly.
 * `size` is the proportion of the image that the mask covers.
-* The rectangle of least area around the dominant contour has sides w and h: `elongation` is the longer one over the
-  shorter one, `irrectangularity` 1 less the contour's area over w h. Both are undefined if a side is 0, as for a line;
-  the published code stops there.
-* The dominant contour is the one with most boundary points (published), possibly a hole's, or the one with the
-  largest perimeter (the paper's text): `elongation_by_perimeter` and `irrectangularity_by_perimeter`.
+* `elongation` is the longer side of the smallest rectangle around the dominant contour divided by the shorter side.
+  `irrectangularity` is the proportion of this rectangle outside the contour. Both are undefined if a side is 0, as for
+  a line, where the published code stops with an error.
+* The dominant contour has the most boundary points, as in the published code, and may be that of a hole. The fields
+  `elongation_by_perimeter` and `irrectangularity_by_perimeter` use the contour with the largest perimeter, as in the
+  paper's text.
 
-Regressions are over images x findings with a reference mask that has an instance, pooled over findings. Outcomes are
-IoU of true positives, hits, and the gap of each: benchmark readers less model. Cases with an undefined outcome are left
-out. A feature is scaled to 0 to 1 over all cases ("minmax": the published code and the paper's Methods), or centred and
-divided by its standard deviation ("zscore": the paper's main text); a constant feature is left as it is.
+Regressions pool findings. Their cases are pairs of an image and a finding whose reference mask has an instance. The
+outcomes are IoU of true positives, hits, and for both the gap (benchmark readers minus model). Cases with an undefined
+outcome are omitted. A feature is scaled to [0, 1] over all cases ("minmax", as in the published code and the paper's
+Methods), or centred and divided by its standard deviation ("zscore", as in the paper's main text). A constant feature
+is not scaled.
 
-Models, each of one outcome, by :mod:`statsmodels`:
+Every model has one outcome and is fitted by :mod:`statsmodels`:
 
-* ``published``: ordinary least squares on one feature at a time, 95% t interval
-* ``simple``: the same slope, standard errors clustered by patient (t with patients less 1 degrees of freedom)
-* ``fixed effects``: as simple, with a separate intercept for every finding, so that slopes are within findings
-* ``multiple``: as simple, all features at once; with their variance inflation
-* ``logistic``: of hits, log odds, one feature at a time, clustered by patient; none if the feature separates hits and
-  misses
+* ``published``: ordinary least squares on one feature at a time, with a 95% t interval.
+* ``simple``: the same slope with standard errors clustered by patient (t with n_patients - 1 degrees of freedom).
+* ``fixed effects``: like ``simple``, with a separate intercept for every finding, so that slopes are within findings.
+* ``multiple``: like ``simple`` with all features at once, and with their variance inflation factors.
+* ``logistic``: log odds of a hit on one feature at a time, clustered by patient. It is omitted if the feature separates
+  hits from misses.
 
-`p_corrected` is p times the number of features, at most 1 (Bonferroni); stars are as in the paper, for 0.05, 0.01
-and 0.001. Slopes that the cases do not determine are undefined.
+`p_corrected` is p times the number of features, at most 1 (Bonferroni). Stars mark p below 0.05, 0.01 and 0.001, as in
+the paper. Slopes that the cases do not determine are undefined.
 
-Confidence ("model assurance"): ordinary least squares and Spearman's correlation of an outcome with the score, per
-finding and pooled, p unadjusted; Spearman's interval is Fisher's with the variance of
-Bonett and Wright (2000), Psychometrika 65, ``(1 + rho**2 / 2) / (n - 3)``; none for up to 3 cases.
-Probabilities are unchanged (the published code), or scaled per finding to 0 to 1 (Methods).
+Confidence ("model assurance") is related to an outcome by ordinary least squares and Spearman's correlation, per
+finding and pooled, with unadjusted p. Spearman's interval is Fisher's with the variance of Bonett and Wright (2000),
+Psychometrika 65, ``(1 + rho**2 / 2) / (n - 3)``, and is undefined for 3 cases or fewer. Probabilities are unscaled (as
+in the published code), or scaled to [0, 1] per finding (as in the Methods).
 """
 
 from __future__ import annotations
@@ -57,12 +59,12 @@ from reveal_bench.metrics.intervals import UNDEFINED, Estimate
 from reveal_bench.metrics.jackknife import Z
 
 FEATURES = ("polygons", "size", "elongation", "irrectangularity")
-"""The four features of the paper, under their names in its code."""
+"""The paper's four features, as named in its published code."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """Sides of a contour's rectangle, its perimeter and its area."""
+    """A contour's perimeter and area, and the sides of its smallest rectangle."""
 
     n_points: int
     perimeter: float
@@ -84,7 +86,7 @@ class Outline:
 
 @dataclass(frozen=True, slots=True)
 class MaskShape:
-    """Shape of one finding in one image; see the module for its fields."""
+    """Shape of one finding's mask in one image, with the features that the module defines."""
 
     image_id: str
     patient_id: str
@@ -120,7 +122,7 @@ def _shape(record: LocalizationRecord, annotation: Annotation) -> MaskShape:
     mask = decode_mask(annotation.rle)
     x, y, width, height = (int(side) for side in annotation.bbox_xywh or (0, 0, mask.shape[1], mask.shape[0]))
     n_components, outlines = outline_of(mask[y : y + height, x : x + width])
-    published = max(outlines, key=lambda one: one.n_points)  # the first of equal ones, as argmax takes it
+    published = max(outlines, key=lambda one: one.n_points)  # the first maximum, like argmax
     longest = max(outlines, key=lambda one: one.perimeter)
     heart = record.reference("Cardiomegaly") if annotation.finding == "Enlarged Cardiomediastinum" else None
     of_heart = set(heart.polygons) if heart is not None else set()
@@ -140,7 +142,7 @@ def _shape(record: LocalizationRecord, annotation: Annotation) -> MaskShape:
 
 
 def outline_of(mask: BoolArray) -> tuple[int, list[Outline]]:
-    """Return (n, contours): the number of parts that do not touch even at corners, and contours in OpenCV's order."""
+    """Return the number of 8-connected components, and the contours in OpenCV's order."""
     cv2 = _opencv()
     rows, columns = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
     cut = mask[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
@@ -165,19 +167,19 @@ def _opencv() -> Any:
 
 Scale = Literal["minmax", "zscore", "raw"]
 MODELS = ("published", "simple", "fixed effects", "multiple", "logistic")
-_LEAST = 3  # cases, and patients, below which no slope has an error
+_LEAST = 3  # minimum number of cases, and of patients, for a slope's standard error
 
 
 @dataclass(frozen=True, slots=True)
 class Slope:
-    """Regression coefficient; NaN if undefined.
+    """A regression coefficient; NaN if undefined.
 
     Attributes
     ----------
-    outcome, feature, model : the model is one of :data:`MODELS`
+    outcome, feature, model : `model` is one of :data:`MODELS`
     estimate : slope; for logistic models the log of an odds ratio
     p, p_corrected, stars : see the module
-    inflation : variance inflation factor, only for multiple regression
+    inflation : variance inflation factor, in multiple regression only
     n, n_patients : numbers of cases and patients
     """
 
@@ -215,7 +217,7 @@ class Assurance:
 
 
 def stars(p: float) -> str:
-    """Return the marks of significance: * below 0.05, ** below 0.01, *** below 0.001.
+    """Return significance stars: * below 0.05, ** below 0.01, *** below 0.001.
 
     Examples
     --------
@@ -226,7 +228,7 @@ def stars(p: float) -> str:
 
 
 def scaled(values: FloatArray, scale: Scale) -> FloatArray:
-    """Return `values` on a scale; NaN and constant values are unchanged.
+    """Return scaled `values`; NaN and constant values are unchanged.
 
     Examples
     --------
@@ -252,11 +254,11 @@ def regress(
     *,
     scale: Scale = "minmax",
 ) -> list[Slope]:
-    """Fit every model of every outcome.
+    """Fit all regression models of every outcome.
 
     Parameters
     ----------
-    outcomes, features : name -> float array (n_cases,), NaN if undefined; outcomes of 0 and 1 are hits
+    outcomes, features : name -> float array (n_cases,), NaN if undefined; outcomes with only 0 and 1 are hits
     findings, patients : the finding and patient of each case
     scale : scaling of the features, over all cases
 
@@ -284,7 +286,7 @@ def regress(
 
 @dataclass(frozen=True)
 class _RegressionCases:
-    """Cases of one regression: features (n, n_features), outcome, finding and patient."""
+    """Cases of one regression: features (n, n_features), outcomes, findings and patients (n,)."""
 
     x: FloatArray
     y: FloatArray
@@ -317,7 +319,7 @@ class _RegressionCases:
         else:
             result = _model("OLS")(self.y, design).fit(**({} if model == "published" else clustered))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # a fit without residuals has no error
+            warnings.simplefilter("ignore", RuntimeWarning)  # a perfect fit has no standard error
             bounds, p = result.conf_int(), result.pvalues
         slopes = zip(result.params, bounds, p, strict=True)
         return [(Estimate(float(v), float(b[0]), float(b[1])), float(p)) for v, b, p in slopes][: self.x.shape[1]]
@@ -337,8 +339,7 @@ class _RegressionCases:
 
 
 def separable(x: FloatArray, hit: BoolArray) -> bool:
-    """Return True if a threshold on `x` separates hits from misses, or either is absent: no logistic slope is finite
-    then.
+    """Return True if a threshold on `x` separates hits from misses, so that the logistic slope is infinite.
 
     Examples
     --------
@@ -361,12 +362,12 @@ def assurances(
     order: Sequence[str],
     scale: Scale = "raw",
 ) -> list[Assurance]:
-    """Return slopes and correlations of every outcome: per finding with a score, in `order`, then pooled.
+    """Return each outcome's slope and correlation with the score, per finding in `order`, then pooled.
 
     Parameters
     ----------
     outcomes : name -> float array (n_cases,), NaN if undefined
-    scores : float array (n_cases,), NaN without one
+    scores : float array (n_cases,), NaN if missing
     findings : the finding of each case
     scale : scaling of the scores, per finding: "raw" or "minmax"
     """

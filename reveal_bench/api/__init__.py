@@ -1,10 +1,10 @@
-"""The commands as Python functions: ``import reveal_bench as rb``, then ``rb.load``, ``rb.score`` and the others.
+"""Python functions for all commands: ``import reveal_bench as rb``, then ``rb.load``, ``rb.score`` and others.
 
-A function has the name and the options of its command, accepts Python objects (tables, lists, mappings) where the
-command accepts a file, and returns an object that prints as a small table. The command line calls the same functions
-and prints their results.
+A function has the name and options of its command. It also accepts Python objects (tables, lists, mappings) instead of
+files, and returns an object that prints as a small table. The command line calls these functions and prints their
+results.
 
-Nothing is imported here: the first use of a name imports its module, so that a command only waits for its own modules.
+The first use of a name imports its module, so that a command only waits for the modules that it needs.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _NAMES = {
     "comparison_tables": ("Comparisons", "Ranking"),
     "scoring": ("compare", "rank", "score"),
 }  # fmt: skip
-"""Module -> the names imported from it."""
+"""Module -> names that are imported from the module on first use."""
 
 __all__ = [
     "Agreement", "Bench", "Comparisons", "Confidence", "Conversion", "DetectorCurves", "FindingCurves", "MapScores",
@@ -73,7 +73,7 @@ __all__ = [
     "score", "score_maps", "shapes", "tune_gates", "tune_saliency", "tune_thresholds",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:  # a checker then refuses a name that is misspelt
+if not TYPE_CHECKING:  # hidden from type checkers, so that they report misspelt names
     __getattr__ = getter(__name__, {name: module for module, names in _NAMES.items() for name in names})
 
 

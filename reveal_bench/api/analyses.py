@@ -1,4 +1,4 @@
-"""Analyses of one system beyond its score: confidences, curves of a detector, pixels, heat maps."""
+"""Analyses of one system beyond its score: confidence, curves over thresholds, pixel statistics, heat maps."""
 
 from __future__ import annotations
 
@@ -36,13 +36,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Confidence(TablesResult):
-    """The analysis of one system's confidences; it prints as the table of calibration.
+    """Evaluation of one system's confidence, printed as a table of calibration.
 
     Attributes
     ----------
-    scored : the predictions as they were scored
-    judged : every number with its evidence
-    n_bins, binning : number and kind of the bins of the reliability
+    scored : the scored predictions judged : all results
+    n_bins, binning : number and kind of bins of the reliability diagram
     """
 
     scored: ScoredFile
@@ -56,7 +55,7 @@ class Confidence(TablesResult):
         confidences = self.judged.confidences
         bins = f"{self.n_bins} bins of equal {self.binning}"
         unsaid = (
-            f"; {confidences.n_without_confidence:,} cases without a confidence are left out"
+            f"; {confidences.n_without_confidence:,} cases without a confidence are omitted"
             if confidences.n_without_confidence
             else ""
         )
@@ -70,7 +69,7 @@ class Confidence(TablesResult):
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
-        """Brier scores of system and base rate, mean excess, ECE, slope, intercept, for the macro and every finding."""
+        """Brier scores of system and base rate, excess, ECE, slope and intercept: the macro, then every finding."""
         return [as_record(row) for row in self.judged.calibration]
 
     def printed_rows(self) -> list[dict[str, str]]:
@@ -92,33 +91,33 @@ class Confidence(TablesResult):
 
     @property
     def reliability(self) -> RoundedTable:
-        """Every bin of every finding."""
+        """Predicted probabilities and observed rates in every bin of every finding."""
         rows = [{"finding": finding} | asdict(one) for finding, bins in self.judged.bins.items() for one in bins]
         return RoundedTable(f"Reliability: rate of {self.judged.confidences.event} by predicted probability", rows)
 
     @property
     def coverage(self) -> RoundedTable:
-        """Share of wrong answers if only the most confident cases are answered: all findings together, then each."""
+        """Share of wrong answers if only the most confident cases are answered, for "all" findings and each finding."""
         return self.coverage_of(*self.judged.curves)
 
     def coverage_of(self, *findings: str) -> RoundedTable:
-        """Return :attr:`coverage` for some findings, or for "all" together."""
+        """Return :attr:`coverage` for the named findings, or for "all" together."""
         rows = [as_record(row) for row in self.judged.answered if row.finding in findings]
         if len(findings) > 1:
             rows = [row | {"area_under_risk": self.judged.areas[row["finding"]]} for row in rows]
         area = "" if len(findings) > 1 else f"; area under the curve {self.judged.areas[findings[0]]:.4f}"
-        title = f"Risk: share of wrong answers among the most confident cases; the others are left to a reader{area}"
+        title = f"Risk: share of wrong answers among the most confident cases, if a reader answers all others{area}"
         return RoundedTable(title, rows)
 
     @property
     def net_benefit(self) -> RoundedTable:
         """Net benefit per finding and threshold, without rows for undefined values."""
-        title = "Net benefit of acting at or above a probability; never acting has 0"
+        title = "Net benefit of acting at or above a probability (never acting has a net benefit of 0)"
         return RoundedTable(title, [as_record(row) for row in self.judged.benefits])
 
     @property
     def tables(self) -> dict[str, TableResult]:
-        """Name -> table, for the tables that have rows."""
+        """Name -> table, without empty tables."""
         tables: dict[str, TableResult] = {
             "calibration": self,
             "reliability": self.reliability,
@@ -135,7 +134,7 @@ class Confidence(TablesResult):
 
 
 def _lacking(what: str, reasons: Mapping[str, str]) -> str:
-    """Return the findings that lack something, by reason; `reasons` are empty for the others."""
+    """Return a note on the findings that lack `what`, by reason; `reasons` are empty for other findings."""
     findings: dict[str, list[str]] = {}
     for finding, reason in reasons.items():
         findings.setdefault(reason, []).append(finding)
@@ -157,13 +156,13 @@ def confidence(
     binning: Binning = "width",
     name: str | None = None,
 ) -> Confidence:
-    """Judge a system's confidences: calibration, risk without the least confident cases, net benefit.
+    """Evaluate a system's confidence: calibration, risk without the least confident cases, net benefit.
 
     Parameters
     ----------
     predictions, bench, split, allow_missing, name : as in :func:`lint`
-    thresholds : probability from which a label counts as predicted (findings): one number, or one per label
-    n_bins : bins of the probabilities, at most 100
+    thresholds : for findings, probability at or above which a label counts as predicted: one number, or one per label
+        n_bins : number of bins of probabilities, at most 100
     binning : "width" for bins of equal width, or "count" for bins with numbers of cases as equal as possible
 
     Raises
@@ -182,18 +181,18 @@ def confidence(
     scored = score_inputs(predictions, opened, options, argument="predictions", name=name)
     confidences = scored.rows.confidences()
     if confidences is None:
-        rule = f"must say how sure they are, in the field `{field}`"
-        raise ArgumentError("predictions", rule, f"{scored.report.file}, which does not")
+        rule = f"must have confidences, in the field `{field}`"
+        raise ArgumentError("predictions", rule, f"{scored.report.file}, which has none")
     return Confidence(scored, judge_confidences(confidences, n_bins=n_bins, binning=binning), n_bins, binning)
 
 
 @dataclass(frozen=True, repr=False)
 class DetectorCurves(TablesResult):
-    """Curves of one system, printed as its sensitivity at 1/8 to 8 false alarms per image.
+    """FROC and other curves of one detection system, printed as sensitivity at 1/8 to 8 false alarms per image.
 
     Attributes
     ----------
-    scored : the detections as they were scored
+    scored : the scored detections
     curves : every curve with its bands
     name : name of the system in figures
     beside : name -> curves of the other systems that figures show
@@ -208,8 +207,8 @@ class DetectorCurves(TablesResult):
     def caption(self) -> str:
         """Predictions, split and method."""
         return (
-            f"{self.scored.report.file} on {self.scored.place}: lesions found at each number of false alarms of "
-            f"the finding per image, in percent"
+            f"{self.scored.report.file} on {self.scored.place}: lesions found at each number of false alarms for the "
+            "finding per image, in percent"
         )
 
     @cached_property
@@ -218,7 +217,7 @@ class DetectorCurves(TablesResult):
         return list(map(_sensitivity_record, self.curves.bands))
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """Return a row per finding with a column per rate."""
+        """Return one row per finding, with one column per number of false alarms."""
         rows: dict[str, dict[str, str]] = {}
         for one in self.curves.bands:
             row = rows.setdefault(one.finding, {"finding": one.finding})
@@ -227,13 +226,15 @@ class DetectorCurves(TablesResult):
 
     @property
     def tables(self) -> dict[str, TableResult]:
-        """Name -> table: FROC at its rates, all its points, precision and recall, sensitivity by size."""
+        """Name -> table: FROC at 1/8 to 8 false alarms, all points, precision and recall, sensitivity by size."""
         froc = _points(self.curves.froc, "false_alarms", "sensitivity")
         precision = _points(self.curves.precision, "recall", "precision")
         tables: dict[str, TableResult] = {
             "froc": self,
             "froc_points": RoundedTable("FROC: every threshold", froc),
-            "precision_recall": RoundedTable("Precision and recall of hits by an IoU of 0.5 or more", precision),
+            "precision_recall": RoundedTable(
+                "Precision and recall; a box is a hit at an IoU of 0.5 or more", precision
+            ),
             "sizes": RoundedTable("Share of lesions found, by size", list(map(_sensitivity_record, self.curves.sizes))),
         }
         return {name: table for name, table in tables.items() if table.records}
@@ -255,7 +256,7 @@ class FindingCurves(TablesResult):
     curves : every curve with its bands
     name : name of the system in figures
     beside : name -> curves of the other systems that figures show
-    readers : points of readers beside the ROC curves of the system
+    readers : readers' operating points beside the system's ROC curves
     """
 
     scored: ScoredFile
@@ -279,7 +280,7 @@ class FindingCurves(TablesResult):
         return list(map(as_record, self.curves.areas))
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """Return a row per finding, with the number of readers below the ROC curve if there are readers."""
+        """Return one row per finding, with the number of readers below the ROC curve if readers were given."""
 
         def below(finding: str) -> dict[str, str]:
             own = [one.below_curve for one in self.readers if one.finding == finding]
@@ -321,7 +322,7 @@ class FindingCurves(TablesResult):
 
 
 def _sensitivity_record(row: Any) -> dict[str, Any]:
-    """Return the fields of a row, with the bounds of its sensitivity as `low` and `high`."""
+    """Return a row's fields, with the bounds of its sensitivity as `low` and `high`."""
     return {name.removeprefix("sensitivity_"): value for name, value in as_record(row).items()}
 
 
@@ -347,27 +348,28 @@ def curves(
     max_fpr: float = 0.1,
     readers: Mapping[str, Any] | None = None,
 ) -> DetectorCurves | FindingCurves:
-    """Return the curves of a system over all thresholds.
+    """Compute a system's curves over all thresholds.
 
-    A detector has FROC with bands, precision and recall, and sensitivity by size. Probabilities of findings have ROC
-    and precision-recall curves with pointwise bands, and partial areas under ROC curves.
+    For detections, these are FROC with bands, precision-recall curves, and sensitivity by lesion size. For
+    probabilities of findings, these are ROC and precision-recall curves with pointwise bands, and partial areas under
+    ROC curves.
 
     Parameters
     ----------
     predictions, bench, split, name : as in :func:`lint`
-    thresholds : score from which a detection counts, for the sensitivity by size: one number, or one per finding
+    thresholds : score at or above which a detection counts, for sensitivity by size: one number, or one per finding
     n_resamples, seed, unit : as in :func:`score`
-    beside : name -> predictions of other systems, which only the figures show; the tables are of `predictions`
+    beside : name -> predictions of other systems, which only the figures show
     max_fpr : for findings, the false positive rate (1 - specificity) up to which partial areas are computed
-    readers : for findings, name -> predictions of a reader, who has a sensitivity and a false positive rate
+    readers : for findings, name -> a reader's predictions, shown as points of the ROC plot
 
     Raises
     ------
     LintError
         If the predictions have errors.
     ArgumentError
-        If predictions are neither detections nor probabilities of findings, no finding has a lesion, or `max_fpr` is
-        not in (0, 1].
+        If the predictions are neither detections nor probabilities of findings, the split has no lesion, or `max_fpr`
+        is not in (0, 1].
     """
     opened = as_bench(bench, split, runs=[predictions])
     name = name_of(predictions, "predictions") if name is None else name
@@ -384,7 +386,10 @@ def curves(
             continue
         curved = opened.kind.scoring.curves(rows, resampling)
         if curved is None or not curved.bands:
-            rule = "must be a detection benchmark with lesions in the split, or predictions probabilities of findings"
+            rule = (
+                "must be a detection benchmark with lesions in the split, or one whose predictions have probabilities "
+                "of findings"
+            )
             raise ArgumentError("bench", rule, opened.kind.name)
         curves_of[system] = curved
     if of_labels:
@@ -394,18 +399,18 @@ def curves(
             points += reader_points(own, reader, read.rows.estimates(resampling))
         return FindingCurves(scored[name], own, name, of_labels, points)
     if readers:
-        raise ArgumentError("readers", "must be left out for detections, whose curves have no points of readers", None)
+        raise ArgumentError("readers", "must be omitted for detections, whose curves cannot show readers", None)
     return DetectorCurves(scored[name], curves_of.pop(name), name, curves_of)
 
 
 @dataclass(frozen=True, repr=False)
 class PixelStatistics(TableResult):
-    """Precision, recall, specificity and negative predictive value of the pixels of masks.
+    """Precision, recall, specificity and negative predictive value of mask pixels.
 
     Attributes
     ----------
     scored : the predictions as they were scored
-    statistics : every number with its evidence
+    statistics : all results
     """
 
     scored: ScoredFile
@@ -417,12 +422,12 @@ class PixelStatistics(TableResult):
         asks_all = self.scored.options.asks == "all"
         how = "in percent with 95% intervals by the jackknife over patients"
         pooled = f"pixels pooled over the images with a finding, {how}"
-        asked = "" if asks_all else "; false positives are counted where a finding is asked"
+        asked = "" if asks_all else "; false positives are counted on images where the finding is asked about"
         return f"{self.scored.report.file} on {self.scored.place}: {pooled}{asked}"
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
-        """Pooled ratio, mean over images, and number of pixels; per statistic, first the macro, then every finding."""
+        """Pooled ratio, mean over images, and number of pixels; for each statistic, the macro, then every finding."""
         return [
             {"finding": one.finding, "statistic": one.statistic}
             | _ends("pooled", one.pooled)
@@ -432,7 +437,7 @@ class PixelStatistics(TableResult):
         ]
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """Return a row per finding, pooled ratios in percent."""
+        """Return one row per finding, with pooled ratios in percent."""
         table: dict[str, dict[str, str]] = {}
         for one in self.statistics:
             row = table.setdefault(one.finding, {"finding": one.finding})
@@ -456,11 +461,11 @@ def pixels(
     allow_missing: bool = False,
     name: str | None = None,
 ) -> PixelStatistics:
-    """Return precision, recall, specificity and negative predictive value of pixels in predicted masks, per finding.
+    """Compute pixel precision, recall, specificity and negative predictive value of predicted masks, per finding.
 
     Parameters
     ----------
-    predictions, bench, split, allow_missing, name : as in :func:`lint`; a mask that is missing is empty
+    predictions, bench, split, allow_missing, name : as in :func:`lint`; missing masks count as empty
 
     Raises
     ------
@@ -482,12 +487,12 @@ def pixels(
 
 @dataclass(frozen=True, repr=False)
 class MapScores(TableResult):
-    """Scores of heat maps.
+    """Threshold-free scores of heat maps.
 
     Attributes
     ----------
     title : the maps and the split, in words
-    rows : the scores of every map
+    rows : scores of each map
     estimates : macros, then findings, with 95% intervals by the jackknife over patients
     """
 
@@ -502,7 +507,7 @@ class MapScores(TableResult):
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """The fields of every estimate."""
+        """Unrounded values of every estimate."""
         return [asdict(one) for one in self.estimates]
 
     def printed_rows(self) -> list[dict[str, str]]:
@@ -530,14 +535,14 @@ def score_maps(
     n_processes: int = 1,
     progress: Callable[..., None] | None = None,
 ) -> MapScores:
-    """Judge heat maps without a threshold: pointing game with a tolerance, energy inside, average precision of pixels.
+    """Score heat maps without thresholds: pointing game with a tolerance, energy inside, average precision of pixels.
 
     Parameters
     ----------
     maps, names, progress : as in :func:`saliency`
     bench, split : a split with references
     tolerance : tolerance of the pointing game in pixels, or in mm with `in_mm`
-    n_processes : processes that read maps
+    n_processes : number of processes that read maps
 
     Raises
     ------
@@ -557,10 +562,10 @@ def score_maps(
         own: dict[str, Any] = {"findings": rows.findings, "patients": rows.patients, "all_patients": everybody}
         estimates += estimate_cases(metric, METRICS[metric].version, values, **own)
     place = f"{manifest.benchmark} {manifest.version}, split {manifest.split}"
-    missing = f"; {rows.n_missing:,} questions have no map and are misses" if rows.n_missing else ""
+    missing = f"; {rows.n_missing:,} questions without a map are misses" if rows.n_missing else ""
     unit = "mm" if in_mm else "pixels"
     title = (
-        f"{name_of(maps, 'maps')} on {place}: maps without a threshold, hits within {tolerance:g} {unit}, "
+        f"{name_of(maps, 'maps')} on {place}: threshold-free scores of maps, hits within {tolerance:g} {unit}, "
         f"95% intervals by the jackknife over patients{missing}"
     )
     return MapScores(title, rows, estimates)

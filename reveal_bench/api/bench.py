@@ -1,12 +1,12 @@
-"""A split of a dataset folder, on this machine or on the Hugging Face Hub, to score against.
+"""Open a split of a dataset folder, on this machine or on the Hugging Face Hub, for scoring.
 
-Only ``manifest/benchmark.json`` is read at first; everything else is read when it is first used.
+Only ``manifest/benchmark.json`` is read at once; other files are read when first used.
 
-A dataset from ``datasets.load_dataset`` has a config, a split, a fingerprint and the path of its cached copy. A copy of
-a repository on the Hugging Face Hub is cached under its commit, from which the Hub's own cache gives the repository; a
-streamed dataset has the paths of its files. For a folder on this machine, it has only the name. Folders of that name
-are searched beside and below the working directory. The right one has the same fingerprint from `datasets`, which
-depends on the full path and the times of the files, so that no other folder has it.
+A dataset from ``datasets.load_dataset`` leads back to its source. If it comes from a repository on the Hugging Face
+Hub, its cached copy is named by the commit, and the Hub's cache by the repository; a streamed dataset has the paths of
+its files. If it comes from a folder on this machine, only the folder's name is known. Folders with this name are
+searched beside and below the working directory. The right folder has the same fingerprint, which `datasets` computes
+from the full path and file times and which is therefore unique.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 class Cases(TableResult):
-    """The questions of a split, one row each."""
+    """The questions of a split as a table."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
-        """A row per question: the facts on its image, study or task in the manifest, and the finding asked."""
+        """One row per question: the manifest's fields of its image, study or task, and the finding asked about."""
         kind = self._bench.kind
         return [
             {**{name: value for name, value in entry.items() if name != "asked"}, kind.questions.asked_column: asked}
@@ -54,7 +54,7 @@ class Cases(TableResult):
 
 
 class References(Sequence[Any]):
-    """The references of a split as a sequence of records, without pixels."""
+    """The references of a split, as a sequence of records without pixels."""
 
     def __init__(self, bench: Bench) -> None:
         self._records = bench.kind.data.read_records(bench.dataset, bench.split)
@@ -79,13 +79,13 @@ class References(Sequence[Any]):
 
 @dataclass(frozen=True, repr=False)
 class Bench:
-    """One split of a dataset folder.
+    """One split of a dataset folder, to score predictions against.
 
     Attributes
     ----------
     folder : dataset folder
     split : name of the split
-    info : contents of ``manifest/benchmark.json``: benchmark, version, grid, findings, splits
+    info : content of ``manifest/benchmark.json``: benchmark, version, grid, findings, splits
     """
 
     folder: Path
@@ -94,7 +94,7 @@ class Bench:
 
     @property
     def dataset(self) -> OpenFolder:
-        """The folder with its info, so that functions do not read the info again."""
+        """The folder with its info, which saves reading the info again."""
         return OpenFolder(self.folder, self.info)
 
     @cached_property
@@ -104,18 +104,18 @@ class Bench:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """The questions of the split, the only facts that a linter may use."""
+        """Questions of the split, without references: all that the linter may use."""
         manifest: Manifest = self.kind.questions.read_manifest(self.dataset, self.split)
         return manifest
 
     @property
     def cases(self) -> Cases:
-        """The questions as a table: ``bench.cases.to_pandas()``."""
+        """Questions of the split as a table: ``bench.cases.to_pandas()``."""
         return Cases(self)
 
     @cached_property
     def references(self) -> References:
-        """The references, if they are public.
+        """References of the split, if public.
 
         Raises
         ------
@@ -146,7 +146,7 @@ def _cut(text: str) -> str:
 
 
 AnyBench: TypeAlias = "str | Path | Bench | Loaded"
-"""The forms in which functions accept a benchmark, see :func:`load`."""
+"""Types that functions accept as a benchmark; see :func:`load`."""
 
 
 def load(source: AnyBench, split: str | None = None, *, revision: str | None = None) -> Bench:
@@ -155,10 +155,10 @@ def load(source: AnyBench, split: str | None = None, *, revision: str | None = N
     Parameters
     ----------
     source : a dataset folder as ``reveal-bench build`` writes it, or ``"owner/name"`` of one on the Hugging Face Hub,
-        whose manifest and public references are then downloaded; or a dataset that ``datasets.load_dataset`` returned
-        for either of these, whose folder is then found and read
-    split : name of the split; by default the dataset's own, "released" if there is one, or the only one
-    revision : commit, tag or branch on the Hub; the newest unless given
+        whose manifest and public references are downloaded; or a dataset that ``datasets.load_dataset`` returned for
+        either of these
+    split : name of the split; by default the dataset's own split, otherwise "released" or the only split
+    revision : commit, tag or branch on the Hub; by default the newest
 
     Raises
     ------
@@ -179,17 +179,16 @@ def load(source: AnyBench, split: str | None = None, *, revision: str | None = N
     folder = Path(source)
     if revision is not None or not folder.exists():
         if not (isinstance(source, str) and _HUB_NAME.fullmatch(source)):
-            raise ArgumentError("source", "must be a dataset folder that exists", source)
+            raise ArgumentError("source", "must be an existing dataset folder", source)
         folder = _download(source, revision)
     dataset = open_folder(folder)
     return Bench(folder, chosen_split(dataset, split), dataset.info)
 
 
 def as_bench(bench: AnyBench, split: str | None = None, *, runs: Iterable[Any] = ()) -> Bench:
-    """Return an argument `bench` as a benchmark; raises as :func:`load`.
+    """Return the argument `bench` of a function as a :class:`Bench`; errors are those of :func:`load`.
 
-    If `bench` is a folder and `split` is None, the run folders among the predictions `runs` determine the split, if
-    there are any.
+    If `bench` is a folder and `split` is None, the run folders in `runs`, if any, determine the split.
     """
     from reveal_bench.predictions.files import split_of_runs
 
@@ -214,7 +213,7 @@ def _download(name: str, revision: str | None) -> Path:
         lines = str(error).strip().splitlines()
         raise ArgumentError(
             "source",
-            "must be a dataset folder that exists, or a dataset on the Hub that can be read "
+            "must be an existing dataset folder, or a readable dataset on the Hub "
             f"({lines[0] if lines else type(error).__name__})",
             name,
         ) from None
@@ -224,7 +223,7 @@ Loaded: TypeAlias = "datasets.Dataset | datasets.DatasetDict | datasets.Iterable
 
 MARK = "manifest/benchmark.json"
 DEEPEST = 2
-"""Levels searched below the working directory and below its parent."""
+"""Number of folder levels searched below the working directory and below its parent."""
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _HUB_FILE = re.compile(r"hf://datasets/(?P<name>[^/@]+/[^/@]+)@(?P<commit>[0-9a-f]{40})/.+")
@@ -233,12 +232,12 @@ _WHOLE_SPLIT = re.compile(r"\w+(\.\w+)*")
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """The origin of a dataset.
+    """Folder or repository from which a dataset was loaded.
 
     Attributes
     ----------
     source : a dataset folder, or the owner/name of one on the Hub
-    split : its split; None for a mapping of splits
+    split : split of the dataset; None for a mapping of splits
     revision : commit on the Hub; None for a folder
     """
 
@@ -248,17 +247,17 @@ class _Origin:
 
 
 def _is_loaded(source: object) -> TypeGuard[Loaded]:
-    """Return True for an object of the library `datasets`."""
+    """Return True if `source` is an object of the library `datasets`."""
     return type(source).__module__.partition(".")[0] == "datasets"
 
 
 def _origin_of(loaded: Any) -> _Origin:
-    """Return the origin of a dataset from ``load_dataset``, streamed or not, with one split or all.
+    """Return the origin of a dataset, or of a mapping of splits, that ``load_dataset`` returned.
 
     Raises
     ------
     ArgumentError
-        If it is not a whole split, or does not lead back to a dataset folder.
+        If the dataset is not a whole split, or its folder cannot be found.
     """
     splits = list(loaded.values()) if isinstance(loaded, dict) else [loaded]
     if not splits or not all(_is_loaded(one) for one in splits):
@@ -270,14 +269,12 @@ def _origin_of(loaded: Any) -> _Origin:
         return _Origin(name, split, commit)
     for folder in _folders(one, files):
         return _Origin(str(folder), split)
-    rule = (
-        "must lead back to its dataset folder, but no folder in or beside the working directory is the one that it was "
-    )
-    raise _refused(loaded, f"{rule}loaded from; give the path of the folder instead")
+    rule = "must lead back to its dataset folder, which is not in or beside the working directory"
+    raise _refused(loaded, f"{rule}; give the path of the folder instead")
 
 
 def _split_of(one: datasets.Dataset | datasets.IterableDataset) -> str:
-    """Return the split of a dataset; ArgumentError unless the dataset has all rows of the split."""
+    """Return the name of a dataset's split; ArgumentError unless the dataset has all rows of the split."""
     name, known = str(one.split), one.info.splits or {}
     is_whole = bool(_WHOLE_SPLIT.fullmatch(name)) and one.split is not None
     if is_whole and name in known and hasattr(one, "num_rows"):
@@ -288,19 +285,19 @@ def _split_of(one: datasets.Dataset | datasets.IterableDataset) -> str:
 
 
 def _streamed_files(one: Any) -> list[str]:
-    """Return the files that a streamed dataset reads; empty for other datasets, and for a stream with further steps."""
+    """Return the files that a streamed dataset reads; empty for other datasets and for processed streams."""
     listed = getattr(getattr(one, "_ex_iterable", None), "kwargs", {}).get("files", ())
     # Before 4.5, `datasets` lists an iterable of files instead of each file
     return [str(file) for entry in listed for file in ([entry] if isinstance(entry, str) else entry)]
 
 
 def _fingerprint(one: Any) -> str | None:
-    """Return the name of the folder in which `datasets` cached a dataset; None if it did not."""
+    """Return the name of the folder in which `datasets` cached a dataset; None if the dataset is not cached."""
     return next((Path(file["filename"]).parent.name for file in getattr(one, "cache_files", None) or ()), None)
 
 
 def _on_hub(one: Any, files: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield (owner/name, commit) of a dataset that came from the Hub."""
+    """Yield (owner/name, commit) of a dataset from the Hub."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
     for file in files:
@@ -314,7 +311,7 @@ def _on_hub(one: Any, files: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _folders(one: Any, files: list[str]) -> Iterator[Path]:
-    """Yield the folders on this machine from which a dataset was loaded."""
+    """Yield the folders on this machine from which a dataset may have been loaded."""
     import datasets
 
     for file in files:

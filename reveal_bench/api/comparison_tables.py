@@ -1,4 +1,4 @@
-"""The results of ``rb.compare`` and ``rb.rank`` as tables."""
+"""Result tables of ``rb.compare`` and ``rb.rank``."""
 
 from __future__ import annotations
 
@@ -21,16 +21,15 @@ from reveal_bench.words import UNDEFINED, count_text, p_text, plural
 
 @dataclass(frozen=True, repr=False)
 class Comparisons(TableResult):
-    """Two systems on one split, metric by metric and finding by finding.
+    """Comparison of two systems on one split, for each metric and finding.
 
     Attributes
     ----------
     a, b : names of the systems
-    scored_a, scored_b : the predictions as they were scored
-    comparisons : every difference with its evidence
-    relative : True if values are relative decreases from B, (B - A) / B, instead of differences A - B
+    scored_a, scored_b : the scored predictions comparisons : all differences, with intervals and p relative : True if
+        values are relative decreases from B, (B - A) / B, instead of differences A - B
     resampling : number of replicates, unit and seed
-    compat : name of the published code whose relative decreases are computed; None for ours
+    compat : name of the published code whose relative decreases are computed; None for this package's own method
     """
 
     a: str
@@ -48,22 +47,24 @@ class Comparisons(TableResult):
         return as_records(self.comparisons)
 
     def write(self, folder: str | Path) -> list[Path]:
-        """Write relative decreases as CSV, in the order of paper 002, and figures of them and of both systems.
+        """Write relative decreases as CSV, in the order of paper 002, and figures of decreases and scores.
 
-        Figures are SVG and PNG, two per metric. With `compat`, also write the tables of the published code. Return all
-        paths.
+        There are two figures per metric, each as SVG and PNG. With `compat`, also write the tables of the published
+        code. Return all paths.
 
         Raises
         ------
         ArgumentError
-            If the values are differences.
+            If the values are differences instead of relative decreases.
         ImportError
             Without matplotlib, which the extra [report] brings.
         """
         from reveal_bench.reports.beside_readers import figures_of_both, figures_of_decreases
 
         if not self.relative:
-            raise ArgumentError("relative", "must be set for tables of relative decreases", "differences")
+            raise ArgumentError(
+                "relative", "must be True, because only tables of relative decreases can be written", "differences"
+            )
         files = {"decrease.csv": decreases_csv(self.comparisons)}
         if self.compat is not None:
             files |= published_csv(self.comparisons)
@@ -76,18 +77,18 @@ class Comparisons(TableResult):
         """Systems, split and method of intervals."""
         what = "decrease from B, (B - A) / B" if self.relative else "difference A - B"
         if self.compat is not None:
-            what = f"decrease from B as the code of {self.compat} computes it"
+            what = f"decrease from B as computed by the published code of {self.compat}"
             draw = f"{self.resampling.n_resamples} resamples of images, seed {self.resampling.seed}"
             return f"A {self.a}, B {self.b} on {self.scored_a.place}: {what} with 95% interval, {draw}"
         kinds = _interval_kinds(self.comparisons)
         return (
             f"A {self.a}, B {self.b} on {self.scored_a.place}: {what} with 95% interval ({kinds}) and two-sided p, "
-            f"those of findings adjusted for all findings of a metric, {self.resampling.n_resamples} "
-            f"resamples of {plural(self.resampling.unit)}, seed {self.resampling.seed}"
+            f"those of findings adjusted for all findings of a metric, {self.resampling.n_resamples} resamples of "
+            f"{plural(self.resampling.unit)}, seed {self.resampling.seed}"
         )
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """Return each difference in percent, the macro of a metric first; with a margin, its p and verdict."""
+        """Return each difference in percent, the macro of a metric first; with a margin, also p and verdict."""
         return [
             {
                 "metric": METRICS[c.metric].title,
@@ -104,7 +105,7 @@ class Comparisons(TableResult):
 
     @property
     def verdicts(self) -> list[str]:
-        """A sentence with the verdict on the macro of every metric; empty without a margin."""
+        """Sentences with the verdict on each metric's macro; empty without a margin."""
         return [
             f"{METRICS[c.metric].title}, {c.finding}: {c.verdict.sentence}."
             for c in self.comparisons
@@ -114,16 +115,14 @@ class Comparisons(TableResult):
 
 @dataclass(frozen=True, repr=False)
 class Ranking(TableResult):
-    """Several systems on one split, best first.
+    """Ranking of several systems on one split, best first.
 
     Attributes
     ----------
-    ranked : each system's rank with its evidence
-    scored : name -> its predictions as they were scored, also of systems that `metric` does not apply to
+    ranked : each system's score, rank and tier scored : name -> scored predictions, also of systems without `metric`
     metric : metric of the ranks
-    left_out : names of systems that `metric` does not apply to
-    resampling : number of replicates, unit and seed
-    by_group : group of findings -> the systems ranked by its macro; empty without groups
+    left_out : names of systems without `metric` resampling : number of replicates, unit and seed
+    by_group : group of findings -> ranking by the group's macro; empty without groups
     """
 
     ranked: Sequence[RankedSystem]
@@ -155,9 +154,9 @@ class Ranking(TableResult):
 
     @property
     def note(self) -> str:
-        """Why the systems have no tiers; empty if they have."""
+        """Reason why the systems have no tiers; empty if they have tiers."""
         reason = self.ranked[0].reason
-        return f"not tested, so no tiers: {reason}; finding groups rank by other macros" if reason else ""
+        return f"not tested, so there are no tiers: {reason}; --finding-groups ranks by other macros" if reason else ""
 
     def printed_rows(self) -> list[dict[str, str]]:
         """Return each system with its ranks, its tier and its score in percent."""
@@ -175,5 +174,5 @@ class Ranking(TableResult):
 
 
 def _interval_kinds(results: Sequence[Comparison] | Sequence[RankedSystem]) -> str:
-    """Return the methods of the intervals, as their signatures name them."""
+    """Return the methods of the intervals, from the scores' signatures."""
     return " or ".join(dict.fromkeys(interval_of(one.signature) for one in results))

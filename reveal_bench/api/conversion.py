@@ -1,4 +1,4 @@
-"""``convert``: makes predictions from files of models, scripts and annotation tools."""
+"""Implement ``rb.convert``, which makes predictions from output of models, scripts and annotation tools."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ from reveal_bench.tables import open_table
 
 @dataclass(frozen=True, repr=False)
 class Conversion(TableResult):
-    """Converted predictions, for :func:`reveal_bench.score` and the others, with notes on the conversion.
+    """Converted predictions, for functions such as :func:`reveal_bench.score`, with notes on the conversion.
 
     Attributes
     ----------
     lines : lines of a prediction file
-    notes : sentences on how columns were read, and on rows left out
-    bench : the split that they answer
+    notes : sentences on the meaning given to columns, and on omitted rows bench : the split that the predictions answer
     """
 
     lines: tuple[dict[str, Any], ...]
@@ -49,11 +48,11 @@ class Conversion(TableResult):
 
     @property
     def caption(self) -> str:
-        """Number of predictions, and the notes."""
+        """Number of predictions and the split, then the notes."""
         return "\n".join([f"{len(self.lines):,} predictions for {self.bench}", *(f"  {note}" for note in self.notes)])
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """Return the first three lines, with long values cut."""
+        """Return the first three lines, with long values shortened."""
         names = list(dict.fromkeys(name for line in self.lines[:3] for name in line))
         return [{name: json.dumps(line.get(name))[:40] for name in names} for line in self.lines[:3]]
 
@@ -80,25 +79,26 @@ def convert(
     normalised: bool = False,
     leave_out_unknown: bool = False,
 ) -> Conversion:
-    """Read the output of a model, a script or an annotation tool, and make predictions from it.
+    """Make predictions from the output of a model, a script or an annotation tool.
 
     Parameters
     ----------
     source : for the form "table", a table with a row per finding (``image_id, finding, xmin, ymin, xmax, ymax`` or
         ``study, label, probability``) or a column per finding; COCO results; or an array (n, n_labels) of probabilities
         with `labels` and `ids`. A path (CSV, TSV, XLSX, Parquet, JSON, JSONL), a DataFrame or a list of mappings. For
-        another form, the file or folder
+        other values of `form`, the file or folder
     bench, split : as in :func:`reveal_bench.score`
-    form : "table", or one of :data:`reveal_bench.exchange.FORMS`, which ignore all options below except `reader`
-    reader : the reader to read, if a file has several; in a table, by its column "reader"
+    form : "table", or a format in :data:`reveal_bench.exchange.FORMS`; these ignore all options below except `reader`
+    reader : the reader whose answers are converted if a file has several; in a table, named by its column "reader"
     instances : COCO dataset file, or its content, that names the images and categories of COCO results by number
-    categories : names of categories by number: a mapping, or a list that is counted from `first_category`
-    columns : their name -> "finding", "probability", "score", "reader", the id column of the benchmark, a finding ...
+    categories : names of categories by number: a mapping, or a list whose numbers start at `first_category`
+    columns : column in the table -> its meaning: "finding", "probability", "score", "reader", the id column of the
+        benchmark, a finding ...
     labels, ids : names of an array's columns and rows, such as ``model.pathologies`` of torchxrayvision
-    boxes : meaning of the four numbers of a box: "xywh" as in COCO, "xyxy" or "cxcywh"; never guessed, but known from
-        names of columns such as xmin and xmax
-    normalised : True if boxes are fractions of the image's sides
-    leave_out_unknown : leave out, and count, rows of images or studies that the split does not have
+    boxes : meaning of the four numbers of a box: "xywh" as in COCO, "xyxy" or "cxcywh"; only needed unless columns are
+        named, such as xmin and xmax
+    normalised : True if box coordinates are fractions of the image's sides
+    leave_out_unknown : omit and count rows of images or studies that are not in the split
 
     Raises
     ------
@@ -116,7 +116,7 @@ def convert(
         reading = Reading(columns, boxes, normalised, named, images, leave_out_unknown)
     else:
         if reader is not None:
-            raise ArgumentError("reader", "must be left out: an array has no readers", repr(reader))
+            raise ArgumentError("reader", "must be omitted, because an array has no readers", repr(reader))
         rows = _array_rows(source, labels, ids)
         reading = Reading({"id": opened.kind.key, **(columns or {})}, leave_out_unknown=leave_out_unknown)
     elsewhere = partial(ids_of_other_splits, opened.folder, opened.split)
@@ -127,17 +127,17 @@ def convert(
 def _of_reader(
     rows: list[dict[str, Any]], columns: dict[str, str], reader: str | None
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Return (rows, columns): the rows of one reader, and the columns to read except the one that names readers."""
+    """Return (rows of one reader, columns without the one that names readers)."""
     named = [theirs for theirs, ours in columns.items() if ours == "reader"]
     column = named[0] if named else "reader"
     readers = sorted({str(row[column]) for row in rows if column in row})
     if reader is None and len(readers) < 2:
         return rows, columns
     if not readers:
-        rule = "must be left out unless the table has a column `reader`, or `columns` names it: THEIRS=reader"
+        rule = "must be omitted unless the table has a column `reader`, or `columns` names one: THEIRS=reader"
         raise ArgumentError("reader", rule, repr(reader), ("columns",))
     if reader not in readers:
-        raise ArgumentError("reader", f"must be a reader in the table: {', '.join(readers)}", reader or "none")
+        raise ArgumentError("reader", f"must be one of the table's readers: {', '.join(readers)}", reader or "none")
     kept = [row for row in rows if str(row.get(column)) == reader]
     ours = {theirs: stands_for for theirs, stands_for in columns.items() if stands_for != "reader"}
     return [{name: value for name, value in row.items() if name != column} for row in kept], ours
@@ -158,7 +158,7 @@ def _names(
     categories: Sequence[str] | Mapping[int, str] | None,
     first_category: int,
 ) -> tuple[dict[int, str], dict[int, str]]:
-    """Return (categories, images), each as number -> name."""
+    """Return (number -> name of the category, number -> name of the image)."""
     named: dict[int, str] = {}
     images: dict[int, str] = {}
     if instances is not None:
@@ -179,7 +179,7 @@ def _array_rows(source: Any, labels: Sequence[str], ids: Sequence[str] | None) -
     if array.shape != (len(ids), len(labels)):
         rule = f"must have a row for each of {len(ids)} ids and a column for each of {len(labels)} labels"
         raise ArgumentError("source", rule, f"shape {array.shape}")
-    columns = [name for name in labels if name]  # torchxrayvision names outputs that were not trained ""
+    columns = [name for name in labels if name]  # torchxrayvision names untrained outputs ""
     places = [i for i, name in enumerate(labels) if name]
     return [
         {"id": one, **dict(zip(columns, values[places].tolist(), strict=True))}
@@ -188,11 +188,11 @@ def _array_rows(source: Any, labels: Sequence[str], ids: Sequence[str] | None) -
 
 
 def rows_of(source: Any, known: Collection[str] = ()) -> list[dict[str, Any]]:
-    """Return the rows of a table in any form, without empty cells.
+    """Return the rows of a table of any type as mappings without empty cells.
 
     Parameters
     ----------
-    known : columns that a file may spell in capitals or with spaces around them
+    known : column names that are also recognised in capitals or with surrounding spaces
     """
     if isinstance(source, str | Path):
         return _file_rows(Path(source), known)
@@ -210,25 +210,25 @@ def rows_of(source: Any, known: Collection[str] = ()) -> list[dict[str, Any]]:
 
 
 def _is_given(value: Any) -> bool:
-    """Return True if a cell of a DataFrame has a value."""
+    """Return True if a cell of a DataFrame is not empty or NaN."""
     import pandas as pd
 
     return not (pd.api.types.is_scalar(value) and pd.isna(value))
 
 
 def _mapping_rows(source: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of a mapping of columns, in lists or as in pandas' JSON, or a COCO dataset's annotations."""
+    """Return the rows of a mapping: columns as lists, columns as in pandas' JSON, or a COCO dataset's annotations."""
     if "annotations" in source:
         return [dict(row) for row in source["annotations"]]
     columns = [list(column.values()) if isinstance(column, Mapping) else column for column in source.values()]
     if not all(isinstance(column, list | tuple) for column in columns) or len(set(map(len, columns))) != 1:
-        raise ArgumentError("source", "must be columns of one length, or a list of mappings", ", ".join(source))
+        raise ArgumentError("source", "must be columns of equal length, or a list of mappings", ", ".join(source))
     return [dict(zip(source, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _file_rows(path: Path, known: Collection[str]) -> list[dict[str, Any]]:
     if not path.is_file():
-        raise ArgumentError("source", "must be a file that exists", path)
+        raise ArgumentError("source", "must be an existing file", path)
     document = _json_document(path)
     if document is not None:
         is_row = any(not isinstance(value, list | Mapping) for value in document.values())
@@ -245,13 +245,13 @@ def _file_rows(path: Path, known: Collection[str]) -> list[dict[str, Any]]:
 
 
 def _json_document(path: Path) -> Mapping[str, Any] | None:
-    """Return the JSON object in a file; None if the file contains another kind of table."""
+    """Return the JSON object in a file; None if the file is another kind of table."""
     with path.open("rb") as file:
         if file.read(1 << 12).lstrip()[:1] != b"{":
             return None
     try:
         document = _json(path.read_bytes(), "source")
-    except ArgumentError:  # a row per line
+    except ArgumentError:  # JSONL, with a row per line
         return None
     return document if isinstance(document, Mapping) else None
 

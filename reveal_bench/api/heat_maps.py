@@ -1,4 +1,4 @@
-"""``rb.saliency``: a prediction file from heat maps."""
+"""Implement ``rb.saliency``, which makes a prediction file from heat maps, and the tuning of its thresholds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from reveal_bench.scale.engine import TaskEngine
 
 Maps = str | Path | Sequence[str | Path] | Mapping[tuple[str, str], Any]
-"""Heat maps: a folder, a list of files, or (image, finding) -> a file, an array, or an array and its probability."""
+"""Types of heat maps: a folder, a list of files, or (image, finding) -> a file, an array, or (array, probability)."""
 
 
 def saliency(
@@ -44,21 +44,21 @@ def saliency(
     Parameters
     ----------
     maps : folder of maps, see :mod:`reveal_bench.saliency_maps.maps`; a list of files; or (image, finding) -> a file,
-        an array, or a tuple of an array and its probability. Several folders are an ensemble, whose mean counts
-    bench, split : the questions
-    out : prediction file to write (JSONL), with a record of all options next to it
-    threshold : "otsu"; a number in [0, 1), above which a pixel is kept; one per finding; or the result of
-        :func:`tune_saliency`; None for points only, also for single findings, and where tuning found no threshold
-    fill : fill contours at Otsu's level, as published
-    gate : probability below which a mask is empty: a number, one per finding, or the result of :func:`tune_gates`;
-        None for no gate, also for single findings, and where tuning found no gate
-    smooth : pixels over which maps are averaged first, 0 for none; needs OpenCV
-    smoothing : "box" with `smooth` as its side, "gaussian" with `smooth` as its standard deviation, or "published"
-        for masks at Otsu's level, see :func:`reveal_bench.metrics.heat_maps.smoothed_as_published`
-    on_tuned_split : allow a threshold or gate that was tuned on the predicted split. The score is then too good: the
-        record says so, and `score` warns
+        an array, or a tuple (array, probability). The maps of several folders are averaged
+    bench, split : split with the questions to answer out : prediction file to write (JSONL), with a record of all
+        options next to it
+    threshold : "otsu"; a number in [0, 1), above which a pixel is in the mask; one number per finding; or the result of
+        :func:`tune_saliency`. None gives only points; single findings may have None, also if tuning found no threshold
+    fill : fill contours of masks at Otsu's threshold, as published
+    gate : probability below which a mask is empty: a number, one per finding, or the result of :func:`tune_gates`. None
+        gives no gate; single findings may have None, also if tuning found no gate
+    smooth : size in pixels of smoothing before thresholding; 0 for none; needs OpenCV
+    smoothing : "box" with `smooth` as its side, "gaussian" with `smooth` as its standard deviation, or "published" for
+        masks at Otsu's threshold, see :func:`reveal_bench.metrics.heat_maps.smoothed_as_published`
+    on_tuned_split : allow a threshold or gate tuned on the predicted split. The score is then too good; the record
+        states this, and `score` warns
     names : findings of arrays (n, h, w), in their order
-    n_processes : processes that read and threshold maps
+    n_processes : number of processes that read and threshold maps
     progress : called with ("maps", done, total)
     tasks : number of tasks, instead of processes, on one machine or many; see docs/scale.md
 
@@ -66,19 +66,18 @@ def saliency(
     ------
     ArgumentError
         If an argument breaks its rule, or the maps do not fit the split.
-    ValueError
-        If a map is damaged; the next call with the same options continues from there.
+    ValueError If a map is damaged; a repeated call with the same options continues at this map.
     """
     manifest = asked_of(as_bench(bench, split))
     files = [found_maps(one, manifest, names) for one in ([maps] if _is_one(maps) else cast(Sequence[Maps], maps))]
     if not files:
-        raise ArgumentError("maps", "must be a folder, or several", "none")
+        raise ArgumentError("maps", "must be one folder or several", "none")
     if tasks is not None and any(file.array is not None for one in files for file in one.files.values()):
-        raise ArgumentError("maps", "must be files if tasks divide them", "arrays", ("tasks",))
+        raise ArgumentError("maps", "must be files if `tasks` is given", "arrays", ("tasks",))
     tuned = {name: one for name, one in (("threshold", threshold), ("gate", gate)) if isinstance(one, Tuned)}
     for name, tuning in tuned.items():
         if tuning.split == manifest.split and not on_tuned_split:
-            rule = "must not be tuned on the split that is predicted, unless `on_tuned_split` allows it"
+            rule = "must not be tuned on the predicted split, unless `on_tuned_split` is True"
             raise ArgumentError(name, rule, repr(manifest.split), ("on_tuned_split",))
     mapped = {finding for image, finding in manifest.asked_pairs() if (image, finding) in files[0].files}
     cut = threshold.for_all(mapped) if isinstance(threshold, Tuned) else threshold
@@ -105,7 +104,7 @@ def tune_saliency(
     names: Sequence[str] = (),
     progress: Callable[..., None] | None = None,
 ) -> Tuned:
-    """Find the threshold with the best mean IoU, or another metric, of each finding on a split (paper 002).
+    """Find each finding's threshold with the best mean IoU, or other metric, on a split (paper 002).
 
     Parameters
     ----------
@@ -136,7 +135,7 @@ def tune_gates(
     names: Sequence[str] = (),
     progress: Callable[..., None] | None = None,
 ) -> Tuned:
-    """Find the probability below which masks of each finding are best emptied (paper 002, Extended Data Fig. 4).
+    """Find each finding's gate: the best probability below which masks are emptied (paper 002, Extended Data Fig. 4).
 
     Parameters
     ----------
@@ -158,21 +157,21 @@ def tune_gates(
 
 
 def asked_of(bench: Bench) -> ImageManifest:
-    """Return the manifest of a localization benchmark; raise ArgumentError for another kind."""
+    """Return the manifest of a localization benchmark; raise ArgumentError for other kinds."""
     if not bench.kind.questions.uses_grid:
         raise ArgumentError("bench", "must be a localization benchmark", f"one of {bench.kind.name}")
     return cast(ImageManifest, bench.manifest)
 
 
 def _is_one(maps: Maps | Sequence[Maps]) -> bool:
-    """Return True if the maps belong to one system, as a list of files does; a list of folders is an ensemble."""
+    """Return True if the maps are one system's; a list of folders is an ensemble of several."""
     return isinstance(maps, str | Path | Mapping) or (
         len(maps) > 0 and all(isinstance(one, str | Path) and Path(one).is_file() for one in maps)
     )
 
 
 def found_maps(maps: Maps, manifest: ImageManifest, names: Sequence[str]) -> FoundMaps:
-    """Return the maps that fit a split; raise ArgumentError without any, or without a folder."""
+    """Return the maps for a split's questions; raise ArgumentError if there are none, or the folder does not exist."""
     if isinstance(maps, Mapping):
         return given_maps(maps, manifest.rows.keys(), manifest.findings)
     if isinstance(maps, str | Path) and not Path(maps).is_dir():

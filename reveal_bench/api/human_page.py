@@ -1,4 +1,4 @@
-"""A page that compares a model with the benchmark readers as paper 002 does, from predictions or heat maps."""
+"""Report that compares a model with benchmark readers as in paper 002, from predictions or heat maps."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ from reveal_bench.saliency_maps.tuning import Tuned
 
 _METRICS = ("mask_iou", "point_hit", "mask_iou_all")
 _TUNED = (
-    ("tuning", "threshold", "thresholds", "Threshold (% of the map's range)", "As Extended Data Fig. 1a"),
+    ("tuning", "threshold", "thresholds", "Threshold (% of the map's value range)", "As Extended Data Fig. 1a"),
     ("gates", "gate", "gates", "Probability below which a mask is empty (%)", "As in Extended Data Fig. 4"),
 )
-"""Curves beside predictions: ending of their file, option, noun in sentences, title of the axis, and source."""
-_BOTH = "Hit rate, IoU of true positives, and IoU of all images, each with its 95% interval."
+"""Tuning curves: (suffix of their file, option, plural noun, axis title, source in the paper)."""
+_BOTH = "Hit rate, IoU of true positives, and IoU of all images, with 95% intervals."
 
 
 def human_report(
@@ -69,11 +69,11 @@ def human_report(
     missing: str = "miss",
     **draw: Any,
 ) -> tuple[Path, list[str]]:
-    """Write the page; return its path, and warnings for its readers.
+    """Write the report from predictions; return its path, and warnings.
 
     Parameters
     ----------
-    model, human : prediction files; the second as ``reveal-bench baseline human`` writes it
+    model, human : prediction files; the readers' file is written by ``reveal-bench baseline human``
     out : folder, created if missing; files of an earlier report are replaced
     label : name of the model; by default its file's
     missing : as in :func:`score`
@@ -91,7 +91,7 @@ def human_report(
     chapters += _curves_beside(Path(model))
     if not lacking:
         chapters.append(_pixel_chapter(compared, bench))
-    warnings = [f"{name} has no masks: there are no figures for pixels and shapes." for name in lacking]
+    warnings = [f"{name} has no masks, so figures of pixels and shapes are missing." for name in lacking]
     warnings += _unanswered(compared, missing)
     return _write(out, bench, f"{compared.a} beside {compared.b}", chapters, warnings)
 
@@ -105,18 +105,18 @@ def _write(
 
 
 def _unanswered(compared: Comparisons, missing: str) -> list[str]:
-    """Return warnings on the images with a finding that a system leaves without an answer, and how these count."""
+    """Return warnings about a system's unanswered questions on images with the finding, and their score."""
     warnings = []
     for name, one in _systems(compared).items():
         n_missing = cast(CaseRows, one.rows).with_reference().point_kinds.count("none")
         if n_missing:
             how = "misses" if missing == "miss" else "misses, and as empty masks"
-            warnings.append(f"{name} leaves {n_missing:,} questions without an answer: they count as {how}.")
+            warnings.append(f"{name} has no answer to {n_missing:,} questions, which count as {how}.")
     return warnings
 
 
 def _systems(compared: Comparisons) -> dict[str, ScoredFile]:
-    """Return both systems by name, the model first."""
+    """Return name -> predictions, the model first."""
     return {compared.a: compared.scored_a, compared.b: compared.scored_b}
 
 
@@ -127,7 +127,7 @@ def _masks(scored: ScoredFile) -> bool:
 def _comparison_chapters(
     compared: Comparisons, metrics: Sequence[str], words: str, others: Sequence[PageTable] = ()
 ) -> list[Section]:
-    """Return a chapter on both systems, with `others`, then one on the decrease from the readers to the model."""
+    """Return a section on the scores of both systems and `others`, and one on the decrease from readers to model."""
     chosen = in_printed_order([one for one in compared.comparisons if one.metric in metrics])
     source = "As Table 1 and Fig. 2 of paper 002" if others else "As Fig. 2 of paper 002"
     selection = replace(compared, comparisons=chosen)
@@ -149,7 +149,7 @@ def _comparison_chapters(
 
 
 def _film_chapters(compared: Comparisons, bench: Bench) -> list[Section]:
-    """Return a chapter of cases in which the model is furthest behind the readers, or ahead; empty without any."""
+    """Return a section of cases in which the model trails readers most, or leads; empty without such cases."""
     if bench.info.splits[bench.split].get("references") == "private":
         return []
     row_sets = [cast(CaseRows, one.rows) for one in (compared.scored_a, compared.scored_b)]
@@ -168,13 +168,14 @@ def _film_chapters(compared: Comparisons, bench: Bench) -> list[Section]:
     systems = {name: one.report.predictions for name, one in _systems(compared).items()}
     films = films_of(cases, bench.folder, bench.split, records, systems)
     words = (
-        "First the cases where the model is furthest behind the readers, one per finding, then those where it is ahead."
+        "First the cases in which the model is furthest behind the readers, then those in which it is furthest ahead; "
+        "one case per finding in each group."
     )
     return [section("films", "Example images", "As Fig. 3a", words, films)]
 
 
 def _curves_beside(model: Path, *others: Illustration, source: str = "", note: str = "") -> list[Section]:
-    """Return the curves in files beside the predictions, if their thresholds or gates made the predictions."""
+    """Return the tuning curves in files beside the predictions, if the tuned values were used for the predictions."""
     chapters = []
     for kind, option, words, axis, own_source in _TUNED:
         tuned, record = (model.with_name(f"{model.name}.{ending}") for ending in (f"{kind}.csv", "options.json"))
@@ -185,14 +186,14 @@ def _curves_beside(model: Path, *others: Illustration, source: str = "", note: s
             used = json.loads(record.read_text(encoding="utf-8"))["options"][option]
             if not isinstance(used, dict) or any(curves[name].best != used.get(name) for name in curves):
                 continue
-        caption = f"How the {words} of the heat maps were found, from {tuned.name} beside the predictions."
+        caption = f"Tuning of the heat maps' {words}, from {tuned.name} beside the predictions."
         figure = figure_of_curves(curves, kind, words, axis)
         chapters.append(section(kind, words.capitalize(), source or own_source, caption + note, figure, *others))
     return chapters
 
 
 def _pixel_chapter(compared: Comparisons, bench: Bench) -> Section:
-    """Return the pixel statistics of the two systems."""
+    """Return the table of both systems' pixel statistics."""
     tables = [
         _printed(key, f"Pixels of {name}", pixels(one, bench))
         for key, (name, one) in zip(("pixels_model", "pixels_human"), _systems(compared).items(), strict=True)
@@ -202,7 +203,7 @@ def _pixel_chapter(compared: Comparisons, bench: Bench) -> Section:
 
 
 def _shape_chapters(shape_tables: Shapes) -> list[Section]:
-    """Return chapters on the shapes of the references, and on regressions on these shapes."""
+    """Return sections on the shapes of the references, and on regressions on shape features."""
     simple = _printed("regressions", "Slopes on shapes", shape_tables.regressions_of("simple"))
     return [
         section(
@@ -215,17 +216,18 @@ def _shape_chapters(shape_tables: Shapes) -> list[Section]:
         ),
         section(
             "regressions",
-            "What is associated with poor localization",
+            "Features associated with poor localization",
             "As Table 2",
-            "Slopes on one feature at a time, from 0 to 1 over all cases; standard errors are clustered by patient. "
-            "The file also has published intervals, slopes within findings, multiple and logistic regressions.",
+            "Slopes on one feature at a time, scaled to 0 to 1 over all cases; standard errors are clustered by "
+            "patient. The CSV file also has intervals as published, slopes within findings, and multiple and "
+            "logistic regressions.",
             replace(simple, csv=Csv("regressions", shape_tables.regressions.to_csv())),
         ),
     ]
 
 
 def _confidence_chapter(rounded: RoundedTable, figures: Sequence[Illustration] = (), words: str = "") -> list[Section]:
-    """Return a chapter of slopes and correlations with the score; empty without scores. `words` says which masks."""
+    """Return a section of slopes and correlations with the score; empty without scores. `words` describe the masks."""
     if not rounded.rows:
         return []
     caption = (
@@ -247,7 +249,7 @@ _PREDICTIONS, _HUMAN = "predictions", "human"
 
 @dataclass(frozen=True)
 class _Work:
-    """The inputs of every step of the page."""
+    """The inputs that every step of the report uses."""
 
     bench: Bench
     predictions: Path
@@ -263,12 +265,12 @@ class _Work:
         return [finding for finding in self.bench.info.findings if finding in asked]
 
     def predicted(self, name: str, maps: Path, **options: Any) -> Path:
-        """Write the prediction file of a folder of maps; return its path."""
+        """Write the prediction file for a folder of maps; return its path."""
         out = self.predictions / f"{name}.jsonl"
         return saliency(maps, self.bench, out=out, **options, **self.how).path
 
     def compared(self, file: Path, metric: str | None = None) -> Comparisons:
-        """Return the comparison of predictions with the readers."""
+        """Return the comparison of a prediction file with the readers."""
         options = {"relative": True, "missing": self.missing, **self.draw}
         return compare(file, self.human, self.bench, metric=metric, **options)
 
@@ -285,15 +287,15 @@ def saliency_report(
     progress: Callable[..., None] | None = None,
     **draw: Any,
 ) -> tuple[Path, list[str]]:
-    """Write the page; return its path, and warnings for its readers.
+    """Write the report from heat maps; return its path, and warnings.
 
     Parameters
     ----------
-    maps : name -> folder of heat maps. The first table shows all of them; the first folder is compared with the readers
-    out : folder, created if missing, for the page and the prediction files. An earlier report's files are
-        replaced
+    maps : name -> folder of heat maps. The first table shows all folders; the first folder is compared with the readers
+    out : folder, created if missing, for the report and the prediction files; files of an earlier report are replaced
     human : prediction file of benchmark readers; by default the readers of the dataset
-    tune_split : split with references, and maps in the same folder, for tuning; None tunes neither thresholds nor gates
+    tune_split : split with references for tuning, whose maps are in the same folder; None tunes neither thresholds nor
+        gates
     missing : as in :func:`score`
     n_processes, progress : as in :func:`saliency`
     draw : n_resamples, seed
@@ -301,13 +303,13 @@ def saliency_report(
     Raises
     ------
     ArgumentError
-        If an argument is not what it must be, the maps do not fit, or the dataset has no readers and none are given.
+        If an argument breaks its rule, the maps do not fit the split, or readers are neither given nor in the dataset.
     """
     check_target(bench.folder, out)
     for name in maps:
         if name in ("", _HUMAN) or Path(name).name != name:
             raise ArgumentError(
-                "maps", f"must have names that are possible as file names, other than {_HUMAN!r}", repr(name)
+                "maps", f"must have names that are valid as file names, other than {_HUMAN!r}", repr(name)
             )
     made = out / _PREDICTIONS
     made.mkdir(parents=True, exist_ok=True)
@@ -319,7 +321,7 @@ def saliency_report(
     own = {name: score(one, bench, missing=missing, n_resamples=1).estimates for name, one in others}
     compared = work.compared(file)
     methods = {first: compared.scored_a.estimates} | own | {compared.b: compared.scored_b.estimates}
-    words = f"Masks at Otsu's level and the largest pixels of {first} beside {compared.b}, with 95% intervals."
+    words = f"{first} (masks at Otsu's threshold, points at the maximum) beside {compared.b}, with 95% intervals."
     chapters = _comparison_chapters(compared, _OF_MAPS, words, [_methods(methods, bench)])
     chapters += _film_chapters(compared, bench)
     pixel_chapter = _pixel_chapter(compared, bench)
@@ -330,32 +332,32 @@ def saliency_report(
     tuned: list[Section] = []
     gates: list[Section] = []
     warnings = _unanswered(compared, missing)
-    judged, of_what = compared, ", of masks at Otsu's level"
+    judged, of_what = compared, ", for masks at Otsu's threshold"
     if tune_split is not None:
         tuned, left_out = _tuned(work, first, maps[first], tune_split)
         warnings += left_out
         if has_scores:
             gates, judged, left_out = _gated(work, first, maps[first], tune_split)
             warnings += left_out
-            of_what = ", of the gated masks"
+            of_what = ", for the gated masks"
     confidence = confidence_table(assurances_of(cast(CaseRows, judged.scored_a.rows)))
     chapters += _confidence_chapter(confidence, _auroc(compared, first, draw), of_what)
     chapters += [*tuned, pixel_chapter, *gates]
     if tune_split is None:
-        warnings.append("No split for tuning was given: thresholds and gates are left out.")
+        warnings.append("Thresholds and gates are missing because no split for tuning was given.")
     elif not has_scores:
-        warnings.append(f"Maps of {first} have no probability: gates are left out.")
+        warnings.append(f"Gates are missing because the maps of {first} have no probability.")
     return _write(out, bench, f"{first} beside {compared.b}", chapters, warnings)
 
 
 def _without_masks(compared: Comparisons) -> Comparisons:
-    """Return a comparison without its predictions, because masks of a whole split take more memory than all else."""
+    """Return a comparison without its predictions, to free the memory of a whole split's masks."""
     bare = [replace(one, report=replace(one.report, predictions=())) for one in _systems(compared).values()]
     return replace(compared, scored_a=bare[0], scored_b=bare[1])
 
 
 def _readers(bench: Bench, path: Path) -> Path:
-    """Write the dataset's benchmark readers as a prediction file; return its path."""
+    """Write the answers of the dataset's benchmark readers as a prediction file; return its path."""
     references = list(bench.kind.data.read_references(bench.folder, bench.split))
     predictions = human_baseline(asked_of(bench), references)
     write_whole(path, bench.kind.predictions.to_jsonl(predictions))
@@ -363,7 +365,7 @@ def _readers(bench: Bench, path: Path) -> Path:
 
 
 def _methods(estimates: Mapping[str, Sequence[Estimate]], bench: Bench) -> PageTable:
-    """Return a table of every system's scores side by side; its file also has the intervals."""
+    """Return a table with every system's scores side by side; its CSV file also has the intervals."""
     by_key = {(name, e.metric, e.finding): e for name, own in estimates.items() for e in own if e.metric in _OF_MAPS}
     rows, figures = [], []
     for metric in _OF_MAPS:
@@ -377,14 +379,14 @@ def _methods(estimates: Mapping[str, Sequence[Estimate]], bench: Bench) -> PageT
                      "value_high": one.high, "n": one.n}
                     for name, one in own.items()
                 ]  # fmt: skip
-    caption = "Means per finding, and over the findings; the file has their 95% intervals"
+    caption = "Means per finding and over findings; the CSV file also has 95% intervals"
     return printed_table("methods", "Localization by method", caption, rows, RoundedTable(caption, figures).to_csv())
 
 
 def _tuned(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Section], list[str]]:
     """Return (chapters, omissions).
 
-    The chapters show threshold curves, and compare masks at the best thresholds with the readers' masks.
+    The sections show threshold curves, and compare masks at the best thresholds with the readers' masks.
     """
     tuned = tune_saliency(maps, work.bench.folder, split=split, progress=work.how["progress"])
     file = work.predicted(f"{name}-tuned", maps, threshold=tuned)
@@ -396,19 +398,19 @@ def _tuned(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Section
 def _gated(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Section], Comparisons, list[str]]:
     """Return (chapters, comparison, omissions).
 
-    The chapters show gate curves, and compare gated masks with the readers' masks.
+    The sections show gate curves, and compare gated masks with the readers' masks.
     """
     tuned = tune_gates(maps, work.bench.folder, split=split, progress=work.how["progress"])
     file = work.predicted(f"{name}-gated", maps, gate=tuned)
     compared, omissions = _of_tuned(work, file, "mask_iou_all", tuned, "gate")
     asks_all = work.bench.info.asks == "all"
-    whole = "" if asks_all else " Absent findings are not asked here, so their masks do not count."
+    whole = "" if asks_all else " Absent findings are not asked about here, so masks of absent findings do not count."
     chapters = _with_curves(file, "gates", tuned, *_figures_of_both(compared, "gated"), note=whole)
     return chapters, compared, omissions
 
 
 def _of_tuned(work: _Work, file: Path, metric: str, tuned: Tuned, what: str) -> tuple[Comparisons, list[str]]:
-    """Return (comparison, omissions): predictions and readers on findings with a tuned value; a note on the others."""
+    """Return the comparison with readers on findings with a tuned value, and a note on omitted findings."""
     compared = _without_masks(work.compared(file, metric))
     lacking = tuned.lacking(work.findings)
     if not lacking:
@@ -418,8 +420,8 @@ def _of_tuned(work: _Work, file: Path, metric: str, tuned: Tuned, what: str) -> 
     model, human = (one.rows for one in sides)
     fewer = relative_decrease(model, human, resampling, metrics=[metric], findings=kept)
     a, b = (replace(one, estimates=one.rows.estimates(resampling, groups=kept)) for one in sides)
-    omission = f"No {what} could be tuned for {', '.join(lacking)} on split {tuned.split!r}: left out of masks with "
-    omission += f"tuned {what}s, and of their mean."
+    omission = f"No {what} could be tuned for {', '.join(lacking)} on split {tuned.split!r}; results with "
+    omission += f"tuned {what}s, and their mean, omit these findings."
     return replace(compared, comparisons=fewer, scored_a=a, scored_b=b), [omission]
 
 
@@ -431,7 +433,7 @@ def _with_curves(
 
 
 def _estimates(compared: Comparisons) -> dict[str, Sequence[Estimate]]:
-    """Return name -> estimates of the two systems, the readers first."""
+    """Return name -> estimates, the readers first."""
     return {compared.b: compared.scored_b.estimates, compared.a: compared.scored_a.estimates}
 
 
@@ -441,7 +443,7 @@ def _figures_of_both(compared: Comparisons, word: str) -> list[Illustration]:
 
 
 def _auroc(compared: Comparisons, name: str, draw: Mapping[str, Any]) -> list[Illustration]:
-    """Return AUROC beside localization, if the benchmark asks for all findings and the maps have probabilities."""
+    """Return a figure of AUROC beside localization, if all findings are asked about and maps have probabilities."""
     scored = compared.scored_a
     rows = cast(CaseRows, scored.rows)
     if rows.presence is None:

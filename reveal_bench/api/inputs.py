@@ -1,20 +1,20 @@
-"""Predictions in any form that Python users have, checked by the linter in the same way as a prediction file.
+"""Accept predictions of any Python type, and check them with the same linter as a prediction file.
 
-Other inputs than files are written to a temporary file, so that there is one set of rules. Nothing is filled in,
-rounded or left out by this.
+Inputs other than files are written to a temporary file, so that the same rules apply. No value is filled in, rounded or
+omitted.
 
 ==============================  ======================================================================================
-form                            read as
+input                           read as
 ==============================  ======================================================================================
-path                            a prediction file of any accepted format, or a run folder with one
+path                            a prediction file of any accepted format, or a run folder that contains one
 DataFrame, Arrow table          the columns of a CSV file of predictions, or the fields of a JSON line or of COCO
-                                results; an index that has a name is a column, a nameless one is left out
+                                results; a named index becomes a column, an unnamed one is ignored
 list of mappings                lines of a prediction file, or COCO results; ``mask`` may be an array
-list of prediction objects      as ``lint_predictions`` and the others return them
-mapping ``{id: answer}``        localization: ``{image: {finding: (x, y)}}``, or a cell, a run-length mask or the fields
-                                of a line in its place; findings: ``{study: {label: probability}}`` or ``{study:
-                                [labels]}``; tasks: ``{task: text}``
-result of a run                 anything with an attribute ``predictions`` that is one of these
+list of prediction objects      predictions as functions such as ``lint_predictions`` return them
+mapping ``{id: answer}``        localization: ``{image: {finding: (x, y)}}``, or a cell, a run-length mask or a line's
+                                fields instead of the point; findings: ``{study: {label: probability}}`` or
+                                ``{study: [labels]}``; tasks: ``{task: text}``
+result of a run                 the attribute ``predictions`` of the object, which is one of the above
 ==============================  ======================================================================================
 """
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-FORMS = "a path, a DataFrame, an Arrow table, a list of mappings, a mapping of ids to answers, or what a run returned"
+FORMS = "a path, a DataFrame, an Arrow table, a list of mappings, a mapping of ids to answers, or the result of a run"
 
 
 def lint(
@@ -51,16 +51,16 @@ def lint(
     allow_missing: bool = False,
     name: str | None = None,
 ) -> LintReport:
-    """Check predictions against the questions of a split; report all problems at once.
+    """Check predictions against the questions of a split, and report all problems.
 
     Parameters
     ----------
-    predictions : in any form of :mod:`reveal_bench.api.inputs`: a path, a DataFrame, a list, a mapping ...
-    bench : what :func:`~reveal_bench.load` returns or takes
-    split : split of `bench`, if that is a folder
-    grid : cells per side (localization); the folder's own unless given
+    predictions : any type of :mod:`reveal_bench.api.inputs`: a path, a DataFrame, a list, a mapping ...
+    bench : a benchmark from :func:`~reveal_bench.load`, or an argument of this function
+    split : split of `bench`, if `bench` is a folder
+    grid : cells per side (localization); by default the folder's
     allow_missing : allow unanswered questions
-    name : name in the report of predictions that are not a file; by default the model of a run, or "predictions"
+    name : name in the report for predictions that are not a file; by default a run's model, or "predictions"
 
     Raises
     ------
@@ -73,17 +73,17 @@ def lint(
 
 
 def lint_inputs(inputs: Any, bench: Bench, options: LintOptions, argument: str) -> LintReport:
-    """Check predictions in any of the forms above against the questions of a split.
+    """Check predictions of any accepted type against the questions of a split.
 
     Parameters
     ----------
-    options : options of the linter, with the name in the report for predictions that are not a file
+    options : options of the linter; they contain the name in the report for predictions that are not a file
     argument : name of the argument in messages
 
     Raises
     ------
     ArgumentError
-        If the predictions have none of the forms.
+        If the predictions have another type.
     ValueError, OSError
         If a file cannot be read.
     """
@@ -101,7 +101,7 @@ def lint_inputs(inputs: Any, bench: Bench, options: LintOptions, argument: str) 
 
 
 def name_of(inputs: Any, default: str) -> str:
-    """Return the name of a system: its run folder, file or model, else `default`."""
+    """Return the name of a system: its run folder, file or model, otherwise `default`."""
     inputs = getattr(inputs, "scored", inputs)
     if isinstance(inputs, ScoredFile) and inputs.path is not None:
         inputs = inputs.path
@@ -112,7 +112,7 @@ def name_of(inputs: Any, default: str) -> str:
 
 
 def _written(inputs: Any, kind: AnyKind, argument: str) -> tuple[bytes, str]:
-    """Return (content, format): a prediction file with the inputs, and the format's name in reports or ""."""
+    """Return the content of a prediction file with the inputs, and the format's name for reports ("" if unknown)."""
     if hasattr(inputs, "predictions"):
         inputs = inputs.predictions
     if hasattr(inputs, "to_pandas") or hasattr(inputs, "to_parquet"):
@@ -157,12 +157,12 @@ def _written_table(inputs: Any, kind: AnyKind, argument: str) -> tuple[bytes, st
 
 
 def frame_of(inputs: Any, argument: str) -> pd.DataFrame:
-    """Return inputs as a pandas DataFrame; an index that has a name becomes a column.
+    """Return inputs as a pandas DataFrame; a named index becomes a column.
 
     Raises
     ------
     ArgumentError
-        If the inputs cannot become a DataFrame, or have a column twice.
+        If the inputs cannot become a DataFrame, or have two columns of the same name.
     """
     import pandas as pd
 
@@ -183,7 +183,7 @@ def _arrow(inputs: Any, argument: str) -> pa.Table:
     try:
         return pa.Table.from_pandas(frame_of(inputs, argument), preserve_index=False)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise ArgumentError(argument, "must have one type of value in a column", str(error.args[0])) from None
+        raise ArgumentError(argument, "must have values of one type in each column", str(error.args[0])) from None
 
 
 def _jsonl(lines: Sequence[Mapping[str, Any]], argument: str) -> bytes:
@@ -192,9 +192,10 @@ def _jsonl(lines: Sequence[Mapping[str, Any]], argument: str) -> bytes:
 
 def _json(value: Any, argument: str) -> str:
     def plain(one: Any) -> Any:
-        if hasattr(one, "tolist"):  # numpy and torch have this method: it returns a number or a list of numbers
+        # Numpy and torch values have this method, which returns a number or a list of numbers
+        if hasattr(one, "tolist"):
             return one.tolist()
-        raise ArgumentError(argument, "must hold texts, numbers, lists and mappings", type_of(one))
+        raise ArgumentError(argument, "must contain only texts, numbers, lists and mappings", type_of(one))
 
     return json.dumps(value, default=plain)
 

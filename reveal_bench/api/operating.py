@@ -1,4 +1,4 @@
-"""``tune_thresholds`` and ``operating_points``: thresholds of probabilities, and the rates at them."""
+"""Implement ``rb.tune_thresholds`` and ``rb.operating_points``: choose probability thresholds, and report rates."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from reveal_bench.words import number_text, part_text, percent_interval, percent
 
 @dataclass(frozen=True, repr=False)
 class ThresholdTuning(TableResult):
-    """The threshold of every finding by one criterion, with the rates on the cases that it was tuned on.
+    """Thresholds of all findings by one criterion, with the rates on the cases used for tuning.
 
     Attributes
     ----------
-    scored : the predictions that the thresholds were tuned on
+    scored : the scored predictions on which thresholds were tuned
     criterion : rule that chose the thresholds
     tuned : threshold and rates of every finding
-    otherwise : threshold of the findings for which the criterion has none; None if it has one for every finding
+    otherwise : threshold of findings for which the criterion gives none; None if there are no such findings
     """
 
     scored: ScoredFile
@@ -51,7 +51,7 @@ class ThresholdTuning(TableResult):
 
     @property
     def thresholds(self) -> TunedThresholds:
-        """Finding -> threshold, with the cases that they were tuned on; for the argument `thresholds` of `score`."""
+        """Finding -> threshold, with a record of the tuning, for the argument `thresholds` of `score`."""
         report, manifest, path = self.scored.report, self.scored.manifest, self.scored.path
         digest = None if path is None else file_sha256(path)
         name = report.file if path is None else path.name
@@ -69,18 +69,18 @@ class ThresholdTuning(TableResult):
 
     @property
     def warnings(self) -> list[str]:
-        """Findings whose thresholds few cases decided."""
+        """Warning about findings whose thresholds depend on few cases."""
         sparse = [f"{one.finding} ({one.sparse})" for one in self.tuned if one.sparse]
-        return [f"few cases decided the thresholds of {', '.join(sparse)}"] if sparse else []
+        return [f"few cases determine the thresholds of {', '.join(sparse)}"] if sparse else []
 
     @property
     def requested(self) -> Sequence[str]:
-        """Thresholds, and notes on them."""
+        """Columns that a narrow terminal keeps: threshold and note."""
         return "threshold", "note"
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """The fields of each :class:`~reveal_bench.analyses.operating.TunedThreshold`, as fractions."""
+        """Fields of each :class:`~reveal_bench.analyses.operating.TunedThreshold`, unrounded."""
         thresholds = self.thresholds
         return [asdict(one) | {"threshold": thresholds[one.finding]} for one in self.tuned]
 
@@ -102,17 +102,17 @@ class ThresholdTuning(TableResult):
         ]
 
     def write(self, path: str | Path) -> None:
-        """Write `thresholds` and `tuning` into a ``submission.json``, whose other fields are kept.
+        """Write `thresholds` and `tuning` into a ``submission.json``, and keep its other fields.
 
         Raises
         ------
         ValueError
-            If the file exists and has no JSON object.
+            If the file exists and is not a JSON object.
         """
         path = Path(path)
         document = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         if not isinstance(document, dict):
-            raise ValueError(f"{path}: must hold one JSON object, got {type(document).__name__}")
+            raise ValueError(f"{path}: must contain one JSON object, got {type(document).__name__}")
         thresholds = self.thresholds
         document |= {"thresholds": dict(thresholds), "tuning": asdict(thresholds.tuning)}
         with replacing(path) as new:
@@ -121,12 +121,12 @@ class ThresholdTuning(TableResult):
 
 @dataclass(frozen=True, repr=False)
 class OperatingPoints(TableResult):
-    """Sensitivity, specificity and predictive values of every finding at one threshold each.
+    """Sensitivity, specificity and predictive values of findings, each at one threshold.
 
     Attributes
     ----------
-    scored : the predictions as they were scored
-    criterion : rule that chose the thresholds on the same cases; None for thresholds fixed beforehand
+    scored : the scored predictions criterion : rule that chose the thresholds on the same cases; None for prespecified
+        thresholds
     points : the macro, then every finding
     resampling : number of replicates, unit and seed
     """
@@ -152,7 +152,7 @@ class OperatingPoints(TableResult):
 
     @property
     def _there(self) -> str:
-        """The origin of the predictive values at another prevalence."""
+        """Note on how predictive values at another prevalence are computed; empty without them."""
         if not self._with_prevalence:
             return ""
         rates = "the row's sensitivity and specificity"
@@ -167,7 +167,7 @@ class OperatingPoints(TableResult):
 
     @property
     def no_interval(self) -> str:
-        """The rates without an interval, in words; empty for thresholds fixed beforehand."""
+        """Note on rates without an interval; empty for prespecified thresholds."""
         if self.criterion is None:
             return ""
         rates = "sensitivity and NPV" if self.criterion.name == "sensitivity" else "specificity, PPV and NPV"
@@ -175,7 +175,7 @@ class OperatingPoints(TableResult):
 
     @property
     def requested(self) -> Sequence[str]:
-        """Predictive values at the given prevalence, and the rate at the fixed one."""
+        """Columns that a narrow terminal keeps: predictive values at the given prevalence, and the other rate."""
         there = ("PPV there", "NPV there") if self._with_prevalence else ()
         if self.criterion is None:
             return there
@@ -183,7 +183,7 @@ class OperatingPoints(TableResult):
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """The fields of each :class:`~reveal_bench.analyses.operating.OperatingPoint`, as fractions."""
+        """Fields of each :class:`~reveal_bench.analyses.operating.OperatingPoint`, unrounded."""
         return [as_record(point) for point in self.points]
 
     def printed_rows(self) -> list[dict[str, str]]:
@@ -230,19 +230,19 @@ def tune_thresholds(
     otherwise: float | None = None,
     name: str | None = None,
 ) -> ThresholdTuning:
-    """Choose a threshold per finding by a criterion, for scores on another split.
+    """Choose a threshold per finding by a criterion, for scoring another split.
 
-    Give one criterion. Candidates are the probabilities that occur; a probability that reaches the threshold is called
-    positive. Criteria and ties are in :mod:`reveal_bench.metrics.operating`.
+    Give one criterion. Candidates are the probabilities that occur. Probabilities at or above the threshold are called
+    positive. :mod:`reveal_bench.metrics.operating` defines criteria and the handling of ties.
 
     Parameters
     ----------
-    predictions, bench, split, name : as of :func:`lint`; the split to tune on, never the one to be scored
-    metric : "f1", "youden" or "cohen_kappa": the threshold with the highest value
+    predictions, bench, split, name : as in :func:`lint`; `split` is for tuning and must not be scored later metric :
+        "f1", "youden" or "cohen_kappa": the threshold with the highest value
     sensitivity : the threshold with the highest specificity among those with at least this sensitivity
     specificity : the threshold with the highest sensitivity among those with at least this specificity
     ppv : the threshold with the highest sensitivity among those with at least this positive predictive value
-    otherwise : threshold of the findings for which the criterion has none, such as those that no case has
+    otherwise : threshold of findings for which the criterion gives none, such as findings without a positive case
 
     Returns
     -------
@@ -285,17 +285,17 @@ def operating_points(
     seed: int = 0,
     name: str | None = None,
 ) -> OperatingPoints:
-    """Return sensitivity, specificity and predictive values of every finding at one threshold each, with intervals.
+    """Return sensitivity, specificity and predictive values with intervals, at one threshold per finding.
 
-    Without `sensitivity` and `specificity` the thresholds are fixed, and intervals are those of :func:`score`. With one
-    of them, thresholds are chosen on the same cases, and again in every replicate, to reach it: the result has the
-    sensitivity at a fixed specificity, or specificity and PPV at a fixed sensitivity.
+    By default, the thresholds are prespecified and the intervals are those of :func:`score`. If `sensitivity` or
+    `specificity` is given, thresholds that reach this rate are chosen on the same cases, and again in every replicate.
+    The result then is the sensitivity at a fixed specificity, or specificity and PPV at a fixed sensitivity.
 
     Parameters
     ----------
     predictions, bench, split, name : as of :func:`lint`
     thresholds : one number, or one per finding, such as :attr:`ThresholdTuning.thresholds`
-    sensitivity, specificity : at most one least rate in (0, 1], as of :func:`tune_thresholds`
+    sensitivity, specificity : minimum rate in (0, 1], as in :func:`tune_thresholds`; at most one of the two
     prevalence : also return predictive values at this prevalence in (0, 1), one number or one per finding
     n_resamples, seed : number of replicates of the patients, and their seed
 
@@ -339,7 +339,9 @@ def _criterion_of(
     named += [] if metric is None else [(metric, None)]
     if len(named) > 1:
         words = ", ".join(name for name, _ in named)
-        raise ArgumentError("metric", "must be the only criterion", words, ("sensitivity", "specificity", "ppv"))
+        raise ArgumentError(
+            "metric", "must be given without another criterion", words, ("sensitivity", "specificity", "ppv")
+        )
     return Criterion(cast("CriterionName", named[0][0]), named[0][1]) if named else None
 
 

@@ -1,4 +1,4 @@
-"""``report``: writes an HTML report of a dataset or of models' answers."""
+"""Implement ``rb.report``, which writes an HTML report of a dataset or of models' answers."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Progress = Callable[..., None]
 
 @dataclass(frozen=True)
 class WrittenReport:
-    """A page that was written, and warnings for its readers.
+    """A written report, and warnings about it.
 
     Attributes
     ----------
     path : the HTML file
-    warnings : for people
+    warnings : sentences for the user
     """
 
     path: Path
@@ -50,30 +50,30 @@ def report(
     progress: Progress | None = None,
     **options: Any,
 ) -> WrittenReport:
-    """Write a page: a dataset's counts and images, or runs' scores, errors and heat maps.
+    """Write an HTML report: a dataset's counts and images, or runs' scores, errors and heat maps.
 
     Parameters
     ----------
     runs : with `bench`, run folders and prediction files: one, several, (label, path) pairs, or label -> path; an empty
-        label is filled in. Without `bench`, a dataset folder
+        label is derived from the run. Without `bench`, a dataset folder
     bench : dataset that the runs answered
     out : folder for `report.html` and its files; for a dataset also the HTML file itself, by default
         ``<folder>-report.html``
-    split : split with references; by default all splits of a dataset, or the runs' own
-    human : prediction file of benchmark readers, for a page that compares one prediction file with them (paper
-        002); its options are `missing`, `n_resamples` and `seed`
-    saliency : True if `runs` are folders of heat maps, for the page of paper 002: the first folder is compared with
-        `human`, by default the readers of the dataset, and one table shows all folders. Its options are also
+    split : split with references; by default all splits of a dataset, or the runs' split human : prediction file of
+        benchmark readers, for a report that compares one prediction file with the readers (paper 002); further options
+        are `missing`, `n_resamples` and `seed`
+    saliency : True if `runs` are folders of heat maps, for the report of paper 002: the first folder is compared with
+        `human` (by default, with the dataset's readers), and one table shows all folders. Further options are
         `tune_split` and `n_processes`
-    ratings : readers' ratings of answers to open tasks, a list of them, a table, or a dataset folder that has some,
-        for a page about these only. `runs` may then be empty, or state the answered tasks by model
+    ratings : readers' ratings of answers to open tasks, a list of them, a table, or a dataset folder with ratings, for
+        a report about ratings only. `runs` may then be empty, or determine the tasks that each model answered
     progress : called with (what, done, total)
     options : options for runs, see :func:`reveal_bench.reports.run_page.write_run_report`
 
     Raises
     ------
     ValueError
-        If `out` is needed and not given, or as the functions that write the page.
+        If `out` is needed and not given, or as in the functions that write the report.
     LintError
         If a prediction file has errors.
     """
@@ -82,7 +82,7 @@ def report(
         from reveal_bench.reports.page import PAGE
 
         if isinstance(runs, Mapping) or not isinstance(runs, str | Path | Bench):
-            raise ArgumentError("bench", "must be given, the dataset that the runs answered")
+            raise ArgumentError("bench", "must be given: the dataset that the runs answered")
         folder = runs.folder if isinstance(runs, Bench) else Path(runs)
         target = folder.resolve().with_name(f"{folder.resolve().name}-report.html") if out is None else Path(out)
         target = target if target.suffix == ".html" else target / PAGE
@@ -91,7 +91,7 @@ def report(
     from reveal_bench.reports.run_page import write_run_report
 
     if out is None:
-        raise ArgumentError("out", "must be given: the folder to write a report of runs to")
+        raise ArgumentError("out", "must be given: the folder of a report of runs")
     if saliency:
         from reveal_bench.api.human_page import saliency_report
 
@@ -117,7 +117,7 @@ def report(
         notes = write_rubric_report(opened.folder, rating_list, Path(out), runs=_labelled(runs), split=opened.split)
         return WrittenReport(Path(out) / PAGE, tuple(notes))
     if isinstance(bench, str | Path) and Path(bench).exists():
-        folder = Path(bench)  # unopened: the runs name the split
+        folder = Path(bench)  # not opened, because the runs determine the split
     else:
         opened = as_bench(bench, split)
         folder, split = opened.folder, opened.split

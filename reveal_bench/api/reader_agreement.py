@@ -1,8 +1,8 @@
-"""``rb.agreement``: measures how far readers agree, from a table of their ratings of the same cases.
+"""Implement ``rb.agreement``, which measures inter-reader agreement from a table of ratings of the same cases.
 
-Ratings are categories, as numbers or names. A pair is judged by the cases that both rated, with the same intervals
-as every agreement of two raters (:func:`~reveal_bench.metrics.estimates.estimate_agreement`). All readers together are
-judged by :func:`~reveal_bench.metrics.reliability_estimates.estimate_reliability`.
+Ratings are categories, as numbers or names. Pairs of readers are compared on the cases that both rated
+(:func:`~reveal_bench.metrics.estimates.estimate_agreement`). Agreement of all readers together is computed by
+:func:`~reveal_bench.metrics.reliability_estimates.estimate_reliability`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from reveal_bench.metrics.reliability_estimates import NOMINAL, estimate_reliabi
 from reveal_bench.words import interval_text, number_text
 
 PAIR_METRICS = tuple(name for name, metric in METRICS.items() if metric.family == "agreement")
-"""Metrics of two readers."""
+"""Agreement metrics of two readers."""
 READER_METRICS = tuple(name for name, metric in METRICS.items() if metric.family == "reliability")
-"""Metrics of all readers together."""
+"""Agreement metrics of all readers together."""
 AGREEMENT_METRICS = PAIR_METRICS + READER_METRICS
 COLUMNS = ("reader", "case", "score", "patient", "finding")
-"""Columns read. Without `patient`, every case is its own patient; without `finding`, there is one finding."""
+"""Columns read. Without `patient`, every case is a different patient; without `finding`, there is one finding."""
 _NEED_ORDER = (
     "cohen_kappa_linear",
     "cohen_kappa_quadratic",
@@ -43,7 +43,7 @@ _NEED_ORDER = (
 
 _WHOLE = re.compile(r"-?\d{1,9}(\.0+)?")
 _NO_CATEGORY = re.compile(r"-?\d*\.\d+|nan|na|n/a|null", re.IGNORECASE)
-"""Texts that are not categories: missing values, and numbers with decimals."""
+"""Texts that are not categories: missing values and decimal numbers."""
 
 Rating = int | str
 
@@ -71,16 +71,16 @@ class ReadersAgreement:
 
 @dataclass(frozen=True, repr=False)
 class Agreement(TableResult):
-    """The agreement of every pair of readers, or of all together.
+    """Agreement of every pair of readers, or of all readers together.
 
     Attributes
     ----------
-    pairs : pairs of readers, in the order of the table; if it has findings, the macro and each finding per pair; none
-        if the metric is of all readers together
-    together : all readers; if the table has findings, the macro and each finding; none if the metric is of pairs
+    pairs : agreement of each pair of readers, in the order of the table; with findings, the macro and each finding.
+        Empty for metrics of all readers together
+    together : agreement of all readers; with findings, the macro and each finding. Empty for metrics of pairs
     metric : name of the metric in `value`
-    categories : all possible ratings, in their order if they have one
-    n_cases, n_patients : numbers of cases and patients that any reader rated
+    categories : all possible ratings, in order if they are ordered n_cases, n_patients : numbers of cases and patients
+        rated by at least one reader
     """
 
     pairs: tuple[PairAgreement, ...]
@@ -109,11 +109,11 @@ class Agreement(TableResult):
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """A row per pair, or one of all readers, and per finding if the table has findings."""
+        """One row per pair of readers, or one for all readers; with findings, one per finding each."""
         return [as_record(row) for row in self._rows]
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """Return the rows with three decimals."""
+        """Return the rows as text with three decimals."""
         has_findings = any(row.finding != POOLED for row in self._rows)
         return [
             _reader_columns(row)
@@ -140,21 +140,21 @@ def agreement(
     categories: Sequence[Rating] | None = None,
     columns: Mapping[str, str] | None = None,
 ) -> Agreement:
-    """Return the agreement of every pair of readers of the same cases, or of all readers together.
+    """Measure the agreement of every pair of readers of the same cases, or of all readers together.
 
     Parameters
     ----------
-    table : a row per reader and case, with the columns ``reader``, ``case`` and ``score``, a whole number or a name;
-        ``patient`` if a patient has several cases; ``finding`` if readers rate several findings per case. A
-        path (CSV, TSV, XLSX, Parquet, JSON), a DataFrame or a list of mappings
+    table : one row per reader and case, with the columns ``reader``, ``case`` and ``score`` (a whole number or a name),
+        ``patient`` if a patient has several cases, and ``finding`` if readers rate several findings per case. A path
+        (CSV, TSV, XLSX, Parquet, JSON), a DataFrame or a list of mappings
     metric : "cohen_kappa"; for ordered categories also "cohen_kappa_linear", "cohen_kappa_quadratic",
-        "mean_absolute_difference"; "gwet_ac1", "percent_agreement". Of all readers together: "fleiss_kappa",
+        "mean_absolute_difference"; "gwet_ac1", "percent_agreement". For all readers together: "fleiss_kappa",
         "krippendorff_alpha"; for ordered categories also "krippendorff_alpha_ordinal", "krippendorff_alpha_interval"
-        and the intraclass correlations "icc_1_1", "icc_2_1", "icc_3_1" of one reader and "icc_1_k", "icc_2_k",
-        "icc_3_k" of the mean of all
-    categories : all of them in their order; by default all whole numbers from the smallest to the largest score, or
-        the names that occur, which then have no order
-    columns : one of these names -> name of the column in the table
+        and the intraclass correlations "icc_1_1", "icc_2_1", "icc_3_1" (one reader) and "icc_1_k", "icc_2_k", "icc_3_k"
+        (mean over readers)
+    categories : all categories in order; by default all whole numbers from the smallest to the largest score, or the
+        names that occur, without an order
+    columns : one of these column names -> column name in the table
 
     Raises
     ------
@@ -202,7 +202,7 @@ def _of_pair(
     patients: Sequence[str],
     n_categories: int,
 ) -> list[PairAgreement]:
-    """Return the pair's agreement: the macro and each finding, or all cases together without findings."""
+    """Return a pair's agreement: the macro and each finding; without findings, one row for all cases."""
     if not both:
         return [PairAgreement(a, b, POOLED, 0, UNDEFINED)]
     agreement = estimate_agreement(
@@ -211,7 +211,7 @@ def _of_pair(
         n_categories=n_categories,
         findings=[finding for _, finding in both],
         patients=patients,
-        resampling=Resampling(1),  # the jackknife draws nothing
+        resampling=Resampling(1),  # the jackknife needs no replicates
     )
     own = [one for one in agreement if one.metric == metric]
     has_findings = any(finding != POOLED for _, finding in both)
@@ -226,14 +226,14 @@ def _of_pair(
 def _together(
     metric: str, codes: IntArray, patient_of: Mapping[tuple[str, str], str], n_categories: int
 ) -> list[ReadersAgreement]:
-    """Return the macro and the findings, or all cases together without findings."""
+    """Return all readers' agreement: the macro and each finding; without findings, one row for all cases."""
     estimates = estimate_reliability(
         codes,
         n_categories=n_categories,
         metrics=[metric],
         findings=[finding for _, finding in patient_of],
         patients=list(patient_of.values()),
-        resampling=Resampling(1),  # the jackknife draws nothing
+        resampling=Resampling(1),  # the jackknife needs no replicates
     )
     has_findings = any(finding != POOLED for _, finding in patient_of)
     n_ratings = (codes >= 0).sum(axis=1)
@@ -249,12 +249,12 @@ def _together(
 def _read(
     rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]
 ) -> dict[tuple[str, str, str], tuple[Rating, str]]:
-    """Return reader, case and finding -> the rating, and the case's patient."""
+    """Return ((reader, case, finding) -> rating, case -> patient)."""
     unknown = [name for name in columns if name not in COLUMNS]
     if unknown:
         raise ArgumentError("columns", f"must name {', '.join(COLUMNS)}", unknown)
     if not rows:
-        raise ArgumentError("table", "must hold a rating", "none")
+        raise ArgumentError("table", "must contain at least one rating", "none")
     named = {name: columns.get(name, name) for name in COLUMNS}
     needed = [named[name] for name in COLUMNS if name in ("reader", "case", "score") or name in columns]
     missing = [name for name in needed if all(name not in row for row in rows)]
@@ -277,7 +277,7 @@ def _read(
             raise ArgumentError("table", rule, repr(patient))
         key = str(fields["reader"]), case, str(fields.get("finding", POOLED))
         if key in read:
-            raise ArgumentError("table", f"must have each rating once, row {number} repeats one", key)
+            raise ArgumentError("table", f"must have each rating once, but row {number} repeats one", key)
         read[key] = _rating(fields["score"], f"table[{number}].{named['score']}"), patient
     return read
 
@@ -292,6 +292,4 @@ def _rating(value: Any, name: str) -> Rating:
             return text
     if isinstance(value, Real | np.bool_) and float(value).is_integer():
         return int(float(value))
-    raise ArgumentError(
-        name, "must be a category, a whole number or a name; leave out the rows of cases not rated", repr(value)
-    )
+    raise ArgumentError(name, "must be a category, a whole number or a name; omit rows of unrated cases", repr(value))

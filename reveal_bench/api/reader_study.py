@@ -1,4 +1,4 @@
-"""``rb.readers``, ``rb.plan_readers`` and ``rb.readings``: analyse a reader study, plan one, and make its table."""
+"""Implement ``rb.readers``, ``rb.plan_readers`` and ``rb.readings``: analyse and plan studies, make their tables."""
 
 from __future__ import annotations
 
@@ -29,16 +29,15 @@ _MERITS = {"auc": "AUC", "lroc": "LROC area", "hit_rate": "Hit rate"}
 
 @dataclass(frozen=True, repr=False)
 class ReaderStudyResult(TableResult):
-    """The result of a reader study: the mean of every modality over readers, and the differences.
+    """Result of a reader study: each modality's mean over readers, and the differences between modalities.
 
     Attributes
     ----------
-    analysis : components, F test, means and differences
-    merit : the figure of merit
+    analysis : variance components, F test, means and differences merit : the figure of merit
     n_cases, n_patients : numbers of cases and patients read by every reader
-    margin : how much worse than the second the first modality may be; None without a margin
-    system : name of the system compared with the readers, if any
-    n_read : fewest and most cases that a reader read
+    margin : largest acceptable loss of the first modality against the second; None if not tested system : name of the
+        system compared with the readers, if any
+    n_read : smallest and largest number of cases that a reader read
     """
 
     analysis: Analysis
@@ -51,7 +50,7 @@ class ReaderStudyResult(TableResult):
 
     @property
     def caption(self) -> str:
-        """Cases, readers, which of the two are random samples, and the test of all modalities."""
+        """Numbers of cases and readers, whether each is random or fixed, and the test of all modalities."""
         analysis = self.analysis
         samples = f"readers {analysis.readers_are}, cases {analysis.cases_are}"
         text = (
@@ -81,7 +80,7 @@ class ReaderStudyResult(TableResult):
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """A row per modality, then one per pair: `value` is a mean, or the first minus the second."""
+        """One row per modality with its mean as `value`, then one per pair with the difference, first minus second."""
         means: list[dict[str, Any]] = [
             {"what": "mean", "modality": one.modality, "minus": None, **_figures(as_record(one))}
             | {"p": None, "p_adjusted": None}
@@ -101,7 +100,7 @@ class ReaderStudyResult(TableResult):
 
     @property
     def components(self) -> dict[str, float]:
-        """Variances of the model and the number of cases, from which `rb.plan_readers` plans a study."""
+        """Variance components and number of cases, for `rb.plan_readers`."""
         return asdict(self.analysis.components) | {"n_cases": self.n_cases}
 
     def by_reader(self) -> list[dict[str, Any]]:
@@ -149,25 +148,26 @@ def readers(
     cases_are: Sample = "random",
     margin: float | None = None,
 ) -> ReaderStudyResult:
-    """Analyse a reader study: modalities compared over several readers of the same cases.
+    """Analyse a multi-reader multi-case study: compare modalities over readers of the same cases.
 
     Parameters
     ----------
-    table : a row per reader, case and modality, with the columns ``reader``, ``case``, ``score`` and, where there are
-        several modalities, ``modality``; ``truth`` (0 or 1), and ``patient`` where a patient has several cases. A path
-        (CSV, TSV, XLSX, Parquet, JSON), a DataFrame or a list of mappings
+    table : one row per reader, case and modality, with the columns ``reader``, ``case``, ``score``, ``truth`` (0 or 1),
+        ``modality`` if there are several, and ``patient`` if a patient has several cases. A path (CSV, TSV, XLSX,
+        Parquet, JSON), a DataFrame or a list of mappings
     merit : "auc"; "lroc", with a column ``located`` (0 or 1) for cases with `truth` 1; or for scores of 0 and 1
         "sensitivity", "specificity", "accuracy", "kappa" with the truth, "hit_rate"
     columns : one of these names -> name of the column in the table
-    system : one of the readers that is compared with all others, such as a model that read the same cases
-    partly_crossed : readers may have read different cases; each reader the same cases with every modality
-    readers_are, cases_are : "random" to draw conclusions about others like them, "fixed" about only these
-    margin : how much worse than the second the first modality may be; differences then get a verdict on non-inferiority
+    system : a reader to compare with all others, such as a model that read the same cases
+    partly_crossed : allow readers with different cases; each reader must have read the same cases with every modality
+    readers_are, cases_are : "random" to generalise to similar readers or cases, "fixed" to conclude only about these
+        margin : largest acceptable loss of the first modality against the second; differences then get a verdict on
+        non-inferiority
 
     Raises
     ------
     ArgumentError
-        If the table does not have that design, or the figure of merit is not defined.
+        If the table does not have this design, or the figure of merit is undefined.
     ImportError
         If scipy is not installed.
     """
@@ -198,13 +198,13 @@ _MOST_READERS = 1000
 
 @dataclass(frozen=True, repr=False)
 class ReaderPlan(TableResult):
-    """Planned reader studies: the power of each, or the cases that it needs.
+    """Planned reader studies: the power of each, or the number of cases that it needs.
 
     Attributes
     ----------
     studies : readers, cases, readings, power, and the expected standard error of the difference
-    target : difference or non-inferiority to show, and for which readers and cases
-    pilot : pilot that the power is computed from
+    target : difference or non-inferiority to show, and whether readers and cases are random or fixed
+    pilot : pilot study from which power is computed
     power : power for which the cases were computed; None if the cases were given
     """
 
@@ -215,7 +215,7 @@ class ReaderPlan(TableResult):
 
     @property
     def caption(self) -> str:
-        """The difference to show, its readers and cases, and the pilot."""
+        """The difference to show, whether readers and cases are random or fixed, and the pilot."""
         target = self.target
         difference = f"a difference of {abs(target.true_difference):g} (two-sided test at 0.05)"
         if target.margin is not None:
@@ -234,7 +234,7 @@ class ReaderPlan(TableResult):
         return [asdict(study) for study in self.studies]
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """Return the studies with two decimals of their power."""
+        """Return the studies as text, power with two decimals."""
         return [
             {
                 "readers": str(study.n_readers),
@@ -262,31 +262,31 @@ def plan_readers(
     readers_are: Sample = "random",
     cases_are: Sample = "random",
 ) -> ReaderPlan:
-    """Plan a reader study of two modalities: return the number of cases that it needs, or its power.
+    """Plan a reader study of two modalities: compute the number of cases that it needs, or its power.
 
     Parameters
     ----------
-    pilot : a table of readings as for :func:`~reveal_bench.api.reader_study.readers`, the result of that function, or
-        its `components`, or assumed ones: a mapping with "variance", "cov_1", "cov_2", "cov_3",
-        "interaction" and "n_cases"
-    difference : true difference to show; with a margin, 0 by default
-    margin : show non-inferiority by this margin instead of a difference
+    pilot : a table of readings as for :func:`~reveal_bench.api.reader_study.readers`, its result, the `components` of
+        that result, or assumed components: a mapping with "variance", "cov_1", "cov_2", "cov_3", "interaction" and
+        "n_cases"
+    difference : true difference to show; by default 0 if `margin` is given margin : show non-inferiority with this
+        margin instead of a difference
     n_readers : one number or several
-    n_cases : numbers of cases to give the power for; by default the fewest cases that are enough are computed
+    n_cases : numbers of cases for which power is computed; by default, the smallest sufficient number is computed
     power : power to reach, 0.8 by default; must not be given with `n_cases`
     merit, columns, system : as in :func:`readers`, for a table of readings
-    readers_are, cases_are : "random" to draw conclusions about others like them, "fixed" about only these
+    readers_are, cases_are : "random" to generalise to similar readers or cases, "fixed" to conclude only about these
 
     Raises
     ------
     ArgumentError
-        If the pilot lacks something, or a number is out of range.
+        If the pilot lacks a component or column, or a number is out of range.
     ImportError
         If scipy is not installed.
     """
     target = Target(_number("difference", difference), _number("margin", margin), readers_are, cases_are)
     if power is not None and n_cases is not None:
-        rule = "must be left out if `n_cases` is given, since the power is then computed from it"
+        rule = "must be omitted if `n_cases` is given, because power is then computed"
         raise ArgumentError("power", rule, power, ("n_cases",))
     sizes = _numbers("n_readers", n_readers, _MOST_READERS)
     cases = None if n_cases is None else _numbers("n_cases", n_cases, 50 * MOST_CASES)
@@ -307,19 +307,19 @@ def _pilot(inputs: Any, merit: str, columns: Mapping[str, str] | None, system: s
     else:
         study = readers(inputs, merit=merit, columns=columns, system=system, partly_crossed=True)  # refused below
     if not study.is_crossed:
-        rule = "must be a study in which every reader read every case, as in the one that is planned"
+        rule = "must be a study in which every reader read every case, as in the planned study"
         raise ArgumentError("pilot", rule, f"{study.n_read[0]:,} or more of {study.n_cases:,}")
     return Pilot(study.analysis.components, study.n_cases, n_read=2 if study.system is None else 1)
 
 
 def _supposed(inputs: Mapping[str, Any]) -> Pilot:
-    """Return a pilot with assumed components."""
+    """Return a pilot made of assumed variance components."""
     names = (*_COMPONENTS, "n_cases")
     wrong = [name for name in inputs if name not in (*names, "reader")] or [
         name for name in names if name not in inputs
     ]
     if wrong:
-        rule = f"must be a table of readings, or have a number for each of {', '.join(names)}"
+        rule = f"must be a table of readings, or a mapping with a number for each of {', '.join(names)}"
         raise ArgumentError("pilot", rule, f"{'no ' if wrong[0] in names else ''}{wrong[0]}")
     values = {
         name: _number(f"pilot[{name}]", math.nan if inputs[name] is None else inputs[name]) for name in _COMPONENTS
@@ -346,13 +346,13 @@ def _numbers(name: str, numbers: Any, most: int) -> list[int]:
 
 @dataclass(frozen=True, repr=False)
 class ReadingsTable(TableResult):
-    """Ratings of the same studies by readers and a system, with the reference: a table for `rb.readers`.
+    """Ratings of the same studies by readers and a system, with the reference standard: a table for `rb.readers`.
 
     Attributes
     ----------
     rows : reader, case, patient, finding, score and truth
     system : the name of the system among the readers
-    n_left_out : number of studies left out because some reader had not read them
+    n_left_out : number of studies omitted because at least one reader had not read them
     """
 
     rows: Sequence[ReadingRow]
@@ -365,7 +365,7 @@ class ReadingsTable(TableResult):
         readers = dict.fromkeys(row.reader for row in self.rows)
         n_cases = len({row.case for row in self.rows})
         left_out = (
-            f"; studies left out because some reader did not read them: {self.n_left_out:,}" if self.n_left_out else ""
+            f"; studies omitted because a reader did not read them: {self.n_left_out:,}" if self.n_left_out else ""
         )
         return f"{n_cases:,} cases read by {', '.join(readers)}{left_out}"
 
@@ -392,7 +392,7 @@ def readings(
     predictions, bench, split, allow_missing : as in :func:`~reveal_bench.api.inputs.lint`
     finding : label whose readings are returned; by default all labels, with every pair of study and label as a case
     thresholds : probability from which a label counts as predicted: one number, or one per label
-    name : name of the system; by default its file's
+    name : name of the system; by default the file's name
 
     Raises
     ------

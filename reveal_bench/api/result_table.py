@@ -1,6 +1,6 @@
-"""A result as a small table: in a notebook, in a terminal, and as pandas, Markdown, LaTeX, CSV and JSON.
+"""Base classes of results that print as a small table and convert to pandas, Markdown, LaTeX, CSV and JSON.
 
-`records` are unrounded (fractions, NaN if undefined); `printed_rows` are the same rows as text for people.
+`records` are unrounded (fractions, NaN if undefined); `printed_rows` are the same rows as rounded text.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _MOST_CHARACTERS = 30
 
 
 class TableResult(ABC):
-    """A result with rows, which prints itself as a small table.
+    """A result that prints as a small table.
 
     Attributes
     ----------
     caption : the contents, in one line
-    records : the rows, with the same names in each
+    records : the rows, all with the same columns
     """
 
     @property
@@ -46,11 +46,11 @@ class TableResult(ABC):
 
     @property
     def requested(self) -> Sequence[str]:
-        """Columns of the printed rows that an option asked for, by need: a narrow terminal drops others first."""
+        """Columns to keep longest, in order of importance, if the terminal is too narrow for all."""
         return ()
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """Return the rows for people: column -> text."""
+        """Return the rows as rounded text: column -> text."""
         return [{name: _text(value) for name, value in record.items()} for record in self.records]
 
     def to_pandas(self) -> pd.DataFrame:
@@ -61,7 +61,7 @@ class TableResult(ABC):
 
     @property
     def table(self) -> pd.DataFrame:
-        """The records as a DataFrame, see :meth:`to_pandas`."""
+        """The records as a DataFrame, like :meth:`to_pandas`."""
         return self.to_pandas()
 
     @property
@@ -78,11 +78,11 @@ class TableResult(ABC):
         return str(self.to_pandas().to_csv(index=False, lineterminator="\n"))
 
     def to_markdown(self) -> str:
-        """Return the printed rows as a table in Markdown."""
+        """Return the printed rows as a Markdown table."""
         return self._printed().to_markdown() + "\n"
 
     def to_latex(self) -> str:
-        """Return the printed rows and the caption in LaTeX that needs only ``\\usepackage[T1]{fontenc}``."""
+        """Return the printed rows and the caption as LaTeX, which only needs ``\\usepackage[T1]{fontenc}``."""
         return self._printed().to_latex() + "\n"
 
     def _printed(self) -> PrintedTable:
@@ -105,7 +105,7 @@ class TableResult(ABC):
 
 
 class TablesResult(TableResult):
-    """A result with several tables and their figures."""
+    """A result with several tables, and figures of them."""
 
     @property
     @abstractmethod
@@ -113,7 +113,7 @@ class TablesResult(TableResult):
 
     @abstractmethod
     def drawn(self) -> Sequence[Illustration]:
-        """Return the figures of the tables."""
+        """Return the figures that show the tables."""
 
     def write(self, folder: str | Path) -> list[Path]:
         """Write each table as CSV, and the figures as SVG and PNG, into `folder`; return their paths.
@@ -128,7 +128,7 @@ class TablesResult(TableResult):
 
 
 def written(folder: Path, files: Mapping[str, bytes], drawn: Sequence[Illustration]) -> list[Path]:
-    """Write files, and figures as SVG and PNG, into `folder`; return their paths."""
+    """Write text files, and figures as SVG and PNG, into `folder`; return their paths."""
     files = {**files, **{f"{figure.name}.{kind}": figure.file(kind) for figure in drawn for kind in ("svg", "png")}}
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
@@ -139,7 +139,7 @@ def written(folder: Path, files: Mapping[str, bytes], drawn: Sequence[Illustrati
 
 @dataclass(frozen=True, repr=False)
 class RoundedTable(TableResult):
-    """Numbers under a caption; means have their intervals, as `name`, `name_low` and `name_high`.
+    """A table of numbers; the interval of a mean `name` is in the columns `name_low` and `name_high`.
 
     Attributes
     ----------
@@ -161,7 +161,7 @@ class RoundedTable(TableResult):
         return self.rows
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """Return rows as text: three decimals, intervals next to means."""
+        """Return rows as text with three decimals and with intervals after means."""
         return [_format_row(row) for row in self.rows]
 
 

@@ -1,4 +1,4 @@
-"""The result of ``rb.score``: scores and, on request, groups of patients, single readers and published rows."""
+"""Result tables of ``rb.score``: scores and, on request, groups of patients, single readers and published rows."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Scores(TableResult):
 
     Attributes
     ----------
-    scored : the predictions as they were scored, with the lint report, the protocol and all cases
+    scored : the scored predictions, with lint report, protocol and all cases
     subgroups : groups of patients and their differences from the rest, if requested
     readers : scores against single readers and their agreement, if requested
     published : published rows of the same metrics, if requested
@@ -54,32 +54,32 @@ class Scores(TableResult):
 
     @property
     def estimates(self) -> Sequence[Estimate]:
-        """Every score with its evidence."""
+        """All scores with intervals and numbers of cases."""
         return self.scored.estimates
 
     @property
     def rows(self) -> Rows:
-        """The cases from which all scores are computed: ``result.rows.to_pandas()``."""
+        """Values per case from which all scores are computed: ``result.rows.to_pandas()``."""
         return self.scored.rows
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """Columns metric, finding, value, low, high, n, n_undefined, flag: fractions, NaN where undefined.
+        """Columns metric, finding, value, low, high, n, n_undefined and flag: fractions, NaN where undefined.
 
-        `flag` says why a value has no interval; otherwise it is empty. Macros over groups of findings come last.
+        `flag` is the reason why a value has no interval, otherwise empty. Macros over groups of findings come last.
         """
         return [_record(estimate) for estimate in (*self.estimates, *named_macros(self.scored.finding_groups))]
 
     @property
     def strata(self) -> list[dict[str, Any]]:
-        """Rows as in `records` for each separately scored part of the split, whose name is in `stratum`."""
+        """Rows as in `records` for each stratum of the split, with its name in `stratum`."""
         return [{"stratum": name} | _record(e) for name, part in self.scored.strata.items() for e in part]
 
     @property
     def answered(self) -> list[dict[str, Any]]:
-        """Rows as in `records` for the answered questions only; empty if the system declined none.
+        """Rows as in `records` for the answered questions only; empty unless the system abstained.
 
-        `scored.answered` has their number and share. In `records`, declined questions are misses.
+        `scored.answered` has the number and share of answered questions. In `records`, abstentions are misses.
         """
         return [] if self.scored.answered is None else [_record(one) for one in self.scored.answered.estimates]
 
@@ -95,7 +95,7 @@ class Scores(TableResult):
         return f"{report.file} on {self.scored.place}: {scale} with {how}{declined}{warned}"
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """Return macros first, then the findings: value and interval in percent, ratings on their scale."""
+        """Return macros, then findings: values and intervals in percent, ratings on their own scale."""
         of_groups = named_macros(self.scored.finding_groups)
         macros = [e for e in self.estimates if e.finding == MACRO]
         ordered = [*macros, *of_groups, *(e for e in self.estimates if e.finding != MACRO)]
@@ -119,7 +119,7 @@ class Scores(TableResult):
 
 
 def _cases_text(estimate: Estimate, n_positive: int | None) -> str:
-    """Return the number of cases with a finding and of all cases, or only that of the cases with a score."""
+    """Return the number of cases as text, with the number of positive cases if known."""
     return str(estimate.n) if n_positive is None else part_text(n_positive, estimate.n_rows)
 
 
@@ -130,12 +130,12 @@ def _record(estimate: Estimate) -> dict[str, Any]:
 
 @dataclass(frozen=True, repr=False)
 class Subgroups(TableResult):
-    """Groups of patients, each against all other patients: the macro of every metric, then its findings.
+    """Groups of patients, each compared with all other patients: the macro of every metric, then its findings.
 
     Attributes
     ----------
-    groups : every group with its evidence, by metric, column, finding and group
-    n_patients : number of patients of the split, including those without a case that counts
+    groups : all results, ordered by metric, column, finding and group
+    n_patients : number of patients in the split, including patients without a scored case
     """
 
     groups: Sequence[Subgroup]
@@ -143,23 +143,23 @@ class Subgroups(TableResult):
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """The fields of each :class:`~reveal_bench.evaluation.subgroups.Subgroup`."""
+        """Fields of each :class:`~reveal_bench.evaluation.subgroups.Subgroup`."""
         return [as_record(group) for group in self.groups]
 
     @property
     def has_odds_ratios(self) -> bool:
-        """True if a group has an odds ratio."""
+        """True if at least one group has an odds ratio."""
         return any(not math.isnan(group.odds_ratio.value) for group in self.groups)
 
     @property
     def caption(self) -> str:
-        """Metrics, columns and corrections for several groups."""
+        """Metrics, columns, and the correction for multiple comparisons."""
         first = self.groups[0]
         metrics = dict.fromkeys(METRICS[group.metric].title for group in self.groups)
         columns = dict.fromkeys(group.by for group in self.groups)
         counted = [g.n for g in self.groups if (g.by, g.metric, g.finding) == (first.by, first.metric, first.finding)]
         n_out = self.n_patients - sum(counted)
-        out = f"; {n_out} of {self.n_patients} patients are in no row: none of their cases counts" if n_out else ""
+        out = f"; {n_out} of {self.n_patients} patients are in no row because they have no scored case" if n_out else ""
         odds = "; odds ratio of a right answer, patients as clusters, not corrected" if self.has_odds_ratios else ""
         return (
             f"{', '.join(metrics)} by {' and by '.join(columns)}, with 95% intervals; difference from all other "
@@ -169,21 +169,21 @@ class Subgroups(TableResult):
 
     @property
     def _undivided(self) -> str:
-        """The columns that have one group, which has no others to differ from."""
+        """Note on columns with a single group, for which no difference can be computed."""
         groups = {by: [g.group for g in self.groups if g.by == by and g.n] for by in {g.by: 0 for g in self.groups}}
         return "".join(
-            f"; no difference by {by}, since all patients are in the group {names[0]!r}"
+            f"; no difference by {by} because all patients are in the group {names[0]!r}"
             for by, names in groups.items()
             if len(set(names)) == 1
         )
 
     @property
     def requested(self) -> Sequence[str]:
-        """Scores of the groups, and their differences."""
+        """Columns that a narrow terminal keeps: value, difference and p."""
         return "value", "difference", "p"
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """Return each group with a case in percent, below a row with its finding."""
+        """Return each group with cases, in percent, below a heading row for its finding."""
         rows: list[dict[str, str]] = []
         heading = ""
         for g in (one for one in self.groups if one.n or one.finding == MACRO):
@@ -205,14 +205,14 @@ class Subgroups(TableResult):
         return rows
 
     def _title(self, group: Subgroup) -> str:
-        """Return the finding, with the metric and the column if there are several; of a macro also what is compared."""
+        """Return a heading: the finding, the metric and column if there are several, and a note for macros."""
         metric = [METRICS[group.metric].title] * (len({g.metric for g in self.groups}) > 1)
         column = [f"by {group.by}"] * (len({g.by for g in self.groups}) > 1)
         title = ", ".join([*metric, group.finding, *column])
         return title + self._compared(group) if group.finding == MACRO else title
 
     def _compared(self, group: Subgroup) -> str:
-        """Return which findings the differences of macros are over, unless they are over all."""
+        """Return a note on the findings that differences of macros cover, unless these are all findings."""
         of = group.by, group.metric
         n = [g.n_compared for g in self.groups if (g.by, g.metric, g.finding) == (*of, MACRO) and g.n]
         if len(n) == 1:
@@ -220,7 +220,7 @@ class Subgroups(TableResult):
         findings = {g.finding for g in self.groups if g.metric == group.metric} - {MACRO}
         least, most = min(n, default=0), max(n, default=0)
         if not most:
-            return "; no differences, since too few patients have each finding"
+            return "; no differences because too few patients have each finding"
         some = f"{most}" if least == most else f"{least} to {most}"
         of_all = count_text(len(findings), "finding")
         return "" if least == len(findings) else f"; differences over {some} of {of_all}"
@@ -228,18 +228,18 @@ class Subgroups(TableResult):
 
 @dataclass(frozen=True, repr=False)
 class AgainstReaders(TableResult):
-    """Scores of a system against each reader and their agreement, beside scores of each reader against the others.
+    """Scores of a system against single readers and their consensus, beside scores of each reader against the others.
 
     Attributes
     ----------
-    references : every reference with its evidence
+    references : results against every reference
     """
 
     references: Sequence[AgainstReference]
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """The fields of each :class:`~reveal_bench.evaluation.reader_reference.AgainstReference`."""
+        """Fields of each :class:`~reveal_bench.evaluation.reader_reference.AgainstReference`."""
         return [as_record(one) for one in self.references]
 
     @property
@@ -252,7 +252,7 @@ class AgainstReaders(TableResult):
         )
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """Return each reference in percent."""
+        """Return one row per reference, in percent."""
         return [
             {
                 "reference": one.reference,
@@ -270,13 +270,12 @@ class AgainstReaders(TableResult):
 
 @dataclass(frozen=True, repr=False)
 class BesidePublished(TableResult):
-    """A system and the published rows of the same metrics, averaged over the findings that all of them have.
+    """A system beside published results in the same metrics, averaged over the findings that all rows have.
 
     Attributes
     ----------
-    tables : metric -> the system's row, then the published ones
-    part : the split that the system answered
-    protocols : how the papers measured
+    tables : metric -> the system's row, then the published rows part : the split that the system answered protocols :
+        methods of the papers
     """
 
     tables: Mapping[str, Sequence[ReferenceValue]]
@@ -285,7 +284,7 @@ class BesidePublished(TableResult):
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """Columns metric, system, source, finding (first the "mean" of a system) and value: fractions."""
+        """Columns metric, system, source, finding ("mean" first) and value, as fractions."""
         return [
             {"metric": metric, "system": line.system, "source": line.source, "finding": finding, "value": value}
             for metric, lines in self.tables.items()
@@ -295,7 +294,7 @@ class BesidePublished(TableResult):
 
     @property
     def caption(self) -> str:
-        """Source of the rows, and the methods of the papers."""
+        """Origin of the rows, and the methods of the papers."""
         part = f" (this system answered its part {self.part})" * (self.part != "test")
         return (
             f"published rows as printed, of the whole test split{part}, in percent; mean over the findings that every "
@@ -315,12 +314,12 @@ class BesidePublished(TableResult):
 
 
 def beside_published(scored: ScoredFile, info: FolderInfo, name: str, metric: str | None = None) -> BesidePublished:
-    """Return published rows beside the scores of a system, for every metric that both have, or for one metric.
+    """Return published rows beside a system's scores, for one metric, or for every metric that both have.
 
     Raises
     ------
     ArgumentError
-        Without published rows that can be compared; the message says why.
+        If no published row is comparable; the message states the reason.
     """
     rows = read_reference_rows(info.benchmark)
     why = (
@@ -338,7 +337,7 @@ def beside_published(scored: ScoredFile, info: FolderInfo, name: str, metric: st
 
 
 def _own_scores(scored: ScoredFile, name: str) -> list[OwnScores]:
-    """Return metric -> scores, without hits of cells on another grid than the published one."""
+    """Return each metric's scores by finding, without grid hit rates on a grid other than the published one."""
     values: dict[str, dict[str, float]] = {}
     for one in scored.estimates:
         if one.finding in scored.rows.groups and (one.metric != "grid_hit" or scored.options.grid == GRID):
@@ -356,13 +355,13 @@ def summarize(
     unit: str = "patient",
     interval: Interval = "jackknife",
 ) -> list[Estimate]:
-    """Return the mean per finding and the macro of every metric, with 95% intervals from common replicates.
+    """Return the mean per finding and the macro of every metric, with 95% intervals from the same replicates.
 
     Parameters
     ----------
     rows : result of :func:`~reveal_bench.kinds.localization.scoring.score_localization`
     metrics : names of metrics to report; by default those that apply
-    findings : findings to report, and the only ones in the macro
+    findings : findings to report and to include in the macro
     n_resamples, seed, unit, interval : as in :func:`score`; unit "patient" or "image"
 
     Returns

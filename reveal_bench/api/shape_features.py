@@ -1,4 +1,4 @@
-"""``rb.shapes``: measures shapes of references, and how localization depends on them and on confidence."""
+"""Implement ``rb.shapes``, which measures shapes of references and relates localization to shape and confidence."""
 
 from __future__ import annotations
 
@@ -40,16 +40,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Shapes(TablesResult):
-    """Shapes of the reference masks of a split, printed as medians per finding.
+    """Shapes of a split's reference masks, printed as medians per finding.
 
     Attributes
     ----------
     bench : the split of the references
     shapes : one shape per image and finding
-    findings : in table order
-    slopes : regressions of the model's outcomes on the shapes; empty without a model
-    assurances : slopes and correlations of the model's outcomes with its scores; empty without scores
-    how : outcomes and features of the slopes, in words
+    findings : in the order of the tables slopes : regressions of the model's outcomes on shape features; empty without
+        a model assurances : slopes and correlations of the model's outcomes with its confidence; empty without scores
+        how : description of the slopes' outcomes and features
     """
 
     bench: Bench
@@ -66,7 +65,7 @@ class Shapes(TablesResult):
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
-        """Every mask with its features, NaN where undefined."""
+        """Features of every mask, NaN where undefined."""
         return [asdict(shape) for shape in self.shapes]
 
     def printed_rows(self) -> list[dict[str, str]]:
@@ -83,11 +82,11 @@ class Shapes(TablesResult):
 
     @property
     def regressions(self) -> RoundedTable:
-        """Every slope on a feature in every regression model, with its interval, p, stars and cases."""
+        """Slopes of all features in all regression models, with interval, p, stars and number of cases."""
         return self.regressions_of(*MODELS)
 
     def regressions_of(self, *models: str) -> RoundedTable:
-        """Return the slopes of some regression models."""
+        """Return the slopes of the named regression models."""
         idle = {"model"} if len(models) == 1 else set()
         idle |= set() if "multiple" in models else {"inflation"}
         rows = [_spread(as_record(one), "value") for one in self.slopes if one.model in models]
@@ -96,12 +95,12 @@ class Shapes(TablesResult):
 
     @property
     def confidence(self) -> RoundedTable:
-        """Slope and Spearman's correlation of the outcomes with the score."""
+        """Slope and Spearman's correlation of each outcome with the confidence score."""
         return confidence_table(self.assurances)
 
     @property
     def tables(self) -> dict[str, TableResult]:
-        """Name -> table, all that have rows."""
+        """Name -> table, without empty tables."""
         tables: dict[str, TableResult] = {
             "shapes": self,
             "regressions": self.regressions,
@@ -122,7 +121,7 @@ def _median(shapes: Sequence[MaskShape], name: str) -> float:
 
 
 def _spread(row: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return a row with `low` and `high` renamed, so that a table joins them to their value."""
+    """Return a row with `low` and `high` renamed to the value's name, so that a table shows them as its interval."""
     return {f"{name}_{key}" if key in ("low", "high") else key: value for key, value in row.items()}
 
 
@@ -136,13 +135,13 @@ def shapes(
     scale: Scale = "minmax",
     score_scale: Scale = "raw",
 ) -> Shapes:
-    """Measure the shapes of reference masks, and how a model's localization depends on them and on its confidence.
+    """Measure shapes of reference masks, and relate a model's localization to shape and confidence.
 
     Parameters
     ----------
     bench, split : as in :func:`lint`, for localization with masks
-    model : predictions in any form that :func:`lint` accepts; without them only shapes are measured
-    human : predictions of the benchmark readers, for the gap between them and the model
+    model : predictions of any type that :func:`lint` accepts; without a model, only shapes are measured
+    human : predictions of the benchmark readers, for the gap between readers and model
     missing : as in :func:`score`, for both
     scale : scaling of the features: "minmax" as in the published code, "zscore" as in the text of the paper, or "raw"
     score_scale : scaling of the scores: "raw", or "minmax" per finding
@@ -160,17 +159,15 @@ def shapes(
         if value not in ("minmax", "zscore", "raw"):
             raise ArgumentError(name, "must be 'minmax', 'zscore' or 'raw'", repr(value))
     if human is not None and model is None:
-        raise ArgumentError(
-            "human", "must be given with `model`: the gap between the two is measured", None, ("model",)
-        )
+        raise ArgumentError("human", "needs `model`, because the gap between the two is measured", None, ("model",))
     opened = as_bench(bench, split)
     if not opened.kind.questions.uses_grid:
         raise ArgumentError("bench", "must be a localization benchmark with masks as references", opened.kind.name)
     measured = shapes_of(
         each_localization(opened.dataset, opened.split)
-    )  # all contours take more memory than the masks
+    )  # drop all contours, which take more memory than the masks
     if not measured:
-        raise ArgumentError("bench", "must have masks as references, whose shapes are measured", str(opened.folder))
+        raise ArgumentError("bench", "must have reference masks, whose shapes are measured", str(opened.folder))
     findings = opened.info.findings
     if model is None:
         return Shapes(opened, measured, findings, [], [], "")
@@ -178,15 +175,15 @@ def shapes(
     of_human = None if human is None else _scored(human, opened, "human", missing)
     pool = [shape for shape in measured if shape.polygons > 0]
     if not pool:
-        raise ArgumentError("bench", "must have contours, whose number is a feature of a mask", str(opened.folder))
+        raise ArgumentError("bench", "must have drawn contours, whose number is a feature", str(opened.folder))
     names = [shape.finding for shape in pool]
     features = {name: np.array([float(getattr(shape, name)) for shape in pool]) for name in FEATURES}
     outcomes = _outcomes(of_model, of_human, pool)
     slopes = regress(outcomes, features, names, [shape.patient_id for shape in pool], scale=scale)
     confidence = assurances_of(cast(CaseRows, of_model.rows), score_scale)
     named, beside = (of_model.report.file, "") if of_human is None else two_names(model, human)
-    against = f", and of the gap from {beside} to it" if beside else ""
-    how = f"{named}{against} on features of the masks, features scaled by {scale}"
+    against = f", and of the gap between {beside} and the model" if beside else ""
+    how = f"{named}{against} on shape features scaled by {scale}"
     return Shapes(opened, measured, findings, slopes, confidence, how)
 
 
@@ -196,12 +193,12 @@ def _scored(predictions: Any, bench: Bench, argument: str, missing: str | None) 
 
 
 def confidence_table(assurances: Sequence[Assurance]) -> RoundedTable:
-    """Return slope and Spearman's correlation of each outcome and finding."""
+    """Return slope and Spearman's correlation with the score for each outcome and finding."""
     return RoundedTable("Slopes and rank correlations with the score", [as_record(one) for one in assurances])
 
 
 def assurances_of(rows: CaseRows, scale: Scale = "raw") -> list[Assurance]:
-    """Return slopes over all cases of the model, not only its true positives; empty without scores."""
+    """Return slopes on the score over all the model's cases, not only true positives; empty without scores."""
     if np.isnan(rows.scores).all():
         return []
     outcomes = {
@@ -211,7 +208,7 @@ def assurances_of(rows: CaseRows, scale: Scale = "raw") -> list[Assurance]:
 
 
 def _outcomes(model: ScoredFile, human: ScoredFile | None, pool: Sequence[MaskShape]) -> dict[str, FloatArray]:
-    """Return IoU and hit of the model, and the lead of the human benchmark, for every case of the pool."""
+    """Return the outcomes of every case: the model's IoU and hit, and the readers' lead in both."""
     outcomes = {}
     for metric, name in (("mask_iou", "IoU"), ("point_hit", "hit")):
         of_model = cast(CaseRows, model.rows).values.get(metric)

@@ -1,4 +1,4 @@
-"""The gallery of cases: its folder, the page that shows it, and the answers to the page's requests.
+"""Case viewer: write a gallery folder of cases, and serve the page that shows it.
 
-``static/`` contains the page, and the image viewer, which the readers' page of the leaderboard also uses.
+``static/`` contains the page and its image viewer, which the leaderboard's page for readers also uses.
 """

@@ -1,18 +1,20 @@
-"""A dataset folder and prediction files -> a gallery folder: images with references, answers and outcomes.
+"""Make a gallery folder, which shows images with references, systems' answers and their outcomes in a browser.
 
-The folder contains references: it is only made from a split whose references are public, unless its owner asks for
-private ones, and a server shows it only if its settings say so.
+The folder contains references. It is only made from a split whose references are public, unless the owner of private
+ones requests it. A server shows it only if its settings allow that.
 
-* ``gallery.json``: benchmark, version, split, `groups`, `systems`, `outcomes` (the names of a right and a wrong answer)
-  and `cases`, each with `id`, `images` (ids), `view` and `results`: for every group its number and a character per
-  system: ``+`` right, ``-`` wrong, ``.`` not judged. The page needs only this file to open.
-* ``cases/N.json``: case number N: `films`, `told`, `marks` by reader, `answers` by system;
-* ``films/N-K.jpg``: its image K, grey, at most `max_side` pixels a side; ``thumbnails/N.jpg``: the first one, small;
-* ``places/S-G.jpg``: where system S marks group G, over the mean image; the number after the last system's means the
-  references. `places` in ``gallery.json`` lists these files with their numbers of cases.
+* ``gallery.json`` has benchmark, version, split, `groups` (findings or categories), `systems`, `outcomes` (names of a
+  right and a wrong answer), `places` and `cases`. A case has `id`, `images` (ids), `view` and `results`: for every
+  group, its number and one character per system, ``+`` for right, ``-`` for wrong, ``.`` for not judged. The page
+  only loads this file at the start.
+* ``cases/N.json`` has the `films` of case number N, `told` (facts), `marks` by reader, and `answers` by system.
+* ``films/N-K.jpg`` is image K of the case, grey, at most `max_side` pixels a side; ``thumbnails/N.jpg`` is the first
+  image, small.
+* ``places/S-G.jpg`` is a map of the positions that system S marks for group G, over the mean image. The number after
+  the last system's means the references. `places` in ``gallery.json`` lists these files with their numbers of cases.
 
-Marks are in fractions of an image's width and height. A mask is `width`, `height` and `runs`: lengths of runs along the
-rows of the reduced mask, beginning outside it.
+Coordinates of marks are fractions of an image's width and height. A mask is `width`, `height` and `runs`: run lengths
+along the rows of the reduced mask, of pixels outside and inside the mask in turn, outside first.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ Answers = Mapping[str, Sequence[CaseAnswer]]
 
 
 def prepare_gallery(source: CaseSource, out: Path, *, progress: Progress | None = None) -> int:
-    """Write a gallery folder, whole or not at all.
+    """Write a gallery folder; on failure, write nothing.
 
     Parameters
     ----------
@@ -62,18 +64,18 @@ def prepare_gallery(source: CaseSource, out: Path, *, progress: Progress | None 
 
     Returns
     -------
-    The number of its cases.
+    The number of cases in the gallery.
 
     Raises
     ------
     ValueError
-        If a picture is withheld, or `out` is not empty.
+        If an image is withheld, or `out` is not empty.
     """
     out = Path(out).resolve()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ArgumentError("out", "must be a new or empty folder", out)
     new = out.with_name(f".{out.name}.new")
-    shutil.rmtree(new, ignore_errors=True)  # of an attempt that was interrupted
+    shutil.rmtree(new, ignore_errors=True)  # left by an interrupted attempt
     try:
         for name in (CASES, FILMS, THUMBNAILS):
             (new / name).mkdir(parents=True)
@@ -92,15 +94,15 @@ def prepare_gallery(source: CaseSource, out: Path, *, progress: Progress | None 
 
 
 class CaseSource:
-    """The files of a gallery, each made when it is read.
+    """The files of a gallery, each computed when it is read.
 
     Parameters
     ----------
     folder, split : dataset folder with images, and a split with references
     predictions : name of a system -> its prediction file; questions missing from it are shown as unanswered
-    max_side : pixels of an image's longer side
-    most : maximum of cases, evenly spread over those with a finding; all by default
-    thresholds : probability from which a finding counts as predicted
+    max_side : maximum of an image's longer side in pixels
+    most : maximum number of cases, taken evenly from those with a finding first; all by default
+    thresholds : probability at or above which a finding counts as predicted
     private : allow private references, for their owner only
 
     Raises
@@ -167,7 +169,7 @@ class CaseSource:
         yield INDEX
 
     def read(self, place: str) -> bytes | None:
-        """Return a file by its path in the folder, None if it does not exist."""
+        """Return the content of a file by its path in the folder; None if the file does not exist."""
         if place == INDEX:
             return _json(self.index)
         match = FILE.fullmatch(place)
@@ -182,7 +184,7 @@ class CaseSource:
 
 
 def _write_places(source: CaseSource, folder: Path) -> list[list[int]]:
-    """Draw where each system marks each group; return [system, group, cases] per map."""
+    """Draw maps of the positions that systems mark; return [system, group, number of cases] per map."""
     maps = answer_maps(source.cases, source.answers)
     if maps:
         (folder / PLACES).mkdir()
@@ -197,7 +199,7 @@ def _write_places(source: CaseSource, folder: Path) -> list[list[int]]:
 
 
 def _select_cases(cases: dict[str, Case], most: int | None) -> dict[str, Case]:
-    """Return cases with a finding first; with `most`, only that many of them, evenly spread."""
+    """Return the cases, those with a finding first; with `most`, only that many, evenly spread."""
     keys = sorted(cases, key=lambda key: not cases[key].groups)
     if most is not None:
         there = [key for key in keys if cases[key].groups] or keys
@@ -229,7 +231,7 @@ def named_files(texts: Sequence[str]) -> dict[str, Path]:
 
 
 def _answers(kind: AnyKind, path: Path, records: Sequence[Any], manifest: Any, options: ScoringOptions) -> Answers:
-    """Return the answers of a prediction file by case, with the outcomes of its scored rows."""
+    """Return case -> answers of a prediction file, with their outcomes."""
     report = kind.predictions.lint(Path(path), manifest, LintOptions(allow_missing=True))
     if not report.ok:
         raise LintError(report)
@@ -239,7 +241,7 @@ def _answers(kind: AnyKind, path: Path, records: Sequence[Any], manifest: Any, o
 
 
 def _answers_to(case: Case, systems: Mapping[str, Answers]) -> Answers:
-    """Return every system's answers to a case, except for absent groups that no system answers wrongly."""
+    """Return every system's answers to a case, omitting absent groups that no system answers wrongly."""
     own = {name: answers.get(case.key, ()) for name, answers in systems.items()}
     wrong = {one.group for answers in own.values() for one in answers if one.is_hit is not True}
     groups = wrong.union(case.groups)
@@ -247,7 +249,7 @@ def _answers_to(case: Case, systems: Mapping[str, Answers]) -> Answers:
 
 
 def _groups(info: FolderInfo, cases: Sequence[Case], answers_by_case: Sequence[Answers]) -> list[str]:
-    """Return the groups asked, drawn or answered in at least one case: the benchmark's in its order, then others."""
+    """Return the groups asked, drawn or answered in any case: first the benchmark's, in its order, then others."""
     there = {group: None for case in cases for group in case.named}
     there |= {one.group: None for by_system in answers_by_case for own in by_system.values() for one in own}
     known = [finding for finding in info.findings if finding in there]
@@ -276,7 +278,7 @@ def _entry(case: Case, answers: Mapping[str, Sequence[CaseAnswer]], groups: Sequ
 
 
 def _results(case: Case, answers: Mapping[str, Sequence[CaseAnswer]], groups: Sequence[str]) -> list[list[Any]]:
-    """Return [number of the group, a character per system] of every group asked, drawn or answered."""
+    """Return [group number, one character per system] for every group asked, drawn or answered."""
     by_system = [{one.group: OUTCOMES[one.is_hit] for one in own} for own in answers.values()]
     there = {*case.named, *(group for outcomes in by_system for group in outcomes)}
     return [
@@ -316,7 +318,7 @@ def _mark(mark: Mark, films: Sequence[CaseFilm]) -> dict[str, Any]:
 
 
 def _mask(rle: Rle) -> dict[str, Any]:
-    """Return a mask of at most MASK_PX pixels a side, as lengths of runs along its rows."""
+    """Return a mask, reduced to at most MASK_PX pixels a side, as run lengths along its rows."""
     height, width = rle.size
     scale = min(1.0, MASK_PX / max(width, height))
     size = (max(1, round(width * scale)), max(1, round(height * scale)))

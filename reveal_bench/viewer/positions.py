@@ -1,12 +1,12 @@
-"""Where a system localizes a finding: how often its answers cover each position, over the mean image of a gallery.
+"""Draw maps of how often a system's answers cover each image position, over the mean image of a gallery.
 
 Conventions
 -----------
-The first image of every case counts unless it is lateral. Images are stretched to one square, so that positions are
-fractions of width and height. A map is a float array (CELLS, CELLS) in [0, 1], row 0 at the top: the proportion of the
-finding's cases in which the position is in an answer's mask or box, or within :data:`REACH` cells of its point. Cases
-without an answer count and cover nothing. The references have a map of the same cases. Drawings are scaled to the map's
-own maximum.
+Only the first image of a case is used, and none if it is lateral. Images are stretched to a square, so that positions
+are fractions of width and height. A map is a float array (CELLS, CELLS) in [0, 1], row 0 at the top: the proportion of
+the finding's cases in which the position is inside an answer's mask or box, or within :data:`REACH` cells of its point.
+Cases without an answer are included and cover nothing. The map of the references uses the same cases. Colours are
+scaled to the maximum of each map.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from reveal_bench.masks import decode_mask, shrink_mask
 CELLS, SIDE = 48, 192
 REACH = 1.5
 FEWEST = 10
-"""Minimum cases of a map; a map of fewer would show single answers."""
+"""Minimum number of cases of a map; a map of fewer cases would show single answers."""
 LATERAL = "LATERAL"
 COLOUR = np.array([255.0, 196.0, 0.0])
 
@@ -34,11 +34,11 @@ Maps = dict[tuple[str, str], tuple[FloatArray, int]]
 
 
 def answer_maps(cases: Sequence[Case], answers_by_case: Sequence[Mapping[str, Sequence[CaseAnswer]]]) -> Maps:
-    """Return maps of every system and of the references, for groups with enough cases and any drawn reference.
+    """Return maps of every system and of the references, for groups with enough cases and at least one drawn reference.
 
     Parameters
     ----------
-    answers_by_case : per case, system -> its answers
+    answers_by_case : for each case, system -> its answers
     """
     totals: dict[tuple[str, str], FloatArray] = defaultdict(lambda: np.zeros((CELLS, CELLS)))
     n_cases: dict[str, int] = defaultdict(int)
@@ -59,7 +59,7 @@ def answer_maps(cases: Sequence[Case], answers_by_case: Sequence[Mapping[str, Se
 
 
 def _covered(films: Sequence[CaseFilm], marks: Iterable[Mark]) -> BoolArray:
-    """Return the cells (CELLS, CELLS) of the first image that any mark covers."""
+    """Return a mask (CELLS, CELLS) of the first image's cells that any mark covers."""
     covered = np.zeros((CELLS, CELLS), bool)
     rows, columns = np.mgrid[:CELLS, :CELLS] + 0.5
     film = films[0]
@@ -78,7 +78,7 @@ def _covered(films: Sequence[CaseFilm], marks: Iterable[Mark]) -> BoolArray:
 
 
 def mean_film(pictures: Iterable[bytes]) -> FloatArray:
-    """Return the mean of grey images, each stretched to (SIDE, SIDE), in [0, 255]; zeros without any."""
+    """Return the mean of grey images, stretched to (SIDE, SIDE), in [0, 255]; zeros without images."""
     total, n = np.zeros((SIDE, SIDE)), 0
     for data in pictures:
         with Image.open(io.BytesIO(data)) as picture:
@@ -88,7 +88,7 @@ def mean_film(pictures: Iterable[bytes]) -> FloatArray:
 
 
 def draw_map(film: FloatArray, shares: FloatArray) -> bytes:
-    """Return a JPEG of the image under the map: the more often a position is covered, the stronger its colour."""
+    """Return a JPEG of the map over the image; positions that are covered more often have a stronger colour."""
     most = shares.max()
     level = Image.fromarray((255 * shares / most if most else shares).astype(np.uint8))
     strength = np.asarray(level.resize((SIDE, SIDE), Image.Resampling.BICUBIC), np.float64)[..., None] / 255

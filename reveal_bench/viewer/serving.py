@@ -1,10 +1,9 @@
-"""Answers to requests for the page of cases, on a board's server or by ``reveal-bench view`` on this machine.
+"""Serve the case viewer, on a leaderboard's server or by ``reveal-bench view`` on this machine.
 
-All addresses are below ``/gallery`` and take GET only: the page itself (``?benchmark=NAME&case=ID``), ``static/FILE``,
+All addresses are below ``/gallery`` and accept GET only: the page (``?benchmark=NAME&case=ID``), ``static/FILE``,
 ``list.json`` (the galleries), and ``NAME/FILE`` for the files of a gallery. Only files that
-:mod:`reveal_bench.viewer.gallery` writes are served from a gallery folder.
-
-On this machine the server only listens on the loopback address, and stores nothing.
+:mod:`reveal_bench.viewer.gallery` writes are served. ``reveal-bench view`` only listens on the loopback address, and
+stores nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ PATH = "/gallery"
 PAGE = "gallery.html"
 SCRIPT, STYLE, ICON = "text/javascript", "text/css", "image/svg+xml"
 FILM_VIEWER = {"viewer.js": SCRIPT, "film.js": SCRIPT, "made.js": SCRIPT, "viewer.css": STYLE, "icon.svg": ICON}
-"""File of the image viewer, which any page may use -> media type."""
+"""File name -> media type, for the image viewer's files that other pages also use."""
 STATIC = {**FILM_VIEWER, "gallery.js": SCRIPT, "case.js": SCRIPT, "gallery.css": STYLE}
 FILE = re.compile(r"gallery\.json|cases/\d+\.json|films/\d+-\d+\.jpg|thumbnails/\d+\.jpg|places/\d+-\d+\.jpg")
 MEDIA = {".json": "application/json", ".jpg": "image/jpeg"}
@@ -44,12 +43,12 @@ CONTENT_POLICY = "; ".join(
         "base-uri 'none'",
     )
 )
-"""Content policy of every answer: only files of this package, no script or style in the page."""
+"""Content security policy of every response: only files of this server, no inline scripts or styles."""
 
 
 @dataclass(frozen=True)
 class Served:
-    """An answer, which a browser may cache for `seconds`."""
+    """A response that a browser may cache for `seconds`."""
 
     body: bytes
     media: str
@@ -57,24 +56,24 @@ class Served:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers of the content policy and of caching."""
+        """HTTP headers for the content security policy and for caching."""
         caching = f"max-age={self.seconds}" if self.seconds else "no-cache"
         return {"Content-Security-Policy": CONTENT_POLICY, "Cache-Control": caching}
 
 
 def static_file(name: str) -> bytes:
-    """Return a file of ``static/``."""
+    """Return the content of a file in ``static/``."""
     return (files("reveal_bench.viewer") / "static" / name).read_bytes()
 
 
 @dataclass(frozen=True)
 class Gallery:
-    """A gallery of cases.
+    """A gallery of cases, in a folder or computed on request.
 
     Attributes
     ----------
     index : its ``gallery.json``
-    read : returns a file by its path, None if it does not exist
+    read : function that returns the content of a file by its path, None if the file does not exist
     """
 
     index: Mapping[str, Any]
@@ -82,7 +81,7 @@ class Gallery:
 
     @classmethod
     def of_folder(cls, folder: Path) -> Gallery:
-        """Open a gallery folder.
+        """Open a gallery folder that ``write_gallery`` made.
 
         Raises
         ------
@@ -93,7 +92,7 @@ class Gallery:
         try:
             index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            raise ArgumentError("gallery", f"must be a folder with {INDEX}, as it is prepared", folder) from None
+            raise ArgumentError("gallery", f"must be a prepared gallery folder, with {INDEX}", folder) from None
         if index.get("schema") != SCHEMA:
             raise ArgumentError("gallery", "must be prepared by this version of reveal-bench", folder)
 
@@ -110,7 +109,7 @@ class Gallery:
 
     @property
     def ids(self) -> set[str]:
-        """Ids of its cases and of their images."""
+        """Ids of the gallery's cases and images."""
         return {name for case in self.index["cases"] for name in (case["id"], *case["images"])}
 
 
@@ -119,7 +118,7 @@ class Galleries:
 
     Parameters
     ----------
-    home : address of the page that a link leads back to, None for no link
+    home : address of the page to link back to; None for no link
     """
 
     def __init__(self, galleries: Iterable[Gallery] = (), *, home: str | None = None) -> None:
@@ -136,7 +135,7 @@ class Galleries:
         return list(self._of)
 
     def answer(self, place: str) -> Served | None:
-        """Return the answer to an address below :data:`PATH`, without its slash; None if it does not exist."""
+        """Return the response to `address`, which follows :data:`PATH` and a slash; None if it does not exist."""
         if place == "":
             return Served(static_file(PAGE), "text/html") if self._of else None
         if place == "list.json":
@@ -169,9 +168,9 @@ class Galleries:
         ]
 
     def places(self, benchmark: str, system: str) -> list[tuple[str, int, str, str]]:
-        """Return (group, number of cases, address of its map, address of the references' map), in table order.
+        """Return (group, number of cases, address of the system's map, address of the references' map), in table order.
 
-        Empty for a benchmark without a gallery, or a system that is not in it or draws nothing.
+        Empty if the benchmark has no gallery, or the gallery has no map of the system.
         """
         gallery = self._of.get(benchmark)
         if gallery is None or system not in gallery.index["systems"]:
@@ -197,7 +196,7 @@ HOST = "127.0.0.1"
 def loopback_server(galleries: Galleries, port: int = 0) -> ThreadingHTTPServer:
     """Return a server of `galleries` on a port of this machine, by default a free one.
 
-    It only answers to its own address: a page of another site that uses a name of this machine gets nothing.
+    It refuses requests for other host names, so that other sites cannot read from it by DNS rebinding.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -217,6 +216,6 @@ def loopback_server(galleries: Galleries, port: int = 0) -> ThreadingHTTPServer:
             self.wfile.write(served.body)
 
         def log_message(self, *_: object) -> None:
-            """Log nothing: the terminal is the user's."""
+            """Log nothing, so that the user's terminal stays clean."""
 
     return ThreadingHTTPServer((HOST, port), Handler)

@@ -135,14 +135,14 @@ def test_confidences_of_places_are_judged_by_hits(world, tmp_path) -> None:
     assert whole["risk"] == pytest.approx(1 - np.nanmean(hits))
     assert "net_benefit" not in result.tables  # a case is there because its finding is
     assert rb.confidence(scored[:-1] + rows[-1:], world.folder).judged.confidences.n_without_confidence == 1
-    with pytest.raises(ArgumentError, match="must say how sure they are, in the field `score`, got predictions, which"):
+    with pytest.raises(ArgumentError, match="must have confidences, in the field `score`, got predictions, which"):
         rb.confidence(rows, world.folder)
 
 
 def test_answers_without_confidences_are_refused(studies, tasks, tmp_path) -> None:
     folder, files = studies
     refused = call("confidence", files / "right.jsonl", folder, "--split", "test", expect=1).stderr
-    assert "must say how sure they are, in the field `probabilities`, got right.jsonl, which does not" in refused
+    assert "must have confidences, in the field `probabilities`, got right.jsonl, which has none" in refused
     of_tasks, answers, _ = tasks
     refused = call("confidence", answers / "a.jsonl", of_tasks, "--split", "test", expect=1).stderr
     assert "must have answers with confidences, got tasks" in refused

@@ -85,7 +85,7 @@ def test_thresholds_that_few_cases_decide_are_noted(folder: Path, tmp_path: Path
     words = (folder / "val.jsonl", tmp_path / "folder", "--metric", "f1", "--otherwise", "0.4")
     printed = call("tune", *words, "--metadata", tmp_path / "submission.json")
     assert re.search(r"Mass +4 of 60 .* only 4 cases with it", printed.stdout)
-    assert printed.stderr.count("few cases decided the thresholds of Mass (only 4 cases with it)\n") == 1
+    assert printed.stderr.count("few cases determine the thresholds of Mass (only 4 cases with it)\n") == 1
 
 
 def test_damaged_record_of_tuning_is_refused(folder: Path, tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ TWO = [*rating_rows("A", "yes no"), *rating_rows("B", "no no")]
         ([], {}, "`table` must hold a rating, got none"),
         (rating_rows("A", "1 2"), {}, "`table` must have at least two readers, got A"),
         ([{"reader": "A", "case": "c"}], {}, "`table` must have the columns reader, case, score, got no score"),
-        ([*TWO, TWO[1]], {}, "`table` must have each rating once, row 5 repeats one, got ('A', 'c1', 'all')"),
+        ([*TWO, TWO[1]], {}, "`table` must have each rating once, but row 5 repeats one, got ('A', 'c1', 'all')"),
         ([*TWO, TWO[1] | {"score": ""}], {}, "`table` must have a `score` in row 5, got none"),
         ([*TWO, {"reader": "A", "case": "c2", "score": 0.5}], {}, "`table[5].score` must be a category"),
         ([*TWO, {"reader": "A ", "case": "c2", "score": "NA"}], {}, "`table[5].score` must be a category"),

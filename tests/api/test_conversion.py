@@ -196,7 +196,7 @@ def test_notes_list_each_column_and_its_meaning(studies: tuple[Path, Path]) -> N
 WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     "nothing": ([], {}, "must hold at least one row"),
     "a number": (5, {}, "must be a path, a DataFrame, a list of mappings"),
-    "no file": ("nowhere.csv", {}, "must be a file that exists, got nowhere.csv"),
+    "no file": ("nowhere.csv", {}, "must be an existing file, got nowhere.csv"),
     "no id column": ([{"a": 1}], {}, "must say which column is `image_id`, got a"),
     "no finding": ([{"image_id": ONE, "bbox": [1, 2, 3, 4]}], {}, "must have a column `finding`, or one per finding"),
     "unknown findings": (
@@ -276,9 +276,9 @@ def test_rows_of_one_reader_are_selected(world: World) -> None:
 
     assert [line["box"] for line in read(reader="B", columns={"who": "reader"}).lines] == [[10, 5, 9, 9]]
     for options, message in (
-        ({"reader": "B"}, "`reader` must be left out unless the table has a column `reader`"),
-        ({"reader": "C", "columns": {"who": "reader"}}, "`reader` must be a reader in the table: A, B, got C"),
-        ({"columns": {"who": "reader"}}, "`reader` must be a reader in the table: A, B, got none"),
+        ({"reader": "B"}, "`reader` must be omitted unless the table has a column `reader`"),
+        ({"reader": "C", "columns": {"who": "reader"}}, "`reader` must be one of the table's readers: A, B, got C"),
+        ({"columns": {"who": "reader"}}, "`reader` must be one of the table's readers: A, B, got none"),
     ):
         with pytest.raises(ArgumentError) as refused:
             read(**options)

@@ -225,9 +225,12 @@ WRONG: dict[str, tuple[Any, str]] = {
     "a list of numbers": ([1], "got a list of an int"),
     "a list of texts": (["a.jsonl"], "got a list of a str"),
     "no file": ("nowhere.jsonl", "got 'nowhere.jsonl', where there is no file"),
-    "an object in a field": ([POINT | {"score": object()}], "must hold texts, numbers, lists and mappings, got an obj"),
+    "an object in a field": (
+        [POINT | {"score": object()}],
+        "must contain only texts, numbers, lists and mappings, got an obj",
+    ),
     "a column twice": (pd.DataFrame([[1, 2]], columns=["x", "x"]), "must have each column once, got 'x' twice"),
-    "mixed types": (pd.DataFrame({"image_id": ["a", 5]}), "must have one type of value in a column"),
+    "mixed types": (pd.DataFrame({"image_id": ["a", 5]}), "must have values of one type in each column"),
     "no id": (pd.DataFrame({"finding": ["Edema"], "point": [[1, 2]]}), "must have the column `image_id`"),
 }
 
@@ -275,8 +278,8 @@ def test_message_names_the_split_of_an_unknown_id(places: tuple[Path, Path]) -> 
 
 def test_unusable_benchmark_is_refused(world: World, tmp_path: Path) -> None:
     for bench, message in (
-        (tmp_path / "nowhere", "must be a dataset folder that exists"),
-        ("no such name", "must be a dataset folder that exists, got no such name"),
+        (tmp_path / "nowhere", "must be an existing dataset folder"),
+        ("no such name", "must be an existing dataset folder, got no such name"),
         (5, "got int"),
     ):
         with pytest.raises(ArgumentError, match="`source` must be a dataset folder") as caught:

@@ -32,7 +32,7 @@ def build(*words: object, expect: int = 0) -> CompletedProcess[str]:
 def test_studies_from_dicom_with_a_log_and_a_key(download: Path, tmp_path: Path) -> None:
     options = ("--id-key", tmp_path / "key", "--holdout", tmp_path / "vault", "--log", tmp_path / "log.jsonl")
     done = build(download, "--out", tmp_path / "set", *options)
-    assert "made the secret file" in done.stderr
+    assert "wrote the secret key" in done.stderr
     assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
     assert read_folder_info(tmp_path / "set").synthetic
     entries = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]

@@ -54,7 +54,7 @@ def test_diff(tmp_path):
 def test_report(tmp_path):
     folder = findings_folder(tmp_path, n=2)
     done = run("report", folder)
-    assert "keep it with the data" in done.stderr
+    assert "keep the page with the data" in done.stderr
     assert done.stdout == f"wrote {tmp_path / 'folder-report.html'}\n"
     assert (tmp_path / "folder-report.html").read_text().startswith("<!doctype html>")
     run("report", folder, "--out", tmp_path / "b.html", "--split", "test")
@@ -71,5 +71,5 @@ def test_attach(tmp_path):
     for path in list((tmp_path / "pictures").iterdir()):
         path.rename(path.with_name(f"img{path.name}"))
     done = run("attach", folder, tmp_path / "pictures", "--out", tmp_path / "named")
-    assert "matched by name and not verified" in done.stderr
+    assert "matched by name but not verified" in done.stderr
     assert "2 images verified, 2 not verified, 0 left out" in done.stdout

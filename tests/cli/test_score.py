@@ -204,7 +204,7 @@ def test_two_baselines_are_compared_and_ranked(world: World, tmp_path: Path) -> 
     assert ranking["systems"][1]["tier"] == 2
     assert re.search(r"guess +2 +2 to 2 +2 +", call("rank", systems, world.folder, *options).stdout)
     alone = call("rank", systems, world.folder, "--metric", "mask_iou")
-    assert "predictions.jsonl is not ranked: 'mask_iou' does not apply to it" in alone.stderr
+    assert "predictions.jsonl is not ranked: 'mask_iou' does not apply to this file" in alone.stderr
     assert "1 system on" in alone.stdout
 
     (systems / "guess.csv").write_text("")

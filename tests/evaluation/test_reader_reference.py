@@ -154,7 +154,7 @@ def test_studies_that_not_every_reader_read_are_left_out(chexpert, monkeypatch) 
     monkeypatch.setattr(type(kind.readers), "readings", partly)
     table = rb.readings(file, folder, split="test", name="system")
     assert table.n_left_out == 1
-    assert table.caption.endswith("; studies left out because some reader did not read them: 1")
+    assert table.caption.endswith("; studies omitted because a reader did not read them: 1")
     assert len(table.rows) == 4 * 59 * 14
 
 

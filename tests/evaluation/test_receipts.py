@@ -288,7 +288,7 @@ def test_the_command_refuses_what_does_not_hold(folder: Path) -> None:
         json.dumps({"keys": [{"public_key": public(KEY)}, {"public_key": public(STRANGER)}]})
     )
     assert run(folder / "2.json", "--key", folder / "keys.json").exit_code == 0
-    assert "must hold one public key" in str(run(folder / "1.json", "--key", folder / "key.txt").exception)
+    assert "must contain only a public key" in str(run(folder / "1.json", "--key", folder / "key.txt").exception)
 
 
 def test_hostile_figures_do_not_stop_the_command(tmp_path: Path) -> None:

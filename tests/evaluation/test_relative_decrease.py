@@ -271,7 +271,7 @@ def test_one_page_holds_everything(
     headings = re.findall(r"<h2[^>]*>(.*?)</h2>", page)
     assert headings == [
         "Localization", "Decrease from human", "Example images", "Shapes of the references",
-        "What is associated with poor localization", "Confidence", "Thresholds", "Pixels",
+        "Features associated with poor localization", "Confidence", "Thresholds", "Pixels",
     ]  # fmt: skip
     assert "<b>" not in page
     assert re.findall(r"<svg>(.*?)</svg>", page)[0] == "both_point_hit"

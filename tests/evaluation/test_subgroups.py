@@ -99,7 +99,7 @@ def test_small_groups_have_a_value_and_nothing_else(rng: np.random.Generator) ->
 def test_a_column_of_one_group_says_why_there_is_no_difference(rng: np.random.Generator) -> None:
     groups = score_subgroups(rows_of(rng.random(40)), {"sex": dict.fromkeys(PATIENTS, "missing")}, ["mask_iou"])
     result = Subgroups(groups, 40)
-    assert result.caption.endswith("; no difference by sex, since all patients are in the group 'missing'")
+    assert result.caption.endswith("; no difference by sex because all patients are in the group 'missing'")
     assert result.printed_rows()[0]["group"] == MACRO
 
 
@@ -184,7 +184,7 @@ def test_bands_of_words_are_refused(tmp_path: Path) -> None:
 
 def test_patients_without_counted_cases_are_reported() -> None:
     groups = [Subgroup("sex", name, "mask_iou", MACRO, n, UNDEFINED) for name, n in (("F", 20), ("M", 28))]
-    assert Subgroups(groups, 50).caption.endswith("2 of 50 patients are in no row: none of their cases counts")
+    assert Subgroups(groups, 50).caption.endswith("2 of 50 patients are in no row because they have no scored case")
     assert "in no row" not in Subgroups(groups, 48).caption
 
 
@@ -271,7 +271,7 @@ def test_a_macros_difference_states_its_findings(rng: np.random.Generator) -> No
     assert table.printed_rows()[0]["group"] == "macro; differences over 1 of 2 findings"
     few = {"arm": dict(zip(PATIENTS, ["a"] * 3 + ["b"] * 117, strict=True))}
     none = Subgroups(score_subgroups(studies(predicted, present, PATIENTS), few, ["recall"]), 120)
-    assert none.printed_rows()[0]["group"] == "macro; no differences, since too few patients have each finding"
+    assert none.printed_rows()[0]["group"] == "macro; no differences because too few patients have each finding"
 
 
 def test_p_of_findings_covers_all_findings(rng: np.random.Generator) -> None:

@@ -251,7 +251,7 @@ def test_a_run_folder_is_no_dataset_and_nothing_of_others(films: Path, tmp_path:
         within = call(*asked, option, films / "runs", expect=1).stderr
         assert f"`{option}` must be outside dataset folders" in within
         assert not (films / "runs").exists()
-        assert "which holds file" in call(*asked, option, tmp_path, expect=1).stderr
+        assert "which contains file" in call(*asked, option, tmp_path, expect=1).stderr
     beneath = call(*asked, "--out", tmp_path / "file" / "run", expect=1).stderr
     assert "`--out` must be a writable folder" in beneath
 

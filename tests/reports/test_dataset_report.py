@@ -135,7 +135,7 @@ def test_it_is_never_written_into_the_dataset(tmp_path):
     assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
     assert output == [("test", 2, 2)]
     assert len(warnings) == 1
-    assert "terms forbid passing them on" in warnings[0]
+    assert "terms forbid redistribution" in warnings[0]
 
 
 def test_the_page_says_what_it_is(tmp_path):

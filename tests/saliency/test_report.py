@@ -24,7 +24,7 @@ from tests.reports.test_papers import files_of_paper
 
 CHAPTERS = [
     "Localization", "Decrease from human", "Example images", "Shapes of the references",
-    "What is associated with poor localization", "Confidence", "Thresholds", "Pixels", "Gates",
+    "Features associated with poor localization", "Confidence", "Thresholds", "Pixels", "Gates",
 ]  # fmt: skip
 
 
@@ -169,17 +169,17 @@ def test_what_cannot_be_made_is_left_out_and_told(phantom: Path, tmp_path: Path)
     folder, out = phantom / "present", tmp_path / "page"
     maps = write_maps(folder, tmp_path / "cam", 0.6, is_sure=False)
     words = ("report", maps, "--saliency", "--folder", folder, "--split", "test", "--out", out)
-    assert "No split for tuning was given: thresholds and gates are left out." in call(*words).stderr
+    assert "Thresholds and gates are missing because no split for tuning was given." in call(*words).stderr
     page = (out / "report.html").read_text(encoding="utf-8")
     assert re.findall(r"<h2[^>]*>(.*?)</h2>", page) == [
         c for c in CHAPTERS if c not in ("Confidence", "Thresholds", "Gates")
     ]
     output = call(*words, "--tune-split", "validation").stderr
-    assert "Maps of cam have no probability: gates are left out." in output
+    assert "Gates are missing because the maps of cam have no probability." in output
     for more, message in (
         (("--reference", "cam"), "a report of `--saliency` takes no option of other reports"),
-        (("--tune-split", "test"), "must not be tuned on the split that is predicted"),
+        (("--tune-split", "test"), "must not be tuned on the predicted split"),
     ):
         assert message in call(*words, *more, expect=1).stderr
     named = call("report", f"human={maps}", *words[2:], expect=1).stderr
-    assert "must have names that are possible as file names, other than 'human'" in named
+    assert "must have names that are valid as file names, other than 'human'" in named

@@ -152,7 +152,7 @@ def test_tuned_thresholds_are_the_first_best_of_a_plain_loop(
     assert not all(np.isnan(ends).all() for ends in tuned.intervals.values())
     assert tuned.to_csv().splitlines()[0] == "finding,threshold,metric,value,low,high,n_cases,is_best"
     assert tuned.to_csv().count(",1\n") == len(curves)
-    with pytest.raises(ArgumentError, match="must not be tuned on the split that is predicted, unless"):
+    with pytest.raises(ArgumentError, match="must not be tuned on the predicted split, unless"):
         rb.saliency(folder_of_maps, world.folder, out=tmp_path / "x.jsonl", threshold=tuned)
     words = ("saliency", folder_of_maps, world.folder, "--out", tmp_path / "x.jsonl", "--threshold", "tuned")
     assert "--tune-split must be given if" in call(*words, expect=1).stderr
@@ -363,7 +363,7 @@ def test_lists_of_files_and_arrays_are_taken_as_a_folder_is(world: Any, folder_o
         ({("elsewhere", "Edema"): HEAT}, "must hold maps of images of the split, got 1 of others"),
         ({first: np.full((2, 2), np.nan)}, "must be maps: "),
         ({first: (HEAT, 7)}, "`prob` must be a number in [0, 1], got 7"),
-        ([], "must be a folder, or several, got none"),
+        ([], "must be one folder or several, got none"),
     ):  # fmt: skip
         with pytest.raises(ArgumentError, match=re.escape(message)):
             rb.saliency(wrong, world.folder, split="released", out=tmp_path / "wrong.jsonl")

@@ -231,7 +231,7 @@ def test_a_table_of_ids_must_be_private_and_of_use(tmp_path):
     (tmp_path / "key").write_text("secret")
     refused = {
         "out/ids.csv": "must be outside",
-        "ids.csv": "public already",
+        "ids.csv": "already public",
         "key": "must be a new file",
         "no/ids.csv": "in a writable folder",
     }
