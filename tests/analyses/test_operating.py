@@ -186,7 +186,7 @@ def test_few_patients_beyond_the_fixed_rate_leave_no_interval() -> None:
     ("options", "message"),
     [
         ({}, "`metric` must be given, or `sensitivity`, `specificity` or `ppv`"),
-        ({"metric": "f1", "ppv": 0.9}, "`metric` must be the only criterion, got ppv, f1"),
+        ({"metric": "f1", "ppv": 0.9}, "`metric` must be given without another criterion, got ppv, f1"),
         ({"metric": "f1", "otherwise": 2}, "`otherwise` must be in [0, 1], got 2"),
     ],
 )

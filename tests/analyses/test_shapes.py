@@ -147,7 +147,7 @@ def test_the_command_writes_all_tables(world: World, rng: np.random.Generator, t
 
 
 def test_wrong_options_are_refused(world: World, tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match="`human` must be given with `model`"):
+    with pytest.raises(ArgumentError, match="`human` needs `model`"):
         rb.shapes(world.folder, human="x")
     with pytest.raises(ArgumentError, match="`scale` must be 'minmax', 'zscore' or 'raw', got 'no'"):
         rb.shapes(world.folder, scale="no")  # type: ignore[arg-type]

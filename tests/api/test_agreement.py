@@ -150,7 +150,7 @@ TWO = [*rating_rows("A", "yes no"), *rating_rows("B", "no no")]
 @pytest.mark.parametrize(
     ("rows", "options", "message"),
     [
-        ([], {}, "`table` must hold a rating, got none"),
+        ([], {}, "`table` must contain at least one rating, got none"),
         (rating_rows("A", "1 2"), {}, "`table` must have at least two readers, got A"),
         ([{"reader": "A", "case": "c"}], {}, "`table` must have the columns reader, case, score, got no score"),
         ([*TWO, TWO[1]], {}, "`table` must have each rating once, but row 5 repeats one, got ('A', 'c1', 'all')"),

@@ -102,7 +102,7 @@ def test_one_command_makes_what_the_single_ones_make(phantom: Path, tmp_path: Pa
         "both_point_hit", "both_mask_iou", "decrease_point_hit", "decrease_mask_iou", "shapes", "tuning",
         "tuned_both_mask_iou", "gates", "gated_both_mask_iou_all",
     ]  # fmt: skip
-    assert "Absent findings are not asked here" in page
+    assert "Absent findings are not asked about here" in page
     named = files_of_paper("002")
     assert len(named) == 16
     assert {name for name in named if not (out / name).is_file()} == set()
@@ -142,9 +142,9 @@ def test_a_finding_that_cannot_be_tuned_is_left_out_and_auroc_stands_beside_the_
     ).stderr
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "auroc" in re.findall(r"<svg>(.*?)</svg>", page)
-    assert "Absent findings are not asked here" not in page
+    assert "Absent findings are not asked about here" not in page
     words = " ".join(output.split())
-    assert f"No gate could be tuned for {left} on split 'validation': left out" in words
+    assert f"No gate could be tuned for {left} on split 'validation'; results" in words
     lacking = re.search(r"No threshold could be tuned for (.*?) on split", words)
     assert lacking is not None
     assert left in lacking[1].split(", ")
