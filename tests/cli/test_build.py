@@ -74,7 +74,7 @@ def test_broken_file_is_named_with_the_next_step(download: Path, tmp_path: Path)
     options = ("--out", tmp_path / "set", "--id-key", tmp_path / "key")
     refused = build(copy, *options, expect=1).stderr
     assert victim.name in refused
-    assert "--keep-going leaves out rows with problems" in refused
+    assert "--keep-going omits rows with problems" in refused
     done = build(copy, *options, "--keep-going")
     assert "left out:" in done.stderr
 

@@ -73,7 +73,7 @@ def test_tasks_come_back_as_they_were_read(built: Built) -> None:
 def test_the_card_says_what_it_is(built: Built) -> None:
     card = (built.whole / "README.md").read_text()
     assert "**SYNTHETIC.**" in card
-    assert "**It is not the published set.**" in card
+    assert "**This is not the paper's dataset.**" in card
     assert "30 tasks with" in card
     assert "{{" not in card
     assert "| phantom-large |" in card
