@@ -67,7 +67,7 @@ def test_facts_of_a_run_folder(tmp_path: Path) -> None:
     assert "| temperature 0; epochs 1 |" in done.stdout
     assert "| images 3, patients 3, asked 3, predictions 3, missing 0 |" in done.stdout
     (run / "predictions.jsonl").write_text("")
-    assert "--run must contain the prediction file" in call("export", score, "--to", "claim", "--run", run, expect=1).stderr
+    assert "--run must contain the predict" in call("export", score, "--to", "claim", "--run", run, expect=1).stderr
 
 
 def test_the_transcript_of_the_page(signed: Path) -> None:
