@@ -102,6 +102,9 @@ def test_board_that_leaks_or_can_show_nothing_is_refused(
         check(database_url, path, f"{remedy(leak.value)}\n{text}", [old])
         assert len(caplog.messages) == 1
         caplog.clear()
+    asks_all = replace(old, info=replace(old.info, asks="all"))
+    with pytest.raises(LeakError, match="must ask only for findings that are present, or its number of cases is unk"):
+        check(database_url, path, "", [asks_all])
     most = max(Counter(finding for row in old.manifest.rows.values() for finding in row.asked).values())
     few = '[exposure]\naccepted_leaks = ["few cases"]\n'
     check(database_url, path, f"{few}[release]\nmin_cell = {most}\n", versions)

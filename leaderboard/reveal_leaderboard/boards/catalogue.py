@@ -209,7 +209,7 @@ SIMULATED = ReleasePolicy()
 def _check_leaks(one: Published, settings: BenchmarkSettings, *, is_visible: bool) -> None:
     """Raise LeakError for leaks of a visible board that the settings do not accept; warn of others."""
     leaks, accepted = one.leaks(settings), settings.exposure.accepted_leaks
-    rules = " and ".join(leaks.values())
+    rules = ", and ".join(leaks.values())
     if is_visible and not set(leaks) <= set(accepted):
         remedy = setting_remedy(one.name, "exposure", "accepted_leaks", list(leaks))
         instead = "Leave out `quota.total`, or accept that: " if "more submissions" in leaks else "Accept that: "
@@ -348,10 +348,12 @@ class Published:
         n, least = release.cases_of_average(self.manifest, policy.min_cell), SIMULATED.place_cell
         if n is not None and policy.place_cell < least:
             few.append(f"must have `release.place_cell` {least}, got {policy.place_cell}")
-        if n is not None and n < least:
+        if n is not None and self.info.asks == "all":
+            few.append("must ask only for findings that are present, or its number of cases is unknown")
+        elif n is not None and n < least:
             few.append(f"must have {least} cases in its average, each counted by its weight, got {n:.0f}")
         if few:
-            leaks["few cases"] = " and ".join(few)
+            leaks["few cases"] = ", and ".join(few)
         return leaks
 
     def quota(self, settings: BenchmarkSettings) -> Quota:
