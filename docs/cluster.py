@@ -1,10 +1,11 @@
-"""Executors of datatrove for ``--executor``: copy this file, and say what your cluster is called.
+"""Functions for ``--executor`` that run tasks on Slurm or Ray: copy this file, and enter the names of your cluster.
 
     reveal-bench build DOWNLOAD --out DATASET --engine datatrove --storage /shared/tasks --executor cluster.py:slurm
 
-A function takes the step to run, the number of tasks, and the folder for datatrove's logs, and returns the executor;
-the command waits for its tasks. Every machine needs this Python environment with the same versions, and sees the
-download and the storage under the same paths. Start the command where jobs are submitted, in a session that stays.
+Each function takes the step to run, the number of tasks, and the folder for datatrove's logs, and returns a datatrove
+executor; the command waits for its tasks. Every machine needs this Python environment with the same versions, and must
+see the download and the storage under the same paths. Start the command where jobs are submitted, in a session that
+stays open.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 
 def slurm(step: Any, n_tasks: int, logs: str) -> Any:
-    """An array of jobs: 50 tasks to a job, one after the other, and at most 200 jobs at a time."""
+    """Return an array of Slurm jobs: 50 tasks per job, one after the other, and at most 200 jobs at a time."""
     from datatrove.executor.slurm import SlurmPipelineExecutor
 
     return SlurmPipelineExecutor(
@@ -33,7 +34,7 @@ def slurm(step: Any, n_tasks: int, logs: str) -> Any:
 
 
 def ray(step: Any, n_tasks: int, logs: str) -> Any:
-    """Tasks of one core each on a Ray cluster that runs already; needs ``pip install "ray[default]"``."""
+    """Return tasks of one core each on a running Ray cluster; needs ``pip install "ray[default]"``."""
     from datatrove.executor.ray import RayPipelineExecutor
     from ray import init
 

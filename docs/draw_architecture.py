@@ -1,8 +1,8 @@
-"""Draws docs/architecture.svg from the imports of the code: ``python docs/draw_architecture.py``.
+"""Draw docs/architecture.svg from the imports of the code: ``python docs/draw_architecture.py``.
 
-A box is a room (a package, or a module next to the packages), in its row of :data:`ROWS`. An arrow
-runs from a room to one that it imports; where a longer way of arrows says the same, the short one is left out. A test
-holds the drawing against the code, so it cannot drift.
+A box is a room: a package, or a module next to the packages. :data:`ROWS` gives its position. An arrow runs from a room
+to one that it imports; it is left out if other arrows lead to the same room by a longer path. A test compares the
+drawing with the code.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ROWS: dict[str, list[list[str]]] = {
         ["findings", "", "geometry", "", ""],
     ],
 }
-"""Package -> its rooms from top to bottom, each in its column; :data:`EVERYBODY` is not drawn."""
+"""Package -> rows of its rooms from top to bottom, with "" for an empty column; without :data:`EVERYBODY`."""
 
 EVERYBODY = {
     "files",
@@ -60,12 +60,12 @@ BOX, GAP, ROW = (134, 34), 12, 70
 
 
 def tree_of(path: Path) -> ast.Module:
-    """The syntax tree of a file."""
+    """Return the syntax tree of a file."""
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def statements(node: ast.AST) -> Iterator[ast.AST]:
-    """Every statement below a node; expressions, which are most of a tree and hold none, are passed over."""
+    """Yield every statement below a node; expressions are skipped, because they contain no statements."""
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, ast.expr):
             yield child
@@ -73,7 +73,7 @@ def statements(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def rooms_of(package: str) -> dict[str, set[str]]:
-    """Room -> rooms of the same package that it imports, wherever in its files it does."""
+    """Return for each room the rooms of the same package that any of its files imports."""
     folder = PACKAGES[package]
     arrows: dict[str, set[str]] = {}
     for path in sorted(folder.rglob("*.py")):
@@ -90,7 +90,7 @@ def rooms_of(package: str) -> dict[str, set[str]]:
 
 
 def shortest(arrows: dict[str, set[str]]) -> list[tuple[str, str]]:
-    """Arrows that no longer way replaces."""
+    """Return the arrows (room, imported room) without those that a longer path of arrows replaces."""
 
     def reached(room: str, seen: set[str]) -> set[str]:
         for other in arrows[room] - seen:
@@ -107,12 +107,12 @@ def shortest(arrows: dict[str, set[str]]) -> list[tuple[str, str]]:
 
 
 def draw() -> str:
-    """The picture as SVG text; the same code gives the same text.
+    """Return the picture as SVG text; the same code gives the same text.
 
     Raises
     ------
     ValueError
-        If a room has no row, or a row names a room that is not there.
+        If a room is missing from `ROWS`, or `ROWS` names a room that does not exist.
     """
     parts: list[str] = []
     left, heights = 20.0, []
@@ -134,7 +134,7 @@ def draw() -> str:
 
 
 def _places(rows: list[list[str]], left: float) -> Iterable[tuple[str, tuple[float, float]]]:
-    """Upper left corner of every box."""
+    """Yield every room with the upper left corner (x, y) of its box, in pixels."""
     for i, row in enumerate(rows):
         yield from ((room, (left + j * (BOX[0] + GAP), 50.0 + i * ROW)) for j, room in enumerate(row) if room)
 
@@ -152,7 +152,7 @@ def _arrow(above: tuple[float, float], below: tuple[float, float]) -> str:
     return f'<path d="{curve}" marker-end="url(#tip)"/>'
 
 
-_STYLE = """<title>Rooms of both packages and their imports</title>
+_STYLE = """<title>Parts of both packages and what they import</title>
 <style>
   svg { background: #fff; font: 14px system-ui, sans-serif }
   rect { fill: #eef3f8; stroke: #34618c; stroke-width: 1.2 }

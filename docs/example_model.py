@@ -1,11 +1,12 @@
-"""A small model of your own on a dataset folder: train it, ask it through `run_callable`, score what it says.
+"""Example of a model of your own: train it on a dataset folder, and predict another split by `run_callable`.
 
     python docs/example_model.py DATASET OUT [SPLIT]
 
-From the masks of the released split (or the first other than SPLIT that has some) it learns where each finding is. The
-picture is reduced to 16 x 16 cells; a cell is described by its place, its grey value, the values around it and of its
-mirror image, and boosted trees say how much of it the finding covers. The map of these shares is the answer. Needs
-scikit-learn (``pip install 'reveal-bench[evaluate]'``). It is an example of the interface, not a rival of any network.
+The model learns where each finding is from the masks of the released split, or of the first split with masks other than
+SPLIT. The image is reduced to 16 x 16 cells. Features of a cell are its position, its grey value, the values around it,
+and its differences from the mirror image. From these, boosted trees estimate the proportion of the cell that the
+finding covers; the map of these proportions is the answer. The script needs scikit-learn
+(``pip install 'reveal-bench[evaluate]'``). It shows the interface; its scores do not compete with those of a network.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ from reveal_bench.masks import decode_mask
 from reveal_bench.models.pictures import SplitImages
 
 CELLS, FINE, REACH = 16, 64, 2
-"""Cells per side; pixels per side that texture is taken from; how many cells away a cell still sees."""
+"""Cells per side; pixels per side of the image that texture is computed from; cells around a cell on each side."""
 
 Array = npt.NDArray[np.float64]
 
 
 def squeezed(image: Image.Image, side: int) -> Array:
-    """The whole picture as side x side grey values in [0, 255]."""
+    """Return the whole image as (side, side) grey values in [0, 255]."""
     return np.asarray(image.resize((side, side), Image.Resampling.BOX), np.float64)
 
 
 def describe(image: Image.Image) -> Array:
-    """Features of every cell, shape (256, n_features)."""
+    """Return the features of every cell, shape (256, n_features)."""
     fine = squeezed(image, FINE)
     fine = (fine - fine.mean()) / (fine.std() + 1e-6)
     parts = fine.reshape(CELLS, FINE // CELLS, CELLS, FINE // CELLS)
@@ -51,7 +52,7 @@ def describe(image: Image.Image) -> Array:
 
 
 def learn(folder: Path, split: str) -> dict[str, HistGradientBoostingRegressor]:
-    """A regression of the share of a cell that is covered, for every finding that the split shows."""
+    """Return a regression of the covered proportion of a cell for every finding that the split shows."""
     pictures = SplitImages(folder, split)
     features: dict[str, list[Array]] = {}
     shares: dict[str, list[Array]] = {}
@@ -70,21 +71,21 @@ def learn(folder: Path, split: str) -> dict[str, HistGradientBoostingRegressor]:
 
 
 def main(folder: Path, out: Path, split: str = "validation") -> None:
-    """Train on one split, predict another, say how to score it."""
+    """Train on one split, predict `split`, and print the command that scores the predictions."""
     having = [name for name in read_folder_info(folder).splits if any(folder.glob(f"localization/{name}-*.parquet"))]
     others = sorted((name for name in having if name != split), key=lambda name: name != "released")
     if not others:
-        sys.exit(f"{folder} has no other split than {split} with masks to learn from")
+        sys.exit(f"{folder} has no split with masks to learn from except {split}")
     with threadpool_limits(1):  # with so little data, threads wait for each other longer than they work
         models = learn(folder, others[0])
 
         def predict(image: Image.Image, finding: str) -> dict[str, Any] | None:
             if finding not in models:
-                return None  # never seen: no answer, which counts as a miss
+                return None  # not in the training split: no answer, which counts as a miss
             return {"heat_map": models[finding].predict(describe(image)).reshape(CELLS, CELLS)}
 
         run = reveal_bench.run_callable(predict, folder, split, threshold="otsu", out=out, name="example-boosted-cells")
-    verb = "score" if split in having else "lint"  # of a private holdout the maintainer alone has the references
+    verb = "score" if split in having else "lint"  # only the maintainer has the references of a private holdout
     print(  # a script, not the library
         f"learnt {len(models)} findings from split {others[0]}, answered {len(run.predictions)} questions; next:\n"
         f"reveal-bench {verb} {out / 'predictions.jsonl'} {folder} --split {split} --allow-missing"

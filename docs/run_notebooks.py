@@ -1,8 +1,8 @@
-"""Run the notebooks of this folder and write what their cells show: ``python docs/run_notebooks.py``.
+"""Run the notebooks of this folder and write the outputs of their cells: ``python docs/run_notebooks.py``.
 
-Cells run in one process, each notebook in an empty folder. Lines that begin with ``!`` are commands of the shell, as in
-Jupyter. What a cell prints, the value of its last line and its figures become its outputs; a test runs the notebooks
-again and compares the text, so that no number in them can differ from what the code says.
+Cells run in one process, each notebook in an empty folder. Lines that begin with ``!`` are shell commands, as in
+Jupyter. The outputs of a cell are the text that it prints, the value of its last line and its figures. A test runs the
+notebooks again and compares the text, so their numbers agree with the code.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
 WIDTH = "100"
-"""Columns of a terminal, for commands and tables."""
+"""Width of commands' and tables' output, in characters."""
 
 
 def run(path: Path) -> dict[str, Any]:
-    """The notebook at `path` with the outputs of all its cells, run in an empty folder."""
+    """Run the notebook at `path` in an empty folder, and return it with the outputs of all cells."""
     import matplotlib as mpl
     import pandas as pd
 
@@ -43,12 +43,12 @@ def run(path: Path) -> dict[str, Any]:
 
 
 def text(notebook: dict[str, Any]) -> str:
-    """A notebook as its file holds it."""
+    """Return the text of a notebook's file."""
     return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
 
 
 def shown(notebook: dict[str, Any]) -> list[list[str]]:
-    """Return the output of each code cell as text; a figure is one word."""
+    """Return the outputs of each cell as text; a figure is the text "<Figure>"."""
     cells = []
     for cell in notebook["cells"]:
         outputs = cell.get("outputs", ())

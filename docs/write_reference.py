@@ -1,6 +1,6 @@
-"""Writes docs/metrics.md and docs/api.md from METRICS and from docstrings: ``python docs/write_reference.py``.
+"""Write docs/metrics.md and docs/api.md from METRICS and from docstrings: ``python docs/write_reference.py``.
 
-A test holds both pages against the code, so that they cannot drift.
+A test compares both pages with the code.
 """
 
 from __future__ import annotations
@@ -23,21 +23,23 @@ METRICS_HEAD = """\
 
 <!-- Written by `python docs/write_reference.py` from METRICS and docstrings: change those. -->
 
-Scores are fractions, ratings keep their scale. Undefined values are NaN and counted. A missing prediction is a miss,
-never undefined. `reveal-bench metrics` prints this table, `reveal-bench metrics --json` its rows for a script. The
-column "oracle" names what the tests compare a metric with.
+For anyone who needs the definition of a score: range, formula, source and an example of every metric. Scores are
+fractions, ratings keep their scale. Undefined values are NaN and counted. A missing prediction is a miss, never
+undefined. `reveal-bench metrics` prints these tables, `reveal-bench metrics --json` their rows for a script. The column
+"oracle" names what the tests compare a metric with.
 """
 API_HEAD = """\
 # Functions and results
 
 <!-- Written by `python docs/write_reference.py` from docstrings: change those. -->
 
-`import reveal_bench as rb`; [In Python](python.md) shows them at work.
+For notebooks and scripts: every function of `reveal_bench` (`import reveal_bench as rb`), its options and its results.
+[In Python](python.md) has examples.
 """
 
 
 def metrics_page() -> str:
-    """The whole of docs/metrics.md."""
+    """Return the text of docs/metrics.md."""
     parts = [METRICS_HEAD]
     for family, about in FAMILIES.items():
         rows = [metric for metric in METRICS.values() if metric.family == family]
@@ -55,7 +57,7 @@ def _table(rows: list[Metric]) -> str:
 
 
 def _metric_function(function: str, rows: list[Metric]) -> str:
-    """One function: its signature, what it says of itself, the formula of each of its metrics, an example."""
+    """Return the section of a function: signature, docstring, the formula of each of its metrics, and an example."""
     metrics = [metric for metric in rows if metric.function == function]
     implementation = getattr(metrics[0].resolve(), "func", metrics[0].resolve())
     parameters = [
@@ -80,7 +82,7 @@ def _escaped(formula: str) -> str:
 
 
 def api_page() -> str:
-    """The whole of docs/api.md: the functions of :mod:`reveal_bench.api`, then what they return."""
+    """Return the text of docs/api.md: the functions of :mod:`reveal_bench.api`, then the classes of their results."""
     public = {name: getattr(api, name) for name in api.__all__}
     functions = [_function(name, thing) for name, thing in public.items() if not inspect.isclass(thing)]
     classes = [_class(name, thing) for name, thing in public.items() if inspect.isclass(thing)]
@@ -100,7 +102,7 @@ def _function(name: str, function: Any) -> str:
 
 
 def _call(name: str, function: Any) -> str:
-    """The signature without types, over several lines."""
+    """Return the signature without types, over several lines if it is long."""
     parameters = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in _parameters(function)]
     text = str(inspect.Signature(parameters))
     if len(text) < 90:
@@ -114,7 +116,7 @@ def _parameters(function: Any) -> list[inspect.Parameter]:
 
 
 def _items(section: str) -> list[str]:
-    """Entries of a section, ``name : text`` with lines that go on, as a list."""
+    """Return the entries of a section, ``name : text`` with continuation lines, as items of a Markdown list."""
     whole = re.sub(r"\n +", " ", section)
     entries = (line.partition(" : ") for line in whole.splitlines() if line)
     return [f"* {_names(name)}: {_as_markdown(text)}" if text else f"* {_names(name)}" for name, _, text in entries]
@@ -140,12 +142,12 @@ def _class(name: str, thing: type) -> str:
 
 
 def _first(text: str) -> str:
-    """The first paragraph of a docstring, on one line."""
+    """Return the first paragraph of a docstring, on one line."""
     return " ".join(text.split("\n\n")[0].split())
 
 
 def _sections_of(function: object) -> dict[str, str]:
-    """Sections of a numpydoc docstring by their titles; "" is what comes before the first."""
+    """Return the sections of a numpydoc docstring by their titles; "" is the text before the first section."""
     text = inspect.getdoc(function) or ""
     pieces = re.split(r"^(\w[\w ]*)\n-{3,}\n", text, flags=re.MULTILINE)
     titles = ["", *pieces[1::2]]
@@ -153,7 +155,7 @@ def _sections_of(function: object) -> dict[str, str]:
 
 
 def _as_markdown(text: str) -> str:
-    """reStructuredText roles and double backquotes as Markdown."""
+    """Return reStructuredText roles and double backquotes as Markdown."""
     plain = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"`\1`", text)
     return plain.replace("``", "`")
 
