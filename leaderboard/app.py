@@ -1,17 +1,17 @@
-"""Entry of the Hugging Face Space: downloads the datasets, then keeps a server running, and for a demo also a worker.
+"""Start a Hugging Face Space: download the datasets, then run a server, and for a demo also a worker.
 
 Conventions
 -----------
-Everything comes from the Space's settings (README.md says how to fill them in). A Space keeps no file across a restart,
-so it runs in one of two ways:
+All options are settings of the Space (README.md explains them). A Space loses all files at a restart, so it runs in one
+of two ways:
 
-- as a *server*: database and uploads are elsewhere (``REVEAL_DATABASE``, ``REVEAL_BLOBS``), and so is the worker with
-  the holdouts and the vault;
+- as a *server*: the database, the uploads (``REVEAL_DATABASE``, ``REVEAL_BLOBS``), and the worker with holdouts and
+  vault are on other machines;
 - as a *demo* (``REVEAL_HOLDOUTS``): server and worker run here, and a restart loses everything. Only this process gets
-  the holdouts' token. Both run as the same user, so only Landlock keeps the server from the holdouts: without it, a
-  demo does not start.
+  the holdouts' token. Server and worker run as the same user, so only Landlock keeps the server from the holdouts:
+  without Landlock, a demo does not start.
 
-The server never gets a token of the Hub or a key of a webhook, and the worker never gets the secrets of signing in.
+The server never gets a token of the Hub or a key of a webhook, and the worker never gets the sign-in secrets.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ STORES = {
     "AWS_ACCESS_KEY_ID": "",
     "AWS_SECRET_ACCESS_KEY": "",
 }
-"""Setting of a place where a server stores its data -> beginning of the setting's value."""
+"""Setting that says where a server stores its data -> start of a valid value."""
 PUBLIC_FILES = ["*.json", "*.md", "manifest/*"]
-"""Files of a public dataset that the server needs: the questions, not the images."""
+"""Patterns of the files that the server needs from a public dataset: the manifest, not the images."""
 
 FORMS = {False: "OWNER/DATASET@REVISION[:SPLIT]", True: "NAME=OWNER/DATASET@REVISION"}
 _WORD = re.compile(
@@ -47,12 +47,16 @@ _WORD = re.compile(
 
 
 class SpaceError(ValueError):
-    """The Space is not set up; the message names the setting and the rule, but no value: it may be a secret."""
+    """A setting of the Space is missing or wrong; the message names the setting and its rule, but no value, which may
+    be a secret.
+    """
 
 
 @dataclass(frozen=True)
 class Source:
-    """A dataset repository at a revision; `name` is the benchmark (holdouts) and `split` the scored one (public)."""
+    """A dataset repository at a revision: a holdout with its benchmark `name`, or a public dataset with its scored
+    `split`.
+    """
 
     repo_id: str
     revision: str
@@ -73,24 +77,25 @@ Download = Callable[[Source, Access, Path, "list[str] | None"], None]
 
 
 def sources(text: str, setting: str, *, named: bool) -> list[Source]:
-    """Read a setting such as ``org/data@v1.0.0`` or, `named`, ``chexlocalize=org/data-holdout@v1.0.0``.
+    """Return the datasets in a setting such as ``org/data@v1.0.0`` or, if `named`,
+    ``chexlocalize=org/data-holdout@v1.0.0``.
 
     Raises
     ------
     SpaceError
-        If the setting is empty, or a dataset has another form or repeats. A revision is required, so that a board
-        cannot change unnoticed.
+        If the setting is empty, or a dataset is repeated or malformed, for example without a revision. Revisions are
+        required so that a board cannot change unnoticed.
     """
     datasets: list[Source] = []
     for number, word in enumerate(text.split(), start=1):
         match = _WORD.fullmatch(word)
         if match is None or bool(match["name"]) is not named or (named and match["split"]):
             form = FORMS[named]
-            raise SpaceError(f"{setting} must contain {form}, separated by spaces, but word {number} has another form")
+            raise SpaceError(f"{setting} must contain {form}, separated by spaces, but word {number} does not match")
         source = Source(match["repo_id"], match["revision"], match["name"] or "", match["split"] or "holdout")
         if any(_key(source) == _key(other) for other in datasets):
             what = "NAME" if named else "dataset and split"
-            raise SpaceError(f"{setting} must contain each {what} once per revision, but word {number} repeats one")
+            raise SpaceError(f"{setting} must contain each {what} once per revision, but word {number} is a repetition")
         datasets.append(source)
     if not datasets:
         raise SpaceError(f"{setting} must name at least one dataset, got nothing")
@@ -98,14 +103,13 @@ def sources(text: str, setting: str, *, named: bool) -> list[Source]:
 
 
 def _key(source: Source) -> tuple[str, str, str]:
-    """Return a key that differs between datasets; after a refresh, a benchmark has several revisions, so its name is
-    not enough.
-    """
+    """Return the name, revision and split, which identify a dataset: new labels of a benchmark are a new revision."""
     return source.name or source.repo_id, source.revision, source.split
 
 
 def plan(environ: Mapping[str, str], home: Path, download: Download) -> dict[str, Sequence[str]]:
-    """Download the datasets below `home`; return the command of the server, and for a demo also the worker's.
+    """Download the datasets below `home`; return the command that starts the server and, for a demo, the worker's
+    command.
 
     Raises
     ------
@@ -144,12 +148,15 @@ def plan(environ: Mapping[str, str], home: Path, download: Download) -> dict[str
 
 
 def is_demo(environ: Mapping[str, str]) -> bool:
-    """Return True if the Space scores what it receives, and keeps nothing."""
+    """Return True for a demo: the Space itself scores submissions, and keeps nothing."""
     return bool(environ.get("REVEAL_HOLDOUTS"))
 
 
 def _check_stores(environ: Mapping[str, str]) -> None:
-    """Require a database and a bucket for a server, and neither for a demo. No value is shown: it may be a secret."""
+    """Require a database and a bucket for a server, and neither for a demo.
+
+    Messages show no value, which may be a secret.
+    """
     for name, start in STORES.items():
         value = environ.get(name, "")
         if is_demo(environ):
@@ -163,15 +170,15 @@ def _check_stores(environ: Mapping[str, str]) -> None:
                 f"{name} must be set, since a Space keeps no files (or set REVEAL_HOLDOUTS for a demo that keeps none)"
             )
         elif not value.startswith(start):
-            raise SpaceError(f"{name} must start with {start}, got another address")
+            raise SpaceError(f"{name} must start with {start}")
 
 
 def _check_tokens(public: Access, private: Access) -> None:
-    """Require a separate token for the holdouts: the server's datasets are downloaded with the other token."""
+    """Require a token for the holdouts that differs from the public datasets' token."""
     if not private.token:
-        raise SpaceError("HF_HOLDOUT_TOKEN must be set, a secret that reads only the private holdout datasets")
+        raise SpaceError("HF_HOLDOUT_TOKEN must be set to a token that can read only the private holdout datasets")
     if private.token == public.token:
-        raise SpaceError("HF_HOLDOUT_TOKEN must be another token than HF_TOKEN, which must not read the holdouts")
+        raise SpaceError("HF_HOLDOUT_TOKEN must differ from HF_TOKEN, which must not be able to read the holdouts")
 
 
 def _port(environ: Mapping[str, str]) -> str:
@@ -205,12 +212,12 @@ def fetch(source: Source, access: Access, folder: Path, patterns: list[str] | No
             token=access.token or False,
             allow_patterns=patterns,
         )
-    except Exception as error:  # the Hub's client has many; their texts may quote the token
+    except Exception as error:  # the Hub's client raises many types of errors, whose texts may contain the token
         raise SpaceError(explain(error, source, access)) from None
 
 
 def explain(error: BaseException, source: Source, access: Access) -> str:
-    """Return one sentence on a failed download: setting, repository, revision, remedy; never the token."""
+    """Return one sentence about a failed download: setting, repository, revision and remedy, but never the token."""
     from huggingface_hub.errors import (
         GatedRepoError,
         HfHubHTTPError,
@@ -233,7 +240,7 @@ def explain(error: BaseException, source: Source, access: Access) -> str:
         return f"{subject}, a gated dataset: accept its terms and set {access.token_setting} to that account's token"
     if is_absent:
         remedy = f"correct the name, or set {access.token_setting} to a token that reads it"
-        return f"{subject}, but there is no such dataset or {reader} cannot read it: {remedy}"
+        return f"{subject}, but this dataset does not exist or {reader} cannot read it: {remedy}"
     if status == 401:
         return f"{subject}, but the Hub refuses the token in {access.token_setting}: replace it with a valid one"
     if status == 403:
@@ -243,9 +250,7 @@ def explain(error: BaseException, source: Source, access: Access) -> str:
 
 
 def _is_disk_full(error: BaseException | None) -> bool:
-    """Return True if the error or one of its causes is a full disk; errors of the Hub's compiled client say so only in
-    their text.
-    """
+    """Return True if the error means a full disk; the Hub's compiled client says so only in the error's text."""
     if error is None:
         return False
     is_full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or os.strerror(errno.ENOSPC) in str(error)

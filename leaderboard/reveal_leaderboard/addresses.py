@@ -1,4 +1,4 @@
-"""Network addresses: this machine's own, and those of the public internet."""
+"""Classify network addresses: this machine's own, public ones, and the part that identifies a customer."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import ipaddress
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _EMBEDDING = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "::/96", "::ffff:0:0:0/96")))
-"""Networks whose last 32 bits are an IPv4 address: NAT64 (RFC 6052), compatible (RFC 4291), translated (RFC 2765)."""
+"""Networks whose last 32 bits are an IPv4 address: NAT64 (RFC 6052), IPv4-compatible (RFC 4291), translated (RFC 2765).
+"""
 _LOCAL_NAT64 = ipaddress.IPv6Network("64:ff9b:1::/48")
-"""A site's own translation (RFC 8215), which decides where the IPv4 address is."""
+"""Network for local translation (RFC 8215), where each site chooses the position of the IPv4 address."""
 
 
 def is_loopback(host: str) -> bool:
@@ -26,9 +27,9 @@ def is_loopback(host: str) -> bool:
 
 
 def is_public_address(text: str) -> bool:
-    """Return True if an address is one of the public internet, and so is every IPv4 address that it contains.
+    """Return True if an address and every IPv4 address inside it are public.
 
-    A gateway (NAT64, 6to4, Teredo) may deliver to the IPv4 address in an IPv6 address.
+    A gateway (NAT64, 6to4, Teredo) may deliver to the IPv4 address inside an IPv6 address.
 
     >>> [is_public_address(text) for text in ("1.1.1.1", "64:ff9b::1.1.1.1", "64:ff9b::127.0.0.1", "fec0::1")]
     [True, True, False, False]

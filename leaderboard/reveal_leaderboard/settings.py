@@ -1,13 +1,12 @@
-"""The settings of the policy: how much of a score is shown, how often, and when a maintainer is warned.
+"""The settings of a leaderboard: precision of shown scores, number of submissions, and warnings to the maintainer.
 
 Conventions
 -----------
 `settings.toml` beside this file contains every setting with its reason, and the page "About" prints it. An operator's
-file contains only what differs. Files are read strictly: an unknown key, a wrong type or a value out of range is an
-error, so that no misspelled key puts a holdout under another policy than its maintainer intended. Each class below
-states which values its keys accept; these rules apply to files only, and code may create a policy with any values.
-Webhooks exist only in an operator's file; they are not part of the policy, and no page prints them. A file contains no
-secret: secrets are read from the environment, or from files that it names (:func:`secret_from`).
+file contains only changed settings. An unknown key, a wrong type or a value out of range is an error, so that a
+misspelled key cannot leave a holdout less protected than intended. The classes below state which values are accepted in
+files; code may create a policy with any values. Webhooks appear only in an operator's file, and no page prints them.
+Secrets are read from the environment, or from files that the environment names (:func:`secret_from`).
 """
 
 from __future__ import annotations
@@ -49,11 +48,11 @@ Document = Mapping[str, Any]
 
 WEBHOOK_EVENTS = ("scored", "withdrawn", "flagged")
 LEAST_CELL: Final = 10
-"""No finding with fewer cases is ever shown."""
+"""Smallest value of `min_cell` that a file may set."""
 LEAKS: Final = ("more submissions", "few cases")
-"""Reasons why colluding teams could gain more than 0.05 on a board, which an operator can accept by name."""
+"""Names of the reasons why colluding teams could gain more than 0.05 on a board; an operator can accept each reason."""
 BY_HOLDOUT: Final = "by holdout"
-"""Value of `quota.total` with which the number follows from the kind of benchmark."""
+"""Value of `quota.total` that means: the number suited to the kind of benchmark."""
 
 
 class SettingsError(ValueError):
@@ -64,7 +63,7 @@ class SettingsError(ValueError):
 
 
 def _must(rule: str, is_met: Callable[[Any], bool]) -> AfterValidator:
-    """Return a validator that refuses values without the property `is_met`, with `rule` as its message."""
+    """Return a validator that refuses values for which `is_met` returns False, with `rule` in its message."""
 
     def check(value: Any) -> Any:
         if not is_met(value):
@@ -76,7 +75,7 @@ def _must(rule: str, is_met: Callable[[Any], bool]) -> AfterValidator:
 
 def _check_as_written(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
     check(value)
-    return value  # not what pydantic makes of it: 0 stays 0, and is printed as 0 in receipts
+    return value  # without pydantic's conversion: 0 stays 0, and receipts print 0
 
 
 def _check_total(value: Any) -> Any:
@@ -131,27 +130,29 @@ class ReleasePolicy:
     Attributes
     ----------
     min_cell : int
-        Fewest cases with which a finding's scores are shown.
+        A finding's scores are shown only with at least this many cases.
     resolution : float
         Averages are rounded to a multiple of this.
-    bands : lower ends of the bands that show counts of cases, ascending; the first is `min_cell`, and a file that sets
-        only `min_cell` keeps the bands above it
-    band_resolution : for each band, the step to which its findings' scores are rounded
-    place_factor : factor by which the step is larger for localizations, because a sender can move each of them
-    place_cell : fewest cases with which a finding's localization scores are shown separately, not only on average; the
-        average overlap needs more of them, see :mod:`reveal_leaderboard.release.release`
-    n_resamples, seed : resamples of the intervals, and their seed
+    bands : starts of the ranges that show numbers of cases, ascending; the first is `min_cell`, and a file that sets
+        only `min_cell` keeps the higher packaged starts
+    band_resolution : rounding step for the scores of findings in each range of `bands`
+    place_factor : factor by which this step is multiplied for localizations
+    place_cell : a single finding's localization score is shown only with at least this many cases; the average overlap
+        needs more cases, see :mod:`reveal_leaderboard.release.release`
+    n_resamples, seed : number of resamples for the intervals, and their seed
     ladder_step : a new best is shown only if its primary macro exceeds the earlier best by more than this
     ladder_per : {"team", "model"}, whether the earlier best is the team's or the model's
-    final_share : proportion of the patients kept for final scores at announced rounds, 0 for none
+    final_share : proportion of the patients reserved for final scores at announced rounds
     """
 
     min_cell: _FewestCases = 30
     resolution: _Step = 0.01
     bands: Annotated[tuple[StrictInt, ...], Field(min_length=1), _must("ascend", _ascends)] = (30, 60, 120)
-    band_resolution: Annotated[
-        tuple[_Step, ...], Field(min_length=1), _must("have no number above the one before", _never_rises)
-    ] = (0.1, 0.05, 0.01)
+    band_resolution: Annotated[tuple[_Step, ...], Field(min_length=1), _must("not increase", _never_rises)] = (
+        0.1,
+        0.05,
+        0.01,
+    )
     place_factor: Annotated[StrictInt, Field(ge=1, le=5)] = 2
     place_cell: _FewestCases = 350
     n_resamples: Annotated[StrictInt, Field(ge=100, le=100_000)] = 1000
@@ -172,8 +173,8 @@ class QuotaPolicy:
 
     Attributes
     ----------
-    total, per_day : submissions per team, in total and per UTC day; with `BY_HOLDOUT` the total follows from the
-        kind of benchmark
+    total, per_day : submissions per team, in total and per UTC day; `BY_HOLDOUT` means the total suited to the kind of
+        benchmark
     board_total : submissions of all teams together
     """
 
@@ -182,13 +183,13 @@ class QuotaPolicy:
     board_total: Annotated[StrictInt, Field(ge=1, le=1_000_000)] = 150
 
     def on(self, answers: int) -> Quota:
-        """Return the budgets for a holdout that allows `answers` scored submissions per team."""
+        """Return the budgets; `answers` is the total that `BY_HOLDOUT` means for this holdout."""
         return Quota(answers if self.total == BY_HOLDOUT else self.total, self.per_day, self.board_total)
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Budgets in numbers, for one version of a benchmark."""
+    """Budgets of scored submissions for one version of a benchmark, as numbers."""
 
     total: int
     per_day: int
@@ -203,9 +204,9 @@ class ExposurePolicy:
     ----------
     colluding : number of groups of teams that are assumed to combine their scores
     watch_bits, close_bits : bits disclosed to these groups, as a fraction of the bits in a finding's labels
-    watch_used : fraction of the board's budget that is used
-    near : fraction of equal answers at which predictions count as near-identical
-    accepted_overlaps : names of other boards whose public files may tell this board's references
+    watch_used : used fraction of the board's budget from which the meter says "watch"
+    near : fraction of equal answers from which predictions count as near-identical
+    accepted_overlaps : names of other boards whose public files may disclose this board's references
     accepted_leaks : accepted reasons why colluding teams could gain more than 0.05, some of `LEAKS`
     """
 
@@ -225,8 +226,8 @@ class ReadingPolicy:
     Attributes
     ----------
     readers_per_answer : number of readers who rate each answer before its submission is scored
-    team : name of the team whose members with the role "reader" may rate answers; admins always may, and if it is empty
-        only they may
+    team : name of the team whose members with the role "reader" may rate answers; administrators always may; empty for
+        administrators only
     """
 
     readers_per_answer: Annotated[StrictInt, Field(ge=1, le=10)] = 2
@@ -235,7 +236,7 @@ class ReadingPolicy:
 
 @dataclass(frozen=True, slots=True)
 class AccountsPolicy:
-    """The rule for new teams: they may submit at once ("open"), or once an administrator approves them ("asked")."""
+    """The rule for new teams: "open" teams may submit at once, "asked" teams after an administrator approved them."""
 
     new_teams: Literal["open", "asked"] = "asked"
 
@@ -270,7 +271,7 @@ class Webhook:
     ----------
     url : address by https, or by http on this machine
     events : some of `WEBHOOK_EVENTS`
-    private : True to allow a private address, which cannot be reached from the internet, such as this machine's
+    private : True to allow an address that is not public, such as this machine's
     """
 
     url: Annotated[
@@ -284,13 +285,13 @@ class Webhook:
 def webhook_keys(name: str, environ: Mapping[str, str]) -> tuple[bytes, ...]:
     """Return a webhook's signing keys, from ``REVEAL_WEBHOOK_NAME_SECRET`` or the file that ``..._FILE`` names.
 
-    A key is ``whsec_`` followed by 24 to 64 bytes in base64. While a key is being replaced there are two, the new one
-    first.
+    A key is ``whsec_`` followed by 24 to 64 bytes in base64. During the replacement of a key there are two keys, the
+    new one first.
 
     Raises
     ------
     SettingsError
-        If a key has another form.
+        If a key is malformed.
     """
     variable = f"REVEAL_WEBHOOK_{name.upper().replace('-', '_')}_SECRET"
     keys = []
@@ -300,7 +301,7 @@ def webhook_keys(name: str, environ: Mapping[str, str]) -> tuple[bytes, ...]:
         except binascii.Error:
             key = b""
         if not text.startswith("whsec_") or not 24 <= len(key) <= 64:
-            raise SettingsError(f"{variable} must be whsec_ and 24 to 64 bytes in base64, got another text")
+            raise SettingsError(f"{variable} must be whsec_ followed by 24 to 64 bytes in base64")
         keys.append(key)
     return tuple(keys)
 
@@ -319,7 +320,7 @@ def case_key(environ: Mapping[str, str]) -> bytes:
     if text is None:
         return b""
     if not re.fullmatch(r"([0-9a-fA-F]{2}){32,64}", text):
-        raise SettingsError("REVEAL_CASE_KEY must be 64 to 128 hexadecimal digits, got another text")
+        raise SettingsError("REVEAL_CASE_KEY must be 64 to 128 hexadecimal digits")
     return bytes.fromhex(text)
 
 
@@ -345,7 +346,7 @@ def secret_from(environ: Mapping[str, str], name: str) -> str | None:
 
 
 class _BenchmarkTables(BaseModel, extra="forbid"):
-    """The tables that a file may contain for a single benchmark."""
+    """The tables that a settings file may contain under ``[benchmarks.NAME]``."""
 
     release: ReleasePolicy = ReleasePolicy()
     quota: QuotaPolicy = QuotaPolicy()
@@ -381,7 +382,7 @@ class Settings:
     _document: Document
 
     def of(self, benchmark: str) -> BenchmarkSettings:
-        """Return the settings of `benchmark`: its own values where the file has any, otherwise the general ones."""
+        """Return the settings of `benchmark`: its own values if set, otherwise the general values."""
         tables = _File(**_tables_of(self._document, benchmark))
         about = asdict(tables.about)
         return BenchmarkSettings(tables.release, tables.quota, tables.exposure, **about, reading=tables.reading)
@@ -446,7 +447,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _explain(error: ErrorDetails) -> str:
-    """Return one of pydantic's errors as a sentence with the key, the rule and the value."""
+    """Return one of pydantic's errors as a sentence that names the key, the rule and the value."""
     key = ".".join(str(part) for part in error["loc"] if part != "[key]")
     match error["type"]:
         case "missing":
@@ -463,7 +464,7 @@ def _explain(error: ErrorDetails) -> str:
 
 
 def _check_together(tables: Document, path: Path, prefix: str) -> None:
-    """Check the rules between two keys."""
+    """Check the rules that involve two keys."""
     release, quota, exposure = tables["release"], tables["quota"], tables["exposure"]
     is_ruled = quota["total"] == BY_HOLDOUT
     steps = [step * release["place_factor"] for step in release["band_resolution"]]
@@ -471,7 +472,7 @@ def _check_together(tables: Document, path: Path, prefix: str) -> None:
         ("release", "bands", release["bands"][0] == release["min_cell"], "begin with release.min_cell"),
         ("release", "band_resolution", len(steps) == len(release["bands"]), "have a number for each of release.bands"),
         ("release", "place_factor", all(step <= 0.5 and _divides_one(step) for step in steps),
-         "turn each release.band_resolution into a step of at most 0.5 that divides 1"),
+         "give steps of at most 0.5 that divide 1 when multiplied by release.band_resolution"),
         ("quota", "per_day", is_ruled or quota["per_day"] <= quota["total"], "not exceed quota.total"),
         ("quota", "total", is_ruled or quota["total"] <= quota["board_total"], "not exceed quota.board_total"),
         ("exposure", "watch_bits", exposure["watch_bits"] <= exposure["close_bits"], "not exceed exposure.close_bits"),
@@ -490,8 +491,9 @@ def _merge(below: Document, above: Document) -> dict[str, Any]:
 
 
 def _with_bands(tables: Document, below: Document) -> Document:
-    """Return `tables`. If their `release` sets `min_cell` but no bands, add those bands of `below` that start above
-    `min_cell`.
+    """Return `tables`.
+
+    Where a table `release` sets `min_cell` but no bands, add the bands of `below` that start above `min_cell`.
     """
     release = tables.get("release", {})
     if "min_cell" not in release or "bands" in release or "band_resolution" in release:
@@ -508,7 +510,7 @@ def _tables_of(document: Document, benchmark: str) -> dict[str, Any]:
 
 
 def _lines(document: Document) -> Iterator[str]:
-    """Yield the lines of the packaged file with the values of `document`; single benchmarks come last."""
+    """Yield the lines of the packaged file with the values of `document`; tables for single benchmarks come last."""
     table = ""
     for line in PACKAGED.read_text(encoding="utf-8").splitlines():
         if line.startswith("[benchmarks"):

@@ -216,7 +216,7 @@ def test_a_role_says_who_submits(accounts: Accounts, role: str, may_submit: bool
 )  # fmt: skip
 def test_no_team_is_easily_taken_for_another(accounts: Accounts, name: str, twin: str) -> None:
     first = team_of(accounts, person(accounts, "jane"), name)
-    with pytest.raises(TeamNameError, match=f"must not be easily taken for the team '{name}'"):
+    with pytest.raises(TeamNameError, match=f"must not look like that of the team '{name}'"):
         team_of(accounts, person(accounts, "bob"), twin)
     assert accounts.teams() == [first]
 

@@ -178,7 +178,7 @@ def test_an_owner_invites_and_only_the_person_accepts(world: Any) -> None:
     assert "Ada invites you to Northern Lab as reader" in offered
     invitation = offered.split('data-act="accept" data-id="')[1].split('"')[0]
     assert (
-        "no such open invitation"
+        "this invitation expired"
         in handlers.answer(asking(world, world.ada), click("accept", invitation), None, IMAGES)[0]
     )
     reply = handlers.answer(asking(world, world.bo), click("accept", invitation), world.south.id, IMAGES)

@@ -115,11 +115,11 @@ RULES = {
     "steps that do not reach 1": ("[release]\nresolution = 0.03", "`release.resolution` must divide 1, got 0.03"),
     "finer for fewer": (
         "[release]\nband_resolution = [0.05, 0.1, 0.01]",
-        "`release.band_resolution` must have no number above the one",
+        "`release.band_resolution` must not increase",
     ),
     "steps that do not divide 1": (
         "[release]\nplace_factor = 3",
-        "`release.place_factor` must turn each release.band_resolution into a step of at most 0.5 that divides 1",
+        "`release.place_factor` must give steps of at most 0.5 that divide 1 when multiplied by release.band_res",
     ),
     "too few steps": ("[release]\nbands = [30, 60]", "`release.band_resolution` must have a number for each of rel"),
     "not a number": ("[release]\nresolution = nan", "got nan"),
@@ -236,7 +236,9 @@ def test_printed_settings_are_those_in_force(tmp_path: Path) -> None:
         assert again.of(benchmark) == settings.of(benchmark)
     assert again.of("ms-cxr").citation == 'Doe: "A" \\ B, π'
     assert "total = 7" in printed.splitlines()
-    assert "# What the leaderboard shows of a score, and how often." in printed
+    assert (
+        "# Settings of the leaderboard: how precisely it shows scores, and how many submissions it accepts." in printed
+    )
     assert tomllib.loads(load_settings().to_toml()) == PACKAGED_SETTINGS
 
 
@@ -272,7 +274,7 @@ def test_webhook_keys_come_from_environment_or_file(tmp_path: Path) -> None:
     assert webhook_keys("a-1", {f"{name}_FILE": str(file), name: "other"}) == (b"ABC" * 8, b"DEF" * 9)
     assert webhook_keys("a-1", {"REVEAL_WEBHOOK_B_SECRET": KEY}) == ()
     for wrong in ("x", "QUJD" * 8, "whsec_" + "QUJD" * 7, "whsec_" + "QUJD" * 22, KEY + "!", f"{KEY} x"):
-        with pytest.raises(SettingsError, match=f"{name} must be whsec_ and 24 to 64 bytes") as refusal:
+        with pytest.raises(SettingsError, match=f"{name} must be whsec_ followed by 24 to 64 bytes") as refusal:
             webhook_keys("a-1", {name: wrong})
         assert "QUJD" not in str(refusal.value)
     with pytest.raises(SettingsError, match=f"{name}_FILE must be a readable text file"):

@@ -1,1 +1,1 @@
-"""People, teams, roles, sessions and tokens."""
+"""User accounts: people, teams, roles, sessions and tokens."""

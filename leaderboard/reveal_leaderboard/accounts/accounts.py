@@ -1,19 +1,17 @@
-"""People and teams: membership, and who may change it.
+"""Database queries on people and teams: sign-in, membership, roles, approval and closure.
 
 Conventions
 -----------
 Times are seconds since 1970 UTC by the database's clock. Every change appends an event under ``user:ID``, ``team:ID``
 or ``token:ID``; no event contains a secret, a person's name or an address.
 
-`who` names the author of a change: the :attr:`Actor.name` of a signed-in person (``user:ID``), or ``cli`` for the
-operator on the server's own machine. The author's rights are looked up inside the same transaction, so rights that were
-just revoked no longer count.
+`who` is the author of a change: ``user:ID`` for a signed-in person (:attr:`Actor.name`), or ``cli`` for the operator on
+the server's own machine. The author's rights are read in the transaction of the change, so rights that were just
+revoked no longer count.
 
-A team always has an owner. Two teams never have names that differ only in case or spaces. If the settings require it
-(`accounts.new_teams`), a team that no administrator created waits for approval, and cannot submit before it is
-approved.
-
-Nobody joins a team without consent (:mod:`reveal_leaderboard.accounts.invitations`), unless the operator adds them.
+A team always has an owner. Names of two teams never differ only in case or spaces. With the setting `accounts.new_teams
+= "asked"`, a new team cannot submit before an administrator approves it, unless an administrator created it. People
+join a team by accepting an invitation (:mod:`reveal_leaderboard.accounts.invitations`), unless the operator adds them.
 """
 
 from __future__ import annotations
@@ -60,7 +58,7 @@ NAME = TypeAdapter(Name)
 
 
 class TeamNameError(ValueError):
-    """A team's name breaks the rule for names, or another team has it."""
+    """A team's name breaks the rule for names, or is too similar to another team's name."""
 
 
 class AccountDisabledError(PermissionError):
@@ -73,8 +71,8 @@ class Accounts(Credentials):
     # People ---------------------------------------------------------------------------------------------------------
 
     def sign_in(self, issuer: str, subject: str, name: str, *, as_admin: bool = False) -> User:
-        """Return the user `subject` of `issuer`, who is created on the first visit, renamed if the name changed, and
-        made an administrator if requested.
+        """Return the user identified by `issuer` and `subject`; create, rename or make the user an administrator as
+        needed.
 
         Raises
         ------
@@ -83,7 +81,7 @@ class Accounts(Credentials):
         """
         try:
             return self._sign_in(issuer, subject, name, as_admin)
-        except IntegrityError:  # signed in for the first time in two places at once
+        except IntegrityError:  # two first sign-ins of one person at the same time
             return self._sign_in(issuer, subject, name, as_admin)
 
     def _sign_in(self, issuer: str, subject: str, name: str, as_admin: bool) -> User:
@@ -91,7 +89,7 @@ class Accounts(Credentials):
             return _signed_in(connection, issuer, subject, name, as_admin)
 
     def sign_in_link(self, address: str, who: str, *, days: int = links.LINK_DAYS) -> str:
-        """Return the secret of a link with which this address's owner signs in once; a missing account is created.
+        """Return the secret of a link that signs in the owner of an e-mail address once; create the account if missing.
 
         Raises
         ------
@@ -100,7 +98,7 @@ class Accounts(Credentials):
         AccountDisabledError
             If an administrator closed the account.
         ValueError
-            If `address` is not an e-mail address, or `days` not 1 to 30.
+            If `address` is not an e-mail address, or `days` is not 1 to 30.
         """
         subject = links.mail_address(address)
         with self._engine.begin() as connection:
@@ -109,12 +107,14 @@ class Accounts(Credentials):
             return links.make(connection, user, who, days=days)
 
     def use_link(self, secret: str, *, instead_of: str | None = None) -> str | None:
-        """Use up a link, and return the secret of a new session for it; None if the link is no longer valid."""
+        """Sign in with a link, which becomes invalid; return the new session's secret, or None if the link was not
+        valid.
+        """
         with self._engine.begin() as connection:
             return links.use(connection, secret, instead_of=instead_of)
 
     def local_actor(self) -> Actor:
-        """Return the single person of local mode: an administrator, owner of the team "Local user"."""
+        """Return the only user in local mode: an administrator who owns the team "Local user"."""
         table = tables.users
         me = [table.c.issuer == LOCAL_ISSUER, table.c.subject == LOCAL_ISSUER]
         with self._reading.begin() as connection:
@@ -124,7 +124,7 @@ class Accounts(Credentials):
             return Actor(_as_user(row), memberships, frozenset(SCOPES), "local")
         user = self.sign_in(LOCAL_ISSUER, LOCAL_ISSUER, LOCAL_NAME, as_admin=True)
         if not self.teams_of(user):
-            with contextlib.suppress(TeamNameError):  # another request made it in between
+            with contextlib.suppress(TeamNameError):  # another request created the user in the meantime
                 self.create_team(LOCAL_NAME, owner=user, who=event_name(user))
         return Actor(user, self.teams_of(user), frozenset(SCOPES), "local")
 
@@ -140,7 +140,7 @@ class Accounts(Credentials):
             return [_as_user(row) for row in connection.execute(sa.select(tables.users).order_by(tables.users.c.name))]
 
     def set_admin(self, user: User, is_admin: bool, who: str) -> None:
-        """Make `user` an administrator, or take the right away; a user listed in the settings gets it again at the next
+        """Make `user` an administrator, or not; administrators listed in the settings become one again at the next
         sign-in.
         """
         with self._engine.begin() as connection:
@@ -152,7 +152,9 @@ class Accounts(Credentials):
     # Teams ----------------------------------------------------------------------------------------------------------
 
     def create_team(self, name: str, *, owner: User, who: str, is_asked: bool = False) -> Team:
-        """Create a team. A person may create one, administrators any number, since each team has its own quota.
+        """Create a team.
+
+        A person may create one team, because each team has its own quota; administrators may create any number.
 
         Parameters
         ----------
@@ -161,9 +163,9 @@ class Accounts(Credentials):
         Raises
         ------
         TeamNameError
-            If the name breaks the rule for names, is taken, or is easily taken for another team's.
+            If the name breaks the rule for names, is taken, or looks like another team's name.
         NotPermittedError
-            If `who` is not an administrator, and created a team before or creates this one for another person.
+            If `who` is not an administrator and has already created a team, or creates this team for another person.
         """
         called = _team_name(name)
         try:
@@ -180,7 +182,7 @@ class Accounts(Credentials):
                 why = f"owner {event_name(owner)}" + (", waits for approval" if waits else "")
                 events.append(connection, subject=event_name(team), who=who, to_status="created", why=why)
         except IntegrityError:
-            raise TeamNameError(f"name: a team of this name already exists, got {name!r}") from None
+            raise TeamNameError(f"name must be new, but the team {name!r} already exists") from None
         return team
 
     def team(self, team_id: str) -> Team | None:
@@ -196,13 +198,14 @@ class Accounts(Credentials):
             return [_as_team(row) for row in rows]
 
     def team_to_submit_for(self, actor: Actor, organization: str) -> Team | None:
-        """Return the actor's team named `organization`; None if the actor may not submit for it. A local actor's team
-        is created if it is missing.
+        """Return the actor's team named `organization`; None if the actor may not submit for it.
+
+        In local mode, a missing team is created.
 
         Raises
         ------
         TeamNameError
-            If a local actor's team is missing and its name is invalid.
+            If the team would be created, but its name is invalid.
         NotAllowedError
             If the team waits for approval, or is closed.
         """
@@ -219,7 +222,7 @@ class Accounts(Credentials):
             return None
         try:
             return self.create_team(organization, owner=actor.user, who=actor.name)
-        except TeamNameError:  # made by another request in between, or not a name at all
+        except TeamNameError:  # created by another request in the meantime, or an invalid name
             matches = (m.team for m in self.teams_of(actor.user) if team_key(m.team.name) == key)
             team = next(matches, None)
             if team is None:
@@ -227,12 +230,13 @@ class Accounts(Credentials):
             return team
 
     def add_member(self, team: Team, user: User, role: str, who: str) -> None:
-        """Change the role of a member of `team`; only the operator may also add a person, others invite.
+        """Change the role of a member of `team`; the operator may also add a person, others must invite.
 
         Raises
         ------
         NotPermittedError
-            If `who` neither owns the team nor is an administrator, or `user` is not a member and must be invited.
+            If `who` is neither an owner of the team nor an administrator, or if `user` is not a member and must be
+            invited.
         ValueError
             If `role` is not one of `ROLES`, or if the last owner would no longer be an owner.
         """
@@ -254,12 +258,14 @@ class Accounts(Credentials):
             events.append(connection, subject=event_name(team), who=who, to_status="member", why=why)
 
     def remove_member(self, team: Team, user: User, who: str) -> None:
-        """Remove `user` from `team` and revoke the user's tokens for it. Everyone may leave except the last owner.
+        """Remove `user` from `team` and revoke the user's tokens for it.
+
+        Every member except the last owner may leave.
 
         Raises
         ------
         NotPermittedError, ValueError
-            In the cases of :meth:`add_member`; and if `user` is not a member.
+            As for :meth:`add_member`, and if `user` is not a member.
         """
         with self._engine.begin() as connection:
             lock_team(connection, team)
@@ -274,7 +280,7 @@ class Accounts(Credentials):
             events.append(connection, subject=event_name(team), who=who, to_status="member", why=why)
 
     def members(self, team: Team) -> list[tuple[User, str]]:
-        """Return the members of `team` with their roles, longest membership first."""
+        """Return the members of `team` with their roles, in the order in which they joined."""
         table = tables.members
         query = (
             sa.select(tables.users, table.c.role)
@@ -313,7 +319,7 @@ class Accounts(Credentials):
         return True
 
     def closed_teams_of(self, user: User) -> list[tuple[Team, str]]:
-        """Return the disabled teams of `user`, with reasons."""
+        """Return the disabled teams of `user`, and the reasons."""
         table, members = tables.teams, tables.members
         query = sa.select(table).join(members, members.c.team_id == table.c.id).order_by(table.c.name_key)
         with self._reading.begin() as connection:
@@ -323,7 +329,7 @@ class Accounts(Credentials):
     # Both -----------------------------------------------------------------------------------------------------------
 
     def disable(self, whom: User | Team, who: str, why: str = "") -> None:
-        """Close an account (sessions end, tokens are revoked) or a team (it cannot submit, its submissions stay)."""
+        """Close an account (its sessions end and its tokens are revoked) or a team (it can no longer submit)."""
         self._switch(whom, who, why, is_on=False)
 
     def enable(self, whom: User | Team, who: str, why: str = "") -> None:
@@ -347,7 +353,7 @@ class Accounts(Credentials):
 def _signed_in(
     connection: sa.Connection, issuer: str, subject: str, name: str, as_admin: bool, who: str | None = None
 ) -> User:
-    """Return the person, created if missing; `who` is the author of the creation, by default the person."""
+    """Return the user, created if missing; `who` is the author of the creation event, by default the user."""
     table = tables.users
     me = [table.c.issuer == issuer, table.c.subject == subject]
     row = connection.execute(sa.select(table).where(*me)).one_or_none()
@@ -391,7 +397,7 @@ def _check_look(connection: sa.Connection, name: str) -> None:
     look, key = look_of(name), team_key(name)
     for other, other_key in connection.execute(sa.select(teams.c.name, teams.c.name_key)):
         if look_of(other) == look and other_key != key:
-            raise TeamNameError(f"name: must not be easily taken for the team {other!r}, got {name!r}")
+            raise TeamNameError(f"name must not look like that of the team {other!r}, got {name!r}")
 
 
 def _team_name(name: str) -> str:

@@ -1,11 +1,11 @@
-"""Sessions and API tokens: secrets that authenticate a person.
+"""Database queries on sessions and API tokens, the secrets by which a person is recognised.
 
 Conventions
 -----------
-A secret is 256 random bits, shown once; the database stores only its SHA-256, and looks it up by this hash. Times are
-seconds since 1970 UTC by the database's clock. A session lasts 12 hours from sign-in, regardless of activity, or longer
-where people sign in by links (:mod:`reveal_leaderboard.accounts.links`). A token belongs to one person and one team and
-lasts at most 366 days.
+A secret is 256 random bits and is shown once; the database stores only its SHA-256. Times are seconds since 1970 UTC by
+the database's clock. A session ends 12 hours after sign-in, regardless of activity; a session started by a sign-in link
+lasts longer (:mod:`reveal_leaderboard.accounts.links`). A token belongs to one person and one team and lasts at most
+366 days.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ DAY_SECONDS = 24 * 3600
 TOKEN_DAYS = 90
 MAX_TOKEN_DAYS = 366
 MAX_TOKENS = 50  # alive, per person
-TOKEN_PREFIX = "rvl_"  # lets scanners of public code find a leaked token
+TOKEN_PREFIX = "rvl_"  # by this prefix, scanners of public code find leaked tokens
 SECRET_BYTES = 32
 MAX_SECRET_LENGTH = 100
-SWEEP = 500  # expired sessions removed per sign-in
+SWEEP = 500  # most expired sessions removed per sign-in
 USED_EVERY_SECONDS = 60  # precision of `used_at`
 
 NAME = TypeAdapter(Name)
@@ -42,7 +42,7 @@ class TokenError(ValueError):
 
 
 class Credentials:
-    """Queries on sessions and tokens; `engine` comes from :func:`reveal_leaderboard.store.database.connect`."""
+    """Sessions and tokens in the database; `engine` is from :func:`reveal_leaderboard.store.database.connect`."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
@@ -51,12 +51,12 @@ class Credentials:
     # Sessions -------------------------------------------------------------------------------------------------------
 
     def new_session(self, user: User, *, instead_of: str | None = None) -> str:
-        """Create a session for `user` and return its secret; a session with the secret `instead_of` ends."""
+        """Create a session for `user` and return its secret; end the session whose secret is `instead_of`."""
         with self._engine.begin() as connection:
             return begin_session(connection, user.id, instead_of=instead_of)
 
     def session_user(self, secret: str) -> Actor | None:
-        """Return the actor signed in with this secret; None if it has no valid session."""
+        """Return the actor whose session has this secret; None without a valid session."""
         if len(secret) > MAX_SECRET_LENGTH:
             return None
         table, users = tables.sessions, tables.users
@@ -72,7 +72,7 @@ class Credentials:
         return Actor(user, memberships, frozenset(scopes), "session")
 
     def end_session(self, secret: str) -> None:
-        """Sign out; an unknown secret is not an error."""
+        """End the session with this secret, if there is one."""
         table = tables.sessions
         with self._engine.begin() as connection:
             mine = table.c.key_hash == hashed(secret)
@@ -87,12 +87,12 @@ class Credentials:
     def issue_token(
         self, user: User, team: Team, *, name: str, scopes: Iterable[str] = ("read", "submit"), days: int = TOKEN_DAYS
     ) -> tuple[Token, str]:
-        """Create a token of `user` for `team`; return it with its secret, which is shown only once.
+        """Create a token of `user` for `team`; return the token and its secret, which is shown only once.
 
         Parameters
         ----------
-        name : the person's name for it, by the rule for names
-        scopes : some of `SCOPES`; only administrators may have "admin", and readers of the team may not have "submit"
+        name : the person's name for the token, which must follow the rule for names
+        scopes : some of `SCOPES`; "admin" is for administrators only, and "submit" is not for readers of the team
         days : 1 to 366
 
         Raises
@@ -116,7 +116,9 @@ class Credentials:
         return token, secret
 
     def token_actor(self, secret: str) -> Actor | None:
-        """Return the actor of this token; None if it is unknown, expired or revoked, or its owner is closed."""
+        """Return the actor of this token; None if the token is unknown, expired or revoked, or its owner's account is
+        closed.
+        """
         if not secret.startswith(TOKEN_PREFIX) or len(secret) > MAX_SECRET_LENGTH:
             return None
         table, users = tables.tokens, tables.users
@@ -158,10 +160,9 @@ class Credentials:
         return [_as_token(row) for row in rows]
 
     def live_tokens(self) -> list[tuple[Token, str]]:
-        """Return every token that is neither expired nor revoked, with its owner's name, newest first, for
-        administrators.
-
-        Tokens of closed accounts and teams are included: they work again once the account or team is reopened.
+        """Return (token, owner's name) for every token that is neither expired nor revoked, newest first, for
+        administrators. Tokens of closed accounts and teams are included, because they work again once the account or
+        team is reopened.
         """
         table, users = tables.tokens, tables.users
         query = _tokens().add_columns(users.c.name.label("owner")).join(users, users.c.id == table.c.user_id)
@@ -179,10 +180,10 @@ class Credentials:
             return connection.execute(query).scalar_one_or_none()
 
     def revoke_token(self, token_id: str, who: str, why: str = "") -> bool:
-        """Revoke a token; return False without such a valid token.
+        """Revoke a token; return False if `who` may not revoke it or the token is not valid.
 
-        Administrators and ``cli`` may revoke any token; other people only their own, and any other one counts as
-        unknown. `why` is stored in the event, for the token's owner.
+        Administrators and ``cli`` may revoke any token, other people only their own. `why` is the reason shown to the
+        token's owner.
         """
         mine = [tables.tokens.c.id == token_id]
         with self._engine.begin() as connection:
@@ -192,7 +193,7 @@ class Credentials:
             return bool(revoke(connection, mine, who, why))
 
     def why_revoked(self, user: User) -> dict[str, str]:
-        """Return token id -> reason, for the revoked tokens of `user` for which a reason was given."""
+        """Return token id -> reason for the tokens of `user` that were revoked with a reason."""
         table, rows = tables.tokens, tables.events
         of_token = sa.and_(rows.c.subject == "token:" + table.c.id, rows.c.to_status == "revoked", rows.c.why != "")
         query = sa.select(table.c.id, rows.c.why).join(rows, of_token).where(table.c.user_id == user.id)
@@ -203,8 +204,8 @@ class Credentials:
 def begin_session(
     connection: sa.Connection, user_id: str, *, seconds: float = SESSION_SECONDS, instead_of: str | None = None
 ) -> str:
-    """Return the secret of a new session; the session with the secret `instead_of` and some expired sessions are
-    removed.
+    """Create a session and return its secret; remove some expired sessions and the session whose secret is
+    `instead_of`.
     """
     table, secret, now = tables.sessions, secrets.token_urlsafe(SECRET_BYTES), moment(connection)
     over = sa.select(table.c.key_hash).where(table.c.expires_at <= now).limit(SWEEP)
@@ -219,7 +220,7 @@ def begin_session(
 
 
 def memberships_of(connection: sa.Connection, user_id: str) -> tuple[Membership, ...]:
-    """Return a person's memberships in teams that are not disabled, by the teams' names."""
+    """Return a person's memberships in teams that are not disabled, sorted by team name."""
     teams, members = tables.teams, tables.members
     query = (
         sa.select(teams.c.id, teams.c.name, teams.c.waiting_since, members.c.role)
@@ -232,14 +233,14 @@ def memberships_of(connection: sa.Connection, user_id: str) -> tuple[Membership,
 
 
 def is_admin(connection: sa.Connection, user_id: str) -> bool:
-    """Return True if this person is an administrator with an open account."""
+    """Return True if this person is an administrator and the account is not closed."""
     users = tables.users
     query = sa.select(users.c.is_admin).where(users.c.id == user_id, users.c.disabled_at.is_(None))
     return bool(connection.execute(query).scalar_one_or_none())
 
 
 def revoke(connection: sa.Connection, where: Sequence[sa.ColumnElement[bool]], who: str, why: str) -> int:
-    """Revoke the live tokens selected by `where`; return their number."""
+    """Revoke the tokens selected by `where`; return how many were not revoked before."""
     table = tables.tokens
     query = sa.select(table.c.id).where(*where, table.c.revoked_at.is_(None)).order_by(table.c.id)
     ids = connection.execute(locked(query)).scalars().all()
@@ -264,7 +265,7 @@ def _as_token(row: Any) -> Token:
 
 
 def hashed(secret: str) -> str:
-    """Return the form of a secret that the database stores."""
+    """Return the hash of a secret, which the database stores instead of the secret."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -286,9 +287,9 @@ def _check_may_hold(connection: sa.Connection, user: User, team: Team, scopes: t
     if role is None:
         raise TokenError(f"team must be an open team of yours, got {team.name!r}")
     if role == "reader" and "submit" in scopes:
-        raise TokenError(f"scopes: a reader of {team.name} does not submit, got submit")
+        raise TokenError(f"scopes must not include submit, because you are a reader of {team.name}")
     if "admin" in scopes and not is_admin(connection, user.id):
-        raise TokenError("scopes: admin is for administrators, got admin")
+        raise TokenError("scopes must not include admin, because you are not an administrator")
     alive = [table.c.user_id == user.id, table.c.revoked_at.is_(None), table.c.expires_at > now]
     if connection.execute(sa.select(sa.func.count()).select_from(table).where(*alive)).scalar_one() >= MAX_TOKENS:
         raise TokenError(f"at most {MAX_TOKENS} tokens may be valid at once: revoke one first")

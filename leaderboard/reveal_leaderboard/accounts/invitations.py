@@ -1,11 +1,11 @@
-"""Invitations: a person joins a team by accepting one, so that nobody joins without consent.
+"""Invitations to a team: nobody joins a team without accepting an invitation.
 
 Conventions
 -----------
-An owner of the team or an administrator invites; only the invited person accepts or declines. An invitation is open for
-`INVITATION_DAYS`; an expired one has no effect. A new invitation to the same person replaces the earlier one. Every
-change appends an event under ``invitation:ID`` with the author of the change; joining appends another one under
-``team:ID``. All functions work within the caller's transaction.
+Owners of the team and administrators can invite; only the invited person can accept or decline. An invitation expires
+after `INVITATION_DAYS`. A new invitation to the same person replaces the earlier one. Every change appends an event
+under ``invitation:ID``; joining also appends an event under ``team:ID``. All functions run inside the caller's
+transaction.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from reveal_leaderboard.store.database import moment
 INVITATION_DAYS = 14
 MAX_OPEN = 50  # of one team
 DAY_SECONDS = 24 * 3600
-GONE = "you have no such open invitation: it expired, was withdrawn or has been answered"
+GONE = "this invitation expired, was withdrawn or has been answered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +41,15 @@ class Invitation:
 
 
 def invite(connection: sa.Connection, team: Team, user: User, role: str, who: str) -> str:
-    """Invite `user` to `team`, and return the invitation's id.
+    """Invite `user` to `team` with a role, and return the invitation's id.
 
     Raises
     ------
     NotPermittedError
         If `who` neither owns the team nor is an administrator.
     ValueError
-        If `role` is not one of `ROLES`, if `user` is a member or has no open account, or if the team has too many open
-        invitations.
+        If `role` is not one of `ROLES`, if `user` is a member or the account is closed, or if the team has too many
+        open invitations.
     """
     if role not in ROLES:
         raise ValueError(f"role must be one of {', '.join(ROLES)}, got {role!r}")
@@ -58,7 +58,7 @@ def invite(connection: sa.Connection, team: Team, user: User, role: str, who: st
     if user.disabled_at is not None:
         raise ValueError(f"the account of {user.name} is closed")
     if _is_member(connection, team, user):
-        raise ValueError(f"{user.name} is already a member of {team.name}: change the role")
+        raise ValueError(f"{user.name} is already a member of {team.name}: change the member's role")
     end_open(connection, team, user, "withdrawn", who)
     now = moment(connection)
     if len(connection.execute(_open(now).where(tables.invitations.c.team_id == team.id)).all()) >= MAX_OPEN:
@@ -72,7 +72,7 @@ def invite(connection: sa.Connection, team: Team, user: User, role: str, who: st
 
 
 def accept(connection: sa.Connection, invitation_id: str, user: User) -> Team:
-    """Make `user` a member of the team that invited them.
+    """Accept an invitation: make `user` a member of the team.
 
     Raises
     ------
@@ -82,13 +82,15 @@ def accept(connection: sa.Connection, invitation_id: str, user: User) -> Team:
     row = _own(connection, invitation_id, user)
     team = _team(row)
     lock_team(connection, team)
-    row = _own(connection, invitation_id, user)  # read again now that it is locked
+    row = _own(connection, invitation_id, user)  # read again, because the team is locked only now
     if row.disabled_at is not None:
         raise NotPermittedError(f"the team {team.name} is closed")
     try:
-        check_right(connection, row.who, team)  # a removed owner must not return through a friend
+        check_right(connection, row.who, team)  # a removed owner must not return by an earlier invitation
     except NotPermittedError:
-        raise NotPermittedError(f"your inviter no longer owns {team.name}: ask for another invitation") from None
+        raise NotPermittedError(
+            f"the person who invited you is no longer an owner of {team.name}: ask for another invitation"
+        ) from None
     member = {"team_id": team.id, "user_id": user.id, "role": row.role, "since": moment(connection)}
     connection.execute(tables.members.insert().values(**member))
     _end(connection, invitation_id, "accepted", event_name(user))
@@ -130,7 +132,7 @@ def withdraw(connection: sa.Connection, team: Team, invitation_id: str, who: str
 
 
 def of_user(connection: sa.Connection, user: User) -> list[Invitation]:
-    """Return a person's open invitations, oldest first; invitations from closed teams are left out."""
+    """Return a person's open invitations except those of closed teams, oldest first."""
     where = [tables.invitations.c.user_id == user.id, tables.teams.c.disabled_at.is_(None)]
     return _listed(connection, *where)
 
@@ -141,7 +143,7 @@ def of_team(connection: sa.Connection, team: Team) -> list[Invitation]:
 
 
 def end_open(connection: sa.Connection, team: Team, user: User, status: str, who: str) -> None:
-    """End the open invitations of `user` to `team`, if any; the caller has locked the team."""
+    """End any open invitations of `user` to `team`; the caller must have locked the team."""
     table = tables.invitations
     place = [table.c.team_id == team.id, table.c.user_id == user.id, table.c.status == "open"]
     for invitation_id in connection.execute(sa.select(table.c.id).where(*place)).scalars().all():

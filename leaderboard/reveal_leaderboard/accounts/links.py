@@ -1,12 +1,12 @@
-"""Sign-in links, for boards without a provider that identifies people.
+"""Sign-in links, for boards without an OpenID provider.
 
 Conventions
 -----------
-The operator creates a link for an e-mail address and sends it; anyone who opens it is taken to be the address's owner.
-A link starts one session, which lasts 30 days, and a person has one link at a time. Its secret is 256 random bits.
-Until the link is used or expires, the secret's hash is in the table of sessions, marked so that it never matches a
-session's hash. Creating and using a link appends an event under ``user:ID``. All functions work within the caller's
-transaction.
+The operator creates a link for an e-mail address and sends it; anyone who opens the link is taken to be the address's
+owner. A link starts one session of 30 days, and a person has at most one valid link. A link's secret is 256 random
+bits. The secret's hash is stored in the table of sessions until the link is used or expires, marked so that it never
+equals a session's hash. Creating and using a link appends an event under ``user:ID``. All functions run inside the
+caller's transaction.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_ADDRESS = 200
 
 
 def mail_address(text: str) -> str:
-    """Return an e-mail address in the form that identifies accounts, in lower case.
+    """Return an e-mail address in lower case, as it identifies an account.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def mail_address(text: str) -> str:
     """
     address = text.strip().lower()
     name, at, host = address.partition("@")
-    # Beyond ASCII, two mailboxes can have one lower-case or normalised form, such as weiß@ and weiss@.
+    # Non-ASCII addresses are refused, because lower-casing or normalising can make two mailboxes equal: weiß@, weiss@.
     is_plain = text.isascii() and address.isprintable() and " " not in address and len(address) <= MAX_ADDRESS
     if not (name and at and host and is_plain) or "@" in host:
         raise ValueError(
@@ -77,7 +77,7 @@ def make(connection: sa.Connection, user: User, who: str, *, days: int = LINK_DA
 
 
 def use(connection: sa.Connection, secret: str, *, instead_of: str | None = None) -> str | None:
-    """Use up a link, and return the secret of a new session for it; None if the link is no longer valid.
+    """Sign in with a link, which becomes invalid; return the new session's secret, or None if the link was not valid.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def use(connection: sa.Connection, secret: str, *, instead_of: str | None = None
     mine = [table.c.key_hash == _hashed(secret), table.c.expires_at > moment(connection)]
     query = sa.select(users.c.id).join(table, table.c.user_id == users.c.id)
     user_id = connection.execute(query.where(*mine, users.c.disabled_at.is_(None))).scalar_one_or_none()
-    # If two requests use it at once, only one deletes it
+    # if two requests use the link at once, only one deletes its row
     if user_id is None or connection.execute(table.delete().where(*mine)).rowcount != 1:
         return None
     return begin_session(connection, user_id, seconds=LINK_SESSION_SECONDS, instead_of=instead_of)

@@ -1,10 +1,9 @@
-"""Persons, teams, roles, and the rights of an actor, as plain data; the queries are in `accounts`.
+"""Plain data on people, teams, roles and rights; the database queries are in `accounts`.
 
 Conventions
 -----------
-Roles: an *owner* manages the team's members and submits, a *member* submits, a *reader* may only look. Scopes limit
-what a request may do: in a session a person has all their rights, with a token only the scopes with which it was
-issued.
+Roles: an *owner* manages the team's members and submits, a *member* submits, a *reader* can only view. Scopes limit
+what a request may do: a session has all the person's rights, a token only the scopes chosen when it was created.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """The facts about an API token that may be shown, without its secret. `scopes` are some of `SCOPES`."""
+    """An API token as it may be shown, without its secret. `scopes` are some of `SCOPES`."""
 
     id: str
     user_id: str
@@ -72,7 +71,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """The author of a request, and the scopes of that request; `via` is "session", "token" or "local"."""
+    """The author of a request with its scopes; `via` is "session", "token" or "local"."""
 
     user: User
     memberships: tuple[Membership, ...]
@@ -90,18 +89,20 @@ class Actor:
         return self.user.is_admin and "admin" in self.scopes
 
     def may(self, scope: str) -> bool:
-        """Return True if the actor may do what `scope` names."""
+        """Return True if the request has this scope; "admin" also requires an administrator."""
         return self.is_admin if scope == "admin" else scope in self.scopes
 
     def team(self, team_id: str) -> Team | None:
-        """Return the team with this id if the actor may submit for it; None if the team awaits approval."""
+        """Return the team with this id if the actor may submit for it; None otherwise, also if the team awaits
+        approval.
+        """
         if not self.may("submit"):
             return None
         teams = (m.team for m in self.memberships if m.role in ("owner", "member") and m.team.waiting_since is None)
         return next((team for team in teams if team.id == team_id), None)
 
     def belongs_to(self, team_id: str) -> bool:
-        """Return True if the actor may see what is visible to the team only."""
+        """Return True if the actor is a member of the team in any role."""
         return any(m.team.id == team_id for m in self.memberships)
 
 
@@ -110,10 +111,10 @@ _LOOK_ALIKE_PAIRS = (("rn", "m"), ("vv", "w"), ("cl", "d"))
 
 
 def look_of(name: str) -> str:
-    """Return a key that is equal for names of teams that are easily taken for each other.
+    """Return a key that is equal for team names that look alike.
 
-    Names are ASCII (:mod:`reveal_leaderboard.store.metadata`). For these, the table is Unicode's (UTS 39, confusables:
-    I, l, 1 and |; 0 and O; rn and m) with vv and w, cl and d. Separators and case are ignored.
+    Names are ASCII (:mod:`reveal_leaderboard.store.metadata`). Similar are the confusables of Unicode's UTS 39 (I, l, 1
+    and |; 0 and O; rn and m), vv and w, and cl and d. Separators and case are ignored.
 
     >>> [look_of(name) for name in ("Barn Lab", "Bam-Lab", "Lab I", "Lab 1", "Ali", "All")]
     ['bamlab', 'bamlab', 'labl', 'labl', 'ali', 'all']
@@ -125,16 +126,16 @@ def look_of(name: str) -> str:
 
 
 def is_visible(name: str) -> bool:
-    """Return True if a name has a printable character other than spaces, marks and letters that show as nothing."""
+    """Return True if a name has a visible character: not only spaces, marks and blank letters."""
     return name.isprintable() and any(
         unicodedata.category(letter)[0] in "LNPS" and letter not in _SHOWN_AS_NOTHING for letter in name
     )
 
 
 _SHOWN_AS_NOTHING = "\u115f\u1160\u2800\u3164\uffa0"
-"""Hangul fillers and the empty Braille pattern, which are letters or symbols to Unicode."""
+"""Hangul fillers and the empty Braille pattern: blank, although Unicode calls them letters or symbols."""
 
 
 def team_key(name: str) -> str:
-    """Return a key that is equal for names of the same team: the name without differences of case or runs of spaces."""
+    """Return a key that is equal for names that differ only in case or runs of spaces."""
     return " ".join(unicodedata.normalize("NFKC", name).split()).casefold()

@@ -1,9 +1,9 @@
-"""The rights to change people and teams, and the rules that every change must keep.
+"""Checks of the right to change accounts and teams, and of the rules for every change.
 
 Conventions
 -----------
-Every check takes the `connection` of its caller's transaction; it raises, or returns nothing. `who` is the author of a
-change as in events: ``user:ID``, or ``cli`` for the operator on the server's own machine.
+Every check runs inside the caller's transaction (`connection`), and raises an error if a rule is broken. `who` is the
+author of a change: ``user:ID``, or ``cli`` for the operator on the server's own machine.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def is_trusted(connection: sa.Connection, who: str) -> bool:
 
 
 def check_right(connection: sa.Connection, who: str, team: Team | None = None) -> None:
-    """Refuse `who` except for the operator, administrators and, if `team` is given, the team's owners.
+    """Refuse `who` unless operator, administrator or, if `team` is given, an owner of the team.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def check_right(connection: sa.Connection, who: str, team: Team | None = None) -
 
 
 def check_consent(user: User, who: str) -> None:
-    """Refuse to add `user` to a team unless the user or the operator does it.
+    """Refuse to add `user` to a team unless `who` is that user or the operator.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def check_consent(user: User, who: str) -> None:
 
 
 def check_may_create(connection: sa.Connection, owner: User, who: str) -> None:
-    """Refuse a person's second team; events record the first one even after the person left it.
+    """Refuse a person's second team; events record the first team even after the person has left it.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def check_may_create(connection: sa.Connection, owner: User, who: str) -> None:
         return
     if who != event_name(owner):
         raise NotPermittedError("only administrators may create a team for someone else")
-    # Two requests of one person wait for each other here.
+    # This lock makes two requests of one person wait for each other.
     connection.execute(locked(sa.select(tables.users.c.id).where(tables.users.c.id == owner.id)))
     made = [tables.events.c.who == who, tables.events.c.to_status == "created", tables.events.c.subject.like("team:%")]
     if connection.execute(sa.select(sa.func.count()).select_from(tables.events).where(*made)).scalar_one():
@@ -84,7 +84,7 @@ def check_may_create(connection: sa.Connection, owner: User, who: str) -> None:
 
 
 def lock_team(connection: sa.Connection, team: Team) -> None:
-    """Lock a team, so that changes of its members wait for each other.
+    """Lock a team's row, so that changes of its members wait for each other.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""Pages, API, sign-in, and the middleware in front of them.
+"""The web server of a leaderboard: pages, REST API, sign-in, and middleware.
 
-On import, Gradio parses the source of each of its components and writes type stubs for editors next to them. That takes
-a third of its import time and writes where a server should not. Gradio has no switch for it, so the function is
-replaced as soon as its module is loaded.
+On import, Gradio parses the source of each of its components and writes type stubs for editors next to them. The
+parsing takes a third of Gradio's import time, and a server should not write to the installed package. Gradio has no
+option against this, so the function that writes stubs is replaced as soon as its module is loaded.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ MODULE = "gradio.component_meta"
 
 
 class GradioWithoutStubs(MetaPathFinder):
-    """Finds the module of Gradio that writes stubs, and replaces the function that does."""
+    """Import hook that replaces Gradio's function that writes type stubs."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of the stub-writing module, with a changed loader; None for all other modules."""
+        """Return the import spec of Gradio's stub module, with a changed loader; None for all other modules."""
         spec = PathFinder.find_spec(fullname, path) if fullname == MODULE else None
         if spec is None or spec.loader is None:
             return None

@@ -1,6 +1,6 @@
 """Builds the web application: the REST API, the Gradio pages, and the middleware in front of both.
 
-`OwnMethods` reads the application's routes, so it is here rather than in :mod:`.middleware`.
+`OwnMethods` is defined here and not in :mod:`.middleware`, because it needs the application's routes.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ QUIET = {
     "GRADIO_ANALYTICS_MAX_EVENTS": "1",
     "GRADIO_ANALYTICS_CACHE_FREQUENCY": str(sys.maxsize),
 }
-"""Environment variables for Gradio: it sends nothing anywhere, and collects nothing about events."""
+"""Environment variables that stop Gradio from sending usage data and from collecting statistics of events."""
 
 
 class OwnMethods(Gate):
-    """Answers 405 if a path is the application's own but the method is not.
+    """Answers 405 if the application has a path, but not for the requested method.
 
-    Without it such a request would reach the pages mounted below ``/``.
+    Without this class, such a request would reach the pages mounted below ``/``.
     """
 
     def __init__(self, app: ASGIApp, owner: FastAPI) -> None:
@@ -110,11 +110,11 @@ def guard(
 
     Parameters
     ----------
-    auth : finds the sender of a request, and has the server's host names
+    auth : finds the sender of a request, and knows the server's host names
     max_body_bytes : largest request body
     n_proxies : number of trusted proxies in front of the server; only their headers are trusted
     limits : request limits; by default the limits of the sign-in mode, and no limits in local mode
-    shared : buckets that count the requests of all servers; without them, each server counts its own
+    shared : buckets that count the requests of all servers together; None to count the requests of this server only
     functions : see :class:`GradioGate`
     """
     # The middleware added last sees a request first. Gradio's own CORS rules do nothing if there is a CORSMiddleware.
@@ -137,7 +137,7 @@ def guard(
 
 
 POLL_SECONDS = 0.05
-"""Seconds between Gradio's looks for events while it is idle; its default of a millisecond takes 8% of a core."""
+"""Seconds between Gradio's checks for events while it is idle; Gradio's default of 1 ms uses 8% of a core."""
 MAX_UPLOAD_BYTES = 200 * 1000 * 1000
 SYSTEM_FONTS = ["system-ui", "-apple-system", "Segoe UI", "sans-serif"]
 MONO_FONTS = ["ui-monospace", "monospace"]
@@ -161,7 +161,7 @@ class Front:
 
     Attributes
     ----------
-    n_proxies : number of trusted proxies in front of it
+    n_proxies : number of trusted proxies in front of the server
     confinement, gaps : answer of :func:`reveal_leaderboard.custody.server.confine_server`, shown by ``/readyz``
     blocked : paths that no file route may serve
     max_upload_bytes : largest request body
@@ -227,9 +227,9 @@ def build_app(
 
 @contextmanager
 def _no_app_yet() -> Iterator[None]:
-    """Stop Gradio from creating an application after every page: only the application that is finally mounted is used.
+    """Stop Gradio from creating an application after every page, because only the last application is mounted.
 
-    Each application has about a hundred routes; creating them all takes as long as the rest of a server's start.
+    Each application has about a hundred routes. Creating the unused applications would double the start time.
     """
     create = App.create_app
     App.create_app = staticmethod(lambda *_, **__: None)  # type: ignore[assignment]
@@ -240,10 +240,10 @@ def _no_app_yet() -> Iterator[None]:
 
 
 class _BareSessions(StateHolder):
-    """Gradio's state of every open page, without the usual copy of all components.
+    """Gradio's state of every open page, without Gradio's copy of all components.
 
-    The copy is needed only for deep links, which are closed here. It took a third of a megabyte per page and delayed
-    every page by 20 ms.
+    Only deep links need the copy, and they are disabled here. The copy used 0.3 MB per page and delayed every page by
+    20 ms.
     """
 
     def __getitem__(self, session_id: str) -> SessionState:
@@ -254,7 +254,7 @@ class _BareSessions(StateHolder):
 
 
 def _mount_pages(app: FastAPI, services: Services, front: Front) -> list[int]:
-    """Build the pages, mount them below `app`, and return the numbers of their handlers."""
+    """Build the pages, mount them below `app`, and return Gradio's numbers of the pages' handlers."""
     os.environ.update(QUIET)
     links = navigation(front.galleries)
     with _no_app_yet():
@@ -284,8 +284,8 @@ def _mount_pages(app: FastAPI, services: Services, front: Front) -> list[int]:
         theme=gr.themes.Base(primary_hue="teal", neutral_hue="slate", font=SYSTEM_FONTS, font_mono=MONO_FONTS),
         css=(files("reveal_leaderboard.web.pages") / "style.css").read_text(encoding="utf-8"),
     )
-    # Gradio would keep a connection open for every open page. A browser allows six to one server, so the seventh tab
-    # would never load. Nothing here needs to know that a page was closed.
+    # Gradio would keep a connection open for every page, to learn when the page is closed. The pages do not need this,
+    # and browsers allow only six connections to one server, so the seventh tab would never load.
     pages.config["connect_heartbeat"] = False
     (mounted,) = (inner for route in app.routes if isinstance(inner := getattr(route, "app", None), App))
     mounted.state_holder = _BareSessions()  # type: ignore[no-untyped-call]
@@ -304,10 +304,10 @@ def add_gallery(app: FastAPI, galleries: Galleries) -> None:
     def answer(path: str) -> Response:
         served = galleries.answer(path)
         if served is None:
-            raise HTTPException(404, "There are no cases to view here.")
+            raise HTTPException(404, "This server has no gallery of cases.")
         return Response(served.body, media_type=served.media, headers=served.headers)
 
 
 def navigation(galleries: Galleries) -> list[tuple[str, str]]:
-    """Return the link to the viewer of cases, if there are any; Gradio adds the slash."""
+    """Return the link to the viewer of cases, or nothing without galleries; Gradio adds the slash."""
     return [("Cases", CASES.removeprefix("/"))] if galleries.names else []

@@ -1,20 +1,20 @@
-"""Limits on connections, below HTTP: their number, the time for a request's head, and the time to read an answer.
+"""Limits on TCP connections: their number, the time to send a request's head, and the time to read an answer.
 
 Conventions
 -----------
-Uvicorn limits neither, and h11 has no notion of time. `Config(http=CLASS)` is uvicorn's documented place for a protocol
-of one's own, so :func:`limited_protocol` returns a subclass of its h11 protocol: every other server for ASGI would need
-the same rules in front of it. The protocol is the pure Python one in every environment, whether or not httptools is
-installed.
+Uvicorn and h11 have no such limits. Uvicorn accepts a custom protocol class (``Config(http=CLASS)``), so
+:func:`limited_protocol` returns a subclass of uvicorn's h11 protocol. This pure Python protocol is used even if
+httptools is installed. Any other ASGI server would need the same limits in front of it.
 
-A connection *waits* while no request of it is being answered: before its first request, between two, and while the
-body of an answered request is still arriving. A client that connects when all places are taken is admitted, and the
-connection that has waited longest is closed instead: clients that send their request at once are answered, however many
-others hold connections open without doing so. If no connection waits, the one is closed whose client has the least time
-left to read its answer (`UNREAD_SECONDS`); if there is none either, the new one.
+A connection is *waiting* while none of its requests is being answered: before its first request, between two requests,
+and while the body of an answered request is still arriving. If a client connects when the largest number of connections
+is open, the connection that has waited longest is closed. So clients that send their request at once are answered,
+however many other clients keep connections open without a request. If no connection is waiting, the connection whose
+client has the least time left to read its answer (`UNREAD_SECONDS`) is closed. If no answer is unread, the new
+connection is closed.
 
-Request bodies have their own rule (:class:`reveal_leaderboard.web.middleware.BodyLimit`), as have requests in progress
-(:class:`reveal_leaderboard.web.rate_limits.RateLimit`).
+:class:`reveal_leaderboard.web.middleware.BodyLimit` limits request bodies, and
+:class:`reveal_leaderboard.web.rate_limits.RateLimit` limits requests in progress.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from reveal_leaderboard.addresses import network_of
 
 HEAD_SECONDS = 20.0
-"""Time for a request's head from its first byte, and for the first byte of a new connection."""
+"""Most seconds from the first byte of a request's head to its end, and from a new connection to its first byte."""
 UNREAD_SECONDS, SLOWEST_READER = 60.0, 10_000
 """n bytes of an answer must be read within `UNREAD_SECONDS` + n / `SLOWEST_READER` seconds."""
 SWEEP_SECONDS = 2.0
 MAX_CONNECTIONS, MAX_OF_ADDRESS = 4000, 500
-"""The second is larger than `RequestLimits.open_requests`, so an address with too many requests is told so."""
+"""`MAX_OF_ADDRESS` is larger than `RequestLimits.open_requests`, so an address with too many requests gets an error."""
 BACKLOG = 100
-"""Connections that asyncio accepts in one turn, before the first of them is counted."""
+"""Number of connections that asyncio accepts at a time, before the first of them is counted."""
 OTHER_DESCRIPTORS = 500
-"""Descriptors left for files, the database, confined processes, and connections that are being closed."""
+"""File descriptors reserved for files, the database, confined processes, and connections that are being closed."""
 
 
 class _Group:
-    """Open connections, and those of them that wait, in the order in which they began to."""
+    """Open connections, and the waiting ones among them in the order in which they began to wait."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -50,7 +50,7 @@ class _Group:
         self.waiting: dict[LimitedProtocol, None] = {}
 
     def add(self, connection: LimitedProtocol) -> LimitedProtocol | None:
-        """Add a connection that waits; return the one to close for it, if there are now too many."""
+        """Add a waiting connection; if there are now too many, return the connection to close, else None."""
         self.open[connection] = self.waiting[connection] = None
         if len(self.open) <= self.limit:
             return None
@@ -69,7 +69,7 @@ class Connections:
 
     Parameters
     ----------
-    most, of_address : largest number in total, and from one address (IPv6: one /64)
+    most, of_address : largest number of connections in total, and from one address (IPv6: one /64)
     head_seconds, unread_seconds : see `HEAD_SECONDS` and `UNREAD_SECONDS`
     """
 
@@ -104,7 +104,7 @@ class Connections:
             connection.loop.call_later(SWEEP_SECONDS, self._sweep, connection.loop)
 
     def note(self, connection: LimitedProtocol, *, waits: bool) -> None:
-        """Note whether an open connection waits."""
+        """Record whether an open connection is waiting."""
         for group in self._groups(connection):
             if waits and connection in group.open:
                 group.waiting[connection] = None
@@ -112,7 +112,7 @@ class Connections:
                 group.waiting.pop(connection, None)
 
     def remove(self, connection: LimitedProtocol) -> None:
-        """Forget a connection that is closed; does nothing if it is already forgotten."""
+        """Remove a closed connection; does nothing if it was already removed."""
         for group in self._groups(connection):
             group.remove(connection)
         if connection.address in self._by_address and not self._by_address[connection.address].open:
@@ -131,7 +131,7 @@ class Connections:
 
 
 class LimitedProtocol(H11Protocol):
-    """A connection that is closed when it exceeds `limits`.
+    """An HTTP connection that the server closes when it exceeds `limits`.
 
     Attributes
     ----------
@@ -146,19 +146,19 @@ class LimitedProtocol(H11Protocol):
     _closed_due: float | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
-        """Start to wait for the first request."""
+        """Record the new connection and the time by which its first request is due."""
         super().connection_made(transport)
         self.address = network_of(self.client[0] if self.client else "")
         self._head_due = self.loop.time() + self.limits.head_seconds
         self.limits.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Free the place."""
+        """Remove the connection from the count."""
         self.limits.remove(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read part of a head or of a body."""
+        """Read bytes from the client, and update whether the connection is waiting."""
         super().data_received(data)
         if self._is_answering():
             self._head_due = None
@@ -167,24 +167,25 @@ class LimitedProtocol(H11Protocol):
             self._head_due = self.loop.time() + self.limits.head_seconds
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, unless it has already arrived."""
+        """Record that the connection is waiting, unless its next request has already arrived."""
         super().on_response_complete()
         if not self._is_answering():
             self.limits.note(self, waits=True)
 
     def pause_writing(self) -> None:
-        """Begin to wait for the client, who has not read what was sent."""
+        """Set the time by which the client must have read the sent bytes."""
         super().pause_writing()
         self.unread_due = self._time_to_read()
 
     def resume_writing(self) -> None:
-        """Stop waiting for the client."""
+        """Clear that time, because the client has read enough."""
         super().resume_writing()
         self.unread_due = None
 
     def check(self, now: float) -> None:
-        """Close the connection if it is overdue at the loop time `now`."""
-        if self._closed_due is None and self.transport.is_closing():  # which waits for the client to read the rest
+        """Close the connection if the client has exceeded a time limit at the loop time `now`."""
+        # A closing transport waits until the client has read the rest.
+        if self._closed_due is None and self.transport.is_closing():
             self._closed_due = self._time_to_read()
         if any(due is not None and now > due for due in (self._head_due, self.unread_due, self._closed_due)):
             self.drop()
@@ -202,11 +203,11 @@ class LimitedProtocol(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _should_upgrade(self) -> bool:
-        return False  # the server has no websockets; uvicorn would log two lines for each request for one
+        return False  # the server has no websockets, and uvicorn would log two lines per attempt
 
 
 def limited_protocol(connections: Connections) -> type[LimitedProtocol]:
-    """Return the protocol of a server with these connections, for ``uvicorn.Config(http=...)``."""
+    """Return a protocol class with these limits, for ``uvicorn.Config(http=...)``."""
 
     class Protocol(LimitedProtocol):
         pass
@@ -216,9 +217,9 @@ def limited_protocol(connections: Connections) -> type[LimitedProtocol]:
 
 
 def open_connections(n_proxies: int) -> Connections:
-    """Return a server's connections, as many as the system's limit of open files allows; raises the soft limit first.
+    """Return limits that fit the system's limit of open files, after raising the soft limit.
 
-    Behind a trusted proxy all connections are the proxy's, so there is no limit for an address.
+    Behind a trusted proxy all connections come from the proxy, so there is no limit per address.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = MAX_CONNECTIONS + OTHER_DESCRIPTORS

@@ -1,15 +1,16 @@
-"""Guards the routes that Gradio mounts: routes that the pages need work for the owner of a session or file only, and
-all other routes answer 404.
+"""Guard Gradio's routes: those that the pages need serve only the owner of a session or file, all others answer 404.
 
 Conventions
 -----------
-Measured on Gradio 6.31: any visitor can call any handler by several routes, read any upload whose path is known, pass
-another person's upload to a handler, and read the events of a session whose hash is known. This middleware prevents it:
+Without this middleware (measured on Gradio 6.31), any visitor can call any handler by several routes, read an upload if
+its path is known, pass another person's upload to a handler, and read the events of a session if its hash is known.
+With this middleware:
 
 - below ``/gradio_api`` only the routes of `ROUTES` exist; the monitoring and editing routes elsewhere do not exist;
-- only people who are signed in can upload, and only they can fetch their file or pass it to a handler;
-- a browser knows its file by a name generated here, never by its path on this machine's disk;
-- a session hash belongs to the first who uses it; a visitor's session may become a person's, never the reverse.
+- only signed-in people can upload, and only the person who uploaded a file can fetch it or pass it to a handler;
+- a browser refers to its file by a generated name, never by the file's path on this machine's disk;
+- a session hash belongs to its first user; a visitor's session can become that of a signed-in person, never the
+  reverse.
 
 Owners are kept in memory, as Gradio keeps its queue and sessions; the oldest are forgotten first.
 """
@@ -35,7 +36,7 @@ from reveal_leaderboard.web.sign_in_modes import Auth
 API = "/gradio_api/"
 NOBODY = "nobody"
 MAX_EVENT_BYTES = 4 * 1000 * 1000
-MAX_KNOWN = 100_000  # session hashes, and files
+MAX_KNOWN = 100_000  # most session hashes, and most files, that are remembered
 MAX_UPLOAD_ANSWER = 1_000_000
 HASH = re.compile(r"[A-Za-z0-9_-]{6,64}")
 
@@ -55,15 +56,15 @@ ROUTES = {
 }
 WITH_SESSION_IN_BODY = ("queue/join", "cancel")
 CLOSED = ("monitoring", "pwa_icon", "openapi.json")  # outside /gradio_api
-OURS = {"/login": ("GET", "HEAD"), "/logout": ("POST",)}  # Gradio has routes of its own for the other methods
+OURS = {"/login": ("GET", "HEAD"), "/logout": ("POST",)}  # Gradio has its own routes for the other methods
 
 
 class GradioGate(Gate):
-    """Admits the requests to Gradio that the pages need, from the owners of sessions and files.
+    """Passes on only requests that the pages need, and only from the owner of the session and file.
 
     Parameters
     ----------
-    functions : numbers of the pages' handlers; the set may be filled later, and with None only Gradio checks the number
+    functions : Gradio's numbers of the pages' handlers; the set may be filled later; None to accept any number
     """
 
     def __init__(self, app: ASGIApp, auth: Auth, functions: Container[object] | None = None) -> None:
@@ -110,7 +111,7 @@ class GradioGate(Gate):
             await self.app(scope, receive, send)
 
     async def _guard_event(self, owner: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read the event, check the owner of its session and files, and pass it on."""
+        """Read an event, check that its session and files belong to the sender, and pass the event on to Gradio."""
         body = await _read(receive)
         if body is None:
             await send_problem(send, 413, f"An event is at most {MAX_EVENT_BYTES:,} bytes.", {"connection": "close"})
@@ -121,21 +122,21 @@ class GradioGate(Gate):
             event = self._with_paths(event, owner)
             is_known = self.functions is None or event["fn_index"] in self.functions
         except _NotTheirsError:
-            await send_problem(send, 403, "That file is not yours, or is gone. Upload it again.")
+            await send_problem(send, 403, "That file is not yours, or no longer exists. Upload it again.")
             return
         except (ValueError, TypeError, KeyError, RecursionError):
             await send_problem(send, 400, "An event must be a JSON object with a session_hash.")
             return
-        if not is_known:  # Gradio would fail, and log a traceback for every such request
+        if not is_known:  # Gradio would raise an exception, and log a traceback
             await send_problem(send, 404, "The pages have no such function.")
         elif not isinstance(session, str) or not self._sessions.claim(session, owner):
             await send_problem(send, 403, OTHERS)
         else:
-            # Serialised again, so that Gradio cannot read another session or file from it than was checked here.
+            # Serialised again, so that Gradio reads exactly the session and files that were checked here.
             await self.app(scope, _replay(json.dumps(event).encode(), receive), send)
 
     def _with_paths(self, value: Any, owner: str) -> Any:
-        """Return an event in which the generated name of every file is replaced by the file's true path.
+        """Return the event with the generated name of every file replaced by the file's true path.
 
         Raises
         ------
@@ -160,7 +161,7 @@ class GradioGate(Gate):
 
         async def answer(start: Message, body: bytes) -> None:
             if len(body) > MAX_UPLOAD_ANSWER:
-                raise RuntimeError("an upload was answered with more than a list of paths")
+                raise RuntimeError("Gradio answered an upload with something other than a list of paths")
             paths = _listed(body)
             if paths:
                 body = json.dumps([self._files.add(path, owner) for path in paths]).encode()
@@ -185,7 +186,7 @@ class _SessionOwners:
         self._owner_of: Recent[str, str] = Recent(MAX_KNOWN)
 
     def claim(self, session: str, owner: str) -> bool:
-        """Return True if the session belongs to `owner`, who becomes the owner of a new one."""
+        """Return True if the session belongs to `owner`; a new session is given to `owner`."""
         if not HASH.fullmatch(session) or self._owner_of.get(session, NOBODY) not in (NOBODY, owner):
             return False
         self._owner_of.put(session, owner)
@@ -193,13 +194,15 @@ class _SessionOwners:
 
 
 class _UploadedFiles:
-    """Uploaded files by generated name and owner; Gradio keeps identical uploads of two people under one path."""
+    """Uploaded files by generated name and owner, because Gradio stores identical uploads of two people under one
+    path.
+    """
 
     def __init__(self) -> None:
         self._path_of: Recent[tuple[str, str], str] = Recent(MAX_KNOWN)
 
     def add(self, path: str, owner: str) -> str:
-        """Return a new name for an uploaded file; it ends with the file's own name, which pages show."""
+        """Return a generated name for an uploaded file; its last part is the file's own name, which pages show."""
         name = f"{secrets.token_urlsafe(16)}/{PurePath(path).name}"
         self._path_of.put((name, owner), path)
         return name
@@ -210,7 +213,7 @@ class _UploadedFiles:
 
 
 def _is_closed(method: str, path: str) -> bool:
-    if "gradio_api" in path and not path.startswith(API):  # another spelling of it
+    if "gradio_api" in path and not path.startswith(API):  # another spelling of the same name
         return True
     if method not in OURS.get(path.rstrip("/"), (method,)):
         return True

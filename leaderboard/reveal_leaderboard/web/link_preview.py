@@ -1,9 +1,9 @@
-"""The part of a page that works before any script runs: title, tags for link previews, status, and the first content.
+"""Page content that needs no JavaScript: title, tags for link previews, status code, and first content.
 
 Gradio serves one document for all pages, with its own tags and always with status 200. This middleware replaces the
-tags. An unknown board answers 404; so does an entry that the visitor may not see, or 410 if its team withdrew it. The
-board's table or the entry's headline is visible until the page has drawn its own, and remains visible if there is no
-JavaScript. The content of the page itself is unchanged.
+tags. It answers 404 for an unknown board or an entry that the visitor may not see, and 410 for an entry that its team
+withdrew. The board's table or the entry's headline is visible at once, until Gradio has drawn the page; without
+JavaScript it remains visible. Gradio's page itself is unchanged.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ STILL = (
     "gradio-app:not(:has(.rv-head h1):has(nav a):has(.rv-strip :is(a,button))) *"
     "{visibility:hidden;animation:rv-show 0s 4s forwards}</style>"
 )
-"""Hides a page while Gradio assembles it, so that nothing moves; after four seconds it is shown as it is."""
+"""Hides a page until Gradio has assembled it, so that nothing moves, but for at most four seconds."""
 PRINTED = (
     "<style>@media print{"
     ".nav-holder,.rv-strip,.rv-controls,.rv-action,.rv-films,.rv-sort .rv-arrow{display:none!important}"
@@ -59,8 +59,9 @@ PRINTED = (
     ".rv-scroll tr,.rv-places li{break-inside:avoid}"
     "#entry,#compare,gradio-app .gradio-container{min-height:0!important}}</style>"
 )
-"""Rules for print: intervals keep their bars, and controls are hidden. Gradio would apply such rules to a part of the
-page only.
+"""Print styles: interval bars are printed, and controls are hidden.
+
+In Gradio's own styles they would affect only a part of the page.
 """
 EARLY = (
     "<style>@keyframes rv-gone{{to{{visibility:hidden}}}}#rv-early{{position:absolute;inset:0 0 auto;min-height:100vh;"
@@ -69,15 +70,16 @@ EARLY = (
     '<div id="rv-early"><template shadowrootmode="closed"><style>{style}</style>'
     '<header class="rv-site">{site}</header><main>{first}</main></template></div>'
 )
-"""First content, drawn over the page until Gradio has drawn its own, which takes seconds on a slow line. It is in a
-closed shadow tree, out of reach of the page's styles and scripts.
+"""First content, drawn over the page until Gradio has drawn the page, which takes seconds on a slow connection.
+
+The closed shadow tree keeps out the page's styles and scripts.
 """
 EARLY_LAYOUT = (
     ":host{background:var(--rv-page);color:var(--rv-ink);font:16px/1.5 system-ui,sans-serif}"
     ".rv-site{border-bottom:1px solid var(--rv-line);padding:1rem 2rem .95rem;font-weight:700}.rv-head>p{margin:0}"
     "a{pointer-events:auto}"  # links stay clickable
     "main{max-width:1400px;margin:0 auto;padding:4.35rem 2rem 2rem;font-size:14px}"
-    "#opening{min-height:10rem}#opening+*{margin-top:7.95rem}"  # as high as on the page, with space for its choices
+    "#opening{min-height:10rem}#opening+*{margin-top:7.95rem}"  # space for the page's controls
     "@media (max-width:900px){#opening+*{margin-top:13.2rem}}"
     "@media (prefers-color-scheme:dark){:host{background:#0a0f1e}}"  # as on Gradio's pages
     "@media (max-width:640px){main{padding:3.8rem .8rem}.rv-site{padding:.6rem .8rem}#opening+*{margin-top:11rem}}"
@@ -95,7 +97,7 @@ class Preview:
     Attributes
     ----------
     first : first content of the page, as HTML for browsers without JavaScript
-    is_early : whether other browsers show `first` as well, until the page has drawn its own content
+    is_early : whether browsers with JavaScript also show `first` until Gradio has drawn the page
     """
 
     path: str
@@ -107,7 +109,7 @@ class Preview:
     is_early: bool = False
 
     def tags(self, server: str) -> bytes:
-        """Return the tags that other sites read."""
+        """Return the title and the meta tags of the preview; `server` is the server's address."""
         tags = {"og:site_name": SITE, "og:type": "website", "og:title": self.title, "og:description": self.description}
         tags |= {"og:url": f"{server}{self.path}", "description": self.description}
         tags |= {"twitter:card": "summary_large_image" if self.image else "summary"}
@@ -122,7 +124,7 @@ class Preview:
 
 
 class LinkPreviews(Gate):
-    """Puts our tags into every page that Gradio serves, and sets the status of boards and entries."""
+    """Replaces the tags in every page that Gradio serves, and sets the status code of boards and entries."""
 
     def __init__(self, app: ASGIApp, services: Services) -> None:
         super().__init__(app)
@@ -154,9 +156,7 @@ class LinkPreviews(Gate):
         path = request.url.path
         if path == "/":
             preview = self._of_board(request.query_params.get("benchmark"))
-            is_first = not set(request.query_params) - {
-                "benchmark"
-            }  # otherwise the page shows another view of the board
+            is_first = not set(request.query_params) - {"benchmark"}  # otherwise the page shows another view
             return preview if is_first else replace(preview, is_early=False)
         if path.rstrip("/") != ENTRY:
             return Preview(path, f"{OPENINGS[path].name} · {SITE}" if path in OPENINGS else SITE)
@@ -176,7 +176,7 @@ class LinkPreviews(Gate):
             return Preview("/", f"Not found · {SITE}", "This board does not exist.", status=404)
         try:
             board = standings(self.services.store, catalogue.current(name or catalogue.names[0]))
-        except UnknownBenchmarkError:  # another server shows its current version
+        except UnknownBenchmarkError:  # the board's current version is on another server
             return Preview("/")
         galleries = self.services.galleries
         opening = board_opening(board, galleries.strip(board.benchmark, N_THUMBNAILS))
@@ -189,7 +189,7 @@ class LinkPreviews(Gate):
         return Preview(address, f"{board.title} · {SITE}", words, first=first, is_early=is_early)
 
     def _of_entry(self, submission: Submission, version: str | None) -> Preview:
-        """Return the preview of an entry for visitors, empty if only its team may see it."""
+        """Return the preview of an entry; an entry that visitors may not see has an empty preview."""
         visible = with_score(self.services, submission, version)
         if not visible.is_public or visible.score is None:
             return Preview(ENTRY)
@@ -204,9 +204,7 @@ class LinkPreviews(Gate):
 
 @cache
 def _early_style() -> str:
-    """Return the pages' stylesheet for a shadow tree; the tree's host sets the colours, dark ones if the system is set
-    to dark.
-    """
+    """Return the pages' stylesheet for a shadow tree, with light or dark colours by the system's setting."""
     sheet = (files("reveal_leaderboard.web.pages") / "style.css").read_text(encoding="utf-8")
     sheet = re.sub(r"/\*.*?\*/", "", sheet, flags=re.DOTALL)
     own = DARK.sub(r"@media (prefers-color-scheme:dark){:host\1}", sheet.replace(":root {", ":host {", 1), count=1)

@@ -1,10 +1,10 @@
-"""The page ``/metrics``: counts and times of the leaderboard, in the text format of Prometheus.
+"""The page ``/metrics``: the leaderboard's counts and durations in the text format of Prometheus.
 
 Conventions
 -----------
 Counts of the queue are read from the database on request, so that every server reports the same; each server counts its
-requests and lint reports since its start. Labels are names of benchmarks, kinds, statuses and route templates: no text
-of a user, and no id. Times are in seconds, as is usual for Prometheus.
+requests and lint reports since its start. Labels are names of benchmarks, kinds, statuses and route templates, never a
+user's text or an id. Times are in seconds.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Metrics:
 class CountRequests(Gate):
     """ASGI middleware that counts answers by the template of their route.
 
-    Answers of routes not in `templates` count as "page": Gradio's own routes, and unknown addresses.
+    Gradio's routes and unknown addresses are not in `templates`, and count as "page".
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, templates: Iterable[str]) -> None:
@@ -111,11 +111,13 @@ class _Database:
         self._store = store
 
     def describe(self) -> list[Metric]:
-        """Return nothing, so that registration does not query the database."""
+        """Return an empty list, so that registration does not query the database."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all families; if the database is unreachable, yield only `reveal_database_up` with the value 0."""
+        """Yield all metric families; if the database is unreachable, yield only `reveal_database_up` with the value
+        0.
+        """
         try:
             with self._store.read() as connection:
                 now = moment(connection)
@@ -165,16 +167,14 @@ def _queue(connection: sa.Connection, now: float) -> Iterator[Metric]:
     family = GaugeMetricFamily("reveal_jobs", "Jobs by kind and status.", labels=["kind", "status"])
     query = sa.select(jobs.c.kind, jobs.c.status, sa.func.count()).group_by(jobs.c.kind, jobs.c.status)
     counts = {(kind, status): n for kind, status, n in connection.execute(query)}
-    for key in product(
-        sorted({kind for kind, _ in counts}), JOB_STATES
-    ):  # zeros as well: alarms compare with earlier values
+    for key in product(sorted({kind for kind, _ in counts}), JOB_STATES):  # zeros too, for alarms on changes
         family.add_metric(key, counts.get(key, 0))
     yield family
     waiting = (jobs.c.kind == "score", jobs.c.status == "queued")
     n, oldest = connection.execute(sa.select(sa.func.count(), sa.func.min(jobs.c.created_at)).where(*waiting)).one()
     yield _gauge("reveal_queue_length", "Submissions that wait for a worker.", n)
     waited = 0.0 if oldest is None else max(0.0, now - oldest)
-    yield _gauge("reveal_queue_oldest_seconds", "How long the first of them has waited.", waited)
+    yield _gauge("reveal_queue_oldest_seconds", "How long the first submission in the queue has waited.", waited)
 
 
 def _workers(connection: sa.Connection, now: float) -> Iterator[Metric]:
@@ -185,7 +185,7 @@ def _workers(connection: sa.Connection, now: float) -> Iterator[Metric]:
 
 def _durations(connection: sa.Connection, now: float) -> Iterator[Metric]:
     lasted = GaugeMetricFamily(
-        "reveal_job_seconds", "How long jobs of the last day took, as quantiles.", labels=["kind", "quantile"]
+        "reveal_job_seconds", "Quantiles of the durations of jobs in the last day.", labels=["kind", "quantile"]
     )
     ended = (jobs.c.status == "done", jobs.c.ended_at >= now - RECENT_SECONDS, jobs.c.started_at.is_not(None))
     seconds: dict[str, list[float]] = defaultdict(list)
@@ -200,6 +200,6 @@ def _durations(connection: sa.Connection, now: float) -> Iterator[Metric]:
 
 
 def _quantile(ascending: list[Any], q: float) -> float:
-    """Return the smallest value such that at least the proportion `q` of all values does not exceed it."""
+    """Return the smallest value for which at least the proportion `q` of all values is as small or smaller."""
     rank = next(i for i in range(1, len(ascending) + 1) if i >= q * len(ascending) - 1e-9)
     return float(ascending[rank - 1])

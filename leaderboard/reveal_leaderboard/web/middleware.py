@@ -1,13 +1,13 @@
 """ASGI middleware that every request passes before it reaches the API or a page.
 
-From the outside in: `SecureHeaders` adds the security headers. `NotCached` keeps answers to people out of caches.
-`Compressed` compresses answers to visitors who are not signed in. `ErrorPages` shows errors to browsers as pages.
-`Forwarded` reads the headers of trusted proxies and removes all others. `KnownHost` refuses host names that are not the
-server's. `Problems` turns every plain error into a problem document.
+In the order in which a request passes them: `SecureHeaders` adds the security headers. `NotCached` keeps answers to
+people out of caches. `Compressed` compresses answers to visitors who are not signed in. `ErrorPages` shows errors to
+browsers as pages. `Forwarded` reads the headers of trusted proxies and removes all others. `KnownHost` refuses host
+names that are not the server's. `Problems` turns every plain error into a problem document.
 :class:`reveal_leaderboard.web.rate_limits.RateLimit` comes next. `SameOrigin` refuses writes from other sites' pages.
 `BodyLimit` counts the bytes of a request as they arrive, whatever its headers say, and disconnects slow senders.
-:class:`reveal_leaderboard.web.gradio_middleware.GradioGate` guards the routes that Gradio mounts. `NoTraces`,
-the innermost, answers an unexpected exception with an incident number; the details are in the log.
+:class:`reveal_leaderboard.web.gradio_middleware.GradioGate` guards the routes that Gradio mounts. `NoTraces`, the
+innermost, answers an unexpected exception with an incident number; the details are in the log.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from reveal_leaderboard.web.sign_in_modes import FORWARDED
 
 PROBLEM_TYPE = "application/problem+json"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-SPACE_FRAMES = ("https://huggingface.co", "https://*.huggingface.co")  # a Space is shown inside their page
-PERSONAL = ("/api/v1/me", "/mine", "/submit", "/submission", "/admin", "/read")  # also without a cookie, in local mode
+SPACE_FRAMES = ("https://huggingface.co", "https://*.huggingface.co")  # Hugging Face frames a Space
+PERSONAL = ("/api/v1/me", "/mine", "/submit", "/submission", "/admin", "/read")  # even without a cookie, in local mode
 SAME_FOR_ALL = ("/assets/", "/static/")  # files of Gradio's pages
 GRACE_SECONDS = 120.0
 SLOWEST_BYTES_PER_SECOND = 50_000
 MAX_PLAIN_ERROR = 16 * 1024
 
-# Gradio's pages consist of inline scripts and, in its HTML component, of templates compiled in the browser, so the
-# policy cannot forbid those: escaping all user text is what stops foreign markup. The policy stops requests to other
-# sites, foreign forms and framing.
+# Gradio's pages need inline scripts, and its HTML component compiles templates in the browser, so the policy cannot
+# forbid either. All user text is escaped against foreign markup. The policy prevents requests to other sites, forms
+# that post to other sites, and framing.
 POLICY = "Content-Security-Policy"
 CONTENT_POLICY = (
     "default-src 'self'",
@@ -54,18 +54,20 @@ CONTENT_POLICY = (
 )
 SECURE_HEADERS = {
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",  # with "no-referrer" browsers do not name the origin of a form either
+    "Referrer-Policy": "same-origin",  # with "no-referrer", browsers would also omit the origin of a form
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
-MAY_DIFFER = ("Cache-Control", "Cross-Origin-Resource-Policy")  # the latter for images that other sites may show
+MAY_DIFFER = ("Cache-Control", "Cross-Origin-Resource-Policy")  # "cross-origin" is for images that other sites may show
 
 log = logging.getLogger(__name__)
 
 
 class Gate:
-    """Middleware for requests: subclasses implement `_handle`; anything other than an HTTP request passes through."""
+    """Base class of middleware: subclasses implement `_handle` for HTTP requests, and everything else passes
+    through.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -85,10 +87,10 @@ def gathered(
     answer: Callable[[Message, bytes], Awaitable[None]],
     max_bytes: int | None = None,
 ) -> Send:
-    """Return a `send` that withholds every answer whose first message `matches`, and calls `answer`, which sends
-    another one.
+    """Return a `send` that holds back an answer if `matches(first message)`, and calls `answer` to send a different
+    one.
 
-    `answer` gets the first message and the body, of which at most about `max_bytes` are read.
+    `answer` gets the first message and about the first `max_bytes` of the body.
     """
     start: Message | None = None
     body = b""
@@ -111,7 +113,7 @@ def gathered(
 async def send_problem(
     send: Send, status: int, detail: str, headers: Mapping[str, str] | None = None, *, errors: object = None
 ) -> None:
-    """Answer with a problem document titled by the status; `errors` is an extension of it."""
+    """Answer with a problem document whose title is the status phrase; `errors` is an extra member of the document."""
     problem = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail}
     body = json.dumps(problem if errors is None else {**problem, "errors": errors}).encode()
     fields = {"content-type": PROBLEM_TYPE, "content-length": str(len(body)), **(headers or {})}
@@ -121,13 +123,13 @@ async def send_problem(
 
 
 class SecureHeaders(Gate):
-    """Adds the security headers to every answer; an answer's own content policy is kept as well.
+    """Adds the security headers to every answer, and keeps an answer's own content policy as well.
 
     Parameters
     ----------
-    framed_by : sites whose pages may show this one in a frame, such as `SPACE_FRAMES` on a Space; by default none
-    is_secure : whether browsers use https; if so, a header tells them to use nothing else
-    policy : what pages may load and do
+    framed_by : sites that may show the pages in a frame, such as `SPACE_FRAMES` on a Space; by default none
+    is_secure : whether browsers use https; if True, a header (HSTS) tells them to use https only
+    policy : the content security policy of the pages
     headers : more headers
     """
 
@@ -160,7 +162,7 @@ class SecureHeaders(Gate):
                 for name, value in self.headers.items():
                     if name not in MAY_DIFFER or name not in headers:
                         headers[name] = value
-                if own is not None:  # a page with a stricter policy: browsers apply both
+                if own is not None:  # the page has a stricter policy, and browsers apply both
                     headers.append(POLICY, own)
             await send(message)
 
@@ -170,9 +172,9 @@ class SecureHeaders(Gate):
 class Compressed:
     """Compresses answers, except to people who are signed in.
 
-    The length of a compressed page reveals repeated text: if a page holds both a secret and text that another person
-    chose, guesses reveal the secret (BREACH). So only answers that are the same for all visitors are compressed: the
-    pages' files, and answers to requests without credentials. Events are passed on as they arrive.
+    The length of a compressed page reveals whether a guess repeats part of a secret on the same page (BREACH). So only
+    answers that are the same for all visitors are compressed: the pages' files, and answers to requests without
+    credentials. Event streams are not compressed.
 
     Parameters
     ----------
@@ -199,7 +201,7 @@ def _is_same_for_all(scope: Scope, session_cookie: str) -> bool:
 
 
 class NotCached(Gate):
-    """Tells browsers and proxies to keep no answer to a person, except one that the application declares cacheable.
+    """Tells browsers and proxies not to store personal answers, unless the application declares an answer cacheable.
 
     Parameters
     ----------
@@ -225,10 +227,10 @@ class NotCached(Gate):
 
 
 class Forwarded:
-    """Reads the client from the headers of `n_proxies` trusted proxies, and removes everyone else's.
+    """Reads the client's address from the headers of `n_proxies` trusted proxies, and removes untrusted headers.
 
-    With none, ``X-Forwarded-*`` and similar headers are dropped, since anyone can send them. With n, the client's
-    address, scheme and host are those that the n-th proxy, counted from the server, received.
+    With `n_proxies` = 0, ``X-Forwarded-*`` and similar headers are removed, since anyone can send them. Otherwise the
+    client's address, scheme and host are those that the n-th proxy received, counted from the server.
     """
 
     def __init__(self, app: ASGIApp, n_proxies: int = 0) -> None:
@@ -279,7 +281,7 @@ class KnownHost:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
         if scope["type"] == "websocket":
-            await receive()  # the request to connect
+            await receive()  # the request for a websocket
             await send({"type": "websocket.close", "code": 1008})
         elif scope["type"] == "http" and not self._is_known(Headers(scope=scope).getlist("host")):
             await send_problem(send, 400, "This server does not answer to that host name.")
@@ -290,15 +292,15 @@ class KnownHost:
         if len(named) != 1:
             return False
         host, _, port = named[0].rpartition(":")
-        if not host or not port.isdecimal():  # no port; an IPv6 address without one ends with a bracket
+        if not host or not port.isdecimal():  # no port: an IPv6 address without a port ends with a bracket
             host = named[0]
         return host.lower() in self.hosts
 
 
 class Problems(Gate):
-    """Turns every error that is neither a page nor a problem document into a problem document.
+    """Turns errors in any other format into problem documents.
 
-    CORS, routing and Gradio answer some errors themselves, in plain text or JSON of their own.
+    CORS, routing and Gradio answer some errors in plain text or other JSON.
     """
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -317,7 +319,9 @@ class Problems(Gate):
 
 
 def _detail_of(status: int, body: bytes) -> tuple[str, object]:
-    """Return (text, details for programs) of an error; a server error yields neither internal text nor details."""
+    """Return the text and the machine-readable details of an error, but no internal text or details of a server
+    error.
+    """
     if status >= 500 and status != 503:
         return "Something went wrong on our side.", None
     try:
@@ -332,14 +336,14 @@ def _detail_of(status: int, body: bytes) -> tuple[str, object]:
 
 
 class SameOrigin(Gate):
-    """Refuses writes that come, or may come, from another site's page (403).
+    """Refuses writes (403) unless they come from this site's pages or carry a token.
 
-    Browsers name the origin of a write, so a write with a cookie but no origin is refused as well. A request with a
-    token needs no origin: a browser asks before it sends a token from another site's page, and CORS refuses that.
+    Browsers name the origin of a write, so a write with a cookie but no origin is refused. A request with a token needs
+    no origin: before a browser sends a token from another site's page, it asks the server, and CORS refuses.
 
     Parameters
     ----------
-    is_secure : whether pages are served by https only; then a page of the same host by http counts as another site's
+    is_secure : whether pages are served by https only; if True, http pages of the same host count as another site
     """
 
     def __init__(self, app: ASGIApp, is_secure: bool = False) -> None:
@@ -413,7 +417,7 @@ class BodyLimit(Gate):
 
 
 class _Body:
-    """A request's body as it arrives; `refused` is the status of a refusal, 0 without one."""
+    """A request's body as it arrives; `refused` is the status code of a refusal, or 0."""
 
     def __init__(self, rules: BodyLimit, receive: Receive) -> None:
         self.rules, self._receive = rules, receive
@@ -421,7 +425,7 @@ class _Body:
         self._began = asyncio.get_running_loop().time()
 
     async def receive(self) -> Message:
-        """Return the next message; once the body is refused, the client looks disconnected."""
+        """Return the next message; after a refusal, a message that the client has disconnected."""
         if self.refused:
             return {"type": "http.disconnect"}
         if self._is_complete:
@@ -446,7 +450,7 @@ NO_ROOM = "The server's disk is full or read-only. Nothing was stored or charged
 
 
 class NoTraces:
-    """Answers an unexpected exception with an incident number, and logs it under that number; names a full disk."""
+    """Answers an unexpected exception with an incident number or, if the disk is full, says so; logs the exception."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -463,7 +467,7 @@ class NoTraces:
         try:
             await self.app(scope, receive, noted)
         except Exception as error:
-            if started and _is_refusal(error.__cause__):  # as Gradio ends the events of a page that it does not know
+            if started and _is_refusal(error.__cause__):  # Gradio's own way to end the events of an unknown page
                 await send({"type": "http.response.body", "body": b""})
                 return
             number = f"INC-{secrets.token_hex(4).upper()}"
@@ -473,18 +477,20 @@ class NoTraces:
             if has_no_room(error):
                 await send_problem(send, 507, NO_ROOM)
             else:
-                await send_problem(send, 500, f"Something went wrong on our side. It is logged as incident {number}.")
+                await send_problem(
+                    send, 500, f"Something went wrong on our side. The log has details under incident {number}."
+                )
 
 
 def _is_refusal(error: BaseException | None) -> bool:
     return isinstance(error, HTTPException) and error.status_code < 500
 
 
-# Pages for people -----------------------------------------------------------------------------------------------------
+# Errors as pages -----------------------------------------------------------------------------------------------------
 
 FOR_PROGRAMS = ("/api/", "/gradio_api/", "/metrics", "/healthz", "/readyz")
 MAX_DOCUMENT = 64 * 1024
-LOST = "No page has this address. It may be incomplete or out of date."
+LOST = "No page has this address. The address may be incomplete or out of date."
 LINKS = (("/", "To the board"), ("/submit", "Submit"), ("/about", "About"))
 
 
@@ -494,7 +500,7 @@ def error_page(status: int, title: str, detail: str) -> str:
 
 
 class ErrorPages(Gate):
-    """Turns problem documents (RFC 9457) into pages if a browser sent the request."""
+    """Turns problem documents (RFC 9457) into HTML pages for browsers."""
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def answer(start: Message, body: bytes) -> None:
@@ -522,7 +528,7 @@ async def _send_page(start: Message, body: bytes, send: Send, *, has_body: bool)
         title, detail = str(document["title"]), str(document["detail"])
     except (ValueError, TypeError, KeyError):  # cut off
         title, detail = "Something went wrong", "The page cannot be shown."
-    if status == 404 and detail == title:  # the framework's own words
+    if status == 404 and detail == title:  # a text of the framework
         title, detail = "Page not found", LOST
     page = error_page(status, title, detail).encode()
     headers = [pair for pair in start["headers"] if pair[0].lower() not in (b"content-type", b"content-length")]

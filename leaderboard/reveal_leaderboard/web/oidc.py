@@ -1,15 +1,15 @@
-"""This server as a client of an OpenID provider: discovery, keys, and the exchange of a code for checked claims.
+"""OpenID Connect client: discovery, keys, and the exchange of a code for checked claims.
 
 Conventions
 -----------
-Everything that a provider sends is untrusted until it is checked, and every failure is a :class:`ProviderError`. Each
-request to a provider ends after `TIMEOUT_SECONDS` in all, whatever the provider does, follows no redirect, and reads
-at most `MAX_ANSWER` bytes; compressed answers, which the request does not accept, are refused unread. Nothing here
-occupies a thread, so a hanging provider delays nobody who is signed in. Discovery and keys are requested by one sign-in
-at a time and remembered; a failure is remembered for `FAILED_SECONDS`.
+Everything that a provider sends is untrusted until it is checked, and every failure is a :class:`ProviderError`. A
+request to a provider takes at most `TIMEOUT_SECONDS` in total, follows no redirect, and reads at most `MAX_ANSWER`
+bytes. Requests ask for uncompressed answers, and a compressed answer is refused unread. Requests do not occupy a
+thread, so a slow provider does not delay people who are signed in. Discovery and keys are requested by one sign-in at a
+time and cached; failures are cached for `FAILED_SECONDS`.
 
-Endpoints on this machine are accepted only from an issuer on this machine: codes and this server's secret are sent to
-the token endpoint.
+Endpoints on this machine are accepted only from an issuer on this machine, because the token endpoint receives codes
+and this server's secret.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from reveal_leaderboard.web.sign_in_modes import Provider
 ALGORITHMS = ["RS256", "ES256"]
 KEY_TYPES = ("RSA", "EC")
 TIMEOUT_SECONDS = 10.0
-KNOWN_SECONDS = 3600.0  # lifetime of discovery and keys
-KEYS_AGAIN_SECONDS = 60.0  # the same if an ID token names an unknown key
+KNOWN_SECONDS = 3600.0  # lifetime of cached discovery and keys
+KEYS_AGAIN_SECONDS = 60.0  # their lifetime if an ID token names an unknown key
 FAILED_SECONDS = 10.0
 LEEWAY_SECONDS = 60
 MAX_ANSWER = 256 * 1024
@@ -54,7 +54,7 @@ class ProviderError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Claims of an ID token: the subject, and its names, which may be empty."""
+    """Claims of an ID token: the subject and the person's names, which may be empty."""
 
     subject: str
     preferred_username: str
@@ -65,7 +65,7 @@ T = TypeVar("T")
 
 
 class _Remembered(Generic[T]):
-    """The last answer to one question to the provider, which one sign-in asks at a time."""
+    """Cached answer of the provider; one sign-in at a time requests a new answer."""
 
     def __init__(self, ask: Callable[[], Awaitable[T]]) -> None:
         self._ask, self._lock = ask, asyncio.Lock()
@@ -73,7 +73,7 @@ class _Remembered(Generic[T]):
         self._failed_at, self._failure = -math.inf, ""
 
     async def get(self, seconds: float) -> T:
-        """Return the answer, asked for again if it is older than `seconds`."""
+        """Return the cached answer, or request a new one if it is older than `seconds`."""
         async with self._lock:
             if self._answer is not None and time.monotonic() - self._answer[0] < seconds:
                 return self._answer[1]
@@ -88,7 +88,7 @@ class _Remembered(Generic[T]):
 
 
 class Client:
-    """This server as a client of `provider`."""
+    """OpenID Connect client of one `provider`."""
 
     def __init__(self, provider: Provider) -> None:
         self.provider = provider
@@ -97,7 +97,7 @@ class Client:
         self._n_exchanges = 0
 
     async def authorization_url(self, *, state: str, nonce: str, verifier: str) -> str:
-        """Return the address at which the browser signs in.
+        """Return the provider's address to which the browser is sent for signing in.
 
         Raises
         ------
@@ -173,7 +173,7 @@ class Client:
             registry.validate(claims)
         except ProviderError:
             raise
-        except Exception as error:  # the library raises errors of many types on a malformed token
+        except Exception as error:  # for a malformed token the library raises errors of many types
             raise ProviderError(f"invalid ID token: {type(error).__name__}: {error}") from None
         party = claims.get("azp", client_id if claims["aud"] in (client_id, [client_id]) else None)
         if party != client_id:
@@ -186,7 +186,7 @@ class Client:
     async def _decoded(self, id_token: str) -> dict[str, Any]:
         try:
             return jwt.decode(id_token, await self._keys.get(KNOWN_SECONDS), algorithms=ALGORITHMS).claims
-        except InvalidKeyIdError:  # the provider may have changed its keys since
+        except InvalidKeyIdError:  # the provider may have changed its keys in the meantime
             return jwt.decode(id_token, await self._keys.get(KEYS_AGAIN_SECONDS), algorithms=ALGORITHMS).claims
 
     async def _discover(self) -> dict[str, Any]:
@@ -244,9 +244,9 @@ class Client:
 
 
 async def _read(answer: httpx.Response) -> bytes:
-    """Return the body of an answer, as it was sent."""
+    """Return the body of an answer, which must be uncompressed and at most `MAX_ANSWER` bytes long."""
     if "content-encoding" in answer.headers:
-        raise ProviderError("the answer is compressed, which the request did not accept")
+        raise ProviderError("the answer is compressed, although the request asked for an uncompressed one")
     body = b""
     async for part in answer.aiter_raw():
         body += part

@@ -1,16 +1,16 @@
-"""ASGI middleware that limits the requests of an address, a person and a team.
+"""ASGI middleware that limits the rate of requests of an address, a person and a team.
 
 Conventions
 -----------
-Token buckets: a request takes its cost from the buckets of its address and its actor, an upload also from the buckets
-of the actor's teams or, with a token, of the token's team. If a bucket contains less, the request is refused (429, with
-``Retry-After``) and takes nothing. The unit of cost is one read. IPv6 addresses count by their /64, since a single
-customer has that many.
+Limits are token buckets. A request takes its cost from the buckets of its address and its actor. An upload also takes
+its cost from the buckets of the actor's teams or, with an API token, of the token's team. If a bucket contains less
+than the cost, the request is refused (429, with ``Retry-After``) and costs nothing. The unit of cost is one read
+request. All IPv6 addresses of a /64 network share a bucket, since they belong to one customer.
 
 Every request is counted in the memory of its server. Uploads, sign-ins and changes through the API are also counted in
 the database (:mod:`reveal_leaderboard.store.buckets`), for all servers together and across restarts. Reading a page
-writes nothing, and the only requests of visitors that are written are sign-ins: visitors must not keep workers from the
-database. In memory, a full bucket is the same as a missing one, so the buckets used longest ago are dropped first.
+writes nothing to the database, so that visitors cannot delay the workers; of visitors' requests, only sign-ins are
+written. A missing bucket counts as full, so the buckets in memory that were used longest ago are dropped first.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from reveal_leaderboard.web.sign_in_modes import Auth
 MAX_BUCKETS = 50_000
 STATIC = ("/assets/", "/static/", "/gallery/", "/svelte/", "/theme.css", "/favicon.ico")
 PROBES = ("/healthz", "/readyz")
-"""Never limited: a supervisor restarts a server that does not answer them."""
+"""Addresses that are never limited, because a supervisor restarts a server that does not answer them."""
 UPLOADS = ("/gradio_api/upload", "/api/v1/submissions")
 SIGN_INS = ("/login", "/api/v1/me/tokens")
 BY_API = "/api/"
@@ -47,11 +47,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """Rates for an address, an actor and a team's uploads; `open_requests` is the number at once from one address.
+    """Rates for an address, an actor and a team's uploads; `open_requests` is the most simultaneous requests per
+    address.
 
     The limits of an address are generous because a hospital's staff share one, and a page keeps a request open until
-    its events are answered. All people and programs of a team together may upload twice as much as one of them: 60
-    files at once, then 2 a second.
+    its events are answered. A whole team may upload twice as much as one of its members: 60 files at once, then 2 per
+    second.
     """
 
     address: Rate = field(default=Rate(2000, 100))
@@ -61,7 +62,7 @@ class RequestLimits:
 
 
 def cost_of(method: str, path: str) -> int:
-    """Return the cost of a request in reads: static files are free, uploads and sign-ins expensive.
+    """Return the cost of a request in reads; static files cost 0, uploads and sign-ins most.
 
     >>> cost_of("GET", "/assets/index.js"), cost_of("GET", "/submit"), cost_of("POST", "/api/v1/submissions")
     (0, 1, 20)
@@ -86,9 +87,9 @@ class RateLimit(Gate):
 
     Parameters
     ----------
-    auth : finds the actor; visitors are counted by address only
-    shared : buckets that count the requests of all servers; None for a server that counts only its own
-    clock : monotonic seconds
+    auth : finds the actor of a request; visitors are counted by address only
+    shared : buckets that count the requests of all servers together; None to count the requests of this server only
+    clock : function that returns monotonic seconds
     """
 
     def __init__(
@@ -128,7 +129,7 @@ class RateLimit(Gate):
         cost, actor = cost_of(method, path), None
         charged = {f"address:{address}": self.limits.address}
         seconds = self._buckets.wait(charged, cost)
-        if not seconds and cost and _has_credentials(scope):  # looked up only if the address may go on
+        if not seconds and cost and _has_credentials(scope):  # looked up only if the address is within its limit
             actor = await self.auth.find_actor(scope)
             if actor is not None:
                 charged[actor.name] = self.limits.actor
@@ -149,7 +150,7 @@ class RateLimit(Gate):
         await self.app(scope, receive, send)
 
     def _take_shared(self, shared: SharedBuckets, charged: dict[str, Rate], cost: float) -> float:
-        """Return the seconds to wait; 0 if the database is unreachable, because the request itself then reports the
+        """Return the seconds to wait; 0 if the database is unreachable, because the request itself will report the
         outage.
         """
         try:
@@ -164,14 +165,14 @@ class RateLimit(Gate):
 
 
 class _Buckets:
-    """The units in each bucket, and the time at which they were counted."""
+    """Token buckets in memory: the content of each, and the time at which it was computed."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._contents: Recent[str, tuple[float, float]] = Recent(MAX_BUCKETS)
 
     def wait(self, rates: dict[str, Rate], cost: float) -> float:
-        """Return the seconds until every bucket contains `cost`; 0 if every bucket does now."""
+        """Return the seconds until every bucket contains `cost`; 0 if all of them contain enough now."""
         return max(rate.wait(self._now_in(key, rate), cost) for key, rate in rates.items())
 
     def take(self, rates: dict[str, Rate], cost: float) -> None:

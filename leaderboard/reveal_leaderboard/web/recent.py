@@ -1,4 +1,4 @@
-"""A dictionary of bounded size, for what a server remembers of its visitors and of its own answers."""
+"""A dictionary of bounded size that drops the oldest entries, for caches of a server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Recent(OrderedDict[K, V]):
         self.max_size = max_size
 
     def put(self, key: K, value: V) -> None:
-        """Write an entry; it is now the newest."""
+        """Write an entry, which becomes the newest."""
         self[key] = value
         self.move_to_end(key)
         while len(self) > self.max_size:

@@ -1,7 +1,7 @@
-"""Images of a result: badge, card and figure, each a :class:`reveal_leaderboard.web.vector_image.VectorImage`.
+"""Badges, preview cards and figures of an entry's result, as :class:`reveal_leaderboard.web.vector_image.VectorImage`.
 
-Scales run from 0 to 100%, for coefficients from -1 to 1, for ratings from 1 to 5. The colours match the light
-pages, since the background on which an image will be shown is unknown.
+Scales run from 0 to 100%, for coefficients from -1 to 1, for ratings from 1 to 5. The colours are those of the light
+pages, since the background of the site that shows an image is unknown.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MARGIN = 64
 
 
 def badge(result: SharedResult) -> VectorImage:
-    """Return a label of benchmark and version, and the value with its interval."""
+    """Return a badge with the benchmark, its version, and the score with its interval."""
     recipe = _recipe(result, "badge")
     rank = f" · rank {result.place.replace('-', '–')}" if result.place else ""
     return _badge(f"{result.benchmark} {result.version}", f"{result.measured}{rank}", TEAL, result.spoken, recipe)
@@ -50,7 +50,7 @@ def _badge(label: str, text: str, colour: str, title: str, recipe: Mapping[str, 
 
 
 def card(result: SharedResult) -> VectorImage:
-    """Return the preview of 1200 x 630 that other sites show with a link."""
+    """Return the preview image of 1200 x 630 pixels that other sites show with a link."""
     image = VectorImage(1200, 630, f"{result.model}, {result.team}", result.spoken, _recipe(result, "card"))
     wide = image.width - 2 * MARGIN
     image.shapes = [
@@ -112,11 +112,11 @@ class _Axis:
     unit: str
 
     def share(self, value: float) -> float:
-        """Return the position of a value, from 0 to 1."""
+        """Return the position of a value on its scale, from 0 to 1."""
         return min(max((value - self.low) / (self.high - self.low), 0.0), 1.0)
 
     def say(self, tick: float) -> str:
-        """Return the label of a tick."""
+        """Return the label of an axis tick."""
         return f"{100 * tick:.0f}%" if self.unit else f"{tick:g}".replace("-", "−")
 
 
@@ -131,9 +131,7 @@ def _axis(figure: ReleasedEstimate) -> _Axis:
 
 
 def entry_figure(result: SharedResult, metric: str | None = None) -> VectorImage | None:
-    """Return the figure of an entry's findings by one metric, by default the ranked one; None if no score of it is
-    released.
-    """
+    """Return a figure of an entry's scores per finding by one metric (default: the ranked one), or None without any."""
     primary = result.figure
     metric = metric or (None if primary is None else primary.metric)
     rows, first = [], None
@@ -151,7 +149,7 @@ def entry_figure(result: SharedResult, metric: str | None = None) -> VectorImage
 
 
 def board_figure(board: Standings) -> VectorImage | None:
-    """Return the figure of every entry's ranked macro on a board; None if no entry has one."""
+    """Return a figure of the ranked macros of all entries on a board; None if no entry has one."""
     rows, first = [], None
     for entry in board.entries:
         figure = entry.figure(board.primary.name)
@@ -182,7 +180,7 @@ WIDE, LEFT, MOST_LEFT, RIGHT, STEP, TOP = 960, 300, 520, 130, 30, 64
 
 
 def _plot(title: str, rows: Sequence[_FigureRow], axis: _Axis, recipe: Mapping[str, Any]) -> VectorImage:
-    """Return one row per score on a common scale, its value at the right, the recipe below."""
+    """Return an image with one row per score on a common scale, and a line of provenance at the bottom."""
     bottom = TOP + STEP * len(rows)
     right = max(RIGHT, 28 + max(width_of(row.words, 14) for row in rows))
     x0 = min(max(LEFT, 32 + max(width_of(row.name, 14) for row in rows)), MOST_LEFT)

@@ -1,4 +1,4 @@
-"""Services for the API and the pages: the stores, the queue, the accounts, and the actor of a request."""
+"""Services that the API and the pages share: stores, queue, accounts, and the actor of a request."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class NotAdminError(PermissionError):
 
 @dataclass(frozen=True)
 class Services:
-    """Everything that a route or a page can use; holdouts, the vault and signing keys are not part of it.
+    """Everything that a route or a page can use, which excludes holdouts, the vault and signing keys.
 
     Attributes
     ----------
-    confinement, gaps : confinement of this process and what it leaves open, for ``/readyz``
+    confinement, gaps : how this process is confined, and what the confinement does not prevent, for ``/readyz``
     metrics : renders ``/metrics``; None to switch it off
     metrics_token : bearer token for ``/metrics``; without a token, only this machine may request the page
-    galleries : viewers of cases
+    galleries : viewers of released cases
     """
 
     store: Store
@@ -50,12 +50,12 @@ class Services:
 
     @property
     def settings(self) -> Settings:
-        """Settings of the boards' policies."""
+        """The settings of all boards."""
         return self.store.settings
 
     @property
     def catalogue(self) -> Catalogue:
-        """Public side of the benchmarks served."""
+        """The public datasets of the benchmarks served."""
         return self.intake.catalogue
 
     @property
@@ -65,7 +65,7 @@ class Services:
 
     @property
     def read_boards(self) -> list[str]:
-        """Names of the benchmarks whose answers readers score."""
+        """Names of the benchmarks whose answers readers rate."""
         versions = self.catalogue.versions
         return [name for name in self.names if any(version.scored_by == "readers" for version in versions(name))]
 

@@ -1,9 +1,9 @@
-"""An entry's result to share: its headline, its citation, and the data of its badge, card and figures.
+"""An entry's public result for sharing: headline, citation, and data for its badge, card and figures.
 
 Conventions
 -----------
-Everything comes from the board (:mod:`reveal_leaderboard.boards.standings`), the entry's released scores and published
-rows. An entry that visitors cannot see has no result here.
+The data are from the board (:mod:`reveal_leaderboard.boards.standings`), released scores and published rows. An entry
+that visitors cannot see has no public result.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Comparator:
-    """A value to compare with the entry's value: chance, or human readers in a paper."""
+    """A reference value for the entry's score: chance, or human readers in a paper."""
 
     name: str
     kind: str
@@ -44,7 +44,7 @@ class SharedResult:
 
     Attributes
     ----------
-    place : its rank or range of ranks, such as "2-5"; empty for an entry without a rank
+    place : the entry's rank or range of ranks, such as "2-5"; empty without a rank
     n_ranked : number of ranked entries
     figure : the macro used for ranking; None if it is not released
     comparators : chance on this holdout and published values on the same data, for that macro
@@ -74,19 +74,19 @@ class SharedResult:
 
     @property
     def metric(self) -> str:
-        """The metric used for ranking, as inside a sentence."""
+        """Name of the metric used for ranking, in lower case for use inside a sentence."""
         return "" if self.figure is None else METRICS[self.figure.metric].in_words
 
     @property
     def ranked(self) -> str:
-        """Rank in words, such as "Rank 2-5 of 8 · tier B"; empty without one."""
+        """Rank as text, such as "Rank 2-5 of 8 · tier B"; empty without a rank."""
         if not self.place:
             return ""
         return f"Rank {self.place.replace('-', '–')} of {self.n_ranked} · tier {self.tier}"
 
     @property
     def value(self) -> str:
-        """Macro in words, such as "78%"."""
+        """Macro as text, such as "78%"."""
         if self.figure is None:
             return "no score shown"
         text = in_words(self.figure).value
@@ -94,7 +94,7 @@ class SharedResult:
 
     @property
     def interval(self) -> str:
-        """95% interval in words, such as "72 to 84"; empty without one."""
+        """95% interval as text, such as "72 to 84"; empty without an interval."""
         return "" if self.figure is None else in_words(self.figure).interval
 
     @property
@@ -110,7 +110,7 @@ class SharedResult:
 
     @property
     def path(self) -> str:
-        """Permanent address of these scores, below the server's."""
+        """Permanent path of these scores on the server."""
         return f"/entry?{query_text({'id': self.submission_id, 'version': self.version})}"
 
     def bibtex(self, server: str) -> str:
@@ -156,12 +156,12 @@ class SharedResult:
 
     @property
     def card(self) -> str:
-        """Address of its preview card, below the server's."""
+        """Path of the preview card on the server."""
         return f"/card/{self.submission_id}.png?{query_text({'version': self.version})}"
 
     @property
     def badge(self) -> str:
-        """Address of its badge, below the server's."""
+        """Path of the badge on the server."""
         return f"/badge/{self.submission_id}.svg?{query_text({'version': self.version})}"
 
 
@@ -207,9 +207,7 @@ def _n_ranked(entries: tuple[BoardEntry, ...]) -> int:
 
 
 def _comparators(board: Standings, figure: ReleasedEstimate | None) -> tuple[Comparator, ...]:
-    """Return the comparators for the ranked macro: chance, on this holdout or else from a paper, and human readers from
-    a paper.
-    """
+    """Return reference values of the ranked macro: chance (on this holdout or else from a paper) and human readers."""
     if figure is None:
         return ()
     names = {"human": "Human readers", "chance": "Chance"}

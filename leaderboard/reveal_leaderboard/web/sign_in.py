@@ -1,17 +1,17 @@
-"""Signing in and out: ``GET /login``, ``GET /login/callback``, ``POST /logout``.
+"""Routes for signing in and out: ``GET /login``, ``GET /login/callback``, ``POST /logout``.
 
 Conventions
 -----------
 The data of a pending sign-in (state, nonce, PKCE verifier, next path) are in a cookie that is valid for ten minutes and
-that browsers send back only to this host. So any server can answer the callback. Each part is compared or checked when
-it returns. A completed sign-in always gets a new session and ends the previous one. Afterwards, people are sent only to
-paths of this server. An error is shown as a page in plain words with a number; the details are in the log under this
-number.
+that browsers send back only to this host. So any server of the board can answer the callback, which checks each of
+these data. A completed sign-in always gets a new session and ends the previous one. After signing in, people are
+redirected only to paths of this server. An error page is in plain words and has a number, under which the log has the
+details.
 
-Providers are used by the Authorization Code flow (OpenID Connect Core 1.0, section 3.1) with PKCE S256 (RFC 7636), and
-an issuer in the answer must match (RFC 9207). ID tokens are accepted only with RS256 or ES256, from this issuer, for
-this client, unexpired (60 s of tolerance for clocks), with this sign-in's nonce. No text of a provider is shown to
-people: :class:`ProviderError` is for the log.
+Sign-in uses the Authorization Code flow (OpenID Connect Core 1.0, section 3.1) with PKCE S256 (RFC 7636). An issuer in
+the answer must match the provider (RFC 9207). An ID token must be signed with RS256 or ES256, name the issuer, this
+client and the sign-in's nonce, and not be expired (clocks may differ by 60 s). Pages never show a provider's text:
+:class:`ProviderError` is for the log.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class Pending:
     path: str
 
     def to_cookie(self) -> str:
-        """Return the text of the cookie."""
+        """Return the pending sign-in as the text of a cookie."""
         return base64.urlsafe_b64encode(json.dumps(asdict(self)).encode()).rstrip(b"=").decode("ascii")
 
     @classmethod
     def from_cookie(cls, text: str) -> Pending | None:
-        """Read a cookie; None if it is not one of ours."""
+        """Return the pending sign-in from a cookie; None if the cookie is malformed."""
         try:
             fields = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
             pending = cls(**fields)
@@ -89,11 +89,11 @@ def add_sign_in(app: FastAPI, auth: Auth) -> None:
 
     @app.get("/login/callback", include_in_schema=False)
     async def callback(request: Request) -> Response:
-        """Complete the sign-in of people who return from the provider."""
+        """Complete the sign-in when the browser returns from the provider."""
         if client is None:
             return RedirectResponse("/", 303, NO_STORE)
         answer = await _finish(auth, client, request)
-        _clear(answer, auth, _pending_cookie(auth))  # each sign-in can be tried once
+        _clear(answer, auth, _pending_cookie(auth))  # a sign-in can be completed only once
         return answer
 
     @app.post("/logout", include_in_schema=False)
@@ -124,7 +124,7 @@ async def _finish(auth: Auth, client: Client, request: Request) -> Response:
     pending = Pending.from_cookie(request.cookies.get(_pending_cookie(auth), ""))
     state = query.get("state", "")
     if pending is None or not hmac.compare_digest(state.encode(errors="replace"), pending.state.encode()):
-        text = "It was started in another browser, was already completed, or took longer than ten minutes."
+        text = "The sign-in was started in another browser, was already completed, or took longer than ten minutes."
         return _page(400, "This sign-in cannot be completed", text)
     if query.get("iss", provider.issuer) != provider.issuer:
         return _trouble(provider, ProviderError("the answer names another issuer"), 400)
@@ -137,7 +137,7 @@ async def _finish(auth: Auth, client: Client, request: Request) -> Response:
     except ProviderError as error:
         return _trouble(provider, error, 400)
     except AccountDisabledError:
-        text = "An administrator closed it. If you think this is a mistake, contact the operators of this board."
+        text = "An administrator closed your account. If this is a mistake, contact the operators of this board."
         return _page(403, "This account is closed", text)
     answer = RedirectResponse(own_path(pending.path), 303, NO_STORE)
     auth.keep(answer, auth.cookie, secret, SESSION_SECONDS)
@@ -152,15 +152,15 @@ def _new_session(auth: Auth, provider: Provider, claims: Claims, old_session: st
 
 def _is_listed(claims: Claims, provider: Provider) -> bool:
     names = {f"sub:{claims.subject}"}
-    # At some providers people choose their username: one that looks like a subject's entry is ignored.
+    # At some providers people choose their username, so a username that looks like an entry for a subject is ignored.
     if claims.preferred_username and not claims.preferred_username.startswith("sub:"):
         names.add(claims.preferred_username)
     return bool(names & provider.admins)
 
 
 def shown_name(claims: Claims) -> str:
-    """Return the name by which the board shows a person: the username or name, without an address's host, cut to 100
-    characters.
+    """Return the name by which the board shows a person: the username or else the name, without the host of an e-mail
+    address, if it has at most 100 characters; otherwise "user".
     """
     for text in (claims.preferred_username.partition("@")[0], claims.name.partition("@")[0]):
         name = unicodedata.normalize("NFKC", text).strip()
@@ -197,7 +197,8 @@ def _trouble(provider: Provider, error: ProviderError, status: int = 502) -> Res
     number = f"INC-{secrets.token_hex(4).upper()}"
     log.warning("%s: sign-in with %s: %s", number, provider.issuer, error)
     text = (
-        f"{provider.label} could not confirm who you are. Try again; if it fails again, send the operators the number."
+        f"{provider.label} could not confirm who you are. Try again. If the error persists, send the "
+        f"number to the operators."
     )
     return _page(status, "Sign-in failed", text, number)
 

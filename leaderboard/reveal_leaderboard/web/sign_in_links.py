@@ -1,8 +1,8 @@
-"""Signing in by a link that an administrator sent: ``GET`` and ``POST /login/link``.
+"""Routes for signing in by a link from an administrator: ``GET`` and ``POST /login/link``.
 
-Mail programs open links to check them, so opening a link looks nothing up and changes nothing. The button on the link's
-page uses the link, and counts as a sign-in for the request limits. The page never says why a link does not work: an
-expired link looks like one that never existed.
+Mail programs open links to check them, so opening a link does not use it up. The button on the link's page does, and
+counts as a sign-in for the request limits. The page never says why a link does not work: an expired link looks like one
+that never existed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from reveal_leaderboard.web.sign_in_modes import Auth
 
 PATH = "/login/link"
 NO_STORE = {"Cache-Control": "no-store"}
-GONE = "It was used before, has expired, was replaced by a newer one, or is incomplete. Ask for another."
+GONE = "The link was used before, has expired, was replaced by a newer one, or is incomplete. Ask for another."
 LINKS = (("/", "Back to the board"),)
 
 
@@ -27,13 +27,13 @@ def add_links(app: FastAPI, auth: Auth) -> None:
 
     @app.get(PATH, include_in_schema=False)
     def opened(key: str = "") -> Response:
-        """Show the page with the button that signs in."""
-        text = "Use your link to sign in to this board. It works once, in the browser where you use it."
+        """Show a page with a sign-in button."""
+        text = "Use your link to sign in to this board. The link works once. You will be signed in to this browser."
         return _page(200, "Sign in", text, key=key)
 
     @app.post(PATH, include_in_schema=False)
     def confirmed(request: Request, key: Annotated[str, Form()] = "") -> Response:
-        """Use the link, and begin a session."""
+        """Use up the link, and begin a session."""
         secret = auth.accounts.use_link(key, instead_of=auth.session_of(request))
         if secret is None:
             return _page(403, "This link does not work", GONE)
@@ -44,7 +44,7 @@ def add_links(app: FastAPI, auth: Auth) -> None:
 
 def how_to_sign_in() -> Response:
     """Return the page of `/login` for servers where people sign in only by link."""
-    text = "You sign in here with a link from the operators of this board. Ask them for one."
+    text = "You sign in here with a link from the operators of this board. Ask them for a link."
     return _page(200, "Sign in", text)
 
 

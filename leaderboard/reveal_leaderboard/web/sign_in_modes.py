@@ -1,12 +1,12 @@
-"""Modes of signing in: the settings that each requires of the server, and the actor of a request.
+"""Sign-in modes: the settings that each mode requires, and the actor of a request.
 
 Modes
 -----
-``local``: one person on one machine. All requests come from that person, an administrator, so the server must listen on
-a loopback address, and a request through a proxy has no actor. ``oidc``: people sign in with an OpenID provider
-(Authorization Code with PKCE). ``links``: people sign in with a link that an administrator made for them (``admin
-invite``), without a provider. ``huggingface``: as ``oidc``, with Hugging Face as the provider, on a Space, which
-supplies the client.
+``local``: one person on one machine. All requests count as that person's, who is an administrator, so the server must
+listen on a loopback address, and a request through a proxy has no actor. ``oidc``: people sign in with an OpenID
+provider (Authorization Code with PKCE). ``links``: people sign in with a link that an administrator made for them
+(``admin invite``), without a provider. ``huggingface``: like ``oidc``, on a Space with Hugging Face as the provider;
+the Space sets the client's id and secret.
 
 Environment
 -----------
@@ -35,25 +35,25 @@ from reveal_leaderboard.settings import SettingsError, secret_from
 
 Mode = Literal["local", "oidc", "links", "huggingface"]
 MODES: tuple[Mode, ...] = ("local", "oidc", "links", "huggingface")
-MAX_ADDRESS = 200  # characters, as in the database
+MAX_ADDRESS = 200  # most characters, as in the database
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
-FORWARDED = "reveal.forwarded"  # set in the scope of a request that came through a proxy, by `Forwarded`
-ACTOR = "reveal.actor"  # the actor, once it was looked up
+FORWARDED = "reveal.forwarded"  # `Forwarded` sets this key in the scope of a request that came through a proxy
+ACTOR = "reveal.actor"  # key of the actor in the scope, once it was looked up
 
 
 class ModeError(ValueError):
-    """The server must not start with these settings; the message names the setting, the rule and the value."""
+    """A sign-in setting is missing or unsafe; the message names the setting, the rule and the value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """An OpenID provider and this server's registration with it.
+    """An OpenID provider and this server's registration at the provider.
 
     Attributes
     ----------
-    issuer : its issuer URL; discovery is below it
-    redirect_uri : address of this server that people return to
-    known_as : value of `users.issuer` for its people
+    issuer : the provider's issuer URL, below which its discovery document is
+    redirect_uri : address of this server to which the provider sends browsers back
+    known_as : value of `users.issuer` for people who sign in by this provider
     admins : people who become administrators at sign-in, as ``sub:SUBJECT`` or a preferred username
     """
 
@@ -73,8 +73,8 @@ class Auth:
     ----------
     accounts : the accounts of the leaderboard
     mode : one of `MODES`
-    provider : required in the modes "oidc" and "huggingface", and only there
-    address : the server's address as browsers see it, required in the mode "links", and only there
+    provider : required in the modes "oidc" and "huggingface", not allowed in the others
+    address : the server's address as browsers see it; required in the mode "links", not allowed in the others
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Auth:
 
     @property
     def issuer(self) -> str:
-        """Value of `users.issuer` for the people who sign in now."""
+        """Value of `users.issuer` for people who sign in by this mode."""
         if self.provider is not None:
             return self.provider.known_as
         return LINK_ISSUER if self.mode == "links" else LOCAL_ISSUER
@@ -105,7 +105,7 @@ class Auth:
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Host names that the server answers to: its public one, and this machine's for health checks."""
+        """Host names that the server answers to: its public name, and this machine's names for health checks."""
         if self._address is None:
             return frozenset(LOCAL_HOSTS)
         host = urlsplit(self._address).netloc.rpartition("@")[2]
@@ -113,7 +113,7 @@ class Auth:
         return frozenset({name.lower(), *LOCAL_HOSTS})
 
     def actor(self, request: Any) -> Actor | None:
-        """Return the actor of `request` (Starlette's, or Gradio's `gr.Request`), looked up now; None for a visitor.
+        """Look up the actor of `request` (Starlette's or Gradio's); None for a visitor.
 
         If there is an `Authorization` header, the cookie is ignored.
         """
@@ -128,7 +128,7 @@ class Auth:
         return actor
 
     async def find_actor(self, scope: MutableMapping[str, Any]) -> Actor | None:
-        """Return the result of :meth:`actor_of`, for callers in an event loop: a thread queries the database."""
+        """Return the result of :meth:`actor_of` without blocking the event loop: a thread queries the database."""
         if ACTOR in scope:
             return self.actor_of(scope)
         return await to_thread.run_sync(self.actor_of, scope)
@@ -160,20 +160,20 @@ def is_from_here(request: HTTPConnection) -> bool:
 
 
 def check_mode(mode: str, host: str, environ: Mapping[str, str], *, trusts_proxy: bool = False) -> None:
-    """Refuse settings that would give access to people without permission.
+    """Refuse settings that would let people in without permission.
 
     Parameters
     ----------
     mode : one of `MODES`
-    host : the address that the server is to listen on
+    host : the address on which the server will listen
 
     Raises
     ------
     ModeError
-        If it would; the message names the setting, the rule and the value.
+        If a setting is unsafe; the message names the setting, the rule and the value.
     """
     if mode not in MODES:
-        raise ModeError(f"the mode of signing in must be one of {', '.join(MODES)}, got {mode!r}")
+        raise ModeError(f"the sign-in mode must be one of {', '.join(MODES)}, got {mode!r}")
     if mode == "local":
         _check_local(host, environ, trusts_proxy)
     elif mode == "links":
@@ -191,11 +191,11 @@ def _check_local(host: str, environ: Mapping[str, str], trusts_proxy: bool) -> N
     if environ.get("SPACE_ID"):
         raise ModeError("a Space is public: the mode must be huggingface there, got 'local'")
     if trusts_proxy:
-        raise ModeError("local mode cannot run behind a proxy: anyone it admits would be an administrator")
+        raise ModeError("local mode cannot run behind a proxy: anyone who reaches the proxy would be an administrator")
 
 
 def open_auth(accounts: Accounts, mode: str, environ: Mapping[str, str]) -> Auth:
-    """Return the `Auth` of a mode, with the provider that the environment describes.
+    """Return the `Auth` of a mode, configured by the environment.
 
     Raises
     ------
@@ -258,7 +258,7 @@ def own_address(environ: Mapping[str, str]) -> str:
 def _needed(environ: Mapping[str, str], name: str) -> str:
     value = environ.get(name, "").strip()
     if not value:
-        raise ModeError(f"{name} must be set in the environment for this mode of signing in")
+        raise ModeError(f"{name} must be set in the environment for this sign-in mode")
     return value
 
 
@@ -270,7 +270,7 @@ def _secret(environ: Mapping[str, str], name: str) -> str:
 
 
 def _check_address(what: str, url: str) -> None:
-    """Require https, except on this machine: codes and tokens are sent there."""
+    """Require an https address, except on this machine, because codes and tokens are sent to the address."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""

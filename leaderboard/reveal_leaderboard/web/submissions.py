@@ -1,12 +1,12 @@
-"""From an uploaded file to a queued submission, for the API and the page.
+"""Check an uploaded prediction file and queue it as a submission, for the API and the page.
 
 Conventions
 -----------
-A confined child lints the file against the public manifest before anything is stored: for a file with errors only the
-report remains, and for a file that cannot be sent now nothing remains. The child turns a clean file into arrays, which
-are stored with it; workers score the arrays and never read the file again. Both are stored before the submission is
-recorded, so a submission never names missing data. The linter has no references, so the report may say everything about
-the file. The right to submit for an organization is checked here and nowhere else.
+A confined child process lints the file against the public manifest before anything is stored. A file with errors or
+that cannot be sent now is not stored. The child turns a clean file into arrays, which are stored with the file; workers
+score the arrays and never read the file again. File and arrays are stored before the submission is recorded, so a
+submission never refers to missing data. The linter has no references, so its report reveals nothing about them. The
+right to submit for an organization is checked here and nowhere else.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class NotAMemberError(ValueError):
-    """The sender may not submit for the organization."""
+    """The sender may not submit for the organization in the metadata."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Intake:
         self._on_lint = on_lint
 
     def lint(self, path: Path, benchmark: str, *, name: str, allow_missing: bool) -> Lint:
-        """Return the lint report of a file without storing it.
+        """Return the lint report of a file; nothing is stored.
 
         Raises
         ------
@@ -101,8 +101,8 @@ class Intake:
         NotAMemberError
             If the actor may not submit for the organization in the metadata.
         MetadataError
-            If the metadata name another grid than the board's or labels that the board does not ask for, or if the same
-            file was sent before under this name with other thresholds.
+            If the metadata name a grid other than the board's or labels that are not on the board, or if the same file
+            was sent before under this name with other thresholds.
         ParseFailed
             If reading the file took too much memory or time.
         KeyReusedError, QuotaExceededError, BoardClosedError, NotAllowedError
@@ -147,14 +147,14 @@ class Intake:
                 new = replace(new, canonical=self.blobs.store(canonical))
                 submission, is_new = self.store.add_submission(new, who=actor.name)
             except OtherThresholdsError:
-                rule = "must be unchanged, as this file was sent before under this name: use another name"
+                rule = "must be unchanged, because this file was sent before under this model name: use another name"
                 fault = {"field": "thresholds", "rule": rule, "value": str(metadata.thresholds)[:80]}
                 raise MetadataError([fault]) from None
         log.info("submission %s was %s", submission.id, "queued" if is_new else "there already", extra=facts)
         return UploadResult(report, submission, is_new)
 
     def team_of(self, actor: Actor, organization: str) -> Team:
-        """Return the team of that name.
+        """Return the actor's team named `organization`.
 
         Raises
         ------
@@ -168,6 +168,6 @@ class Intake:
 
 
 def display_name(filename: str) -> str:
-    """Return a client's file name in a form that is safe to show: its last part, printable, 200 characters."""
+    """Return the last part of a client's file name in printable characters, cut to 200."""
     last = filename.replace("\\", "/").rsplit("/", 1)[-1]
     return "".join(c for c in last if c.isprintable())[:200] or "upload"

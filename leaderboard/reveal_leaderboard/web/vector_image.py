@@ -1,7 +1,7 @@
-"""Small images of boxes, lines and text as SVG and PNG, with their data recorded in the file.
+"""Small images of shapes and text as SVG and PNG, with the displayed data stored in the file.
 
-An SVG contains its title, a description and the recipe (JSON) in ``<metadata>``; a PNG has them as text chunks `Title`,
-`Description` and `Recipe`. Texts are plain: `vector_image.html` escapes them.
+An SVG contains a title, a description and, in ``<metadata>``, the data as JSON; a PNG has all three as text chunks
+`Title`, `Description` and `Recipe`. Texts are plain text, which `vector_image.html` escapes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from PIL import Image, ImageDraw, ImageFont, PngImagePlugin
 from reveal_leaderboard.web.pages.drawing import draw
 
 FONT = "DejaVuSans.ttf"
-SUPERSAMPLED = 2  # Pillow draws without smoothing: draw larger, then scale down
+SUPERSAMPLED = 2  # Pillow draws without anti-aliasing, so the image is drawn larger and scaled down
 ASCII = str.maketrans({"–": "-", "−": "-", "·": "|", "…": "...", "\u00a0": " "})
 
 
@@ -80,7 +80,7 @@ class VectorImage:
     Attributes
     ----------
     title, description : texts for people who cannot see the image
-    recipe : the data that it shows, as plain JSON values
+    recipe : the displayed data, as plain JSON values
     """
 
     width: int
@@ -92,17 +92,17 @@ class VectorImage:
     shapes: list[Box | Line | Dot | Words] = field(default_factory=list)
 
     def to_svg(self) -> bytes:
-        """Return an SVG document, whose texts stay text."""
+        """Return the image as an SVG document, with texts as text elements."""
         named = [(type(shape).__name__, shape) for shape in self.shapes]
         return draw("vector_image.html", "picture", self, named, json.dumps(self.recipe, sort_keys=True)).encode()
 
     @property
     def data_address(self) -> str:
-        """The SVG document as a data address."""
+        """The SVG document as a ``data:`` URL."""
         return f"data:image/svg+xml;base64,{b64encode(self.to_svg()).decode()}"
 
     def to_png(self) -> bytes:
-        """Return a PNG of the same size in pixels."""
+        """Return the image as a PNG whose size in pixels equals the SVG's size."""
         scale = SUPERSAMPLED
         image = Image.new("RGB", (self.width * scale, self.height * scale), self.ground)
         pen = ImageDraw.Draw(image)
@@ -166,7 +166,10 @@ def _font(size: float, *, is_bold: bool = False) -> Any:
 
 
 def _drawable(text: str) -> str:
-    """Return the text in characters that the font has. If only Pillow's own font is available, these are ASCII."""
+    """Return the text without characters that the font lacks.
+
+    Pillow's own font, used if no other is available, has only ASCII.
+    """
     if _has_font():
         return text
     plain = unicodedata.normalize("NFKD", text.translate(ASCII))
