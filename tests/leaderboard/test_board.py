@@ -117,7 +117,7 @@ def test_a_row_without_the_figure_is_last_in_both_directions() -> None:
     board = standings(points, entry("Masks", 0.5), entry("More", 0.7))
     for descending in (True, False):
         assert order(render(board, View(sort="mask_iou_all:macro", descending=descending)))[-1] == "Points"
-    assert 'title="not in the file, or not shown: the entry&#39;s page has the reason">n/a' in render(board)
+    assert 'title="not in the file, or not shown: see the entry&#39;s page">n/a' in render(board)
 
 
 @pytest.mark.parametrize(

@@ -347,7 +347,7 @@ def test_the_form_is_filled_from_a_file_and_nothing_of_it_is_lost(world: Any, tm
     assert "Also sent: parameters, thresholds." in reply
     reply, _, *values = handlers.fill(asking(world, world.bo), str(path), *FORM)
     assert values[2] is None
-    assert "You are not in its team" in reply
+    assert "You are not a member of the file" in reply
 
 
 @pytest.mark.parametrize(
@@ -489,4 +489,4 @@ def test_the_opening_says_what_is_ranked_who_leads_and_how_sure_that_is(world: A
     assert words.startswith(f"Where is each finding of a chest radiograph? Models ranked on {n} held-out images.")
     assert "No entry is ranked yet." in words  # nobody ranked them here
     *_, visible, _, _, _ = board.BoardHandlers(world.services).open(asking(world, None, benchmark="nope"))
-    assert "No board is called &#39;nope&#39;." in visible
+    assert "There is no board &#39;nope&#39;." in visible

@@ -84,7 +84,7 @@ def test_a_board_that_no_worker_serves_is_named(world: World) -> None:
     change(world, workers.update().values(serves=[[IMAGES, "1.0.0"]]))
     part_of_page = part(world, "Workers")
     assert part_of_page.state == "bad"
-    assert part_of_page.explanation == f"No worker scores {STUDIES} 1.0.0. Start one with its holdout."
+    assert part_of_page.explanation == f"No worker scores {STUDIES} 1.0.0. Start a worker with the holdout."
 
 
 def test_a_worker_whose_children_are_not_confined_is_named(world: World) -> None:
@@ -99,9 +99,9 @@ def test_a_worker_whose_children_are_not_confined_is_named(world: World) -> None
     [
         (DiskSpace(40 * GB, 1000 * GB, False), "watch", "Of 1.0 TB"),  # less than a twentieth
         (DiskSpace(1 * GB, 4 * GB, False), "watch", "Of 4 GB"),  # less than 2 GB
-        (DiskSpace(1 << 20, 1000 * GB, False), "bad", "is full: nothing can be sent"),
-        (DiskSpace(500 * GB, 1000 * GB, True), "bad", "is read-only: nothing can be sent"),
-        (None, "bad", "missing or unreadable: nothing can be sent"),
+        (DiskSpace(1 << 20, 1000 * GB, False), "bad", "is full, so nothing can be sent"),
+        (DiskSpace(500 * GB, 1000 * GB, True), "bad", "is read-only, so nothing can be sent"),
+        (None, "bad", "missing or unreadable, so nothing can be sent"),
     ],
 )
 def test_the_disk_of_uploads(

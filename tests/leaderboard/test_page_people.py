@@ -52,7 +52,7 @@ def act(world: Any, name: str, subject: str, why: str = "", *, who: User | None 
 
 def test_who_makes_a_team_is_told_that_it_waits_until_it_does_not(world: Any) -> None:
     answer, account, *_ = world.made
-    assert "It may submit once the maintainers have approved it." in answer
+    assert "The team may submit once the maintainers have approved it." in answer
     assert "Northern Lab (owner, awaiting approval)" in account
     handlers = mine.MineHandlers(world.services)
     listed, _ = handlers.refresh(asking(world, world.ada), world.north.id, IMAGES)
@@ -143,7 +143,7 @@ def test_an_administrator_revokes_one_token_with_a_reason_that_its_owner_reads(w
     assert world.accounts.token_actor(secret) is not None
     assert "cluster of Ada is revoked" in act(world, "revoke-now", token.id, "seen in a public notebook")
     assert world.accounts.token_actor(secret) is None
-    assert "unknown token, or no longer in use" in act(world, "revoke-now", token.id, "again")
+    assert "the token is unknown, expired or revoked" in act(world, "revoke-now", token.id, "again")
     visible = panels(world)["tokens"]
     assert "cluster" not in visible
     assert "laptop" in visible

@@ -204,7 +204,7 @@ def test_a_comparison_says_which_differences_are_told_apart() -> None:
     ("tiers", "is_apart", "message"),
     [
         (("A", "B"), False, "Their tiers differ nevertheless"),
-        (("A", "A"), True, "They share a tier nevertheless"),
+        (("A", "A"), True, "Yet both entries are in one tier"),
         (("A", "B"), True, None),
     ],
 )
@@ -277,4 +277,4 @@ def test_figures_that_are_averages_alone_have_no_empty_rows() -> None:
     markup = score_view(replace(whole, figures=averages), {"ap_50": "AP 50", "cpm": "CPM"})
     assert markup.count("<tr>") == 2
     assert "7 findings; CPM: 5" in text_of(markup)
-    assert f"On average only: AP 50, CPM, over {', '.join(whole.shown)}." in text_of(markup)
+    assert f"Only as an average: AP 50, CPM, over {', '.join(whole.shown)}." in text_of(markup)

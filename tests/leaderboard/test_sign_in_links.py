@@ -116,7 +116,7 @@ def test_what_is_no_address(text: str) -> None:
 
 def test_opening_a_link_changes_nothing_and_its_button_signs_in(accounts: Accounts, browser: TestClient) -> None:
     link = accounts.sign_in_link(JANE, "cli")
-    assert "Ask them for one" in browser.get("/login").text
+    assert "Ask them for a link" in browser.get("/login").text
     for _ in range(2):  # a program that looks at mail, and a person
         opened = browser.get("/login/link", params={"key": link})
         assert (opened.status_code, opened.headers["cache-control"]) == (200, "no-store")

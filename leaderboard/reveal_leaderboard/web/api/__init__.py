@@ -3,8 +3,8 @@
 Conventions
 -----------
 Scores are fractions, times are UTC texts, errors are problem documents (RFC 9457; see :mod:`.problems`). A route parses
-the request, calls one part of the leaderboard, and translates its answer or its error. :mod:`.authentication` decides
-who may call a route, :mod:`.visibility` what the caller may see, and :mod:`.documents` the format of the answer.
+the request, calls another module, and translates the result or the error. :mod:`.authentication` decides who may call a
+route, :mod:`.visibility` what the caller may see, and :mod:`.documents` the format of the answer.
 
 The description (OpenAPI 3.1) is complete: a status or media type missing from it is a bug. It leaves out FastAPI's own
 error formats, because every error here is a problem document.
@@ -54,7 +54,7 @@ FRAMEWORKS_OWN = ("HTTPValidationError", "ValidationError")
 SUMMARY = """\
 Send prediction files to benchmarks for chest radiographs, follow their scoring, and read the boards.
 
-Scores are fractions as released: rounded, with 95% intervals, without findings that have few cases. Times are UTC.
+Scores are released fractions: rounded, with 95% intervals, and without findings that have few cases. Times are UTC.
 Errors are problem documents (RFC 9457); the address in `type` explains each. Create tokens on the page My submissions
 and send them as `Authorization: Bearer TOKEN`. Writes may be repeated: give uploads an `Idempotency-Key`. After 429 and
 503, wait as many seconds as `Retry-After` says."""
@@ -95,7 +95,7 @@ def _describe(app: FastAPI) -> dict[str, Any]:
     for operations in document["paths"].values():
         for operation in operations.values():
             if PROBLEM_TYPE not in operation["responses"].get("422", {"content": {PROBLEM_TYPE: {}}})["content"]:
-                del operation["responses"]["422"]  # FastAPI's: a malformed id is answered by 404 here
+                del operation["responses"]["422"]  # FastAPI's; malformed ids get 404 here
     document = _public_names(document)
     schemas = document["components"]["schemas"]
     problem = ApiProblem.model_json_schema(ref_template="#/components/schemas/{model}", mode="serialization")
@@ -109,13 +109,15 @@ def _describe(app: FastAPI) -> dict[str, Any]:
 
 
 def _public_names(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a description in which classes such as `ApiReceipt` have their public names, such as `Receipt`."""
+    """Return the API's description with public names: the class `ApiReceipt` becomes `Receipt`."""
     renamed: dict[str, Any] = json.loads(re.sub(r'(?<=["/])Api(?=[A-Z])', "", json.dumps(document)))
     return renamed
 
 
 def add_unknown(app: FastAPI) -> None:
-    """Add answers for unknown methods and paths of the API, which the pages mounted below would answer otherwise."""
+    """Add answers for unknown methods and paths below the API's prefix, which the mounted pages would answer
+    otherwise.
+    """
     paths: Mapping[str, Mapping[str, Any]] = app.openapi()["paths"]
     for path, operations in paths.items():
         allowed = {method.upper() for method in operations}

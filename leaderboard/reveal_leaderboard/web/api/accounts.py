@@ -1,4 +1,4 @@
-"""Routes of the caller's own account, submissions, budget, invitations and tokens."""
+"""Routes ``/me``: the caller's account, submissions, budgets, invitations and tokens."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _add_invitations(router: APIRouter, services: Services) -> None:
 
     @router.post("/me/invitations/{invitation_id}", status_code=204, responses={**IN_BROWSER, **answers("not-found")})
     def answer(request: Request, invitation_id: Annotated[str, Path(pattern=ID)], reply: InvitationAnswer) -> None:
-        """Accept or decline an invitation to you."""
+        """Accept or decline an invitation to a team."""
         actor = _in_browser(services, request)
         act = invitations.accept if reply.answer == "accept" else invitations.decline
         try:
@@ -143,7 +143,7 @@ def _add_tokens(router: APIRouter, services: Services) -> None:
 
     @router.post("/me/tokens", status_code=201, responses=IN_BROWSER)
     def issue(request: Request, token_request: TokenRequest) -> TokenIssued:
-        """Create a token for one of your teams; its secret is in this answer and nowhere else."""
+        """Create a token for one of your teams; only this answer contains the token's secret."""
         actor = _in_browser(services, request)
         team = next((m.team for m in actor.memberships if m.team.id == token_request.team_id), None)
         if team is None:

@@ -1,8 +1,7 @@
-"""Decides who may call a route: 401 without a valid session or token, 403 for a token without the scope.
+"""Check that a caller may use a route: 401 without a valid session or token, 403 for a token without the scope.
 
-:class:`reveal_leaderboard.web.sign_in_modes.Auth` finds the actor of a request. This module decides the answer to
-requests without an actor, also for uploads from the pages. :mod:`.visibility` decides what an actor may see of a
-submission.
+:class:`reveal_leaderboard.web.sign_in_modes.Auth` finds the actor of a request. This module answers requests without a
+valid actor, including uploads from the pages. :mod:`.visibility` decides what an actor may see of a submission.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ if TYPE_CHECKING:
     from reveal_leaderboard.web.services import Services
 
 SIGN_IN = [
-    Security(HTTPBearer(auto_error=False, scheme_name="token", description="from the page of your submissions")),
+    Security(HTTPBearer(auto_error=False, scheme_name="token", description="created on the page My submissions")),
     Security(APIKeyCookie(name="__Host-reveal", auto_error=False, scheme_name="session", description="after /login")),
 ]
-"""Accepted credentials, for the description of the API; :func:`require_actor` checks them."""
+"""The accepted kinds of credentials in the API's description; :func:`require_actor` checks credentials."""
 
 ANYBODY: dict[str, Any] = {"security": [{}]}
-"""Addition to the description of routes that need no credentials."""
+"""Marks a route in the API's description as open to visitors."""
 
 
 def require_actor(services: Services, request: Request, scope: str) -> Actor:
@@ -42,12 +41,12 @@ def require_actor(services: Services, request: Request, scope: str) -> Actor:
 
 
 def find_visitor(services: Services, request: Request) -> Actor | None:
-    """Return the actor of a request that visitors may send as well; None for a visitor without a token.
+    """Return the actor of a request to a route that is open to visitors; None for a visitor.
 
     Raises
     ------
     ProblemError
-        If the request has an invalid token: its owner would take the answer for visitors for the complete answer.
+        If the request has an invalid token, because its owner would mistake the visitors' answer for the full answer.
     """
     actor = services.auth.actor(request)
     if actor is None and "authorization" not in request.headers:

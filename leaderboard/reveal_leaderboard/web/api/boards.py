@@ -1,9 +1,9 @@
-"""Routes of boards: the benchmarks served, their manifests, the board itself, comparisons.
+"""Routes of boards: list of benchmarks, public manifests, boards, comparisons of two entries.
 
 Conventions
 -----------
-All answers come from public manifests, released scores and published rows. A board is the same for all visitors. It is
-computed again after a new event or ranking; a request for an unchanged board is answered with 304.
+All answers come from public manifests, released scores and published rows. A board is the same for all visitors. A
+board is computed again after a new event or ranking; a conditional request for an unchanged board is answered with 304.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from reveal_leaderboard.web.services import Services
 
 PARQUET = "application/vnd.apache.parquet"
 MEDIA = {"json": "application/json", "csv": "text/csv; charset=utf-8", "parquet": PARQUET}
-BOARD_SECONDS = 10  # lifetime of a board in the cache of a browser or proxy
+BOARD_SECONDS = 10  # lifetime in the cache of a browser or proxy
 MAX_BOARDS = 64
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 
 Name = Annotated[str, Query(max_length=100, examples=["chexlocalize"])]
 Version = Annotated[
-    str | None, Query(max_length=100, pattern=r"^[!-~]+$", description="by default the one on the board")
+    str | None, Query(max_length=100, pattern=r"^[!-~]+$", description="by default the version on the board")
 ]
 Id = Annotated[str, Query(pattern=ID)]
 
@@ -64,7 +64,7 @@ def board_routes(services: Services) -> APIRouter:
 def _add_benchmarks(router: APIRouter, services: Services) -> None:
     @router.get("/benchmarks", responses=answers(*ALWAYS))
     def benchmarks() -> BenchmarkList:
-        """The benchmarks served, with the rules of their boards."""
+        """The benchmarks on this server, with the rules of their boards."""
         names = services.catalogue.names
         return BenchmarkList(benchmarks=[_benchmark(services, find_published(services, name)) for name in names])
 
@@ -94,7 +94,7 @@ def _benchmark(services: Services, published: Published) -> BenchmarkDocument:
     with services.store.read() as connection:
         board = stored_boards.board(connection, published.name)
         versions = [row.version for row in stored_boards.list_versions(connection, published.name)]
-    assert board is not None, "a benchmark that is served has a board"
+    assert board is not None, "every served benchmark has a board"
     uses_grid = KINDS[published.kind].questions.uses_grid
     quota = published.quota(services.settings.of(published.name))
     return BenchmarkDocument(
@@ -117,7 +117,7 @@ def _benchmark(services: Services, published: Published) -> BenchmarkDocument:
 
 
 class _Boards:
-    """Boards as bytes, cached until their data may have changed."""
+    """Cache of boards as bytes, valid until a new event or ranking."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -125,9 +125,9 @@ class _Boards:
         self._lock = threading.Lock()
 
     def get(self, published: Published, version: str, format: str) -> bytes:
-        """Return the board of a version in a format."""
+        """Return the board of a version as JSON, CSV or Parquet."""
         key = (published.name, version, format)
-        state = self._state()  # read first, so that a change in between makes the cached board old, not wrong
+        state = self._state()  # read first, so that a later change makes the cache stale
         with self._lock:
             cached = self._cache.get(key)
         if cached is not None and cached[0] == state:
@@ -200,7 +200,7 @@ def _add_compare(router: APIRouter, services: Services) -> None:
         },
     )
     def compare(request: Request, a: Id, b: Id) -> ApiComparison:
-        """Two scored submissions to a benchmark: differences of their released scores, with intervals."""
+        """Differences between the released scores of two submissions to a benchmark, with intervals."""
         actor = find_visitor(services, request)
         pair = read_visible(services, actor, a), read_visible(services, actor, b)
         published = find_published(services, pair[0].submission.benchmark)
@@ -210,9 +210,7 @@ def _add_compare(router: APIRouter, services: Services) -> None:
 
 
 def _released_of_both(services: Services, a: Visible, b: Visible) -> tuple[ReleasedScore, ReleasedScore]:
-    """Return the scores of two entries, which must be on the board: a difference must not reveal a score that is held
-    back or hidden.
-    """
+    """Return two entries, which must be on the board, because differences would reveal scores held back or hidden."""
     if a.submission.id == b.submission.id:
         raise ProblemError("not-comparable", "Choose two different submissions.")
     if a.submission.benchmark != b.submission.benchmark:
@@ -223,7 +221,7 @@ def _released_of_both(services: Services, a: Visible, b: Visible) -> tuple[Relea
     for entry in (a, b):
         score = entry.score
         if score is None or score.is_held or score.version != version:
-            detail = f"Submission {entry.submission.id} has no scores of its own on version {version}."
+            detail = f"Submission {entry.submission.id} shows no scores of its own on version {version}."
             raise ProblemError("not-comparable", detail)
         if entry.submission.id not in on_board:
             raise ProblemError("not-comparable", f"Submission {entry.submission.id} is not on the board of {version}.")

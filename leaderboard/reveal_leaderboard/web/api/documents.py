@@ -1,11 +1,11 @@
-"""Documents of the API, and their construction from stored rows.
+"""Data models of the API's answers, and their construction from stored rows.
 
 Conventions
 -----------
-Scores are fractions as released: already rounded, without findings that have few cases. Times are UTC texts such as
-``2026-11-21T23:05:00Z``. Public documents name no people; an event has the role of the person, not the name. Contact
-addresses and names of uploaded files are never shown. In the API's description, classes such as `ApiReceipt` lose their
-prefix.
+Scores are released fractions: rounded, and without findings that have few cases. Times are UTC texts such as
+``2026-11-21T23:05:00Z``. Public documents name no people; an event has the author's role, not the name. Contact
+addresses and names of uploaded files are never shown. In the API's description, class names have no prefix `Api`:
+`ApiReceipt` is `Receipt`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from reveal_leaderboard.store.metadata import Links, Model
 from reveal_leaderboard.store.queue import ALIVE_SECONDS
 
 ROLES = {"user": "submitter", "worker": "worker", "cli": "operator"}
-"""Part of an actor's name before the colon, as in the event log -> role shown; "server" for all others."""
+"""Prefix of an actor's name in the event log -> displayed role; any other prefix is displayed as "server"."""
 OPERATORS_ALONE = ("hidden", "restored")
 
 
 def _text_of(moment: object) -> object:
-    """Return seconds since 1970, as in stored rows, as text."""
+    """Return a stored time (seconds since 1970) as a UTC text."""
     return iso_time(moment) if isinstance(moment, (int, float)) else moment
 
 
@@ -41,18 +41,18 @@ Id = Annotated[str, Field(examples=["9f86d081884c7d659a2feaa0"])]
 
 
 def one_of(*words: str, means: str | None = None) -> Any:
-    """Return a field whose text is one of `words`, for the description of the API."""
+    """Return the type of a text field that the API's description restricts to `words`."""
     return Field(json_schema_extra={"enum": list(words)}, description=means)
 
 
 class Document(BaseModel):
-    """A part of an answer, created from any stored row with the same names."""
+    """Base class of all documents; can be created from a stored row with the same field names."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, from_attributes=True)
 
 
 class ApiFault(Document):
-    """One broken rule of a request or of its metadata."""
+    """A rule that a request or its metadata breaks."""
 
     field: Annotated[str, Field(examples=["links.code"])]
     rule: Annotated[str, Field(examples=["must be an https:// address"])]
@@ -60,9 +60,7 @@ class ApiFault(Document):
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> ApiFault:
-        """Return the error described by a mapping with the keys of these fields; unprintable characters are escaped,
-        long texts cut.
-        """
+        """Return the error from a mapping with these fields as keys; escape unprintable characters, cut long texts."""
         return cls(**{name: escape(str(raw.get(name, "")))[:500] for name in ("field", "rule", "value")})
 
 
@@ -77,14 +75,16 @@ class Budget(Document):
     left_today: int
     next_at: Annotated[
         Moment | None,
-        Field(description="time when the next one becomes available; null if none will, or if one is left"),
+        Field(
+            description="time when the next submission becomes available; null if one is available now, or none will be"
+        ),
     ]
-    board_left: Annotated[int, Field(description="left for all teams together")]
+    board_left: Annotated[int, Field(description="submissions left for all teams together")]
     why: str
 
 
 class ApiProblem(BaseModel):
-    """An error (RFC 9457), with further members such as `report` if they help."""
+    """An error (RFC 9457), for some types with further members such as `report`."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -108,7 +108,7 @@ class ProblemPage(Document):
 
 
 class PublicTuning(Document):
-    """The cases that a submission's thresholds were tuned on, without the name of the sender's file."""
+    """The data on which a submission's thresholds were tuned, without the name of the sender's file."""
 
     benchmark: str
     version: str
@@ -118,7 +118,7 @@ class PublicTuning(Document):
 
 
 class PublicMetadata(Document):
-    """A submission's metadata, without the contact and the name of the file that thresholds were tuned with."""
+    """A submission's metadata, without the contact and the name of the file on which thresholds were tuned."""
 
     model: Model
     organization: str
@@ -142,7 +142,7 @@ class PublicMetadata(Document):
 
 
 class EventDocument(Document):
-    """A change of a submission."""
+    """An event in the history of a submission."""
 
     at: Moment
     who: Literal["submitter", "operator", "worker", "server"]
@@ -160,9 +160,9 @@ class EventDocument(Document):
 
 
 class ScoreDocument(BaseModel):
-    """The released part of a score on one version of the benchmark.
+    """The released score of a submission on one version of the benchmark.
 
-    If the ladder holds the new scores back, `is_held` is true and the scores are from submission `shown_of`.
+    If the ladder holds the new scores back, `is_held` is true and the scores are those of the submission `shown_of`.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -197,28 +197,33 @@ class ApiReceipt(Document):
     """A signed receipt; `reveal-bench verify-receipt` checks it offline."""
 
     receipt: Annotated[
-        dict[str, Any], Field(description="signed content: scores as texts, and the hash of the previous receipt")
+        dict[str, Any], Field(description="signed content, with scores as texts, and the hash of the previous receipt")
     ]
     hash: Annotated[str, Field(description="SHA-256 of the receipt's canonical bytes")]
     signature: Annotated[str, Field(description="Ed25519, base64")]
 
 
 class SubmissionDocument(Document):
-    """A submission as the caller may see it: state, history, and the released score once it has one."""
+    """A submission as the caller may see it: status, history, and the released score once scored."""
 
     id: Id
     url: str
     status: Literal[
         "received", "linted", "queued", "scoring", "reading", "scored", "refused", "failed", "withdrawn"
     ]  # fmt: skip
-    is_public: Annotated[bool, Field(description="whether all visitors see it, or only its team")]
-    is_chosen: Annotated[bool, Field(description="whether the board shows it for its model")]
-    queue_position: Annotated[int | None, Field(description="1 for the next to be scored; null unless queued")]
+    is_public: Annotated[
+        bool, Field(description="true if all visitors see the submission, false if only its team does")
+    ]
+    is_chosen: Annotated[bool, Field(description="true if the board shows this submission for its model")]
+    queue_position: Annotated[
+        int | None, Field(description="1 for the next submission to be scored; null unless queued")
+    ]
     expected_seconds: Annotated[
-        float | None, Field(description="seconds until it is scored, estimated from recent jobs; null if unknown")
+        float | None,
+        Field(description="seconds until the submission is scored, estimated from recent jobs; null if unknown"),
     ]
     benchmark: str
-    version: Annotated[str, Field(description="version that it was sent to")]
+    version: Annotated[str, Field(description="version to which the submission was sent")]
     split: str
     metadata: PublicMetadata
     allow_missing: bool
@@ -226,9 +231,9 @@ class SubmissionDocument(Document):
     created_at: Moment
     updated_at: Moment
     withdrawn_at: Moment | None
-    hidden_why: Annotated[str | None, Field(description="reason why an operator took it off the board")]
+    hidden_why: Annotated[str | None, Field(description="reason why an operator hid the submission from the board")]
     incident: Annotated[str | None, Field(examples=["INC-1A2B3C4D"])]
-    versions: Annotated[list[str], Field(description="versions of the benchmark on which it has a score")]
+    versions: Annotated[list[str], Field(description="versions of the benchmark on which the submission has a score")]
     score: ScoreDocument | None
     events: list[EventDocument]
 
@@ -248,7 +253,7 @@ class SubmissionList(Document):
 
 
 class BenchmarkDocument(Document):
-    """A benchmark that this server serves, at the version on its board."""
+    """A benchmark on this server, at the version on its board."""
 
     name: str
     title: str
@@ -256,7 +261,7 @@ class BenchmarkDocument(Document):
     version: str
     versions: Annotated[list[str], Field(description="all versions with a board")]
     split: str
-    state: Annotated[str, one_of("open", "paused", "closed", means="whether it accepts submissions")]
+    state: Annotated[str, one_of("open", "paused", "closed", means="whether the board accepts submissions")]
     state_why: str
     synthetic: Annotated[bool, Field(description="whether the data are synthetic")]
     findings: list[str]
@@ -296,7 +301,7 @@ class ManifestDocument(Document):
 
 
 class ApiBoardVersion(Document):
-    """A current or earlier version of the board; `frozen_at` is null for the one that accepts submissions."""
+    """A current or earlier version of the board; `frozen_at` is null for the current version."""
 
     version: str
     shown_at: Moment
@@ -326,14 +331,14 @@ class EntryDocument(Document):
     rank_low: int | None
     rank_high: int | None
     tier: Annotated[str | None, Field(examples=["A"])]
-    is_new: Annotated[bool, Field(description="scored since the ranks were computed; not ranked yet")]
+    is_new: Annotated[bool, Field(description="true if scored after the last ranking, so not ranked yet")]
     place: Annotated[str, Field(examples=["2-5"])]
     figures: list[ReleasedEstimate]
     hidden: list[str]
 
 
 class ReferenceDocument(Document):
-    """A published row; never ranked."""
+    """Published scores of a paper, shown but never ranked."""
 
     name: str
     kind: str
@@ -348,7 +353,7 @@ class ReferenceDocument(Document):
 
 
 class Board(Document):
-    """The board of one version of a benchmark: its entries in order, and published rows for comparison."""
+    """The board of one version of a benchmark: its entries in order, and published scores for comparison."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, serialize_by_alias=True)
 
@@ -359,7 +364,7 @@ class Board(Document):
     version: str
     split: str
     synthetic: bool
-    is_frozen: Annotated[bool, Field(description="whether a later version is on the board")]
+    is_frozen: Annotated[bool, Field(description="true if the board now shows a later version")]
     min_cell: int
     primary: Annotated[str, Field(examples=["point_hit"])]
     findings: list[str]
@@ -367,9 +372,7 @@ class Board(Document):
     notes: list[str]
     ranked_at: Moment | None
     n_items: Annotated[int | None, Field(description="held-out images, studies or tasks")]
-    n_patients: Annotated[
-        int | None, Field(description="patients with these items; null if each item counts as a patient")
-    ]
+    n_patients: Annotated[int | None, Field(description="number of patients; null if each item counts as a patient")]
     chance: Annotated[dict[str, float], Field(description="metric -> expected macro of random answers, a fraction")]
     versions: list[ApiBoardVersion]
     metrics: list[MetricDocument]
@@ -393,7 +396,9 @@ class Key(Document):
     algorithm: Literal["Ed25519"] = "Ed25519"
     key_id: str
     public_key: Annotated[str, Field(description="32 bytes, base64")]
-    first: Annotated[int | None, Field(description="number of the first receipt signed with it; null if none is")]
+    first: Annotated[
+        int | None, Field(description="number of the first receipt signed with this key; null if no receipt is")
+    ]
     last: int | None
 
 
@@ -423,7 +428,10 @@ class Account(Document):
 
 
 class ApiLedgerRow(Document):
-    """A ledger entry: reserved +1, charged 0, refunded -1, granted -n; the sum counts against the total."""
+    """A ledger entry of a team: reserved +1, charged 0, refunded -1, granted -n.
+
+    The sum is the used part of the total.
+    """
 
     at: Moment
     kind: Annotated[str, one_of("reserved", "charged", "refunded", "granted")]
@@ -500,21 +508,21 @@ class TokenList(Document):
 
 
 class TokenIssued(Document):
-    """A new token; `secret` is shown this once."""
+    """A new token; `secret` is shown only this once."""
 
     token: TokenDocument
     secret: str
 
 
 class TokenRequest(BaseModel):
-    """A request for a token."""
+    """A request to create a token."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+()/-]{0,63}$", examples=["workstation"])]
     team_id: Annotated[str, Field(pattern=r"^[0-9a-f]{1,32}$")]
     scopes: Annotated[Sequence[Literal["read", "submit"]], Field(min_length=1, max_length=2)] = ("read", "submit")
-    days: Annotated[int, Field(ge=1, le=MAX_TOKEN_DAYS, description="days until it expires")] = TOKEN_DAYS
+    days: Annotated[int, Field(ge=1, le=MAX_TOKEN_DAYS, description="days until the token expires")] = TOKEN_DAYS
 
 
 class Health(Document):
@@ -532,4 +540,4 @@ class Readiness(Document):
     queued: int
     live_workers: Annotated[int, Field(description=f"workers seen within {ALIVE_SECONDS:g} seconds")]
     worker_confinement: list[str]
-    gaps: Annotated[list[str], Field(description="what the confinement of the server or of a worker leaves open")]
+    gaps: Annotated[list[str], Field(description="what the confinement of the server or of a worker does not prevent")]

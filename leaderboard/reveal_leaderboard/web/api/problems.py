@@ -1,10 +1,10 @@
-"""The API's errors: one table of problem types, served as pages, and the exception that answers with them.
+"""The API's error types, their pages, and the exception that ends a request with an error document.
 
 Conventions
 -----------
 Errors are problem documents (RFC 9457). `type` is a relative address below this server, such as ``/problems/quota``,
 that does not change between releases: programs distinguish errors by `type`, people by `title` and `detail`. A
-document's text depends on the request, the public manifest and the state of the board; never on a reference.
+document's text depends on the request, the public manifest and the state of the board, never on reference labels.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ALWAYS = ("malformed", "rate", "incident", "no-room")
 
 @dataclass(frozen=True, slots=True)
 class ProblemType:
-    """A type of problem: its HTTP status, its title, and its meaning with the remedy."""
+    """A type of problem: HTTP status, title, and the meaning with the remedy."""
 
     status: int
     title: str
@@ -55,7 +55,7 @@ PROBLEMS: Mapping[str, ProblemType] = {
         "You are not a member of that organization",
         "`organization` in the metadata must be one of your teams for which you may submit.",
     ),
-    "not-yours": ProblemType(403, "Not your team's submission", "Only its own team may change a submission."),
+    "not-yours": ProblemType(403, "Not your team's submission", "Only the team that sent a submission may change it."),
     "operators-only": ProblemType(403, "For the operators", "This address is only for the server's operators."),
     "not-found": ProblemType(
         404,
@@ -63,7 +63,7 @@ PROBLEMS: Mapping[str, ProblemType] = {
         "Nothing has this address or id, or you may not see it; the answer does not reveal which.",
     ),
     "unknown-benchmark": ProblemType(
-        404, "No such benchmark", "This server does not serve the benchmark, or not in that version."
+        404, "No such benchmark", "This server does not have the benchmark, or not that version."
     ),
     "method": ProblemType(
         405, "Method not allowed", "The address does not accept this method; `Allow` lists those that it accepts."
@@ -79,12 +79,13 @@ PROBLEMS: Mapping[str, ProblemType] = {
     "not-now": ProblemType(
         409,
         "Not in this state",
-        "The state of the submission or its team does not allow this, such as withdrawing during scoring.",
+        "The status of the submission or its team does not allow this. For example, a submission cannot "
+        "be withdrawn during scoring.",
     ),
     "not-comparable": ProblemType(
         409,
-        "These two cannot be compared",
-        "A comparison needs two different submissions to one benchmark, each with scores of its own shown.",
+        "These submissions cannot be compared",
+        "A comparison needs two different submissions to one benchmark, and both must have scores on its board.",
     ),
     "withdrawn": ProblemType(
         410,
@@ -101,7 +102,7 @@ PROBLEMS: Mapping[str, ProblemType] = {
     "unreadable": ProblemType(
         422,
         "The file could not be read",
-        "Reading the file exceeded the limit of time or memory, or stopped. Nothing was queued or charged.",
+        "Reading the file took too much time or memory, or failed unexpectedly. Nothing was queued or charged.",
     ),
     "invalid": ProblemType(
         422, "Request refused", "`errors` lists the parts of the request that break a rule. Nothing was done."
@@ -109,11 +110,12 @@ PROBLEMS: Mapping[str, ProblemType] = {
     "quota": ProblemType(
         429,
         "No scored submission left",
-        "The team's budget is used up for now; `balance` shows it, and when more becomes available.",
+        "The team's budget is used up for now. `balance` shows the budget, and when the next submission "
+        "becomes available.",
     ),
     "rate": ProblemType(429, "Too many requests", "Wait as many seconds as `Retry-After` says."),
     "incident": ProblemType(
-        500, "Something went wrong on our side", "It is logged under the incident number in `detail`."
+        500, "Something went wrong on our side", "The server's log has details under the incident number in `detail`."
     ),
     "not-ready": ProblemType(
         503, "Not ready", "The server cannot work now because its database is unreachable. Try again later."
@@ -124,12 +126,12 @@ PROBLEMS: Mapping[str, ProblemType] = {
 
 
 class ProblemError(Exception):
-    """Ends a request with a problem document.
+    """Exception that ends a request with a problem document.
 
     Parameters
     ----------
-    name : a key of PROBLEMS
-    detail : description of this case; by default the type's meaning
+    name : a key of `PROBLEMS`
+    detail : text about this request; by default the type's meaning
     headers : further headers of the answer
     extensions : further members of the document, such as ``report``
     """
@@ -156,7 +158,7 @@ class ProblemError(Exception):
 
 
 def answers(*names: str) -> dict[int | str, dict[str, Any]]:
-    """Return a route's problems in the format of FastAPI's `responses`, with an example for each."""
+    """Return a route's possible problems in the format of FastAPI's `responses`, with examples."""
     by_status: dict[int | str, dict[str, Any]] = {}
     for name in names:
         kind = PROBLEMS[name]
@@ -210,7 +212,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, StarletteHTTPException)
     names = {400: "malformed", 401: "sign-in", 404: "not-found", 405: "method", 413: "too-large", 429: "rate"}
     name = names.get(error.status_code)
-    if name is None:  # from Gradio and others
+    if name is None:  # errors from Gradio and other libraries
         document = ApiProblem(type="about:blank", title="Refused", status=error.status_code, detail=str(error.detail))
         body = document.model_dump(mode="json", exclude_none=True)
         return JSONResponse(body, error.status_code, headers=error.headers, media_type=PROBLEM_TYPE)
@@ -221,7 +223,7 @@ async def _on_invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     details = error.errors()
     if details and all(detail["loc"][0] == "path" for detail in details):
-        return ProblemError("not-found").answer()  # a malformed id is unknown like any other
+        return ProblemError("not-found").answer()  # a malformed id gets the same answer as an unknown id
     errors = [
         {"field": ".".join(map(str, item["loc"]))[:200], "rule": item["msg"], "value": repr(item.get("input"))[:80]}
         for item in details[:100]

@@ -1,10 +1,9 @@
-"""Addresses of badges, cards and figures: images of results that other sites may show.
+"""Routes of badges, preview cards and figures, which other sites may show.
 
 Conventions
 -----------
-Every caller gets the image that a visitor may see. For an entry that is hidden, held back or not scored, the answer is
-the same as for one that never existed. Images may be cached for `CACHE_SECONDS`, after which a withdrawn entry's image
-is gone.
+Every caller gets the image that visitors may see. An entry that is hidden, held back or not scored gets the same answer
+as an unknown id. Images may be cached for `CACHE_SECONDS`, after which a withdrawn entry's image is gone.
 """
 
 from __future__ import annotations
@@ -41,18 +40,18 @@ def image_routes(services: Services) -> APIRouter:
     pngs = PngCache()
 
     def shared(submission_id: str, version: str | None) -> SharedResult:
-        """Return a result that visitors may see."""
+        """Return an entry's result if visitors may see it; otherwise raise "not-found"."""
         visible = read_visible(services, None, submission_id, version)
         if visible.score is None:
-            raise ProblemError("not-found", "It has no scores of that version.")
-        find_published(services, visible.submission.benchmark)  # raises an error for another server's benchmark
+            raise ProblemError("not-found", "The entry has no scores on that version.")
+        find_published(services, visible.submission.benchmark)  # raises an error if not on this server
         return read_shared(services, visible.submission, visible.score)
 
     @router.api_route("/badge/{submission_id}.svg", methods=READ)
     def badge_of(submission_id: str, version: Version = None, if_none_match: EntityTag = None) -> Response:
         try:
             image, status = badge(shared(submission_id, version)), 200
-        except ProblemError as problem:  # sites that embed a badge need an image, not a document
+        except ProblemError as problem:  # sites that embed a badge need an image, not an error document
             status = PROBLEMS[problem.name].status
             image = state_badge("REVEAL leaderboard", "withdrawn" if status == 410 else "no such entry")
         return _answer(pngs, image, "svg", if_none_match, status=status)
@@ -88,9 +87,9 @@ def image_routes(services: Services) -> APIRouter:
 
 
 class PngCache:
-    """A cache of PNGs: drawing one takes a tenth of a second of processor time, and any visitor can request it.
+    """A cache of PNG images, since drawing takes 0.1 s of processor time and any visitor can request an image.
 
-    One PNG is drawn at a time. Its key is its content, so it is drawn again after a change of the entry or its board.
+    One image is drawn at a time. The key is a hash of the content, so an image is drawn again after its data changed.
     """
 
     def __init__(self) -> None:
@@ -108,9 +107,9 @@ class PngCache:
 def _answer(
     pngs: PngCache, image: VectorImage | None, form: Form, entity_tag: str | None, *, status: int = 200, name: str = ""
 ) -> Response:
-    """Return an image, or 304 if the caller has it already."""
+    """Return an image, or 304 if the caller already has the image."""
     if image is None:
-        raise ProblemError("not-found", "It has no score to show.")
+        raise ProblemError("not-found", "The entry has no score to show.")
     svg = image.to_svg()
     svg_hash = hashlib.sha256(svg).hexdigest()
     tag = f'"{svg_hash[:28]}-{form}"'

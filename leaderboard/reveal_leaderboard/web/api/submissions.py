@@ -1,10 +1,10 @@
-"""Routes of submissions: send, read, withdraw, choose, receipt.
+"""Routes of submissions: send, read, withdraw, choose for the board, and get the receipt.
 
 Conventions
 -----------
 The sender is checked before the body is read, so that strangers cannot make the server store anything. A body has at
-most one file and three fields. The answer to a clean upload is 202: the submission is linted and queued, and the answer
-has the address at which its state can be read.
+most one file and three fields. The answer to a file without errors is 202: the submission is queued, and the answer has
+the address of its status.
 """
 
 from __future__ import annotations
@@ -55,19 +55,23 @@ UPLOAD = {
                 "type": "object",
                 "required": ["file", "benchmark", "metadata"],
                 "properties": {
-                    "file": {"type": "string", "format": "binary", "description": "predictions in any accepted format"},
+                    "file": {
+                        "type": "string",
+                        "format": "binary",
+                        "description": "prediction file in any accepted format",
+                    },
                     "benchmark": {"type": "string", "maxLength": 100, "examples": ["chexlocalize"]},
                     "metadata": {
                         "type": "string",
                         "maxLength": MAX_BYTES,
-                        "description": "the text of a submission.json",
+                        "description": "content of a submission.json",
                         "examples": ['{"model": {"name": "Pointer"}, "organization": "Example", "kind": "cnn"}'],
                     },
                     "allow_missing": {
                         "type": "string",
                         "enum": ["true", "false"],
                         "default": "false",
-                        "description": "score missing predictions as misses",
+                        "description": "true to score missing predictions as misses",
                     },
                 },
             }
@@ -77,7 +81,11 @@ UPLOAD = {
 
 ScoredVersion = Annotated[
     str | None,
-    Query(max_length=100, pattern=r"^[!-~]+$", description="a version with a score; by default the newest"),
+    Query(
+        max_length=100,
+        pattern=r"^[!-~]+$",
+        description="a version on which the submission has a score; by default the newest",
+    ),
 ]
 
 
@@ -103,10 +111,18 @@ def _add_upload(router: APIRouter, services: Services) -> None:
     async def submit(
         request: Request,
         idempotency_key: Annotated[
-            str | None, Header(max_length=200, pattern=r"^[!-~]+$", description="makes repeating the request safe")
+            str | None,
+            Header(
+                max_length=200,
+                pattern=r"^[!-~]+$",
+                description="key with which a repeated request does not create a second submission",
+            ),
         ] = None,
     ) -> Response:
-        """Lint a prediction file and queue it; for a file with errors the answer is its lint report, at no cost."""
+        """Check a prediction file and queue it for scoring.
+
+        A file with errors costs nothing, and the answer is the list of errors.
+        """
         actor = await run_in_threadpool(require_actor, services, request, "submit")
         if not request.headers.get("content-type", "").startswith("multipart/form-data"):
             raise ProblemError("malformed", "The body must be multipart/form-data.")
@@ -150,8 +166,8 @@ def _receive(services: Services, actor: Actor, form: FormData, idempotency_key: 
 
 
 def _fields(form: FormData) -> tuple[UploadFile, str, str, bool]:
-    """Return (file, benchmark, metadata, allow_missing) of a form; each must have the right type and occur at most
-    once.
+    """Return the fields file, benchmark, metadata and allow_missing of a form; each must have its type and occur at
+    most once.
     """
     errors = []
     fields: dict[str, Any] = {"allow_missing": "false"}
@@ -180,10 +196,10 @@ def _add_views(router: APIRouter, services: Services) -> None:
 
     @router.get("/submissions/{submission_id}", responses=public, openapi_extra=ANYBODY)
     def show(request: Request, submission_id: SubmissionId, version: ScoredVersion = None) -> SubmissionDocument:
-        """State, queue position, history and released score of a submission."""
+        """Status, queue position, history and released score of a submission."""
         visible = read_visible(services, find_visitor(services, request), submission_id, version)
         if version is not None and visible.score is None:
-            raise ProblemError("not-found", "It has no score on that version.")
+            raise ProblemError("not-found", "The submission has no score on that version.")
         return submission_document(services, visible)
 
     @router.get("/submissions/{submission_id}/events", responses=public, openapi_extra=ANYBODY)
@@ -201,18 +217,20 @@ def _add_views(router: APIRouter, services: Services) -> None:
     ) -> ApiReceipt:
         """The signed receipt of a released score; `reveal-bench verify-receipt` checks it offline.
 
-        Final scores have their own receipt, `part=final`, once they are shown.
+        Final scores have a separate receipt (`part=final`) once they are shown.
         """
         visible = read_visible(services, find_visitor(services, request), submission_id, version)
         score = visible.score
-        if score is not None and part == "final":  # shown at announced rounds only
+        if score is not None and part == "final":  # shown only at announced rounds
             score = services.store.score_of(submission_id, score.version, part)
         if score is None:
-            raise ProblemError("not-found", "It has no score, and so no receipt, of that version and part.")
+            raise ProblemError(
+                "not-found", "The submission has no score, and so no receipt, for that version and part."
+            )
         with services.store.read() as connection:
             file = receipts.receipt_file(connection, submission_id, score.version, part)
         if file is None:
-            raise ProblemError("not-found", "It has no receipt of that version and part.")
+            raise ProblemError("not-found", "The submission has no receipt for that version and part.")
         return ApiReceipt.model_validate(file)
 
 
@@ -230,10 +248,13 @@ def _add_changes(router: APIRouter, services: Services) -> None:
 
     @router.delete("/submissions/{submission_id}", responses=refusals)
     def withdraw(request: Request, submission_id: SubmissionId) -> SubmissionDocument:
-        """Withdraw a submission: from the queue at no cost, or once scored from the board, still charged."""
+        """Withdraw a submission.
+
+        A queued submission is refunded; a scored one leaves the board, but remains charged.
+        """
         return change(request, submission_id, services.store.withdraw)
 
     @router.post("/submissions/{submission_id}/choose", responses=refusals)
     def choose(request: Request, submission_id: SubmissionId) -> SubmissionDocument:
-        """Choose this scored submission as the one of its model on the board."""
+        """Choose this scored submission to represent its model on the board."""
         return change(request, submission_id, services.store.choose)

@@ -1,12 +1,12 @@
-"""Visibility of submissions: which submissions a person may see or change, and which parts of them.
+"""Rules for which submissions a person may see or change, and which parts of a submission.
 
 Conventions
 -----------
 A scored submission is public unless it is withdrawn, hidden or held back by the ladder. Only its team and the board's
 operators see any other submission; everyone else gets the same answer as for an id that never existed. The exception is
-an entry that was public until its team withdrew it: the answer says that it was withdrawn, without its figures
+an entry that was public until its team withdrew it: the answer says so, but shows no scores
 (:mod:`reveal_leaderboard.boards.standings`). Only a submission's team and the operators see the reasons of its events,
-since these are written to the team and may name other submissions.
+since reasons are addressed to the team and may name other submissions.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _ROW_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """A submission that the caller may see, with its score on the requested version.
+    """A submission that the caller may see, and its score on the requested version.
 
     Attributes
     ----------
-    is_own : whether the caller belongs to its team or is an operator
+    is_own : whether the caller belongs to the submission's team or is an operator
     """
 
     submission: Submission
@@ -64,7 +64,7 @@ def is_own(actor: Actor | None, submission: Submission) -> bool:
 
 
 def find_published(services: Services, benchmark: str, version: str | None = None) -> Published:
-    """Return the public side of a benchmark at a version, by default the version that its board shows.
+    """Return the public dataset of a benchmark at a version, by default the version on its board.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def find_published(services: Services, benchmark: str, version: str | None = Non
     try:
         current = catalogue.current(benchmark)
     except UnknownBenchmarkError:
-        raise ProblemError("unknown-benchmark", f"This board serves: {', '.join(catalogue.names)}.") from None
+        raise ProblemError("unknown-benchmark", f"Benchmarks on this server: {', '.join(catalogue.names)}.") from None
     if version is None:
         return current
     with services.store.read() as connection:
@@ -127,7 +127,7 @@ def matches_tag(tag: str, header: str | None) -> bool:
 def with_score(
     services: Services, submission: Submission, version: str | None = None, *, is_own: bool = False
 ) -> Visible:
-    """Return a submission with its score, and whether everybody may see it."""
+    """Return a submission with its score, and whether all visitors may see the submission."""
     score = services.store.score_of(submission.id, version)
     return Visible(submission, score, is_public(submission, score), is_own)
 
@@ -157,6 +157,6 @@ def submission_fields(services: Services, visible: Visible) -> dict[str, Any]:
 
 
 def submission_events(services: Services, visible: Visible) -> list[EventDocument]:
-    """Return the events of a submission, oldest first; without the reasons for visitors."""
+    """Return the events of a submission, oldest first; visitors get no reasons."""
     events = services.store.events_of(visible.submission.id)
     return [EventDocument.of(event if visible.is_own else replace(event, why="")) for event in events]

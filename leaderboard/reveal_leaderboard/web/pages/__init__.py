@@ -1,1 +1,1 @@
-"""The Gradio pages: they show what other modules computed, and escape every text."""
+"""The Gradio pages, which show results of other modules and escape every text."""

@@ -24,19 +24,20 @@ from reveal_leaderboard.web.pages.header import build_header
 from reveal_leaderboard.web.services import Services
 
 HOW = (
-    ("The file is checked first", "The check knows the questions but no answers, so it can report every problem by "
-     "line, and it is free."),
-    ("Scoring is separate", "A worker reads the upload in one confined process and scores it in another. The first "
-     "sees your file but no references; the second sees the references, and of your file only arrays of numbers. This "
+    ("The file is checked first", "The check has no reference answers, so it can report every problem by line. It is "
+     "free."),
+    ("Scoring is separate", "The server reads your file in a confined process that has no references. A worker scores "
+     "the resulting arrays of numbers in another process, which has the references but never your file. This web "
      "server has neither references nor exact scores."),
     ("Not everything is shown", "Scores are rounded, have intervals, and are shown only for findings with enough "
-     "cases. Findings with too few are excluded from averages too; some with few count only in averages. Every scored "
-     "submission is charged to a small budget."),
+     "cases. Averages exclude findings with too few cases. Some findings with few cases count only in averages. Every "
+     "scored submission is charged to a small budget."),
     ("A new best must be better", "A score must beat the team's earlier best by a minimum step. Otherwise the board "
      "shows the earlier scores again, and says so."),
     ("Each score has a receipt", Markup(
-        "It is signed and linked to the previous one. <code>reveal-bench verify-receipt FILE</code> checks it without "
-        'this server; the public keys are at <a href="/api/v1/keys">/api/v1/keys</a>.'
+        "The receipt is signed and linked to the previous receipt. <code>reveal-bench verify-receipt FILE</code> "
+        "checks it without this server; the public keys are at "
+        '<a href="/api/v1/keys">/api/v1/keys</a>.'
     )),
 )  # fmt: skip
 
@@ -51,19 +52,19 @@ PAPERS = {
     "paper 002": "Saporta et al. 2022, doi:10.1038/s42256-022-00536-x",
     "paper 004": "REVEAL-CXR, arXiv 2601.15129",
 }
-"""Papers by the numbers used in the sources of metrics."""
+"""Citations of papers, by their keys in the sources of metrics."""
 ADDRESSES = {"arxiv": "https://arxiv.org/abs/", "doi": "https://doi.org/", "address": "", "mail": "mailto:"}
 NAMED = re.compile(
     r"arXiv (?P<arxiv>\d{4}\.\d{5})|doi:(?P<doi>10\.\d{4,9}/[\w./-]*\w)|(?P<address>https://[\w./?=&;%#~+-]*[\w/])"
     r"|(?P<mail>[\w.+-]+@[\w-]+(?:\.[\w-]+)+)"
 )
-"""Parts of a text that become links, and the beginnings of their addresses."""
+"""Pattern of texts that become links; `ADDRESSES` has the start of each kind of address."""
 
 log = logging.getLogger(__name__)
 
 
 def build(services: Services, page: gr.Blocks) -> None:
-    """Lay out the page inside the present Blocks."""
+    """Build the page inside the current `gr.Blocks`."""
     build_header(services, page)
     gr.HTML(opening("/about"))
     policy = gr.HTML(message("busy", "Reading the policy …"), elem_id="about")
@@ -122,10 +123,11 @@ def _benchmark(item: Published, settings: BenchmarkSettings, state: str, why: st
 
 
 def policy_sentences(settings: BenchmarkSettings, quota: Quota, primary: str) -> list[str]:
-    """Return a benchmark's policy as sentences; `primary` is the metric used for ranking."""
+    """Return sentences on a benchmark's release policy and quota; `primary` is the metric used for ranking."""
     release = settings.release
     ladder = (
-        f"A new score of a {release.ladder_per} is shown if it is more than {in_points(release.ladder_step)} "
+        f"A new score is shown if it exceeds the {release.ladder_per}’s best by more than "
+        f"{in_points(release.ladder_step)} "
         "above its best."
         if release.ladder_step
         else "Every score is shown, better or not."

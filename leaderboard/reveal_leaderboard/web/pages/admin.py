@@ -1,10 +1,10 @@
-"""The page Admin: health, boards and versions, the queue, incidents, exposure, flags, submissions, people.
+"""The page Admin: health, boards, versions, queue, incidents, exposure, flags, submissions and people.
 
-Only admins receive any part of the page. It has no exact score and no text of an exception, because the web process has
-none. :class:`Acts` has the actions of a maintainer by name; each returns a message.
+Only admins receive any part of the page. The page shows no exact scores and no texts of exceptions, because the web
+process does not have them. :class:`Acts` has the actions of a maintainer by name; each returns a message.
 :meth:`reveal_leaderboard.web.services.Services.admin` checks the right before an action; if the action concerns people,
-the right is checked again inside the transaction that writes. :class:`Panels` reads the rows of each panel, the
-functions below it select and order them, and ``admin.html`` has the markup.
+the right is checked again inside the transaction that makes the change. :class:`Panels` reads the rows of each panel,
+the functions below it select and order them, and ``admin.html`` has the markup.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ REFUSALS = (NotAdminError, PermissionError, LookupError, ValueError)
 
 
 class Acts(Handlers):
-    """Actions of a maintainer; `do` runs one for the sender of an event."""
+    """Actions of a maintainer; `do` runs an action for the sender of an event."""
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
@@ -71,12 +71,12 @@ class Acts(Handlers):
         }
 
     def do(self, request: gr.Request, click: Click) -> str:
-        """Run an action; an error becomes a message, and nothing is left half done."""
+        """Run an action and return its message; an error becomes a message, and the action has no effect."""
         act = self._by_name.get(click.act)
         return "" if act is None else self._attempt(request, lambda actor: act(actor, click.subject, click.why))
 
     def _attempt(self, request: gr.Request, do: Callable[[Actor], str]) -> str:
-        """Return the answer of `do` to an admin, or the reason why it was not done."""
+        """Return the message of `do` if the sender is an admin, or the reason why nothing was done."""
         return attempt(lambda: do(self.services.admin(request)), REFUSALS)
 
     def set_state(self, request: gr.Request, benchmark: str, state: str, why: str) -> str:
@@ -113,7 +113,7 @@ class Acts(Handlers):
         benchmark, _, version = subject.partition(":")
         with self.services.store.write() as connection:
             n = refresh.start_refresh(connection, benchmark, version, who=actor.name)
-        return message("good", f"{count_text(n, 'submission')} of {benchmark} will be scored against {version}.")
+        return message("good", f"{count_text(n, 'submission')} to {benchmark} will be scored against {version}.")
 
     def _ask_switch(self, actor: Actor, subject: str, why: str) -> str:
         benchmark, _, version = subject.partition(":")
@@ -170,7 +170,7 @@ class Acts(Handlers):
         team = self._team(subject)
         reason = _reason(why)
         if team.waiting_since is None:
-            raise ValueError(f"{team.name} has already been approved. Close it if it must not submit")
+            raise ValueError(f"{team.name} has already been approved. Close the team if it must not submit")
         self.services.accounts.disable(team, actor.name, reason)
         return message("good", f"{team.name} is refused and closed.")
 
@@ -182,7 +182,7 @@ class Acts(Handlers):
     def _token(self, token_id: str) -> tuple[Token, str]:
         pair = next((pair for pair in self.services.accounts.live_tokens() if pair[0].id == token_id), None)
         if pair is None:
-            raise LookupError("unknown token, or no longer in use")
+            raise LookupError("the token is unknown, expired or revoked")
         return pair
 
     def _close_team(self, actor: Actor, subject: str, why: str) -> str:
@@ -203,7 +203,7 @@ class Acts(Handlers):
     def _open_user(self, actor: Actor, subject: str, why: str) -> str:
         user = self._user(subject, actor)
         self.services.accounts.enable(user, actor.name, why)
-        return message("good", f"The account of {user.name} is open.")
+        return message("good", f"The account of {user.name} is open again.")
 
     def _set_admin(self, actor: Actor, subject: str, *, is_admin: bool) -> str:
         user = self._user(subject, actor)
@@ -233,18 +233,16 @@ PANELS = {
     "tokens": "API tokens in use",
 }
 LIVE = ("health", "versions", "queue", "workers", "incidents")
-"""Panels that refresh by themselves; the others refresh after an action."""
+"""Panels that refresh automatically; the others refresh after an action."""
 
 MAX_JOBS = 500
 
 
 class Panels(Handlers):
-    """Panels of the page; the caller has checked that the viewer is an admin."""
+    """Panels of the page; the caller must have checked that the viewer is an admin."""
 
     def draw_all(self, actor: Actor, search: str, names: Iterable[str] = PANELS) -> list[str]:
-        """Return the panels of these names in order; a panel that fails shows a message and leaves the others
-        unaffected.
-        """
+        """Return the panels with these names, in order; a panel that fails shows a message instead."""
         panels: dict[str, Callable[[], str]] = {
             "health": lambda: health_view(read_health(self.services)),
             "boards": self._boards,
@@ -301,7 +299,7 @@ class Panels(Handlers):
             return workers_view(self.services.queue.workers(connection), moment(connection))
 
     def _incidents(self) -> str:
-        """Return the incidents: only their numbers and the times of their jobs."""
+        """Return the numbers of the incidents and the times of their jobs."""
         query = sa.select(jobs.c.incident, jobs.c.ended_at).where(jobs.c.incident.is_not(None))
         with self.services.store.read() as connection:
             rows = connection.execute(query.order_by(jobs.c.ended_at.desc()).limit(MAX_JOBS)).all()
@@ -313,7 +311,9 @@ class Panels(Handlers):
         if not n:
             return ""
         verb = "is" if n == 1 else "are"
-        return message("info", f"{count_text(n, 'team')} {verb} awaiting approval.", "Approve or refuse under People.")
+        return message(
+            "info", f"{count_text(n, 'team')} {verb} awaiting approval.", "Approve or refuse teams under People."
+        )
 
     def _waiting_teams(self) -> list[Team]:
         teams = self.services.accounts.teams()
@@ -363,9 +363,7 @@ def build(services: Services, page: gr.Blocks) -> None:
                 panels["submissions"] = gr.HTML("", js_on_load=ACTIONS)
             with gr.Tab("People"):
                 panels |= {name: gr.HTML("", js_on_load=ACTIONS) for name in PEOPLE}
-                gr.HTML(
-                    part("Budgets", note="Scored submissions in addition to those that the settings grant every team.")
-                )
+                gr.HTML(part("Budgets", note="Number of scored submissions beyond the budget in the settings."))
                 with gr.Row():
                     team = gr.Dropdown([], label="Team", min_width=160)
                     granted_board = gr.Dropdown(services.names, value=services.names[0], label="Board", min_width=160)
@@ -386,7 +384,7 @@ def build(services: Services, page: gr.Blocks) -> None:
 
 
 class AdminHandlers(Handlers):
-    """Handlers of the page's events; each checks anew that the sender is an admin."""
+    """Handlers of the page's events; each checks that the sender is an admin."""
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
@@ -407,14 +405,14 @@ class AdminHandlers(Handlers):
         return tuple(self._panels(request, search))
 
     def live(self, request: gr.Request) -> tuple[str, ...]:
-        """Return the panels that refresh by themselves."""
+        """Return the panels that refresh automatically."""
         try:
             return tuple(self.panels.draw_all(self.services.admin(request), "", LIVE))
         except NotAdminError:
             return ("",) * len(LIVE)
 
     def act(self, request: gr.Request, event: gr.EventData, search: str | None) -> tuple[Any, ...]:
-        """Answer a click on one of the page's own buttons."""
+        """Answer a click on a button in a panel."""
         return self.acts.do(request, Click.of(event)), *self._panels(request, search)
 
     def set_state(
@@ -487,6 +485,8 @@ def teams_view(teams: Sequence[Team]) -> str:
 
 
 def exposure_view(benchmark: str, meter: Exposure) -> str:
-    """Return an upper bound of what the shown scores reveal of a holdout version, with submissions by team."""
+    """Return an upper bound on how much the shown scores reveal about a holdout version, and the submissions per
+    team.
+    """
     known = f"{percent(meter.share)}%" if math.isfinite(meter.share) else "more than all"
     return draw(PAGE, "exposure", benchmark, LEVELS[meter.level], meter, known)

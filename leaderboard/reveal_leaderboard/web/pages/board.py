@@ -1,6 +1,6 @@
 """The page of a board: ranks, scores with drawn intervals, and published rows.
 
-The page's address contains the benchmark, version, columns, rows and order, so that a view can be linked to.
+The page's address contains the benchmark, version, columns, filters and order, so that people can link to a view.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from reveal_leaderboard.web.pages.header import build_header
 from reveal_leaderboard.web.pages.rubric_view import render_board
 from reveal_leaderboard.web.services import Services
 
-SEARCH, BOARD = 3, 6  # positions in an answer
+SEARCH, BOARD = 3, 6  # positions of the outputs in a handler's answer
 ALL_KINDS, ALL_TEAMS = "All kinds", "All teams"
 LOADING = message("busy", "Reading the board …")
 N_THUMBNAILS = 6
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 def build(services: Services, page: gr.Blocks) -> None:
-    """Lay out `page`, which is the present Blocks."""
+    """Build the page inside `page`, the current `gr.Blocks`."""
     names = services.names
     build_header(services, page)
     films = ["rv-with-films"] if services.galleries.names else []
@@ -77,10 +77,10 @@ def build(services: Services, page: gr.Blocks) -> None:
 
 
 class BoardHandlers(Handlers):
-    """Handlers of the page's events; each returns all choices, the board, order, address and opening."""
+    """Handlers of the page's events; each returns the values of all outputs."""
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:
-        """Return the board in the address."""
+        """Return the board that the page's address names."""
         query = {str(name): str(value) for name, value in dict(request.query_params or {}).items()}
         name = query.get("benchmark", "")
         known = name in self.services.names
@@ -123,7 +123,7 @@ class BoardHandlers(Handlers):
         return (*self._choices(board, view), table, _order(view), drawing.query_text(_query(board, view)), first)
 
     def _standings(self, benchmark: str, version: str | None) -> Standings:
-        """Return the board of a version, or of the current one if the board never showed that version."""
+        """Return the board of a version, or of the current version if the board never showed the requested one."""
         published = self.services.catalogue.current(benchmark)
         try:
             return standings(self.services.store, published, version=version or None)
@@ -160,13 +160,13 @@ class BoardHandlers(Handlers):
 
 
 def _instead(answer: tuple[Any, ...], name: str) -> tuple[Any, ...]:
-    """Return the answer with a notice that the requested board does not exist."""
-    notice = message("bad", f"No board is called {name[:100]!r}.", "This is the first board instead.")
+    """Return the answer for another board, with a notice that the requested board does not exist."""
+    notice = message("bad", f"There is no board {name[:100]!r}.", "This is the first board instead.")
     return (*answer[:BOARD], notice + answer[BOARD], *answer[BOARD + 1 :])
 
 
 def _keep_search(answer: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the answer without an update of the search text, since the person may have typed more meanwhile."""
+    """Return the answer without an update of the search field, since the person may have typed more text."""
     return (*answer[:SEARCH], gr.skip(), *answer[SEARCH + 1 :])
 
 

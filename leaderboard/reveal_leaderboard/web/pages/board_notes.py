@@ -1,4 +1,4 @@
-"""Parts of a board around its table, as HTML: notes, legend and plots."""
+"""Notes, legend and plots around the table of a board, as HTML."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from reveal_leaderboard.web.pages.plots import Day, HeatRow, PlotRow
 PAGE = "board.html"
 MAX_ROWS = 40
 RANK_SENTENCE = (
-    "Entries with the same letter do not differ significantly on this many patients, so they share a rank and a range, "
-    "which contains the true rank with 95% confidence for all entries at once. The order within a tier has no "
-    "meaning. While a board is open, its tiers come from rounded scores, as if they were of different patients, "
-    "since paired tests would reveal answers; so they separate fewer entries than the command reveal-bench rank."
+    "Entries with the same letter (tier) do not differ significantly on this many patients. They "
+    "share a rank and a range of ranks. With 95% confidence, the ranges of all entries contain their "
+    "true ranks. The order within a tier has no meaning. While a board is open, its tiers are "
+    "computed from rounded scores, with unpaired tests, because paired tests would reveal answers. "
+    "So fewer entries differ significantly than with the command reveal-bench rank."
 )
 
 
@@ -43,7 +44,7 @@ def closed(state: str, why: str) -> str:
 
 
 def notes(board: Standings) -> str:
-    """Return the notes on a board; a frozen board has a separate box that says so."""
+    """Return the notes on a board; for a frozen board, the first note is in a separate box."""
     sentences = list(board.notes)
     banner = _frozen(board, sentences.pop(0)) if board.is_frozen and sentences else ""
     return banner + draw(PAGE, "notes", sentences)
@@ -55,7 +56,7 @@ def _frozen(board: Standings, note: str) -> str:
 
 
 def left_out(titles: Sequence[str], min_cell: int) -> str:
-    """Return the note on columns without any score."""
+    """Return the note that lists columns without any score."""
     return draw(PAGE, "left_out", titles, min_cell) if titles else ""
 
 
@@ -70,29 +71,30 @@ def legend(board: Standings) -> str:
 
 
 def average_only(policy: Mapping[str, Any], metric: str) -> str:
-    """Return a sentence on findings that count only in averages of a metric such as `metric`; empty without any."""
+    """Return a sentence on findings that count only in the averages of `metric`; empty if there are none."""
     least = policy.get("place_cell", 0) if is_positional(metric) else 0
     is_needed = least > policy.get("min_cell", 0)
     return f"Findings with fewer than {least} cases count only in averages." if is_needed else ""
 
 
 def rounding(policy: Mapping[str, Any], metric: str) -> str:
-    """Return a sentence on the rounding of scores such as `metric` under a release policy, in percentage points."""
+    """Return a sentence on the rounding of the scores of `metric`, with steps in percentage points."""
     factor, least = (policy.get("place_factor", 1), policy.get("place_cell", 0)) if is_positional(metric) else (1, 0)
     steps = [factor * step for step in policy.get("band_resolution") or ()]
     bands = [int(begin) for begin in policy.get("bands") or ()]
-    if not steps or len(steps) != len(bands):  # scored under an earlier format of the policy
+    if not steps or len(steps) != len(bands):  # scored under an earlier policy format
         return "Scores are rounded."
     if len(set(steps)) == 1:
         return f"Scores are rounded to steps of {in_points(steps[0])}."
-    n_below = sum(begin <= least for begin in bands[1:])  # count ranges without a score, except the end of the last
+    n_below = sum(begin <= least for begin in bands[1:])  # ranges of case numbers in which no score is shown
     steps, bands = steps[n_below:], [max(bands[n_below], least), *bands[n_below + 1 :]]
     ranges = [
         f"{in_points(step)} from {begin} cases"
         for before, step, begin in zip((None, *steps), steps, bands, strict=False)
         if step != before
     ]
-    return f"Scores of findings are rounded to steps of {', '.join(ranges)}; averages by the steps of their findings."
+    of_findings = f"Scores of findings are rounded to steps of {', '.join(ranges)}."
+    return f"{of_findings} The steps of averages follow from those of their findings."
 
 
 def in_points(step: float) -> str:
@@ -101,7 +103,7 @@ def in_points(step: float) -> str:
 
 
 def moves(changes: Mapping[str, Any], names: Mapping[str, str]) -> str:
-    """Return the rank changes of a refresh; `names` maps submission ids to "model, team"."""
+    """Return the rank changes between two versions; `names` maps submission ids to "model, team"."""
     rows = []
     for change in changes.get("changes", ()):
         before, after = change["before"], change["after"]
@@ -118,8 +120,8 @@ def _moved(up: int) -> str:
 
 
 def plots_of(board: Standings, entries: Sequence[BoardEntry], columns: str) -> str:
-    """Return the plots of the selected metric, by default the primary one: the rows if there are published ones, the
-    findings, and the best score over time.
+    """Return the plots of a metric, by default the primary one: entries next to published rows, findings, and the best
+    score over time.
     """
     metric = next((m for m in board.metrics if m.name == columns), board.metrics[0])
     rows = board.references if board.comparable else ()
@@ -134,7 +136,7 @@ def plots_of(board: Standings, entries: Sequence[BoardEntry], columns: str) -> s
 
 
 def _forest(entries: Sequence[BoardEntry], rows: Sequence[ReferenceRow], metric: Metric, cut: str) -> str:
-    """Return the plot of entries and published rows; empty without published rows, because the table draws the entries'
+    """Return the plot of entries and published rows; empty without published rows, since the table also draws
     intervals.
     """
     marks = [mark for entry in entries if (mark := _entry_mark(entry, metric.name, MACRO))]
@@ -162,7 +164,7 @@ def _heat_map(
     ]
     if not any(row.cells for row in table if row.kind == "submission"):
         return ""
-    note = f"Point at a score for its 95% interval; the entry's page has it as well.{cut}"
+    note = f"Point at a score to see its 95% interval, which is also on the entry's page.{cut}"
     return plots.heat_map(table, board.findings, title=f"{metric.title} by finding, %", note=note)
 
 
@@ -180,7 +182,7 @@ def _over_time(board: Standings, metric: Metric) -> str:
 
 
 def _cut(entries: Sequence[BoardEntry]) -> str:
-    return f" Only the first {MAX_ROWS} of the table's {len(entries)} entries." if len(entries) > MAX_ROWS else ""
+    return f" Only the first {MAX_ROWS} of {len(entries)} entries are drawn." if len(entries) > MAX_ROWS else ""
 
 
 def _entry_mark(entry: BoardEntry, metric: str, finding: str) -> PlotRow | None:

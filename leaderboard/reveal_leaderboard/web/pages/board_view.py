@@ -1,10 +1,10 @@
-"""The board as HTML: a pure function of the standings and the reader's view.
+"""Render a board as HTML from its standings and the reader's choice of columns, filters and order.
 
 Conventions
 -----------
-A :class:`View` is encoded in the page's address. Unknown values in an address fall back to the default, so that old
-links never break. Rows are ordered by rank; a column head marks any other order. In every order, rows without the score
-come last, and the published rows are separate and unranked.
+A :class:`View` is encoded in the page's address. Unknown values in an address are replaced by defaults, so that old
+links never break. Rows are ordered by rank by default; the head of the column marks any other order. Rows without a
+score come last in every order. Published rows are separate and unranked.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class View:
 
     Attributes
     ----------
-    columns : "overview", or the name of a metric whose findings are the columns
-    search, kind, organization : filters of the rows; an empty filter keeps all rows
+    columns : "overview" for the macros of all metrics, or the name of a metric to show its findings
+    search, kind, organization : filters of rows; an empty filter keeps all rows
     sort : "rank", "model", "date", or "<metric>:<finding>"
-    descending : the direction; ranks start at 1, scores at their best
+    descending : whether the largest value comes first
     """
 
     columns: str = OVERVIEW
@@ -52,13 +52,13 @@ class View:
 
     @classmethod
     def from_query(cls, query: Mapping[str, str]) -> View:
-        """Return the view of an address; long texts are cut."""
+        """Return the view from an address's parameters; long texts are cut."""
         names = [f.name for f in fields(cls) if f.name in query and f.name != "descending"]
         values = {name: str(query[name])[:100] for name in names}
         return cls(**values, descending=query.get("descending") == "1")
 
     def to_query(self) -> dict[str, str]:
-        """Return the address's parameters, without those that have their default."""
+        """Return the view as parameters of an address, without default values."""
         default = asdict(View())
         changed = {name: value for name, value in asdict(self).items() if value != default[name]}
         return {name: "1" if value is True else str(value) for name, value in changed.items()}
@@ -87,28 +87,28 @@ class _Column:
 
     @property
     def label(self) -> str:
-        """Label above each score on a phone."""
+        """Label that phones show above each score."""
         return f"{self.title}, %"
 
     @property
     def explained(self) -> str:
-        """Text below the title: the averaging, the chance value, and the better direction."""
+        """Text below the title: type of mean, chance value, and whether higher or lower is better."""
         if self.finding != MACRO:
             return ""
-        mean = "mean over findings" + (", missing masks count 0" if self.metric.name == "mask_iou_all" else "")
+        mean = "mean over findings" + (", a missing mask counts 0" if self.metric.name == "mask_iou_all" else "")
         chance = "" if self.chance is None else f"chance {percent(self.chance)}"
         arrow = {"higher": "↑ higher is better", "lower": "↓ lower is better"}.get(self.metric.better, "")
         return "\n".join(line for line in (mean, chance, arrow) if line)
 
 
 def column_groups(board: Standings) -> dict[str, str]:
-    """Return the choices of columns as name -> title: the overview, then each metric with a score."""
+    """Return the choices for `View.columns`, name -> title: the overview, then each metric with a score."""
     scored = {figure.metric for entry in board.entries for figure in entry.score.figures}
     return {OVERVIEW: "Overview", **{m.name: m.title for m in board.metrics if m.name in scored}}
 
 
 def render(board: Standings, view: View | None = None) -> str:
-    """Return the board as HTML; every text of a submitter is escaped."""
+    """Return the board as HTML; all texts of submitters are escaped."""
     view = view or View()
     entries = _in_order(board, view)
     columns, left_out = _columns(board, view)
@@ -123,7 +123,7 @@ def render(board: Standings, view: View | None = None) -> str:
 
 
 def _in_order(board: Standings, view: View) -> tuple[BoardEntry, ...]:
-    """Return the matching rows in the order of the view: ties by rank, rows without the score last."""
+    """Return the matching entries in the order of the view; equal scores by rank, entries without a score last."""
     matching = filtered(board, search=view.search, kind=view.kind, organization=view.organization)
     entries = matching.entries
     if view.sort in BY_TEXT:
@@ -138,7 +138,7 @@ def _in_order(board: Standings, view: View) -> tuple[BoardEntry, ...]:
 
 
 def _columns(board: Standings, view: View) -> tuple[list[_Column], list[str]]:
-    """Return (columns with a score in any row, titles of the other columns)."""
+    """Return the columns with a score in any row, and the titles of the other columns."""
     metric = next((m for m in board.metrics if m.name == view.columns), None)
     candidates = [_Column(m, MACRO, f"Macro {m.in_words}", board.chance.get(m.name)) for m in board.metrics]
     if metric is not None:
@@ -218,7 +218,7 @@ _Cell = tuple[ReleasedEstimate | None, str, str, str, float | None]
 
 
 def _entry_cell(entry: BoardEntry, column: _Column, board: Standings) -> _Cell:
-    """Return a cell: the score, or a placeholder with the reason why it is missing; the column's title; the position of
+    """Return a cell: the score, or a placeholder with the reason for its absence; the column's title; the position of
     chance.
     """
     figure = entry.figure(column.metric.name, column.finding)
@@ -227,12 +227,12 @@ def _entry_cell(entry: BoardEntry, column: _Column, board: Standings) -> _Cell:
     if column.finding in entry.score.hidden:
         return figure, "–", f"fewer than {board.min_cell} cases: not shown", column.label, chance
     if has_metric:
-        return figure, "–", "shown only on average, or for findings with more cases", column.label, chance
-    return figure, "n/a", "not in the file, or not shown: the entry's page has the reason", column.label, chance
+        return figure, "–", "shown only as an average, or only for findings with more cases", column.label, chance
+    return figure, "n/a", "not in the file, or not shown: see the entry's page", column.label, chance
 
 
 def _published(rows: Sequence[ReferenceRow], columns: Sequence[_Column]) -> list[tuple[Any, ...]]:
-    """Return the published rows with a score in any of the columns, as (row, source, kind, year, cells)."""
+    """Return (row, source, kind, year, cells) for each published row with a score in any of the columns."""
     metrics = {column.metric.name for column in columns}
     return [
         (
@@ -248,7 +248,7 @@ def _published(rows: Sequence[ReferenceRow], columns: Sequence[_Column]) -> list
 
 
 def _reference_cell(row: ReferenceRow, column: _Column) -> tuple[float | None, str, str, str]:
-    """Return (published value or None, its origin, title of the column, metric)."""
+    """Return the published value or None, its origin, the column's title, and the metric."""
     metric, finding = column.metric.name, column.finding
     if finding == MACRO and metric in row.macro:
         return (*row.macro[metric], column.label, metric)
@@ -256,14 +256,14 @@ def _reference_cell(row: ReferenceRow, column: _Column) -> tuple[float | None, s
 
 
 def _other_data(board: Standings) -> str:
-    """Return the published rows of another dataset, collapsed."""
+    """Return a collapsed list of the published rows of another dataset."""
     columns = [_Column(m, MACRO, f"Macro {m.in_words}") for m in board.metrics]
     columns = [c for c in columns if any(c.metric.name in row.figures for row in board.references)]
     if not columns:
         return ""
     dataset = "this synthetic benchmark" if board.synthetic else board.title
     rows = _published(board.references, columns)
-    first = {row.kind: row.name for row, *_ in reversed(rows)}  # one of each kind
+    first = {row.kind: row.name for row, *_ in reversed(rows)}  # one example per kind
     kinds = [kind for kind in ("human", "multimodal_llm", "saliency", "cnn") if kind in first]
     named = " and ".join(first[kind] for kind in kinds[:2])
     return draw(PAGE, "other_data", [c.label for c in columns], rows, named, dataset)

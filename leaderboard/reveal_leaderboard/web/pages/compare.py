@@ -1,4 +1,4 @@
-"""Two entries compared: differences of their shown scores per finding, with intervals."""
+"""The page Compare: differences between the shown scores of two entries per finding, with intervals."""
 
 from __future__ import annotations
 
@@ -32,17 +32,20 @@ from reveal_leaderboard.web.pages.rubric_view import TITLES
 from reveal_leaderboard.web.services import Services
 
 CHOOSE = message("info", "Choose two entries.", "The page then shows their differences per finding.")
-NOT_THERE = "It was withdrawn, its team shows another entry of this model, or it has no score on the current version."
+NOT_THERE = (
+    "The entry was withdrawn, its team shows another entry of this model, or the entry has no score on the current "
+    "version."
+)
 
 log = logging.getLogger(__name__)
 
 RATED = [kind.name for kind in KINDS.values() if kind.scoring.scored_by == "readers"]
 LEAST_REACH, LEAST_RATED_REACH = 0.05, 0.25
-"""Smallest range of the scale of differences: for fractions, and for ratings from 1 to 5."""
+"""Smallest range of the scale of differences, for fractions and for ratings from 1 to 5."""
 
 
 def build(services: Services, page: gr.Blocks) -> None:
-    """Lay out the page inside the present Blocks."""
+    """Build the page inside the current `gr.Blocks`."""
     names = services.names
     build_header(services, page)
     gr.HTML(opening("/compare"))
@@ -68,7 +71,7 @@ class CompareHandlers(Handlers):
     """Handlers of the page's events."""
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:
-        """Return the two entries in the address, on the benchmark of the first."""
+        """Return the comparison of the two entries that the page's address names."""
         query = request.query_params
         a, b = str(query.get("a", ""))[:64], str(query.get("b", ""))[:64]
         benchmark = query.get("benchmark")
@@ -81,11 +84,11 @@ class CompareHandlers(Handlers):
         return self._answer(str(name), a, b)
 
     def other_board(self, benchmark: str) -> tuple[Any, ...]:
-        """Return another benchmark with its first two entries."""
+        """Return the comparison of the first two entries of another benchmark."""
         return self._answer(benchmark, *self._first_two(benchmark))
 
     def show(self, benchmark: str, a: str | None, b: str | None) -> tuple[Any, ...]:
-        """Return two entries of a board."""
+        """Return the comparison of two chosen entries."""
         return self._answer(benchmark, a or "", b or "")
 
     def _answer(self, benchmark: str, a: str, b: str) -> tuple[Any, ...]:
@@ -102,7 +105,7 @@ class CompareHandlers(Handlers):
         return gr.update(value=benchmark), *lists, markup, query
 
     def _first_two(self, benchmark: str) -> tuple[str, str]:
-        """Return the first two ranked entries of a board, the most common choice; empty texts without two."""
+        """Return the ids of the first two ranked entries of a board; empty texts if there are fewer."""
         try:
             ranked = [entry for entry in self._entries(benchmark).values() if entry.rank is not None]
         except Exception:
@@ -115,7 +118,7 @@ class CompareHandlers(Handlers):
         return {entry.submission_id: entry for entry in standings(self.services.store, published).entries}
 
     def _compared(self, benchmark: str, entries: Mapping[str, BoardEntry], a: str, b: str) -> str:
-        """Return the comparison of two entries as HTML, or a notice if one is not on the board."""
+        """Return the comparison of two entries as HTML, or a notice if an entry is not on the board."""
         if not entries:
             return message("info", "No submission is scored yet.", "A comparison needs two entries.")
         if a not in entries or b not in entries:
@@ -134,7 +137,7 @@ def _named(entry: BoardEntry) -> str:
 
 
 def compare_view(document: Mapping[str, Any], a: BoardEntry, b: BoardEntry) -> str:
-    """Return a comparison as a table; differences are A minus B, in percentage points or points of the scale."""
+    """Return a comparison as a table of differences A minus B, in percentage points or points of the rating scale."""
     rows: Sequence[Mapping[str, Any]] = document["rows"]
     note = str(document.get("note") or "")
     if not rows:
@@ -163,7 +166,7 @@ def _placed(entry: BoardEntry) -> str:
 
 
 def _verdict(rows: Sequence[Mapping[str, Any]], a: BoardEntry, b: BoardEntry, *, is_rated: bool) -> tuple[str, str]:
-    """Return the result of the ranked macro, and a sentence on the tiers or the number of significant differences."""
+    """Return a sentence on the ranked macro, and a sentence on the number of significant differences and the tiers."""
     primary = primary_figure(a.score)
     key = None if primary is None else (primary.metric, primary.finding)
     macro = next((row for row in rows if (row["metric"], row["finding"]) == key), None)
@@ -171,7 +174,7 @@ def _verdict(rows: Sequence[Mapping[str, Any]], a: BoardEntry, b: BoardEntry, *,
     differences = count_text(len(rows), "difference")
     counted = f"{n_significant} of {differences} significant" if n_significant else "No difference is significant"
     n_tested = sum(row["low"] is not None for row in rows)
-    counted += ". Findings are corrected for all findings of a metric." if n_tested > 1 else "."
+    counted += ". Tests are corrected for the number of findings per metric." if n_tested > 1 else "."
     if macro is None or macro["value"] is None:
         return counted, ""
     words, unit = (_rated_points, "") if is_rated else (_points, " points")
@@ -182,10 +185,10 @@ def _verdict(rows: Sequence[Mapping[str, Any]], a: BoardEntry, b: BoardEntry, *,
     if a.tier is None or b.tier is None or (a.tier != b.tier) == bool(macro["told_apart"]):
         return headline, counted
     why = (
-        "Their tiers differ nevertheless: tiers test only the macro, over all pairs of entries, and may separate two "
-        "entries because one of them differs significantly from a third."
+        "Yet the tiers differ. Tiers test only the macro, over all pairs of entries. Two entries can be "
+        "in different tiers because one of them differs significantly from a third entry."
         if a.tier != b.tier
-        else "They share a tier nevertheless: tiers are corrected for all pairs of entries on the board."
+        else "Yet both entries are in one tier, because tiers are corrected for all pairs of entries on the board."
     )
     return headline, f"{counted} {why}"
 
@@ -221,7 +224,7 @@ def _template_row(
 ) -> dict[str, Any]:
     """Return the values of a row for its template; `words` formats a difference."""
     value, low, high = row["value"], row["low"], row["high"]
-    has_bar = None not in (value, low, high) and low != high  # for constant values a bar would claim certainty
+    has_bar = None not in (value, low, high) and low != high  # a bar of constant values would suggest certainty
     return {
         "name": name,
         "cells": cells,

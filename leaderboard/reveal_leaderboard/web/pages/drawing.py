@@ -1,9 +1,9 @@
-"""Templates of the pages, and the pieces of HTML that all pages use.
+"""Fill the pages' templates, format scores, and build pieces of HTML that several pages use.
 
 Conventions
 -----------
-Markup is only in ``web/templates``; templates escape every text. A page's template has one macro per part of the page,
-which :func:`draw` fills. The functions here accept plain values; a parameter named `markup` is already HTML. Scores are
+Markup is only in ``web/templates``; templates escape every text. A template has one macro per section of its page,
+which :func:`draw` fills. Functions accept plain texts, except for parameters named `markup`, which are HTML. Scores are
 fractions in code and percents on pages; times are seconds since 1970 UTC.
 """
 
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
     from reveal_leaderboard.release.release import ReleasedEstimate
 
 RATING, CORRECT, AGREEMENT = "rubric_mean", "share_of_5", "cohen_kappa_quadratic"
-"""Metrics of readers' ratings, shown on their own scales."""
+"""Metrics of readers' ratings, which have their own scales."""
 
 PRIVATE: dict[str, Any] = {"api_visibility": "private"}
 QUIET: dict[str, Any] = PRIVATE | {"show_progress": "hidden"}
-"""Options of a page's events, which are not part of the API, and options of events that show no progress."""
+"""Options of page events: `PRIVATE` keeps an event out of Gradio's API, `QUIET` also hides the progress display."""
 
 SHOW_ANSWER = "() => document.getElementById('answer')?.scrollIntoView({block: 'nearest'})"
-"""Script that scrolls an answer above a long list into view."""
+"""Script that scrolls to the message above a long list."""
 
-# Writes the view into the address; the last input is the query that the server made.
+# Script that writes the view into the address; its input is the query string from the server.
 REMEMBER = """(query) => {
   history.replaceState(null, '', location.pathname + (query ? '?' + query : ''));
   return [query];
 }"""
 
-# Clicks on our own buttons inside a gr.HTML reach its handler as an event with `act`, `id` and, if there is a field for
-# a reason, `why`.
+# Sends clicks on buttons inside a `gr.HTML` to its handler, as an event with `act`, `id` and, if a reason was entered,
+# `why`.
 ACTIONS = """element.addEventListener('click', (event) => {
   const button = event.target.closest('button[data-act]');
   const why = button?.closest('.rv-why')?.querySelector('input')?.value || '';
@@ -79,7 +79,7 @@ def whole_page(
 ) -> str:
     """Return a page without Gradio; `links` are (address, label) pairs below the text.
 
-    `button` has the address that it posts to, the `key` that it sends, and its label.
+    `button` is the address to post to, the `key` to send, and the label.
     """
     page = _environment().get_template("page.html")
     return page.render(title=title, text=text, note=note, links=links, button=button, style=Markup(page_style()))
@@ -101,7 +101,7 @@ def _piece(macro: str, *values: Any, **named: Any) -> str:
 
 
 def percent(fraction: float, digits: int = 0, *, signed: bool = False) -> str:
-    """Return a fraction in percent, without the sign of percent."""
+    """Return a fraction in percent, without the percent sign."""
     return typeset(percent_number(fraction, digits, signed=signed))
 
 
@@ -112,7 +112,7 @@ def rating(value: float, *, signed: bool = False) -> str:
 
 @dataclass(frozen=True)
 class FigureText:
-    """A released score as text: value and interval, and their :func:`positions` on its line."""
+    """A released score for display: value and interval as text, and their :func:`positions` on a line."""
 
     value: str
     interval: str
@@ -120,7 +120,7 @@ class FigureText:
 
 
 def in_words(figure: ReleasedEstimate) -> FigureText:
-    """Return a score on the scale of its metric: ratings from 1 to 5, agreement as a coefficient, others in percent."""
+    """Return a score on the scale of its metric: ratings from 1 to 5, agreement from -1 to 1, others in percent."""
     numbers = (figure.value, *(figure.interval or ()))
     if figure.metric == AGREEMENT:
         return _figure_text(numbers, rating, ())
@@ -145,7 +145,7 @@ def interval_in_words(low: str, high: str) -> str:
 def positions(
     metric: str, value: float, low: float | None = None, high: float | None = None
 ) -> tuple[float | None, ...]:
-    """Return the positions of a value, its interval and zero on the line of a metric, from 0 (its lowest) to 1.
+    """Return the positions of a value, its interval and zero on the metric's scale, from 0 (lowest) to 1 (highest).
 
     The position of zero is None on scales without negative values.
     """
@@ -156,12 +156,12 @@ def positions(
 
 
 def with_code(text: str) -> Markup:
-    """Return a text with the parts between backticks as code."""
+    """Return a text as HTML, with texts between backticks as code."""
     return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def when(moment: float | None, *, date_only: bool = False) -> str:
-    """Return a time as a `time` element in UTC, or a dash."""
+    """Return a time as an HTML `time` element in UTC, or a dash if there is none."""
     if moment is None:
         return "–"
     iso = iso_time(moment)
@@ -170,17 +170,17 @@ def when(moment: float | None, *, date_only: bool = False) -> str:
 
 
 def message(kind: str, title: str, body: str = "") -> str:
-    """Return a box; `kind` is "info", "good", "bad" or "busy", shown by colour and by a word before the title."""
+    """Return a message box; `kind` ("info", "good", "bad", "busy") sets its colour and the word before the title."""
     return _piece("message", kind, title, body)
 
 
 def page_head(title: str, lead: str = "", *, markup: str = "") -> str:
-    """Return the page's heading and a sentence; the window's title follows the heading."""
+    """Return the page's heading and a sentence; the heading also sets the window's title."""
     return _piece("page_head", title, lead, Markup(markup))
 
 
 def sign_in(path: str, body: str = "") -> str:
-    """Return the box that asks people to sign in; `path` is the next page."""
+    """Return a box that asks people to sign in; `path` is the page to open afterwards."""
     return _piece("sign_in", path, body=body)
 
 
@@ -190,7 +190,7 @@ def note(text: str) -> str:
 
 
 def part(title: str, *, note: str = "") -> str:
-    """Return a heading inside the page, with a sentence below it."""
+    """Return a section heading and a sentence."""
     return _piece("part", title, note)
 
 
@@ -205,7 +205,7 @@ def _address(path: str, query: Mapping[str, object]) -> str:
 
 
 def link(path: str, label: object, **query: object) -> str:
-    """Return a link inside the site."""
+    """Return an HTML link to a page of this site."""
     return _piece("link", path, label, **query)
 
 

@@ -1,7 +1,7 @@
 """The page of an entry at its permanent address: metadata, scores per finding, history and receipt.
 
-Only its team and the admins see a submission before it is scored, and after it is hidden or withdrawn. The address of
-an entry that was public says that it was withdrawn, since a paper may cite it
+A submission that is not scored yet, hidden or withdrawn is visible only to its team and the admins. If an entry was
+public before it was withdrawn, its page says so, since a paper may cite the address
 (:func:`reveal_leaderboard.boards.standings.read_withdrawn`).
 """
 
@@ -31,18 +31,18 @@ from reveal_leaderboard.web.services import Services
 from reveal_leaderboard.web.shared_result import SharedResult, read_shared
 
 PAGE = "entry.html"
-STATES = {"linted": "checked"}  # clearer words for states of the event log
+STATES = {"linted": "checked"}  # displayed words for states in the event log
 
 PLACES_NOTE = (
-    "Released cases over their mean image: the stronger the colour, the more cases of the finding have a localization "
-    "there. Left: the entry's answers; right: the references."
+    "The background is the mean of the released images. The stronger the colour, the more cases of the finding have a "
+    "localization at that position. Left: the entry's answers; right: the references."
 )
 
 log = logging.getLogger(__name__)
 
 
 def build(services: Services, page: gr.Blocks) -> None:
-    """Lay out the page inside the present Blocks."""
+    """Build the page inside the current `gr.Blocks`."""
     build_header(services, page)
     content = gr.HTML(opening("/entry"), elem_id="entry")
     page.load(EntryHandlers(services).show, None, content, **PRIVATE)
@@ -52,7 +52,7 @@ class EntryHandlers(Handlers):
     """Handlers of the page's events."""
 
     def show(self, request: gr.Request) -> str:
-        """Return the entry that the address names."""
+        """Return the entry that the page's address names."""
         services, query = self.services, request.query_params
         entry_id, version = str(query.get("id", ""))[:64], query.get("version")
         try:
@@ -74,9 +74,9 @@ class EntryHandlers(Handlers):
 
 
 def may_see(submission: Submission, scores: Sequence[Score], actor: Actor | None) -> bool:
-    """Return True if `actor` may see the submission: its team and admins always, others once it is public.
+    """Return True if `actor` may see the submission: its team and admins always, others only while it is public.
 
-    To others, a hidden or held-back submission looks like one that never existed; a withdrawn one is named as such.
+    For others, a hidden or held-back submission looks like an unknown id.
     """
     return is_own(actor, submission) or any(is_public(submission, score) for score in scores)
 
@@ -86,13 +86,14 @@ def _unknown(entry_id: str) -> str:
 
 
 def withdrawn_view(entry: WithdrawnEntry) -> str:
-    """Return a withdrawn entry as visitors see it: its team and dates, but no score."""
+    """Return the page of a withdrawn entry for visitors: team and dates, but no scores."""
     return draw(PAGE, "withdrawn", entry)
 
 
 def _server(request: gr.Request) -> str:
-    """Return the server's address as the reader's browser sees it. It can be trusted, because the middleware admits
-    only known hosts.
+    """Return the server's address as the reader's browser sees it.
+
+    The address is trustworthy, because the middleware refuses unknown host names.
     """
     inner = request.request
     return "" if inner is None else f"{inner.url.scheme}://{inner.url.netloc}"
@@ -148,7 +149,7 @@ def entry_view(
 
     Parameters
     ----------
-    scores : public and final scores of each benchmark version, the oldest version first
+    scores : public and final scores on each benchmark version, oldest version first
     version : version of the scores shown
     events : (time, state, reason); visitors get no reasons
     is_own : whether the reader belongs to the team or is an admin
@@ -165,7 +166,11 @@ def entry_view(
         parts += [part("Where it answers", note=PLACES_NOTE), draw(PAGE, "places", places, submission.benchmark)]
     for final in (s for s in scores if s.part == "final" and s.version == version):
         released = ReleasedScore.from_json(final.released)
-        parts.append(part("Final scores", note="On patients that the public score never used; the round is over."))
+        parts.append(
+            part(
+                "Final scores", note="Computed on patients that the public score excludes, after the end of the round."
+            )
+        )
         parts.append(score_view(released, shown_metrics(released)))
         parts.append(draw(PAGE, "receipt", submission, final.version, is_final=True))
     if result is not None:
@@ -179,7 +184,7 @@ def entry_view(
 def _state(submission: Submission, *, is_own: bool) -> str:
     if submission.hidden_at is not None:
         why = f"Reason: {submission.hidden_why}" if is_own and submission.hidden_why else ""
-        return message("info", "The maintainers took this entry off the board.", why)
+        return message("info", "The maintainers hid this entry from the board.", why)
     if submission.withdrawn_at is not None or submission.status == "withdrawn":
         return message("info", "Its team has withdrawn this entry.")
     if submission.status != "scored":
@@ -213,7 +218,12 @@ def _score_parts(
             parts.append(draw(PAGE, "downloads", result))
     parts.append(draw(PAGE, "receipt", submission, score.version, is_final=False))
     if len(scores) > 1:
-        parts += [part("Versions", note="A refresh scores every entry again; each version keeps its own scores.")]
+        parts += [
+            part(
+                "Versions",
+                note="Entries are scored again on every new version of the benchmark. Earlier scores are kept.",
+            )
+        ]
         parts.append(_versions(submission, score, scores))
     return parts
 

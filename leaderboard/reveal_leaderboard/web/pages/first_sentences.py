@@ -1,7 +1,7 @@
-"""Every page's name, heading and first sentence.
+"""Name, heading and first sentence of every page.
 
-`OPENINGS` has the openings that are the same for all visitors. A board opens with its result (:func:`board_opening`),
-and so does an entry (:func:`entry_opening`); their markup is in ``templates/first_sentences.html``.
+`OPENINGS` has the fixed texts. Boards (:func:`board_opening`) and entries (:func:`entry_opening`) begin with their
+result, whose markup is in ``templates/first_sentences.html``.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 PAGE = "first_sentences.html"
 SITE = "REVEAL leaderboard"
 REFERENCE_KINDS_SHOWN = ("human", "chance")
-"""Kinds of published rows shown next to the entries where space is short."""
+"""Kinds of published rows that are shown even where space is limited."""
 
 
 class Opening(NamedTuple):
-    """A page's name in menus and window titles, its heading, and its first sentence."""
+    """A page's name (for menus and window titles), heading, and first sentence."""
 
     name: str
     heading: str
@@ -36,19 +36,19 @@ OPENINGS: Mapping[str, Opening] = {
     "/": Opening(
         "Board",
         SITE,
-        "Findings on chest radiographs, scored against holdouts whose references this server cannot open.",
+        "Findings on chest radiographs, scored against references that this web server cannot open.",
     ),
     "/submit": Opening(
         "Submit",
         "Submit predictions",
-        "Files are checked when you drop them, as often as you like; only a released score is charged.",
+        "Files are checked when you drop them, as often as you like. Only a released score is charged to your budget.",
     ),
     "/mine": Opening("My submissions", "My submissions"),
     "/compare": Opening(
         "Compare",
         "Compare two entries",
-        "Differences between the scores shown for both entries, with intervals computed from theirs: a comparison "
-        "reveals nothing new about the held-out labels.",
+        "Differences between the shown scores of two entries. Differences and their intervals are "
+        "computed from these scores and their intervals, so they reveal nothing new about the held-out labels.",
     ),
     "/about": Opening(
         "About", "About this leaderboard", "How scores are computed, which of them are shown, and which are not."
@@ -59,19 +59,19 @@ OPENINGS: Mapping[str, Opening] = {
     "/read": Opening(
         "Read answers",
         "Read answers",
-        "Score each answer on its own, by the definitions of the scale. You do not see whose answer it is.",
+        "Score each answer separately, by the definitions of the scale. The author of an answer is hidden.",
     ),
 }
 
 
 def opening(path: str, *, markup: str = "") -> str:
-    """Return the heading and first sentence of the page at `path`; `markup` is HTML that follows the sentence."""
+    """Return the heading and first sentence of the page at `path`, followed by the HTML `markup`."""
     page = OPENINGS[path]
     return page_head(page.heading, f"{page.sentence} " if markup else page.sentence, markup=markup)
 
 
 def board_opening(board: Standings, thumbnails: Sequence[tuple[str, str, str]] = ()) -> str:
-    """Return the opening of a board: its question, its leader, and the interval.
+    """Return the first sentences of a board: its task, the leading entry, and the leader's score with its interval.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def board_opening(board: Standings, thumbnails: Sequence[tuple[str, str, str]] =
 
 
 def reference_values(board: Standings, metric: str) -> list[tuple[str, float]]:
-    """Return (name, value) pairs to compare a macro with: chance on this holdout, and values from papers."""
+    """Return (name, value) pairs as references for a macro: chance on this holdout, and values from papers."""
     chance = [("Chance", board.chance[metric])] if metric in board.chance else []
     kinds = [kind for kind in REFERENCE_KINDS_SHOWN if not (chance and kind == "chance")] if board.comparable else []
     rows = [row for row in board.references if row.kind in kinds and metric in row.macro]
@@ -100,7 +100,7 @@ def entry_title(submission: Submission) -> str:
 
 
 def entry_opening(submission: Submission, version: str | None, result: SharedResult | None) -> str:
-    """Return an entry's model and team and, where visitors may see them, its rank and score."""
+    """Return the first sentences of an entry: model, team and, if public, rank and score."""
     lead = draw(PAGE, "entry", submission, version or submission.version)
     head = page_head(entry_title(submission), markup=lead)
     return head if result is None else head + draw(PAGE, "headline", result)

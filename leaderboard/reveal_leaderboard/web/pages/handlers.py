@@ -1,7 +1,7 @@
 """Handlers of page events: one class per page, derived from :class:`Handlers`.
 
-A page is a `build` function, which lays it out, and its handlers, which answer its events. The browser is never
-trusted: every handler looks up the sender anew, and applies the rules to that person.
+A page has a `build` function, which creates its components, and handlers, which answer its events. Data from the
+browser are never trusted: every handler looks up the sender and checks the sender's rights.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import gradio as gr
 from reveal_leaderboard.web.pages.drawing import message
 from reveal_leaderboard.web.services import Services
 
-OUR_ERROR = "The error is on our side and is in the server’s log."
+OUR_ERROR = "This is an error of the server, which has logged the details."
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Click:
-    """A click on one of a page's own buttons, which `ACTIONS` in :mod:`.drawing` sends.
+    """A click on a button in a page's HTML, sent by the script `ACTIONS` in :mod:`.drawing`.
 
     Attributes
     ----------
     act : name of the action
-    subject : id of the thing that it applies to
-    why : reason written beside the button
+    subject : id of the object of the action, such as a submission
+    why : reason entered next to the button
     """
 
     act: str
@@ -44,14 +44,14 @@ class Click:
 
 
 class Handlers:
-    """Handlers of the events of a page or of a part of a page."""
+    """Base class of the handlers of a page's events."""
 
     def __init__(self, services: Services) -> None:
         self.services = services
 
 
 def attempt(do: Callable[[], str], refusals: tuple[type[Exception], ...]) -> str:
-    """Return the message that `do` returns; if it raises an exception, return a message with the reason."""
+    """Call `do` and return its message, or a message with the reason of an exception."""
     try:
         return do()
     except refusals as error:
@@ -62,5 +62,5 @@ def attempt(do: Callable[[], str], refusals: tuple[type[Exception], ...]) -> str
 
 
 def unavailable(name: str) -> str:
-    """Return the message shown when `name`, such as "The board", cannot be read."""
+    """Return the message that `name`, such as "The board", cannot be read."""
     return message("bad", f"{name} cannot be read now.", "Reload the page in a moment.")

@@ -1,6 +1,6 @@
-"""The line at the top of every page: the user, sign-in or sign-out, and links to pages that only some users may see.
+"""The top line of every page: the user, sign-in or sign-out, and links to pages that only some users may see.
 
-It also loads the script that all pages share (`site.js`: a skip link, and titles that follow the headings).
+The line also loads `site.js`, which adds a skip link to every page and keeps the window's title equal to the heading.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SCRIPT = (files("reveal_leaderboard.web.pages") / "site.js").read_text(encoding=
 
 
 def build_header(services: Services, page: gr.Blocks) -> None:
-    """Lay out the line inside the present Blocks."""
+    """Build the line inside the current `gr.Blocks`."""
     line = gr.HTML(draw("pieces.html", "header_to_come"), elem_id="strip", js_on_load=SCRIPT)
 
     def show(request: gr.Request) -> str:
@@ -34,5 +34,5 @@ def _reads(services: Services, actor: Actor | None) -> bool:
 
 
 def header_view(actor: Actor | None, *, reads: bool = False) -> str:
-    """Return the line for an actor or a visitor; `reads` adds the link to the readers' page."""
+    """Return the line as HTML for an actor or a visitor; `reads` adds the link to the readers' page."""
     return draw("pieces.html", "header", actor, reads)

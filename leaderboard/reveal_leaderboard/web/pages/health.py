@@ -1,9 +1,9 @@
-"""Health of the leaderboard for its maintainers: queue, workers and disks, each with a verdict.
+"""Health report for the maintainers: queue, workers, disks and messages, each with a verdict.
 
 Conventions
 -----------
-A part is "bad" if submissions are not scored or cannot be sent, "watch" if this may happen soon or something needs
-attention, and "good" otherwise. Sizes are in bytes, times in seconds. The texts contain no path, address or person.
+A verdict is "bad" if submissions are not scored or cannot be sent, "watch" if that may happen soon or a maintainer
+should look, and "good" otherwise. Sizes are in bytes, times in seconds. The texts contain no path, address or person.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 @dataclass(frozen=True)
 class HealthPart:
-    """A part of the leaderboard: its measured value, and an explanation."""
+    """Health of one part of the leaderboard: verdict, measured value and explanation."""
 
     name: str
     state: State
@@ -44,7 +44,7 @@ class HealthPart:
 
 
 def read_health(services: Services) -> list[HealthPart]:
-    """Return the current state of every part, the queue first."""
+    """Return the current health of every part of the leaderboard, the queue first."""
     with services.store.read() as connection:
         now = moment(connection)
         parts = [
@@ -75,7 +75,7 @@ def _queue(connection: sa.Connection, now: float) -> HealthPart:
     text += f", half of them within {in_time(median(lasted))} of upload." if lasted else "."
     waited = 0.0 if oldest is None else max(0.0, now - oldest)
     if n:
-        text = f"The first has waited {in_time(waited)}. {text}"
+        text = f"The first submission has waited {in_time(waited)}. {text}"
     state: State = "bad" if waited > WAITED_TOO_LONG else "watch" if waited > WAITED_LONG else "good"
     return HealthPart("Queue", state, f"{n} waiting", text)
 
@@ -89,12 +89,12 @@ def _workers(alive: Sequence[WorkerRow], catalogue: Catalogue) -> HealthPart:
     unserved = [f"{board.name} {board.version}" for board in current if (board.name, board.version) not in served]
     if unserved:
         return HealthPart(
-            "Workers", "bad", value, f"No worker scores {', '.join(unserved)}. Start one with its holdout."
+            "Workers", "bad", value, f"No worker scores {', '.join(unserved)}. Start a worker with the holdout."
         )
     gaps = [f"{worker.name}: {gap}." for worker in alive for gap in children_gaps(worker.confinement)]
     if gaps:
         return HealthPart("Workers", "watch", value, " ".join(gaps))
-    return HealthPart("Workers", "good", value, "Every board is scored, and uploads are opened in confined processes.")
+    return HealthPart("Workers", "good", value, "Every board has a worker that scores in confined processes.")
 
 
 def _uploads(connection: sa.Connection, room: DiskSpace | None) -> HealthPart:
@@ -104,11 +104,13 @@ def _uploads(connection: sa.Connection, room: DiskSpace | None) -> HealthPart:
     n, total = connection.execute(query).one()
     text = f"{count_text(n, 'uploaded file')}, {in_bytes(total)} in total."
     if room is None:
-        return HealthPart("Uploads", "bad", "no folder", "Their folder is missing or unreadable: nothing can be sent.")
+        return HealthPart(
+            "Uploads", "bad", "no folder", "The folder of uploads is missing or unreadable, so nothing can be sent."
+        )
     value = f"{in_bytes(room.free)} free"
     if room.is_read_only or room.free < LEAST_ROOM:
         reason = "is read-only" if room.is_read_only else "is full"
-        return HealthPart("Uploads", "bad", value, f"The disk of uploads {reason}: nothing can be sent. {text}")
+        return HealthPart("Uploads", "bad", value, f"The disk of uploads {reason}, so nothing can be sent. {text}")
     is_little = room.free < LITTLE_ROOM or room.free < SMALL_SHARE * room.total
     return HealthPart("Uploads", "watch" if is_little else "good", value, f"Of {in_bytes(room.total)}. {text}")
 
@@ -120,13 +122,13 @@ def _database(connection: sa.Connection) -> HealthPart:
 def _incidents(connection: sa.Connection, now: float) -> HealthPart:
     query = sa.select(sa.func.count()).where(jobs.c.incident.is_not(None), jobs.c.ended_at >= now - DAY)
     n = connection.execute(query).scalar_one()
-    text = "They are listed below with their numbers, as in the worker’s log." if n else "None in the last day."
+    text = "Incidents are listed below, with their numbers in the worker’s log." if n else "None in the last day."
     return HealthPart("Incidents", "watch" if n else "good", str(n), text)
 
 
 def _flags(connection: sa.Connection) -> HealthPart:
     n = connection.execute(sa.select(sa.func.count()).where(flags.c.cleared_at.is_(None))).scalar_one()
-    text = "Check them under Submissions." if n else "Nothing is flagged."
+    text = "Review the flags under Submissions." if n else "Nothing is flagged."
     return HealthPart("Flags", "watch" if n else "good", f"{n} open", text)
 
 

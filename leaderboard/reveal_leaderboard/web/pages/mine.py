@@ -1,7 +1,7 @@
 """The page My submissions: a person's submissions, ledger, API tokens and teams.
 
-Ids from the browser (of a team or a submission) only name a thing; each handler checks that it belongs to the actor.
-Only the answer to the event that created a token contains its secret; no state of the page and no list does.
+Each handler checks that the team or submission whose id the browser sends belongs to the actor. A token's secret is
+only in the answer to the event that created the token, never in a list or in Gradio's state.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from reveal_leaderboard.web.pages.header import build_header
 from reveal_leaderboard.web.pages.submission_view import duration, ledger_view
 from reveal_leaderboard.web.services import Services
 
-NOTE = "A token lets a program act for you and one of your teams, within its scopes, until it expires."
+NOTE = "With a token, a program can act for you and one of your teams, within the token’s scopes, until it expires."
 
 
 def build_tokens(services: Services, page: gr.Blocks, team: gr.Dropdown) -> None:
-    """Lay out the part for tokens; `team` is the page's choice of team."""
+    """Build the section on tokens; `team` is the page's selection of a team."""
     handlers = TokenHandlers(services)
     gr.HTML(part("API tokens", note=NOTE))
     answer = gr.HTML("", elem_id="token-answer")
@@ -59,7 +59,7 @@ def build_tokens(services: Services, page: gr.Blocks, team: gr.Dropdown) -> None
 
 
 class TokenHandlers(Handlers):
-    """Handlers of the events of the part for tokens."""
+    """Handlers of the events of the section on tokens."""
 
     def show(self, request: gr.Request) -> str:
         """Return the user's tokens."""
@@ -68,8 +68,9 @@ class TokenHandlers(Handlers):
     def issue(
         self, request: gr.Request, team_id: str | None, name: str | None, days: float | None, scopes: list[str]
     ) -> tuple[str, str]:
-        """Create a token and show its secret, which is never shown again. The user must have a session: a token cannot
-        create tokens.
+        """Create a token and show its secret, which is never shown again.
+
+        The user must be signed in, since a token cannot create tokens.
         """
         actor = self.services.actor(request)
         if actor is None or actor.via == "token":
@@ -90,13 +91,13 @@ class TokenHandlers(Handlers):
         return draw(PAGE, "secret", token, secret), self._listed(actor)
 
     def revoke(self, request: gr.Request, event: gr.EventData) -> tuple[str, str]:
-        """Revoke a token; the function that writes the change checks the token's owner."""
+        """Revoke a token; `Credentials.revoke_token` checks the token's owner."""
         actor = self.services.actor(request)
         click = Click.of(event)
         if actor is None or click.act != "revoke":
             return "", self._listed(actor)
         done = self.services.accounts.revoke_token(click.subject, who=actor.name)
-        answer = message("good", "Token revoked.") if done else message("info", "The token was not valid any longer.")
+        answer = message("good", "Token revoked.") if done else message("info", "The token was no longer valid.")
         return answer, self._listed(actor)
 
     def _listed(self, actor: Actor | None) -> str:
@@ -112,11 +113,13 @@ class TokenHandlers(Handlers):
 POLL_SECONDS = 5.0
 REFUSALS = (NotAllowedError, NotPermittedError, TeamNameError, ValueError)
 SIGN_IN = sign_in("/mine")
-NO_TEAM = message("info", "You are not in a team yet.", "Create one below, or ask a team's owner to invite you.")
+NO_TEAM = message(
+    "info", "You are not in a team yet.", "Create a team below, or ask the owner of a team to invite you."
+)
 
 
 def build(services: Services, page: gr.Blocks) -> None:
-    """Lay out the page inside the present Blocks."""
+    """Build the page inside the current `gr.Blocks`."""
     handlers = MineHandlers(services)
     build_header(services, page)
     gr.HTML(opening("/mine"))
@@ -169,7 +172,7 @@ class MineHandlers(Handlers):
         return self._lists(self.services.actor(request), team_id, benchmark)
 
     def refresh(self, request: gr.Request, team_id: str | None, benchmark: str) -> tuple[Any, Any]:
-        """Return the parts that change by themselves: submissions and ledger."""
+        """Return the submissions and the ledger, which refresh automatically."""
         actor = self.services.actor(request)
         if actor is None:
             return gr.skip(), gr.skip()
@@ -178,7 +181,7 @@ class MineHandlers(Handlers):
     def act(
         self, request: gr.Request, event: gr.EventData, team_id: str | None, benchmark: str
     ) -> tuple[str, str, str, str]:
-        """Answer a click on one of the page's own buttons."""
+        """Answer a click on a button in the page's lists."""
         click = Click.of(event)
         actor = self.services.actor(request)
         actions: dict[str, Callable[[Actor, str], str]] = {
@@ -211,20 +214,22 @@ class MineHandlers(Handlers):
     def invite(
         self, request: gr.Request, team_id: str | None, benchmark: str, user_id: str | None, role: str
     ) -> tuple[str, str, str, str]:
-        """Invite a person to the team, or change a member's role; the functions that write check the right."""
+        """Invite a person to the team, or change a member's role; the called functions check the right."""
 
         def do(actor: Actor) -> str:
             membership = _membership(actor, team_id)
             user = self.services.accounts.user((user_id or "").strip())
             if membership is None or user is None:
-                return message("bad", "Not invited.", "No user has this id. It is on their page “My submissions”.")
+                return message(
+                    "bad", "Not invited.", "No user has this id. People find their id on their page “My submissions”."
+                )
             team = membership.team
             if any(member.id == user.id for member, _ in self.services.accounts.members(team)):
                 self.services.accounts.add_member(team, user, role, who=actor.name)
                 return message("good", f"{user.name} is now {role} of {team.name}.")
             with self.services.store.write() as connection:
                 invitations.invite(connection, team, user, role, who=actor.name)
-            accepts = f"They can accept or decline it on their page “My submissions” for {INVITATION_DAYS} days."
+            accepts = f"They can answer the invitation on their page “My submissions” for {INVITATION_DAYS} days."
             return message("good", f"{user.name} is invited to {team.name} as {role}.", accepts)
 
         answer = self._attempt(self.services.actor(request), do)
@@ -236,13 +241,13 @@ class MineHandlers(Handlers):
         def do(actor: Actor) -> str:
             is_asked = self.services.settings.accounts.new_teams == "asked"
             team = self.services.accounts.create_team(name or "", owner=actor.user, who=actor.name, is_asked=is_asked)
-            waits = "" if team.waiting_since is None else "It may submit once the maintainers have approved it."
+            waits = "" if team.waiting_since is None else "The team may submit once the maintainers have approved it."
             return message("good", f"Team {team.name} created. You are its owner.", waits)
 
         answer = self._attempt(self.services.actor(request), do)
         return answer, *self._page(self.services.actor(request), None, benchmark)
 
-    # What the handlers do -------------------------------------------------------------------------------------------
+    # Actions of the handlers ----------------------------------------------------------------------------------------
 
     def _attempt(self, actor: Actor | None, do: Callable[[Actor], str]) -> str:
         """Return the message that `do` returns, or the reason why the action was not done."""
@@ -281,7 +286,7 @@ class MineHandlers(Handlers):
             invitations.withdraw(connection, membership.team, invitation_id, who=actor.name)
         return message("good", "Invitation withdrawn.")
 
-    # What is shown --------------------------------------------------------------------------------------------------
+    # Contents of the page -------------------------------------------------------------------------------------------
 
     def _page(self, actor: Actor | None, team_id: str | None, benchmark: str) -> tuple[Any, ...]:
         memberships = () if actor is None else actor.memberships
@@ -350,7 +355,7 @@ def account_view(actor: Actor, closed: Sequence[tuple[Team, str]] = (), *, is_lo
 
     Parameters
     ----------
-    closed : the user's teams that the maintainers closed or did not approve, with reasons
+    closed : the user's teams that the maintainers closed or refused, with reasons
     """
     roles = ", ".join(_role(membership) for membership in actor.memberships) or "none yet"
     if is_local:
@@ -382,9 +387,9 @@ def submissions_view(
     Parameters
     ----------
     waiting : id -> queue position, for queued submissions
-    reasons : id -> reason why it ended without a score
+    reasons : id -> reason why the submission ended without a score
     held : ids of submissions that show the scores of an earlier one
-    may_change : whether the viewer is an owner or a member
+    may_change : whether the viewer's role is owner or member
     """
     if not submissions:
         return draw(PAGE, "none_sent")
@@ -400,7 +405,7 @@ def submissions_view(
 
 
 def _status(submission: Submission, waiting: QueuePosition | None, why: str, *, is_held: bool) -> tuple[str, str]:
-    """Return the name of a submission's state, and a note."""
+    """Return the displayed status of a submission, and a note."""
     if submission.hidden_at is not None:
         return "hidden", f"by the maintainers: {submission.hidden_why or ''}"
     if submission.withdrawn_at is not None or submission.status == "withdrawn":
@@ -410,25 +415,25 @@ def _status(submission: Submission, waiting: QueuePosition | None, why: str, *, 
         note = f"position {waiting.position}"
         note += f", {duration(waiting.expected_seconds)}" if waiting.expected_seconds is not None else ""
     elif submission.status == "reading":
-        note = "its answers are waiting for readers"
+        note = "waiting for readers to rate its answers"
     elif submission.status in ("refused", "failed"):
         note = why + (f" Incident {submission.incident}." if submission.incident else "")
     elif submission.status == "scored":
-        note = "shown on the board" if submission.is_chosen else "the board shows another one of this model"
+        note = "shown on the board" if submission.is_chosen else "the board shows another submission of this model"
         note = "scored, but its scores are not shown: they do not beat the team’s earlier best" if is_held else note
     return submission.status, note
 
 
 def tokens_view(tokens: Sequence[Token], now: float, reasons: Mapping[str, str] | None = None) -> str:
-    """Return the API tokens without secrets, expired and revoked ones last.
+    """Return the list of API tokens without secrets, expired and revoked tokens last.
 
     Parameters
     ----------
-    reasons : id -> reason of a revocation, if there is one
+    reasons : id -> reason of the revocation, for tokens revoked with a reason
     """
     if not tokens:
         return message(
-            "info", "You have no tokens.", "Create one to let a program, such as reveal-bench submit, act for you."
+            "info", "You have no tokens.", "Create a token to let a program, such as reveal-bench submit, act for you."
         )
     rows = [(token, _state(token, now), (reasons or {}).get(token.id, "")) for token in tokens]
     return draw(PAGE, "tokens", sorted(rows, key=lambda row: (row[1] != "valid", -row[0].created_at)))

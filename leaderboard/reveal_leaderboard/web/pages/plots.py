@@ -1,10 +1,10 @@
-"""Plots as HTML with small SVG drawings, without scripts; ``plots.html`` draws them.
+"""Plots without scripts: HTML with small SVG drawings, from the template ``plots.html``.
 
 Conventions
 -----------
-Scales run from 0 to 100%, for kappa from -100. A submission is a filled dot, a reference row a hollow diamond, a
-human reader a hollow square: the shape carries the meaning, the colour repeats it. Names and scores next to the symbols
-are real text, so screen readers read a plot as a list of rows; only the symbols are hidden from them.
+Scales run from 0 to 100%, or from -100% for kappa. A filled dot is a submission, a hollow diamond a published row, a
+hollow square a human reader; colours repeat the same distinction. Names and scores are text, so screen readers read a
+plot as a list of rows, without the symbols.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class PlotRow:
     name, note : name, and a second line in small print
     value, interval : fractions; the interval may be missing
     kind : "submission", "reference" or "human"
-    key : shared by all rows of an entry, so that pointing at one of them highlights all
+    key : equal for all rows of an entry, so that pointing at a row highlights the entry's other rows
     """
 
     name: str
@@ -52,13 +52,13 @@ class PlotRow:
 
 
 def forest(marks: Sequence[PlotRow], *, metric: str, title: str, note: str = "") -> str:
-    """Return one row per value: its name, its value and interval drawn on the scale of `metric`, and the numbers."""
+    """Return one row per value: name, value and interval drawn on the scale of `metric`, and the numbers."""
     return draw(PAGE, "forest", marks, title, note, metric) if marks else ""
 
 
 @dataclass(frozen=True)
 class HeatRow:
-    """A row of a heat map: its name, and its values by finding; `key` as for :class:`PlotRow`."""
+    """A row of a heat map: name, values by finding, and the `key` as in :class:`PlotRow`."""
 
     name: str
     note: str
@@ -68,21 +68,21 @@ class HeatRow:
 
 
 def heat_map(rows: Sequence[HeatRow], findings: Sequence[str], *, title: str, note: str = "") -> str:
-    """Return one row per system and one column per finding with a value; cells contain the score and a shade."""
+    """Return a heat map with one row per system and one column per finding that has a value."""
     columns = [finding for finding in findings if any(finding in row.cells for row in rows)]
     return draw(PAGE, "heat_map", rows, columns, title, note) if columns else ""
 
 
 @dataclass(frozen=True)
 class Day:
-    """A score by the day on which it became known.
+    """A system's score and the day on which the score became known.
 
     Attributes
     ----------
     day : ISO date
     name : the system
     value : fraction
-    is_record : whether it is better than all earlier scores
+    is_record : whether the score is better than all earlier scores
     """
 
     day: str
@@ -92,9 +92,7 @@ class Day:
 
 
 def best_over_time(days: Sequence[Day], *, better: str, title: str) -> str:
-    """Return a plot of every score at its day, with the best score so far as a stepped line; empty for fewer than two
-    days.
-    """
+    """Return a plot of scores over time, with the best score so far as a step line; empty for fewer than two days."""
     points = sorted(days, key=lambda point: point.day)
     if len({point.day for point in points}) < 2:
         return ""

@@ -1,7 +1,8 @@
-"""The page where readers score answers to tasks: one at a time, blinded, with the texts of the rubric.
+"""The page where readers rate answers to tasks: one answer at a time, without its author, by the rubric.
 
-A reader sees the task, the answer as plain text and its boxes as numbers; this server has no images, so the page shows
-their ids. Nothing reveals the author of an answer. The browser sends only scores; the server knows their answer.
+A reader sees the task, the answer as plain text and the coordinates of its boxes. This server has no images, so the
+page shows image ids. Nothing reveals the author of an answer. The browser sends only scores; the server remembers which
+answer the reader is rating.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ from reveal_leaderboard.web.services import Services
 
 SIGN_IN = sign_in("/read")
 NOT_A_READER = message(
-    "info", "This page is for readers.", "The maintainers appoint the readers of a board; you are not one of them."
+    "info", "This page is for readers.", "The maintainers appoint the readers of a board, and you are not among them."
 )
 NOTHING_LEFT = message("good", "You have scored all answers.", "New answers will appear here.")
 NO_BOARD = message("info", "No board on this server is scored by readers.")
 NOT_SAVED = message("bad", "Not saved.", OUR_ERROR)
-# After a save the heading of the next task gets the focus, so that it is read from its start.
+# After a save, the heading of the next task gets the focus, so that screen readers start there.
 TO_THE_TASK = "() => setTimeout(() => document.getElementById('task')?.focus(), 150)"
 
 log = logging.getLogger(__name__)
 
 
 def build(services: Services, page: gr.Blocks) -> None:
-    """Lay out the page inside the present Blocks."""
+    """Build the page inside the current `gr.Blocks`."""
     handlers = ReadHandlers(services)
     build_header(services, page)
     gr.HTML(opening("/read"))
@@ -70,7 +71,7 @@ class ReadHandlers(Handlers):
 
     def save(self, request: gr.Request, benchmark: str | None, answer_id: str, *values: Any) -> tuple[Any, ...]:
         """Save the scores of the current answer and return the next answer; if the scores are refused, return the same
-        answer again, with the chosen scores and a notice.
+        answer with a notice.
         """
 
         def do(actor: Actor) -> tuple[str, StoredAnswer | None]:
@@ -88,20 +89,22 @@ class ReadHandlers(Handlers):
         return self._page(request, benchmark, do, again=answer_id)
 
     def back(self, request: gr.Request, benchmark: str | None) -> tuple[Any, ...]:
-        """Return the answer that the reader scored last, with its scores, if they can still be changed."""
+        """Return the last answer that the reader scored, with its scores, if they can still be changed."""
 
         def do(actor: Actor) -> tuple[str, StoredAnswer | None]:
             policy = self.services.settings.of(str(benchmark)).reading
             with self.services.store.read() as connection:
                 last = reading.last_rated(connection, actor, str(benchmark), policy)
             if last is None:
-                notice = message("info", "There are no scores to change.", "Completely scored submissions are final.")
+                notice = message(
+                    "info", "There are no scores to change.", "Scores are final once a submission is completely scored."
+                )
                 return notice, self._next(actor, str(benchmark))
             return message("info", "These are your last scores.", "Change them and save."), last
 
         return self._page(request, benchmark, do)
 
-    # What the handlers do -------------------------------------------------------------------------------------------
+    # Actions of the handlers ----------------------------------------------------------------------------------------
 
     def _page(
         self,
@@ -111,7 +114,7 @@ class ReadHandlers(Handlers):
         *,
         again: str = "",
     ) -> tuple[Any, ...]:
-        """Return all outputs; only readers of the board get an answer to rate."""
+        """Return the values of all outputs; only readers of the board get an answer to rate."""
         actor = self.services.actor(request)
         if actor is None:
             return _empty(SIGN_IN)
@@ -136,7 +139,7 @@ class ReadHandlers(Handlers):
             return reading.next_answer(connection, actor, benchmark, policy)
 
     def _of_reader(self, actor: Actor, benchmark: str, answer_id: str) -> StoredAnswer | None:
-        """Return the answer with this id if the reader may still see it, else the next answer."""
+        """Return the answer with this id if the reader may still see it, otherwise the next answer."""
         policy = self.services.settings.of(benchmark).reading
         with self.services.store.read() as connection:
             answer = reading.readable(connection, actor, answer_id, policy)
@@ -171,7 +174,7 @@ class ReadHandlers(Handlers):
 
 
 class _AgainError(Exception):
-    """Scores that were not saved, to be shown again with a notice."""
+    """Scores that were not saved, and are shown again with a notice."""
 
     def __init__(self, notice: str, scores: dict[str, Any]) -> None:
         super().__init__(notice)
@@ -183,7 +186,9 @@ def _empty(notice: str) -> tuple[Any, ...]:
 
 
 def _radios(scores: dict[str, Any] | None, has_boxes: bool) -> list[Any]:
-    """Return the six questions with their scores; the questions about images are shown only if the answer has boxes."""
+    """Return the rubric's six questions with their scores; questions on images are hidden if the answer has no
+    boxes.
+    """
     values, visible = scores or {}, questions(has_boxes=has_boxes)
     return [gr.update(value=values.get(question.name), visible=question in visible) for question in QUESTIONS]
 

@@ -1,9 +1,9 @@
-"""Ratings as HTML: the board of a tasks benchmark, a released score, and the view of a reader.
+"""Readers' ratings as HTML: the board of a tasks benchmark, a released score, and the page of a reader.
 
 Conventions
 -----------
-Mean ratings have their own scale, 1 (poor) to 5 (excellent), with two decimals; lines run from 1 to 5. Proportions are
-in percent, readers' agreement is a coefficient. Every text of a submitter is escaped and stays plain text.
+Mean ratings have two decimals, on a scale from 1 (poor) to 5 (excellent). Proportions are in percent, and the readers'
+agreement is a coefficient. All texts of submitters are escaped.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ TITLES = {
     "broad_abnormality": "Broad abnormality queries", "diagnosis_support": "Diagnostic reasoning",
     "measurement_temporal": "Measurements, comparisons over time",
 }  # fmt: skip
-"""Criteria and categories, as shown to people."""
+"""Displayed names of criteria and task categories."""
 COLUMNS = ((RATING, MACRO), *((RATING, name) for name in REPORTED), (CORRECT, CONTENT), (AGREEMENT, MACRO))
 LEGEND = (
-    "Mean of the readers’ scores from 1 (poor) to 5 (excellent); in figures: value, then the 95% interval "
-    "from resampled patients. The line runs from 1 to 5.",
+    "Mean of the readers’ scores from 1 (poor) to 5 (excellent), followed by the 95% interval from "
+    "resampled patients. The line runs from 1 to 5.",
     "Overall: the mean of process, execution, synthesis and language. A task without an answer scores 1 on these.",
     "Content: the minimum of process, execution and synthesis. Completely correct: answers whose content is 5.",
     "Images are scored only if an answer draws boxes, and do not count in the overall score.",
-    "Readers’ agreement: quadratic-weighted kappa of all pairs of readers, mean over the four text criteria; 1 is full "
-    "agreement, 0 agreement by chance. It describes the reliability of scores, not the quality of models.",
+    "Readers’ agreement: quadratic-weighted kappa of all pairs of readers, averaged over the four "
+    "text criteria. 1 is full agreement, 0 agreement by chance. Agreement describes the reliability "
+    "of scores, not the quality of models.",
 )
 HEAD = ["Criterion", "Answers", "Mean score, 1 to 5", "Completely correct", "Readers’ agreement, κ"]
 
 Cell = tuple[ReleasedEstimate | None, str, str]
-"""A score, or the placeholder of a missing one with the reason."""
+"""Content of a cell: a score, or the placeholder for a missing score and the reason."""
 
 
 def is_rubric(score: ReleasedScore) -> bool:
@@ -56,7 +57,7 @@ def _cell(figure: ReleasedEstimate | None, why: str = "too few scored answers: n
 
 
 def render_board(board: Standings, view: View | None = None) -> str:
-    """Return the board of a tasks benchmark as HTML in the order of rank; only the filters of `view` apply."""
+    """Return the board of a tasks benchmark as HTML, ordered by rank; only the filters of `view` are used."""
     view = view or View()
     entries = filtered(board, search=view.search, kind=view.kind, organization=view.organization).entries
     above = head_of(board, len(entries), "overall score, 1 to 5")
@@ -71,26 +72,26 @@ def render_board(board: Standings, view: View | None = None) -> str:
 
 
 def _title(metric: str, finding: str) -> tuple[str, str]:
-    """Return the title of a column, and the better end of its scale."""
+    """Return the title of a column, and whether higher is better."""
     if metric == RATING:
         return TITLES[finding], "↑ higher is better, 1 to 5" if finding == MACRO else ""
     return "Completely correct" if metric == CORRECT else "Readers’ agreement, κ", ""
 
 
 def _row(entry: BoardEntry, columns: list[tuple[str, str]]) -> tuple[BoardEntry, str, list[tuple[Any, ...]], bool]:
-    """Return the values of a row for its template, without lines between tiers."""
+    """Return the values of a board's row for its template."""
     return entry, KINDS.get(entry.kind, entry.kind), [(*_cell(entry.figure(*c)), _title(*c)[0]) for c in columns], False
 
 
 def render_score(score: ReleasedScore) -> str:
-    """Return a released score: overall, each criterion, each category of tasks."""
+    """Return a released score as a table: overall, per criterion, and per task category."""
     if not score.figures:
-        return message("info", "This score has no part that can be shown.", score.note)
+        return message("info", "This score has no value that can be shown.", score.note)
     rows = []
     for name in (MACRO, *REPORTED, *CATEGORIES):
         mean = score.figure(RATING, name)
         n = "–" if mean is None else f"{mean.n} criteria" if name == MACRO else mean.n
-        correct = _cell(score.figure(CORRECT, name)) if name == CONTENT else (None, "", "not of this row")
+        correct = _cell(score.figure(CORRECT, name)) if name == CONTENT else (None, "", "not defined for this row")
         agreement = _cell(score.figure(AGREEMENT, name), "no agreement to show")
         title = f"Tasks: {TITLES[name]}" if name in CATEGORIES else TITLES[name]
         rows.append((title, n, [_cell(mean), correct, agreement]))
@@ -106,7 +107,7 @@ def progress_bar(progress: ReadingProgress) -> str:
 
 
 def answer_view(task: TaskQuestion | None, answer: StoredAnswer) -> str:
-    """Return a task and an answer to it, as plain text and a list of boxes, without its author."""
+    """Return a task and an answer, as plain text and a list of boxes, without the author."""
     return draw(PAGE, "answer", task, answer)
 
 

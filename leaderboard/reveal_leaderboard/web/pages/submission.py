@@ -1,6 +1,6 @@
 """The page of a submission in progress: its queue position, then its scores and rank.
 
-Only its team and the admins see the submission; to others it looks like one that does not exist.
+Only its team and the admins see the submission; others see the same page as for an unknown id.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNKNOWN = OPENING + draw(PAGE, "unknown")
 
 
 def build(services: Services, page: gr.Blocks) -> None:
-    """Lay out the page inside the present Blocks."""
+    """Build the page inside the current `gr.Blocks`."""
     handlers = SubmissionHandlers(services)
     build_header(services, page)
     progress = gr.HTML(LOADING, elem_id="progress")
@@ -43,12 +43,12 @@ class SubmissionHandlers(Handlers):
     """Handlers of the page's events."""
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:
-        """Return the submission in the address."""
+        """Return the submission that the page's address names."""
         submission_id = str(request.query_params.get("id", ""))[:64]
         return *self.watch(request, submission_id), submission_id
 
     def watch(self, request: gr.Request, submission_id: str) -> tuple[str, Any]:
-        """Return the state of a submission; the timer runs until the state is final and the rank known."""
+        """Return the status of a submission; the timer runs until the status is final and the rank is known."""
         actor = self.services.actor(request)
         submission = self._own(submission_id, actor)
         if submission is None:
@@ -68,7 +68,9 @@ class SubmissionHandlers(Handlers):
         return submission if submission is not None and is_own(actor, submission) else None
 
     def _place(self, submission: Submission) -> tuple[BoardEntry, int] | None:
-        """Return the submission's row on the board and the number of rows; None if it has no row."""
+        """Return the submission's row on the board and the number of rows; None if the submission is not on the
+        board.
+        """
         try:
             board = standings(self.services.store, self.services.catalogue.current(submission.benchmark))
         except UnknownBenchmarkError:

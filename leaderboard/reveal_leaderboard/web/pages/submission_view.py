@@ -1,4 +1,4 @@
-"""A submission as HTML: its progress, its released score next to published human readers, and the team's budget."""
+"""A submission as HTML: progress, released score next to published human readers, and the team's budget."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ PAGE = "submission.html"
 
 
 def score_view(score: ReleasedScore, titles: Mapping[str, str], *, human: ReferenceRow | None = None) -> str:
-    """Return macros with intervals, then every finding; `titles` maps metric names to column heads, in order.
+    """Return a table of macros with intervals, then of every finding; `titles` maps metric names to column heads.
 
     Parameters
     ----------
-    human : a published row of human readers on the same data, shown in columns of its own
+    human : published scores of human readers on the same data, shown in separate columns
     """
     if is_rubric(score):
         return render_score(score)
     if not score.shown:
-        return message("info", "This score has no part that can be shown.", score.note)
+        return message("info", "This score has no value that can be shown.", score.note)
     metrics = [name for name in titles if any(figure.metric == name for figure in score.figures)]
     humans = [name for name in metrics if human is not None and name in human.figures]
     rows = []
@@ -43,7 +43,7 @@ def score_view(score: ReleasedScore, titles: Mapping[str, str], *, human: Refere
         ]
         rows.append(("Macro" if finding == MACRO else finding, _count(score, finding, metrics, titles), cells))
     source = f" Human readers: {authors(human.citation)}, {human.place}." if human and humans else ""
-    first = "Value, then its 95% interval from resampled patients. Numbers of cases are given as ranges."
+    first = "Scores are followed by their 95% interval from resampled patients. Numbers of cases are given as ranges."
     how = rounding(score.policy, score.figures[0].metric)
     note = " ".join([first, how, *_on_average_only(score, titles, metrics), score.note]) + source
     columns = [(titles[name], name in humans) for name in metrics]
@@ -51,19 +51,17 @@ def score_view(score: ReleasedScore, titles: Mapping[str, str], *, human: Refere
 
 
 def _on_average_only(score: ReleasedScore, titles: Mapping[str, str], metrics: Sequence[str]) -> list[str]:
-    """Return a sentence on the metrics that have only an average; if there are no other metrics, also on the findings
-    averaged.
-    """
+    """Return a sentence that lists metrics shown only as an average and, if all are, the averaged findings."""
     of_findings = {figure.metric for figure in score.figures if figure.finding != MACRO}
     averaged = [titles[name] for name in metrics if name not in of_findings]
     if not averaged:
         return []
     over = "" if len(averaged) < len(metrics) else f", over {', '.join(score.shown)}"
-    return [f"On average only: {', '.join(averaged)}{over}."]
+    return [f"Only as an average: {', '.join(averaged)}{over}."]
 
 
 def _count(score: ReleasedScore, finding: str, metrics: Sequence[str], titles: Mapping[str, str]) -> str:
-    """Return the number of cases of a row as ranges; for a macro, the number of findings of each metric."""
+    """Return the number of cases of a finding as ranges; for a macro, the number of findings per metric."""
     counts = {metric: figure.n for metric in metrics if (figure := score.figure(metric, finding)) is not None}
     if finding != MACRO:
         return " / ".join(sorted(set(counts.values())))
@@ -80,9 +78,9 @@ def _published(human: ReferenceRow | None, metric: str, finding: str) -> float |
 
 
 def finding_plot(score: ReleasedScore, metric: str, title: str, *, human: ReferenceRow | None = None) -> str:
-    """Return the findings of a metric on a common scale, with human readers' values; empty without a score.
+    """Return a plot of a metric's scores per finding, with human readers' values; empty without a score.
 
-    Ratings have a scale of their own, which the table draws.
+    The result is also empty for readers' ratings, which the table draws.
     """
     marks: list[PlotRow] = []
     if is_rubric(score) or not any(score.figure(metric, finding) for finding in score.shown):
@@ -102,7 +100,7 @@ def finding_plot(score: ReleasedScore, metric: str, title: str, *, human: Refere
 
 
 def changes_view(old: ReleasedScore, new: ReleasedScore, titles: Mapping[str, str], names: Sequence[str]) -> str:
-    """Return the macros of two versions for comparison; `names` are the versions, the older one first."""
+    """Return a table that compares the macros of two versions; `names` are the versions, the older one first."""
     words = {metric: METRICS[metric].in_words if metric in METRICS else title for metric, title in titles.items()}
     macros = [(title, old.figure(metric), new.figure(metric)) for metric, title in words.items()]
     rows = [row for row in macros if row[1:] != (None, None)]
@@ -126,9 +124,9 @@ def progress_view(
 
     Parameters
     ----------
-    waiting : queue position, for queued submissions
-    why : reason of the last event, for submissions that ended without a score
-    place : its row on the board and the number of rows, if it has a row
+    waiting : queue position of a queued submission
+    why : reason of the last event of a submission that ended without a score
+    place : the submission's row on the board and the number of rows; None if it is not on the board
     """
     parts = [steps(submission.status), _state(submission, waiting, why, place)]
     if score is not None and submission.status == "scored":
@@ -140,7 +138,7 @@ def progress_view(
 
 
 def steps(status: str) -> str:
-    """Return the three steps, each with a symbol and a word."""
+    """Return the three steps of the progress, each with a symbol and a word."""
     ended = status in FINAL and status != "scored"
     names = ("queued", status) if status == "withdrawn" else (*STEPS[:2], status) if ended else STEPS
     names = ("queued", "reading", "scored") if status == "reading" else names
@@ -188,14 +186,14 @@ def _place(waiting: QueuePosition | None) -> str:
 
 def _expected(waiting: QueuePosition | None, event: str = "It should start") -> str:
     if waiting is not None and waiting.is_paused:
-        return "The board is paused; nothing is scored until it is open again."
+        return "The board is paused, and nothing is scored until it opens again."
     if waiting is None or waiting.expected_seconds is None:
         return "The start time is not known yet." if event.endswith("start") else ""
     return f"{event} {duration(waiting.expected_seconds)}."
 
 
 def duration(seconds: float) -> str:
-    """Return a waiting time in words, rounded to its precision."""
+    """Return a waiting time in words, rounded to 10 seconds, minutes or hours."""
     if seconds < 5:
         return "in a moment"
     if seconds < 90:
@@ -206,13 +204,13 @@ def duration(seconds: float) -> str:
 
 
 def balance_view(balance: QuotaBalance, team: str) -> str:
-    """Return the remaining budget, shown before sending: numbers, a row of boxes, and a sentence."""
+    """Return the team's remaining budget as numbers, a row of boxes, and a sentence."""
     boxes = ["used"] * balance.charged + ["pending"] * balance.pending + ["left"] * balance.left
     return draw(PAGE, "balance", balance, team, boxes[:40])
 
 
 def ledger_view(rows: Sequence[LedgerEntry], balance: QuotaBalance) -> str:
-    """Return the entries of the ledger, newest first, each with the total used after it."""
+    """Return the ledger's entries, newest first, each with the used total after the entry."""
     if not rows:
         return message("info", "Nothing has been charged yet.", balance.why)
     used, lines = 0, []
@@ -224,7 +222,7 @@ def ledger_view(rows: Sequence[LedgerEntry], balance: QuotaBalance) -> str:
 
 
 def shown_metrics(score: ReleasedScore) -> dict[str, str]:
-    """Return the metrics of a score, name -> title, in the order of its figures, without expected chance values."""
+    """Return name -> title of the metrics of a score in their order, without chance values."""
     names = dict.fromkeys(figure.metric for figure in score.figures)
     return {name: METRICS[name].title if name in METRICS else name for name in names if name not in NOT_ON_BOARDS}
 

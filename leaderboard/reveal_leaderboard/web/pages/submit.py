@@ -1,7 +1,7 @@
-"""The page Submit: drop a file, read the lint report, describe the model, confirm, send.
+"""The page Submit: drop a file, read the report on its problems, describe the model, confirm, and send.
 
 After sending, the page of the submission opens (:mod:`.submission`). A ``submission.json`` can fill the form about the
-model. Its contents beyond the form's fields (parameters, thresholds, grid, contact) are sent as well, and named.
+model. The page lists further contents of this file (parameters, thresholds, grid, contact), which are sent as well.
 """
 
 from __future__ import annotations
@@ -65,15 +65,15 @@ MORE = ("parameters", "grid", "thresholds", "tuning", "contact")
 NO_PROMPT = "none (not prompted)"
 MAX_FILE_BYTES = 64 * 1024
 INFO = {"organization": "one of your teams"}
-"""Field -> its hint, which is shown unless the field has a problem."""
+"""Field -> hint, which is shown unless the field has a problem."""
 
 
 def build_form(*, any_organization: bool) -> tuple[list[gr.components.Component], gr.Accordion]:
-    """Return the fields in the order of `FIELDS`, and the accordion with the optional ones.
+    """Return the components of the fields in the order of `FIELDS`, and the accordion of the optional fields.
 
     Parameters
     ----------
-    any_organization : whether a team outside the list may be typed (for the single user of local mode)
+    any_organization : whether a team outside the list may be entered (for the single user of local mode)
     """
     with gr.Row():
         name = gr.Textbox(label="Model name", placeholder="as shown on the board", max_length=64, min_width=170)
@@ -112,7 +112,7 @@ def read_file(path: Path) -> Metadata:
 
 
 def values_of(metadata: Metadata) -> tuple[list[str | None], dict[str, Any]]:
-    """Return (values of the form's fields, further contents of the file)."""
+    """Return the values of the form's fields, and the further contents of a ``submission.json``."""
     document = metadata.model_dump(exclude_none=True)
     values: list[str | None] = []
     for field in FIELDS:
@@ -147,7 +147,7 @@ def read_form(form: Sequence[str | None], more: Mapping[str, Any]) -> Metadata:
 
 
 def metadata_view(problem: MetadataError, title: str = "Not sent: correct the description of the model.") -> str:
-    """Return the problems of the metadata as HTML, each under its label in the form."""
+    """Return the problems of the metadata as HTML, each under the field's label."""
     rows = [
         (FIELDS.get(error["field"], error["field"]), error["rule"], _got(error.get("value", "")))
         for error in problem.errors
@@ -164,7 +164,7 @@ LINT_ROWS_SHOWN = 50
 
 
 def lint_view(report: Lint) -> str:
-    """Return a lint report; every text of the file is escaped."""
+    """Return the report on a file's problems as HTML; all texts from the file are escaped."""
     ordered = sorted(report.problems, key=lambda p: (p.severity == "warning", p.line is None, p.line))
     return draw(PAGE, "lint", report, ordered, LINT_ROWS_SHOWN, statistics_in_words(report.statistics))
 
@@ -178,8 +178,8 @@ SIGN_IN = sign_in("/submit", "Sign in to check files and send them for your team
 NO_TEAM, WAITING = draw(PAGE, "no_team"), draw(PAGE, "waiting")
 FIRST_FOLDED = list(FIELDS).index("links.code")
 FIELD_POSITIONS = {field: i for i, field in enumerate(FIELDS)} | {"model": 0, "links": FIRST_FOLDED}
-"""Field of the metadata -> position of the form's field that shows its problems."""
-# Scrolls the answer into view; after a success, opens the page of the submission.
+"""Field of the metadata -> position of the form's field that shows problems of the metadata field."""
+# Scrolls to the answer, or opens the page of the submission after a success.
 FOLLOW = """() => {
   const answer = document.getElementById('answer');
   const way = answer?.querySelector('a[href^="/submission?"]');
@@ -190,13 +190,13 @@ REFUSALS = (
     ParseFailed, NotAMemberError, NotPermittedError, TeamNameError, BoardClosedError, KeyReusedError,
     NotAllowedError, UnknownBenchmarkError,
 )  # fmt: skip
-"""Errors whose text is shown to the sender."""
+"""Errors whose texts the page shows."""
 
 log = logging.getLogger(__name__)
 
 
 def build(services: Services, page: gr.Blocks) -> None:
-    """Lay out the page inside the present Blocks."""
+    """Build the page inside the current `gr.Blocks`."""
     names = services.names
     manifest = "The questions: " + link("/api/v1/benchmarks", "benchmarks and manifests") + "."
     build_header(services, page)
@@ -209,7 +209,9 @@ def build(services: Services, page: gr.Blocks) -> None:
                 label="Prediction file", file_count="single", type="filepath", height=96, elem_classes="rv-drop"
             )
             report = gr.HTML(EMPTY, elem_id="report")
-            allow_missing = gr.Checkbox(label="Score missing predictions as misses (otherwise they are errors)")
+            allow_missing = gr.Checkbox(
+                label="Score missing predictions as misses (otherwise missing predictions are errors)"
+            )
         with gr.Column(min_width=320):
             gr.HTML(part("2. The model"))
             described = gr.File(
@@ -247,7 +249,7 @@ def build(services: Services, page: gr.Blocks) -> None:
 
 
 def missing_view(*, is_clean: bool, name: str | None, organization: str | None) -> str:
-    """Return the parts that a submission still needs; empty if it is complete."""
+    """Return what is still missing for a submission; empty if the submission is complete."""
     needs = [
         name_of_part
         for is_present, name_of_part in (
@@ -261,9 +263,7 @@ def missing_view(*, is_clean: bool, name: str | None, organization: str | None) 
 
 
 def faults_at_fields(problem: MetadataError | None) -> list[Any]:
-    """Return the updates of the form: one that opens the optional fields if needed, then one per field with its problem
-    or its hint.
-    """
+    """Return updates of the form: the optional fields opened if needed, then each field's problem or hint."""
     rules: dict[int, str] = {}
     for fault in [] if problem is None else problem.errors:
         rules.setdefault(_position(fault["field"]), fault["rule"])
@@ -275,7 +275,7 @@ def faults_at_fields(problem: MetadataError | None) -> list[Any]:
 
 
 def _position(field: str) -> int:
-    """Return the position of the form's field that shows problems of this field of the metadata; 0 if no field does."""
+    """Return the position of the form's field that shows problems of a metadata field; 0 without such a field."""
     return FIELD_POSITIONS.get(field, FIELD_POSITIONS.get(field.partition(".")[0], 0))
 
 
@@ -299,7 +299,7 @@ class SubmitHandlers(Handlers):
     """Handlers of the page's events."""
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:
-        """Return the user's teams; one is selected if it is the only one."""
+        """Return the user's teams; a single team is selected."""
         actor = self.services.actor(request)
         teams = [team.name for team in teams_of(actor)]
         only = teams[0] if len(teams) == 1 else None
@@ -307,7 +307,7 @@ class SubmitHandlers(Handlers):
         return _account(actor) or EMPTY, gr.update(choices=teams, value=only), balance
 
     def check(self, request: gr.Request, path: str | None, benchmark: str, allow_missing: bool) -> tuple[str, bool]:
-        """Lint the dropped file; return (its report as HTML, whether the file can be sent)."""
+        """Check the dropped file; return the report as HTML, and whether the file can be sent."""
         actor = self.services.actor(request)
         if actor is None:
             return SIGN_IN, False
@@ -325,13 +325,13 @@ class SubmitHandlers(Handlers):
     def ready(
         self, request: gr.Request, is_clean: bool, name: str | None, organization: str | None, benchmark: str
     ) -> tuple[Any, ...]:
-        """Enable the button once nothing is missing, and remove a confirmation question about earlier values."""
+        """Enable the button if nothing is missing, and remove a confirmation question about earlier values."""
         missing = missing_view(is_clean=is_clean, name=name, organization=organization)
         _, may_send = self._balance(self.services.actor(request), benchmark, organization)
         return gr.update(interactive=not missing and may_send), missing, ""
 
     def fill(self, request: gr.Request, path: str | None, *form: str | None) -> tuple[Any, ...]:
-        """Fill the form from a ``submission.json``; a team that is not the user's stays unselected."""
+        """Fill the form from a ``submission.json``; a team to which the user does not belong is not selected."""
         keep = [gr.skip()] * len(form)
         if path is None:
             return "", {}, *keep
@@ -354,7 +354,7 @@ class SubmitHandlers(Handlers):
             values[2] = teams[team_key(name)]
         elif self.services.auth.mode != "local":
             values[2] = None
-            text += f" You are not in its team, {name}: choose another."
+            text += f" You are not a member of the file's team {name}. Choose another team."
         return message("good", text), more, *values
 
     def balance(self, request: gr.Request, benchmark: str, organization: str | None) -> str:
@@ -362,10 +362,10 @@ class SubmitHandlers(Handlers):
         return self._balance(self.services.actor(request), benchmark, organization)[0]
 
     def _balance(self, actor: Actor | None, benchmark: str, organization: str | None) -> tuple[str, bool]:
-        """Return (the team's remaining budget as HTML, whether the team may send one more file)."""
+        """Return the team's remaining budget as HTML, and whether the team may send one more file."""
         team = next((t for t in teams_of(actor) if team_key(t.name) == team_key(organization or "")), None)
         if team is None:
-            return "", True  # sending reports the problem
+            return "", True  # an attempt to send reports the problem
         try:
             version = self.services.catalogue.current(benchmark).version
             with self.services.store.read() as connection:
@@ -386,7 +386,7 @@ class SubmitHandlers(Handlers):
         more: dict[str, Any] | None,
         *form: str | None,
     ) -> tuple[Any, ...]:
-        """Ask for confirmation with the cost, or show problems at their fields."""
+        """Ask for confirmation and name the cost, or show problems at their fields."""
         actor = self.services.actor(request)
         no_problems = faults_at_fields(None)
         if actor is None:
