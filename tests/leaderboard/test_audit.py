@@ -93,7 +93,7 @@ CHANGES: dict[str, tuple[Callable[[sa.Connection], object], str, str]] = {
     "receipt-removed": (
         lambda c: c.execute(receipts.delete().where(receipts.c.id == 2)),
         "receipts",
-        "receipt 2 is missing: the next one is 3",
+        "receipt 2 is missing: the next receipt is 3",
     ),
     "receipts-cut": (
         lambda c: c.execute(receipts.delete().where(receipts.c.id == 4)),
@@ -105,12 +105,12 @@ CHANGES: dict[str, tuple[Callable[[sa.Connection], object], str, str]] = {
         "receipts",
         "has no recorded end",
     ),
-    "score-raised": (swap_scores, "scores", "`released` is not what its receipt says"),
-    "score-removed": (lambda c: c.execute(scores.delete()), "scores", "its receipt has no score"),
+    "score-raised": (swap_scores, "scores", "`released` differs from its receipt"),
+    "score-removed": (lambda c: c.execute(scores.delete()), "scores", "there is a receipt, but no score"),
     "status": (
         lambda c: c.execute(submissions.update().where(submissions.c.status == "queued").values(status="scored")),
         "submissions",
-        "is scored, its events leave it queued",
+        "is scored, but its events imply queued",
     ),
     "unhidden": (
         lambda c: c.execute(submissions.update().values(hidden_at=None)),
@@ -135,22 +135,22 @@ CHANGES: dict[str, tuple[Callable[[sa.Connection], object], str, str]] = {
     "given-to-another-team": (
         give_to_another_team,
         "scores",
-        "`team` is not what its receipt says",
+        "`team` differs from its receipt",
     ),
     "renamed": (
         lambda c: c.execute(submissions.update().where(submissions.c.status == "scored").values(model_name="Mine")),
         "scores",
-        "`model` is not what its receipt says",
+        "`model` differs from its receipt",
     ),
     "incomplete": (
         lambda c: c.execute(submissions.update().values(allow_missing=sa.not_(submissions.c.allow_missing))),
         "scores",
-        "`allow_missing` is not what its receipt says",
+        "`allow_missing` differs from its receipt",
     ),
     "dated-back": (
         lambda c: c.execute(scores.update().values(scored_at=scores.c.scored_at - 86400)),
         "scores",
-        "`time` is not what its receipt says",
+        "`time` differs from its receipt",
     ),
     "ledger-moved": (
         lambda c: c.execute(ledger.update().where(ledger.c.kind == "charged").values(version="0.9.0")),
@@ -314,10 +314,10 @@ def test_a_chain_goes_on_from_the_heads_that_were_kept(filled: FilledBoard) -> N
         other = {"events": (kept["events"][0], "0" * 64), "receipts": (99, "0" * 64)}
         sentences = [problem.text for problem in audit(connection, kept=other).problems]
     assert sentences == [
-        f"number {kept['events'][0]} has a different hash from the one that was kept: the chain was rewritten",
-        "the chain ends before number 99, whose hash was kept: later entries are lost",
+        f"the hash of number {kept['events'][0]} differs from an earlier report: the chain was rewritten",
+        "the chain ends before number 99, which an earlier report contains: entries are lost",
     ]
-    with pytest.raises(ValueError, match="must be a report as `audit --json` prints it"):
+    with pytest.raises(ValueError, match="must be a report of `audit --json`"):
         read_heads('{"heads": []}')
 
 
@@ -342,7 +342,7 @@ def test_what_a_damaged_log_lost_is_found_by_what_was_kept(filled: FilledBoard, 
         assert audit(connection).ok  # by itself it looks whole
     own.store.engine.dispose()
     assert {problem.area for problem in result.problems} == {"events", "receipts"}
-    assert all("whose hash was kept: later entries are lost" in problem.text for problem in result.problems)
+    assert all("which an earlier report contains: entries are lost" in problem.text for problem in result.problems)
 
 
 def test_a_damaged_upload_is_found(filled: FilledBoard) -> None:

@@ -171,7 +171,7 @@ def test_nothing_is_written_over(filled: FilledBoard, tmp_path: Path) -> None:
     with pytest.raises(BackupError, match="`target` must not exist"):
         backup(url_of(filled), filled.blobs.url, made.folder)
     url, blobs = empty_place(filled, tmp_path)
-    with pytest.raises(BackupError, match="the place for uploads must be empty"):
+    with pytest.raises(BackupError, match="the store for uploads must be empty"):
         restore(made.folder, url, filled.blobs.url)
     with pytest.raises(BackupError, match="the database must not exist yet"):
         restore(made.folder, url_of(filled), blobs)
@@ -204,7 +204,7 @@ def test_a_damaged_backup_is_not_restored(filled: FilledBoard, tmp_path: Path) -
     upload = next((folder / "blobs").iterdir())
     whole = upload.read_bytes()
     upload.write_bytes(b"changed")
-    with pytest.raises(BackupError, match=f"damaged: blobs/{upload.name} is not what its manifest says"):
+    with pytest.raises(BackupError, match=f"damaged: blobs/{upload.name} differs from the manifest"):
         restore(folder, url, blobs)
     upload.unlink()
     with pytest.raises(BackupError, match=f"incomplete: blobs/{upload.name} is missing"):
@@ -214,7 +214,7 @@ def test_a_damaged_backup_is_not_restored(filled: FilledBoard, tmp_path: Path) -
     with pytest.raises(BackupError, match="must name the database and uploads"):
         restore(folder, url, blobs)
     (folder / "manifest.json").unlink()
-    with pytest.raises(BackupError, match=r"must be the folder of a backup with its manifest\.json"):
+    with pytest.raises(BackupError, match=r"must be a backup folder with a manifest\.json"):
         restore(folder, url, blobs)
     assert not any(path.is_file() for path in (tmp_path / "restored").rglob("*"))
 

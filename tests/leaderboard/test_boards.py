@@ -133,7 +133,7 @@ def test_a_refresh_scores_in_the_background_and_switches_all_at_once(world: Worl
         assert two.facts == {"n_images": 70, "rank_changes": changes.to_json()}
     assert (world.spent(), world.get(first).status) == (ledger_before, "scored")
     assert world.path(first)[-2:] == ["scored", "scored"]
-    with pytest.raises(BoardClosedError, match=r"takes submissions to version 2\.0, not 1\.0"):
+    with pytest.raises(BoardClosedError, match=r"accepts submissions to version 2\.0, not 1\.0"):
         world.add(sha256="e" * 64)
     with pytest.raises(RefreshError, match="is or was on the board already"):
         switch(world)

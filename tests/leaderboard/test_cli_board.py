@@ -196,11 +196,9 @@ def test_an_audit_goes_on_from_a_report_that_was_kept(operator: Operator, tmp_pa
     report = json.loads(kept.read_text())
     report["heads"]["receipts"]["length"] += 1
     kept.write_text(json.dumps(report))
-    assert "later entries are lost" in operator.run("audit", "--kept", str(kept), blobs=True, code=1)
+    assert "entries are lost" in operator.run("audit", "--kept", str(kept), blobs=True, code=1)
     kept.write_text("[]")
-    assert "must be a report as `audit --json` prints it" in in_one_line(
-        operator.run("audit", "--kept", str(kept), code=2)
-    )
+    assert "must be a report of `audit --json`" in in_one_line(operator.run("audit", "--kept", str(kept), code=2))
 
 
 def test_an_audit_compares_with_the_last_backup(operator: Operator, tmp_path: Path) -> None:
@@ -220,9 +218,9 @@ def test_an_audit_compares_with_the_last_backup(operator: Operator, tmp_path: Pa
     operator.board.store.engine.dispose()
     with sqlite3.connect(tmp_path / "before.sqlite") as copy, sqlite3.connect(database) as after:
         copy.backup(after)
-    assert "later entries are lost" in operator.run("audit", blobs=True, code=1)
-    assert "later entries are lost" in operator.run("backup", str(tmp_path / "tuesday"), blobs=True, code=1)
-    assert "later entries are lost" in operator.run("audit", blobs=True, code=1)  # still compared with Monday
+    assert "entries are lost" in operator.run("audit", blobs=True, code=1)
+    assert "entries are lost" in operator.run("backup", str(tmp_path / "tuesday"), blobs=True, code=1)
+    assert "entries are lost" in operator.run("audit", blobs=True, code=1)  # still compared with Monday
 
 
 @pytest.mark.parametrize("words", [["serve", "--benchmark", "."], ["migrate"], ["readers"]], ids=lambda words: words[0])
@@ -287,7 +285,7 @@ def test_a_folder_that_may_only_be_read_is_said_and_can_be_audited(filled: Fille
     migrating, asking, auditing = json.loads(messages.read_text())
     for code, text in (migrating, asking):
         assert code == 2
-        assert "the database cannot be opened, nothing was changed: attempt to write a readonly database" in text
+        assert "the database cannot be opened (attempt to write a readonly database); nothing was changed" in text
     assert auditing[0] == 0, auditing[1]
     assert (data / "leaderboard.sqlite").read_bytes() == before
 

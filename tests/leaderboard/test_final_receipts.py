@@ -101,11 +101,11 @@ def test_a_hash_does_not_give_its_figures_away(filled: FilledBoard) -> None:
 CHANGES: dict[str, tuple[Callable[[sa.Connection], object], str]] = {
     "figure": (
         lambda c: c.execute(scores.update().where(scores.c.part == "final").values(released={"figures": []})),
-        "final part: `released` is not what its receipt says",
+        "final part: `released` differs from its receipt",
     ),
     "score-removed": (
         lambda c: c.execute(scores.delete().where(scores.c.part == "final")),
-        "final part: its receipt has no score",
+        "final part: there is a receipt, but no score",
     ),
     "receipt-removed": (
         lambda c: c.execute(table.delete().where(table.c.part == "final")),

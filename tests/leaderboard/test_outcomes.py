@@ -153,7 +153,7 @@ def test_chosen_submission_of_a_model_is_shown(world: World) -> None:
     assert visible_ids(world) == [first.id, other.id]
     world.store.withdraw(first.id, who=WHO)
     assert visible_ids(world) == [second.id, other.id]  # otherwise the newest
-    for submission, rule in ((first, "not withdrawn"), (held, "figures of another one")):
+    for submission, rule in ((first, "not withdrawn"), (held, "scores of another submission")):
         with pytest.raises(NotAllowedError, match=rule):
             world.store.choose(submission.id, who=WHO)
     assert world.path(first)[-2:] == ["chosen", "withdrawn"]
@@ -185,5 +185,5 @@ def test_final_scores_are_shown_after_closing(world: World) -> None:
     final = world.store.score_of(submission.id, part="final")
     assert final.released["figures"][0]["value"] == 0.4
     for state in ("open", "paused"):
-        with world.store.write() as connection, pytest.raises(ValueError, match=r"final figures of version 1\.0 were"):
+        with world.store.write() as connection, pytest.raises(ValueError, match=r"final scores of version 1\.0 were"):
             boards.set_state(connection, BENCHMARK, state, who="user:admin", why="again")

@@ -203,7 +203,7 @@ def test_a_comparison_says_which_differences_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("tiers", "is_apart", "message"),
     [
-        (("A", "B"), False, "Their tiers differ nevertheless"),
+        (("A", "B"), False, "Yet the tiers differ"),
         (("A", "A"), True, "Yet both entries are in one tier"),
         (("A", "B"), True, None),
     ],

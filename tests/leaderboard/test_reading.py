@@ -149,7 +149,7 @@ def test_audit_finds_a_rating_that_was_changed_afterwards(library: Library) -> N
         connection.execute(ratings.update().where(ratings.c.answer_id == answers[0].id).values(process=1))
     (problem,) = library.problems()
     assert problem.area == "submissions"
-    assert problem.text == f"submission {submission.id}: its ratings differ from the ratings that completed its scoring"
+    assert problem.text == f"submission {submission.id}: its ratings differ from those with which it was scored"
 
 
 def test_who_may_read(library: Library) -> None:

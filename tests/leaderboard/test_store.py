@@ -221,7 +221,7 @@ def test_a_board_that_is_not_open_takes_nothing_new_but_knows_what_it_has(world:
 
 
 def test_another_version_and_an_unknown_board_take_nothing(world: World) -> None:
-    with pytest.raises(BoardClosedError, match=r"takes submissions to version 1\.0, not 2\.0"):
+    with pytest.raises(BoardClosedError, match=r"accepts submissions to version 1\.0, not 2\.0"):
         world.add(version="2.0")
     with pytest.raises(BoardClosedError, match="no board of other"):
         world.add(benchmark="other")

@@ -95,7 +95,7 @@ def test_only_members_submit_for_a_team(intake: Intake, write_file: WriteFile) -
 @pytest.mark.parametrize(
     ("metadata_fields", "field", "rule"),
     [
-        ({"grid": 16}, "grid", "must be the board's, 8 cells per side"),
+        ({"grid": 16}, "grid", "must be the board's grid, 8 cells per side"),
         ({"thresholds": {"Nonsense": 0.5}}, "thresholds", "must name labels of the board"),
     ],
 )

@@ -1,1 +1,1 @@
-"""The database and the stored files of a leaderboard, with backups and audits."""
+"""Storage of a leaderboard: database, uploaded files, backups and audits."""

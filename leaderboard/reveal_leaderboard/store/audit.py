@@ -1,25 +1,24 @@
-"""Audits a board: its chains must be intact, and its tables must agree with each other and with the stored files.
+"""Audit a leaderboard: check the hash chains, and that tables and stored files agree with each other.
 
 Conventions
 -----------
-An audit only reads: the connection of :func:`opened_to_read` refuses writes, and nothing is migrated. Each problem is
-reported as a sentence, by area. A chain that verifies is unchanged, unless someone rewrote all of it. To detect that as
-well, compare the report's heads with the heads of earlier reports kept elsewhere.
+An audit only reads: the connection of :func:`opened_to_read` refuses writes, and nothing is migrated. Each problem is a
+sentence with its area. Someone who rewrites a whole chain passes its check. To detect a rewritten chain, compare the
+report's heads (last hashes) with those of earlier reports that are kept elsewhere.
 
-The audit checks: SQLite's own integrity check; the chain of events; that every submission, team, user, token, flag and
-board, with the rows that belong to it (:mod:`reveal_leaderboard.store.events`), is as its last event left it; the chain
-of receipts with every signature, and that the previous key signed each change to a new key; that each score, public or
-final, has a receipt with its figures, team, model and time, and that no other receipts exist; that each submission's
-status follows from its events; that its readers' ratings match the digest in its event; that every line of the ledger
-has the team and board of its submission and agrees with the submission's outcome, or was granted in an event; and on
-request, that every upload and every stored file of predictions is unchanged. Predictions may be missing, as they can be
-made again.
+The audit runs SQLite's integrity check and then checks these rules. The chain of events is intact. Every submission,
+team, user, token, flag and board, with the rows that belong to it (:mod:`reveal_leaderboard.store.events`), is as its
+last event left it. The chain of receipts is intact, every signature is valid, and the previous key signed each new key.
+Each score, public or final, has a receipt with its values, team, model and time, and no other receipts exist. Each
+submission's status follows from its events, and its readers' ratings match the digest in its event. Every entry of the
+ledger has the team and board of its submission and agrees with the submission's outcome, or was granted in an event. On
+request, every upload and every stored file of predictions is unchanged. Missing predictions are no problem, because
+they are computed again from the upload.
 
-Not covered, because no chain includes them: sessions, jobs, workers, times of a token's last use or a row's last
-change, the column that says which of a model's submissions is shown (the choice is recorded in events), buckets of rate
-limits, webhooks and their deliveries, fingerprints, the record of held-out cases, single ratings of a submission that
-is still being rated, and ranks, which are recomputed. Data that cannot be read are a problem of their area; the audit
-continues.
+The chains do not cover sessions, jobs, workers, times of a token's last use or a row's last change, the column that
+says which of a model's submissions is shown (events record the choice), buckets of rate limits, webhooks and their
+deliveries, fingerprints, the record of held-out cases, single ratings of a submission that is still being rated, and
+ranks, which are recomputed. Unreadable data are reported as a problem, and the audit continues.
 """
 
 from __future__ import annotations
@@ -55,11 +54,11 @@ ENDS = {
     **dict.fromkeys(("refused", "failed", "withdrawn"), ({"reserved", "refunded"},)),
     "scored": ({"reserved", "charged"}, {"reserved", "refunded"}),
 }
-"""The entries that the ledger may have for a submission's last sending, by the submission's status."""
+"""Status of a submission -> the sets of entries that the ledger may have for the last time it was sent."""
 
 
 class NoBoardError(ValueError):
-    """The database contains no board, or one of another version of this program."""
+    """The database contains no board, or a board of another version of this program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +76,8 @@ class AuditReport:
     Attributes
     ----------
     problems : empty if every check passed
-    counts : checked events, receipts, scores, submissions, ledger rows and uploads (None: not checked)
-    heads : chain -> (length, last hash), to be kept elsewhere
+    counts : numbers of checked events, receipts, scores, submissions, ledger rows and uploads (None: not checked)
+    heads : chain -> (length, last hash), which should be kept elsewhere
     keys : ids of the keys that signed receipts, in order of first use
     """
 
@@ -105,24 +104,24 @@ class AuditReport:
 
 @contextmanager
 def opened_to_read(url: str | sa.URL) -> Iterator[sa.Connection]:
-    """Open the database at `url` without migrating it, for a connection that sees one snapshot and cannot write.
+    """Open the database at `url` without migrating it, and yield a read-only connection that sees one snapshot.
 
     Raises
     ------
     NoBoardError
         If the file does not exist.
     ValueError
-        If `url` names another database than SQLite or PostgreSQL through psycopg.
+        If the database is neither SQLite nor PostgreSQL with psycopg.
     """
     engine = connect(url)
     if engine.dialect.name == "sqlite":
         engine = _sqlite_to_read(Path(str(engine.url.database)).absolute())
     try:
         with reading(engine).connect() as connection:
-            if engine.dialect.name == "postgresql":  # reading all uploads between two queries is slow
+            if engine.dialect.name == "postgresql":  # reading all uploads takes long, and no query runs meanwhile
                 connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = 0"))
             yield connection
-            with suppress(sa.exc.DatabaseError):  # a rollback fails, too, if pages are damaged
+            with suppress(sa.exc.DatabaseError):  # if pages are damaged, the rollback also fails
                 connection.rollback()
     finally:
         engine.dispose()
@@ -132,8 +131,8 @@ def _sqlite_to_read(file: Path) -> sa.Engine:
     if not file.is_file():
         raise NoBoardError(f"no board at {file}")
 
-    # To read a database with a write-ahead log, SQLite writes an index of the log beside it, which it cannot do in a
-    # read-only folder. Without a log, no process has the database open.
+    # To read a database that has a write-ahead log, SQLite must write an index of the log, which fails in a read-only
+    # folder. If there is no log, no process has the database open.
     is_still = not os.access(file.parent, os.W_OK) and not file.with_name(f"{file.name}-wal").exists()
     address = f"{file.as_uri()}?mode=ro{'&immutable=1' if is_still else ''}"
 
@@ -146,12 +145,12 @@ def _sqlite_to_read(file: Path) -> sa.Engine:
 
 
 def check_schema(connection: sa.Connection) -> None:
-    """Check that the database has the tables of this version of the program.
+    """Check that the database has the tables of this program version.
 
     Raises
     ------
     NoBoardError
-        If the tables are older or newer, missing, or unreadable.
+        If the tables are missing or unreadable, or belong to an older or newer version.
     """
     from alembic.migration import MigrationContext
     from alembic.script import ScriptDirectory
@@ -168,20 +167,21 @@ def check_schema(connection: sa.Connection) -> None:
     if present in {script.revision for script in versions.walk_revisions()} - {head}:
         raise NoBoardError(f"the database is older {of}: run `reveal-leaderboard migrate` first")
     if present != head:
-        raise NoBoardError(f"the database is newer {of}: audit it with the program that made it")
+        raise NoBoardError(f"the database is newer {of}: audit it with the program that created it")
 
 
 Heads = Mapping[str, tuple[int, str]]
-"""Chain -> (length, last hash)."""
+"""Name of a chain -> (length, last hash)."""
 
 
 def audit(connection: sa.Connection, *, blobs: Blobs | None = None, kept: Heads | None = None) -> AuditReport:
-    """Audit the board of `connection`, which must see one snapshot: :func:`opened_to_read`, or ``store.read()``.
+    """Return the audit report of a database; `connection` must see one snapshot (:func:`opened_to_read`,
+    ``store.read()``).
 
     Parameters
     ----------
-    blobs : the stored uploads; None skips them, which is much faster
-    kept : heads of an earlier report, kept elsewhere, which the chains must contain
+    blobs : the stored uploads; None to skip their check, which is much faster
+    kept : heads of an earlier report, which the chains must contain
     """
     chain = _Chain()
     steps: list[tuple[str, Callable[[], Iterable[str]]]] = [
@@ -205,7 +205,7 @@ def audit(connection: sa.Connection, *, blobs: Blobs | None = None, kept: Heads 
     }
     counts["uploads"] = None
     heads: dict[str, tuple[int, str]] = {}
-    with suppress(sa.exc.SQLAlchemyError):  # unreadable tables are already among the problems
+    with suppress(sa.exc.SQLAlchemyError):  # unreadable tables were already reported
         heads = {
             row.name: (row.length, row.head) for row in connection.execute(sa.select(chains).order_by(chains.c.name))
         }
@@ -226,24 +226,24 @@ def read_heads(text: str) -> dict[str, tuple[int, str]]:
         heads = document.get("audit", document)["heads"]
         return {name: (int(heads[name]["length"]), str(heads[name]["hash"])) for name in _CHAINED}
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise ValueError("must be a report as `audit --json` prints it, with the heads of both chains") from None
+        raise ValueError("must be a report of `audit --json` with the heads of both chains") from None
 
 
 _CHAINED = {"events": events, "receipts": receipts}
 
 
 def _goes_on(connection: sa.Connection, name: str, length: int, head: str) -> Iterator[str]:
-    """Check that a chain still contains the head that was kept."""
+    """Check that a chain contains the head of an earlier report."""
     table = _CHAINED[name]
     current = connection.execute(sa.select(table.c.hash).where(table.c.id == length)).scalar_one_or_none()
     if current is None and length:
-        yield f"the chain ends before number {length}, whose hash was kept: later entries are lost"
+        yield f"the chain ends before number {length}, which an earlier report contains: entries are lost"
     elif length and current != head:
-        yield f"number {length} has a different hash from the one that was kept: the chain was rewritten"
+        yield f"the hash of number {length} differs from an earlier report: the chain was rewritten"
 
 
 def _format_problems(step: Callable[[], Iterable[str]]) -> Iterator[str]:
-    """Yield the problems that a step reports, and a further problem if the step cannot read all of its data."""
+    """Yield the problems that a check reports, and a further problem if the check cannot read all of its data."""
     try:
         yield from step()
     except (sa.exc.SQLAlchemyError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -258,7 +258,7 @@ def _count(connection: sa.Connection, table: sa.Table) -> int | None:
 
 
 def _pages(connection: sa.Connection) -> Iterator[str]:
-    """Yield the damage that SQLite finds in its file, including parts that no other step reads, such as an index."""
+    """Yield damage that SQLite finds in its file, including parts that no other check reads, such as indexes."""
     if connection.dialect.name == "sqlite":
         messages = connection.exec_driver_sql("PRAGMA integrity_check").scalars()
         lines = (line for text in messages for line in text.splitlines())
@@ -273,7 +273,7 @@ def _uploads(connection: sa.Connection, blobs: Blobs) -> Iterator[str]:
 
 @dataclass
 class _Chain:
-    """Verifies the receipts in order, and remembers which scores they belong to."""
+    """Checks the receipts in order, and records the score that each receipt belongs to."""
 
     of: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
@@ -285,7 +285,7 @@ class _Chain:
         for row in connection.execute(query):
             receipt = StoredReceipt(**row._mapping)
             if receipt.id != n + 1:
-                yield f"receipt {n + 1} is missing: the next one is {receipt.id}"
+                yield f"receipt {n + 1} is missing: the next receipt is {receipt.id}"
             elif receipt.previous != head:
                 yield f"receipt {receipt.id} does not follow receipt {n}"
             yield from self._verify_one(receipt)
@@ -294,7 +294,7 @@ class _Chain:
         if end is None:
             yield "the chain of receipts has no recorded end"
         elif tuple(end) != (n, head):
-            yield f"the chain must end with receipt {end.length} ({end.head[:12]}), it ends with {n}"
+            yield f"the chain must end with receipt {end.length} ({end.head[:12]}), but ends with {n}"
 
     def _verify_one(self, receipt: StoredReceipt) -> Iterator[str]:
         try:
@@ -311,9 +311,7 @@ class _Chain:
         yield from self._follow_key(receipt, claims)
 
     def _follow_key(self, receipt: StoredReceipt, claims: dict[str, Any]) -> Iterator[str]:
-        """Check that a new key was confirmed by a signature of the previous one; each version has its own vault, and so
-        its own keys.
-        """
+        """Check that the previous key of the version signed the new key, if the key changed."""
         before = self._last_key.get((claims["benchmark"], claims["version"]))
         if before is not None and before != claims["public_key"]:
             try:
@@ -343,7 +341,7 @@ def _scores(connection: sa.Connection, chain: _Chain) -> Iterator[str]:
         checked.add(place)
         claims = chain.of.get(place)
         if claims is None:
-            # Switching versions copies the figures that a held submission shows.
+            # A switch of versions copies the displayed scores of a held-back submission.
             is_copied = (score.shown_of, score.version, score.part) in chain.of
             if score.shown_of == score.submission_id or not is_copied:
                 yield f"{name}: its score has no receipt"
@@ -362,9 +360,9 @@ def _scores(connection: sa.Connection, chain: _Chain) -> Iterator[str]:
         }
         for what, value in facts.items():
             if claims[what] != value:
-                yield f"{name}: `{what}` is not what its receipt says"
+                yield f"{name}: `{what}` differs from its receipt"
     for submission_id, version, part in sorted(set(chain.of) - checked):
-        yield f"submission {submission_id} on {version}, {part} part: its receipt has no score"
+        yield f"submission {submission_id} on {version}, {part} part: there is a receipt, but no score"
 
 
 def _statuses(connection: sa.Connection) -> Iterator[str]:
@@ -382,17 +380,17 @@ def _statuses(connection: sa.Connection) -> Iterator[str]:
             continue
         status, is_withdrawn, is_hidden = followed
         if status != row.status:
-            yield f"{name} is {row.status}, its events leave it {status}"
+            yield f"{name} is {row.status}, but its events imply {status}"
         if is_withdrawn != (row.withdrawn_at is not None):
             yield f"{name} is {'' if is_withdrawn else 'not '}withdrawn by its events, its row says otherwise"
         if is_hidden != (row.hidden_at is not None):
             yield f"{name} is {'' if is_hidden else 'not '}hidden by its events, its row says otherwise"
     for subject in sorted(stand):
-        yield f"there are events of {subject.replace(':', ' ')}, which does not exist"
+        yield f"{subject.replace(':', ' ')} has events, but does not exist"
 
 
 def _follow(steps: list[Any]) -> tuple[str | None, bool, bool]:
-    """Return (status, is withdrawn, is hidden) after all steps; a scored submission stays scored when withdrawn."""
+    """Return (status, is withdrawn, is hidden) after all events; a scored submission stays scored when withdrawn."""
     status, is_withdrawn, is_hidden = None, False, False
     for step in steps:
         if step.to_status in STATUSES and (step.from_status, step.to_status) != ("scored", "withdrawn"):
@@ -414,7 +412,7 @@ def _readings(connection: sa.Connection) -> Iterator[str]:
         if why.startswith(READ_TO_THE_END):
             submission_id = subject.partition(":")[2]
             if not why.endswith(digest_of(ratings_of(connection, submission_id))):
-                yield f"submission {submission_id}: its ratings differ from the ratings that completed its scoring"
+                yield f"submission {submission_id}: its ratings differ from those with which it was scored"
 
 
 def _ledger(connection: sa.Connection) -> Iterator[str]:
@@ -431,19 +429,19 @@ def _ledger(connection: sa.Connection) -> Iterator[str]:
     for submission in connection.execute(sa.select(*columns).order_by(submissions.c.id)):
         name, kinds = f"submission {submission.id}", sendings[submission.id]
         if of[submission.id] - {tuple(submission)[2:]}:
-            yield f"{name}: the ledger has lines of this submission under another team, benchmark or version"
+            yield f"{name}: the ledger has entries of this submission under another team, benchmark or version"
         if sorted(kinds) != list(range(1, len(kinds) + 1)) or not kinds:
             yield f"{name}: the ledger must number its reservations from 1, got {sorted(kinds)}"
             continue
         *earlier, last = (kinds[number] for number in sorted(kinds))
         if any(one != {"reserved", "refunded"} for one in earlier):
-            yield f"{name}: it was sent again though an earlier sending was not refunded"
+            yield f"{name}: the team sent it again, although the earlier reservation was not refunded"
         if last not in ENDS.get(submission.status, ()):
             yield f"{name} is {submission.status}, but the ledger says {', '.join(sorted(last))}"
 
 
 def _grants(connection: sa.Connection) -> Iterator[str]:
-    """Compare the ledger's grants with their events."""
+    """Compare the grants in the ledger with their events."""
     rows = connection.execute(sa.select(ledger).where(ledger.c.kind == "granted"))
     granted = Counter(
         (f"team:{row.team_id}", row.who, granted_words(-row.amount, row.benchmark, row.version, row.why))
@@ -454,7 +452,7 @@ def _grants(connection: sa.Connection) -> Iterator[str]:
     for subject, _, grant_text in sorted((granted - known).elements()):
         yield f"{subject.replace(':', ' ')} was granted {grant_text!r} without an event"
     for subject, _, grant_text in sorted((known - granted).elements()):
-        yield f"{subject.replace(':', ' ')} was granted {grant_text!r}, which the ledger does not have"
+        yield f"{subject.replace(':', ' ')} was granted {grant_text!r} by an event, but not in the ledger"
 
 
 def _stored(blobs: Blobs, what: str, names: set[str]) -> Iterator[str]:

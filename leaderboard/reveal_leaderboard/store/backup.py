@@ -1,20 +1,18 @@
-"""Backs up and restores a whole board: one snapshot of the database, and every file that it names.
+"""Back up and restore a leaderboard: a snapshot of the database, and all files that it refers to.
 
 Conventions
 -----------
 A backup is a folder: the database (``database.sqlite``, or ``database.dump`` in PostgreSQL's custom format), ``blobs/``
 with the uploads and the predictions made from them, by hash, and ``manifest.json`` with the size and SHA-256 of every
-file and the audit's report, including the heads of the chains. The audit reads the copied SQLite file itself or, for
-PostgreSQL, the snapshot that was dumped. A backup is written under a temporary name and renamed once complete, so any
-existing backup folder is complete. The database is copied before the uploads; because an upload is never removed while
-a submission names it, all uploads that the copy names still exist. Missing predictions are skipped: they are made again
-from the upload when needed. Servers and workers may run during a backup.
+file and the audit's report, including the heads of the chains. The audit checks the copied SQLite file or, for
+PostgreSQL, the dumped snapshot. A backup is written under a temporary name and renamed once complete, so an existing
+backup folder is complete. The database is copied before the uploads. An upload is never removed while a submission
+refers to it, so all uploads that the copied database needs still exist. Missing predictions are skipped, because they
+are computed again from the upload when needed. Servers and workers may run during a backup.
 
-Holdouts and vaults (exact figures, incidents, the salt, the receipt key) are deliberately excluded: only the worker's
-user may read them. Back up a vault separately, encrypted. A backup contains names of users and hashes of tokens: keep
-it private.
-
-Restoring requires an empty target, verifies every hash first and audits the board afterwards.
+Holdouts and vaults (exact scores, incidents, the salt, the receipt key) are excluded, because only the worker's user
+may read them. Back up a vault separately, encrypted. A backup contains names of users and hashes of tokens, so keep it
+private. A restore requires an empty target, verifies every hash first, and audits the board afterwards.
 """
 
 from __future__ import annotations
@@ -48,12 +46,12 @@ DATABASES = {"sqlite": "database.sqlite", "postgresql": "database.dump"}
 
 
 class BackupError(ValueError):
-    """A backup cannot be made, is incomplete, or cannot be restored to its target."""
+    """A backup cannot be written, is incomplete, or cannot be restored to the target."""
 
 
 @dataclass(frozen=True)
 class Backup:
-    """A finished backup or restore: its folder, its manifest, and the board's audit report."""
+    """A finished backup or restore: the folder, the manifest, and the audit report."""
 
     folder: Path
     manifest: Mapping[str, Any]
@@ -62,7 +60,7 @@ class Backup:
 
 @dataclass(frozen=True)
 class LastBackup:
-    """The last backup made or restored with a data folder: when, where, and the heads of the chains in it."""
+    """The last backup or restore of a data folder: time, backup folder, and heads of the chains in the backup."""
 
     made_at: str
     folder: str
@@ -70,7 +68,7 @@ class LastBackup:
 
 
 def remember(data: Path, made: Backup) -> None:
-    """Note in the data folder that a backup was made or restored, for later audits.
+    """Record a backup or restore in the data folder, for later audits.
 
     Raises
     ------
@@ -82,12 +80,12 @@ def remember(data: Path, made: Backup) -> None:
 
 
 def last_backup(data: Path) -> LastBackup | None:
-    """Return the last backup made or restored with a data folder, or None.
+    """Return the record of the last backup or restore of a data folder, or None.
 
     Raises
     ------
     BackupError
-        If the note about it is damaged.
+        If the record is damaged.
     """
     file = data / LAST_BACKUP
     if not file.exists():
@@ -97,7 +95,7 @@ def last_backup(data: Path) -> LastBackup | None:
         note = json.loads(text)
         return LastBackup(str(note["made_at"]), str(note["folder"]), read_heads(text))
     except (KeyError, TypeError, ValueError):
-        raise BackupError(f"{file} must be as `backup` wrote it; delete it and make a backup") from None
+        raise BackupError(f"{file} is damaged; delete it and make a new backup") from None
 
 
 def backup(store_url: str, blobs_url: str | Path, target: Path, *, kept: Heads | None = None) -> Backup:
@@ -105,7 +103,7 @@ def backup(store_url: str, blobs_url: str | Path, target: Path, *, kept: Heads |
 
     Parameters
     ----------
-    kept : heads of an earlier backup, which the chains must contain; else the report has a problem
+    kept : heads of an earlier backup; the report has a problem if the chains do not contain them
 
     Raises
     ------
@@ -149,12 +147,12 @@ def backup(store_url: str, blobs_url: str | Path, target: Path, *, kept: Heads |
 def restore(source: Path, store_url: str, blobs_url: str | Path) -> Backup:
     """Restore the backup in the folder `source` into an empty database and an empty store for uploads.
 
-    The board is audited afterwards, uploads included; check the report.
+    Afterwards the board and the uploads are audited; check the returned report.
 
     Raises
     ------
     BackupError
-        If the backup is incomplete, or the target is not empty or is another kind of database.
+        If the backup is incomplete, the target is not empty, or the target is a different kind of database.
     """
     source = Path(source).absolute()
     manifest = _read_manifest(source)
@@ -163,7 +161,7 @@ def restore(source: Path, store_url: str, blobs_url: str | Path) -> Backup:
     if url.get_backend_name() != manifest["database"]:
         raise BackupError(f"a backup of {manifest['database']} cannot be restored into {url.get_backend_name()}")
     if next(blobs.names(), None) is not None:
-        raise BackupError(f"the place for uploads must be empty, {blobs.url} is not")
+        raise BackupError(f"the store for uploads must be empty, but {blobs.url} is not")
     _check_empty(url)
     _check_files(source, manifest)
     for name in manifest["files"]:
@@ -203,12 +201,12 @@ def _check_empty(url: sa.URL) -> None:
     if url.get_backend_name() == "sqlite":
         path = Path(str(url.database))
         if any(path.with_name(path.name + end).exists() for end in ("", "-wal", "-shm", "-journal")):
-            raise BackupError(f"the database must not exist yet, {path} does")
+            raise BackupError(f"the database must not exist yet, but {path} does")
         return
     engine = connect(url)
     try:
         if tables := sa.inspect(engine).get_table_names():
-            raise BackupError(f"the database must be empty, it has the table {tables[0]!r}")
+            raise BackupError(f"the database must be empty, but it has the table {tables[0]!r}")
     finally:
         engine.dispose()
 
@@ -245,7 +243,7 @@ def _dump_postgresql(url: sa.URL, path: Path, snapshot: str) -> None:
 
 
 def _run_postgresql(url: sa.URL, command: list[str], database_option: str) -> None:
-    """Run one of PostgreSQL's programs, with the password in its environment and never on its command line."""
+    """Run a program of PostgreSQL; the password is passed in the environment, never on the command line."""
     program = shutil.which(command[0])
     if program is None:
         raise BackupError(f"{command[0]} is needed for PostgreSQL: install its client programs (postgresql-client)")
@@ -269,7 +267,7 @@ def _quoted(value: str) -> str:
 def _copy_blob(blobs: Blobs, what: str, name: str, target: Path) -> dict[str, Any]:
     target.parent.mkdir(exist_ok=True, mode=0o700)
     try:
-        with blobs.open_local(name) as path:  # its hash is checked there
+        with blobs.open_local(name) as path:  # the hash is checked there
             write_durably(target, path.read_bytes())
     except FileNotFoundError:
         raise BackupError(f"{what} {name} is not stored: audit the board before backing it up") from None
@@ -287,7 +285,7 @@ def _read_manifest(source: Path) -> dict[str, Any]:
     try:
         manifest = json.loads((source / MANIFEST).read_bytes())
     except (OSError, ValueError) as error:
-        raise BackupError(f"{source} must be the folder of a backup with its manifest.json: {error}") from None
+        raise BackupError(f"{source} must be a backup folder with a manifest.json: {error}") from None
     if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA or manifest.get("database") not in DATABASES:
         raise BackupError(f"{source}: manifest.json must be a manifest of {SCHEMA}")
     expected = {DATABASES[manifest["database"]]}
@@ -309,4 +307,4 @@ def _check_files(source: Path, manifest: Mapping[str, Any]) -> None:
         if not path.is_file():
             raise BackupError(f"the backup is incomplete: {name} is missing")
         if _facts(path) != facts or (_is_blob(name) and facts["sha256"] != path.name):
-            raise BackupError(f"the backup is damaged: {name} is not what its manifest says")
+            raise BackupError(f"the backup is damaged: {name} differs from the manifest")

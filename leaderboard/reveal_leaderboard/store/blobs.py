@@ -1,17 +1,17 @@
-"""Stores uploads and files made from them, each under its content's SHA-256, in a folder or an S3 bucket.
+"""Store of uploads and parsed predictions, by the SHA-256 of their content, in a folder or an S3 bucket.
 
 Conventions
 -----------
-A name exists only with its whole content, even if a process was killed while it wrote. In a folder, a file is written
-under a temporary name, hashed on the way, flushed to disk and renamed; the folder is flushed too. In a bucket, an
-object becomes visible once its upload is complete. Opening a blob checks its hash first. Names sent by clients never
-become paths.
+A file exists only with its whole content, even if a process is killed while writing. In a folder, a file is written
+under a temporary name, hashed, flushed to disk and renamed, and the folder is flushed. In a bucket, an object becomes
+visible once its upload is complete. The hash is checked before a file is opened. Names sent by clients never become
+paths.
 
 A store is named by its URL: ``file:///FOLDER`` (or a plain path) or ``s3://BUCKET/PREFIX``. Credentials and the address
-of a bucket come from the sources that AWS's own tools use (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ...), never
-from the URL. The bucket must exist and be private to the board. It is reached through fsspec's `s3fs` (extra ``s3``);
-objects are written whole, small ones in one request, large ones as a multipart upload that becomes visible when
-completed. Bucket contents are not cached, since another server may have written since.
+of a bucket are read from the settings that AWS's own tools use (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ...),
+never from the URL. The bucket must exist, and only the board may use it. The client is fsspec's `s3fs` (extra ``s3``).
+Small objects are written in one request, large ones as a multipart upload. Listings of a bucket are not cached, since
+other servers may write.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Bucket:
         Raises
         ------
         OSError
-            If the object in the bucket has another size than the file afterwards.
+            If the object in the bucket then differs in size from the file.
         """
         self._files.put_file(str(path), self._key(name))
         stored = int(self._files.info(self._key(name), refresh=True)["size"])
@@ -72,7 +72,7 @@ class Bucket:
             raise OSError(f"{self.url}/{name} must have {size} bytes after it was stored, got {stored}")
 
     def get(self, name: str, path: Path) -> None:
-        """Download the object `name`; FileNotFoundError if it does not exist."""
+        """Download the object `name`; raise FileNotFoundError if it does not exist."""
         self._files.get_file(self._key(name), str(path))
 
     def exists(self, name: str) -> bool:
@@ -87,12 +87,12 @@ class Bucket:
         self._files.rm_file(self._key(name))
 
     def names(self) -> Iterator[tuple[str, float]]:
-        """Yield (last part of the name, seconds since 1970 UTC when it was stored) for every object."""
+        """Yield (last part of the name, time of storing in seconds since 1970 UTC) for every object."""
         for path, info in self._files.find(self._root, detail=True, refresh=True).items():
             yield path.rsplit("/", 1)[-1], info["LastModified"].timestamp()
 
     def abort_uploads(self, *, older_than: float) -> int:
-        """Abort multipart uploads started `older_than` or more seconds ago and never completed; return their number."""
+        """Abort incomplete multipart uploads that began at least `older_than` seconds ago; return their number."""
         prefix = self._key("")[len(self._name) + 1 :]
         count = 0
         for upload in self._files.list_multipart_uploads(self._name):
@@ -108,18 +108,20 @@ class Bucket:
 
 CHUNK = 1 << 20
 ORPHANED_AFTER = 24 * 3600.0
-"""Seconds after which a file without a submission is an orphan; an upload is stored before its submission."""
+"""Seconds after which a file without a submission is an orphan; files are stored before their submission is
+recorded.
+"""
 
 _NAME = re.compile(r"[0-9a-f]{64}")
 
 
 class BlobDamagedError(OSError):
-    """Stored content does not match its hash."""
+    """The content of a stored file does not match its hash."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedFile:
-    """A received file that is not stored yet: its temporary path, size and hash."""
+    """A received file that is not stored yet: temporary path, size and hash."""
 
     path: Path
     size: int
@@ -149,7 +151,7 @@ class Blobs:
         self._bucket = Bucket(text) if text.startswith("s3://") else None
         if self._bucket is not None:
             self.url = self._bucket.url
-            # Files on their way to a bucket; a killed server's files disappear with its temporary folder.
+            # Folder for files on their way to a bucket; it is removed with the server's temporary folder.
             self._temporary = tempfile.TemporaryDirectory(prefix="reveal-incoming-", ignore_cleanup_errors=True)
             self._incoming = Path(self._temporary.name)
             return
@@ -165,7 +167,7 @@ class Blobs:
             raise ValueError(words) from None
 
     def path(self, sha256: str) -> Path:
-        """Return the path of the content with this hash in a folder.
+        """Return the path of the file with this hash, for a store in a folder.
 
         Raises
         ------
@@ -178,7 +180,9 @@ class Blobs:
 
     @contextmanager
     def receive(self, stream: BinaryIO) -> Iterator[ReceivedFile]:
-        """Copy `stream` to a temporary file and yield it; the file is removed after the block unless it was stored."""
+        """Copy `stream` to a temporary file and yield the file, which is removed after the block unless it was
+        stored.
+        """
         with _locked_file(self._incoming) as file:
             path = Path(file.name)
             try:
@@ -193,7 +197,7 @@ class Blobs:
                 path.unlink(missing_ok=True)
 
     def keep(self, incoming: ReceivedFile) -> None:
-        """Store a received file permanently; once this returns, the file survives a crash."""
+        """Store a received file permanently; when the function returns, the file survives a crash."""
         if self._bucket is not None:
             self._bucket.put(incoming.path, _place(incoming.sha256), incoming.size)
             return
@@ -201,7 +205,7 @@ class Blobs:
         target.parent.mkdir(exist_ok=True, mode=0o700)
         flush_folder(target.parent.parent)
         os.replace(incoming.path, target)
-        os.utime(target)  # its age counts from now, see `orphans`
+        os.utime(target)  # `orphans` counts the file's age from now
         flush_folder(target.parent)
 
     def store(self, path: Path) -> str:
@@ -218,7 +222,8 @@ class Blobs:
 
     @contextmanager
     def open_local(self, sha256: str) -> Iterator[Path]:
-        """Yield a local file with this content, to be read within the block only; downloaded if it is in a bucket.
+        """Yield a local file with this content, downloaded from a bucket if needed; read the file only inside the
+        block.
 
         Raises
         ------
@@ -242,7 +247,7 @@ class Blobs:
                 path.unlink(missing_ok=True)
 
     def names(self) -> Iterator[tuple[str, float]]:
-        """Yield (hash, seconds since 1970 UTC when it was stored) for every file."""
+        """Yield (hash, time of storing in seconds since 1970 UTC) for every file."""
         if self._bucket is not None:
             names = self._bucket.names()
         else:
@@ -250,18 +255,18 @@ class Blobs:
         return ((name, at) for name, at in names if _NAME.fullmatch(name))
 
     def orphans(self, store: Store, *, older_than: float = ORPHANED_AFTER) -> list[str]:
-        """Return the hashes of files that no submission names, stored at least `older_than` seconds ago.
+        """Return the hashes of files without a submission that were stored at least `older_than` seconds ago.
 
-        A file is stored before its submission, and stays if a quota then refuses the submission.
+        Files are stored before their submission is recorded, and remain if a quota then refuses the submission.
         """
         latest = time.time() - older_than
         old = {name for name, at in self.names() if at <= latest}
-        with store.read() as connection:  # after the listing, so that new submissions are included
+        with store.read() as connection:  # read after the listing, so that new submissions are included
             known = set.union(*stored_names(connection))
         return sorted(old - known)
 
     def remove(self, sha256: str) -> None:
-        """Remove a stored file; meant for orphans."""
+        """Remove a stored file, such as an orphan."""
         if self._bucket is not None:
             self._bucket.remove(_place(sha256))
         else:
@@ -282,7 +287,7 @@ class Blobs:
         return room is not None and room.free >= n_bytes and not room.is_read_only
 
     def sweep(self) -> int:
-        """Remove partly received files of killed servers, but not of running uploads; return their number."""
+        """Remove incomplete files of killed servers, but not of running uploads; return their number."""
         if self._bucket is not None:
             return self._bucket.abort_uploads(older_than=ORPHANED_AFTER)
         return sum(_remove_if_left(path) for path in self._incoming.iterdir())
@@ -303,11 +308,11 @@ def _check(path: Path, sha256: str) -> None:
 
 @contextmanager
 def _locked_file(folder: Path) -> Iterator[BinaryIO]:
-    """Yield a new file, locked while it is open; the lock ends with its process, however that ends."""
+    """Yield a new file that is locked while open; the operating system releases the lock if the process is killed."""
     while True:
         with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            if os.fstat(file.fileno()).st_nlink:  # otherwise it was swept before it was locked
+            if os.fstat(file.fileno()).st_nlink:  # otherwise another process removed the file before it was locked
                 yield file  # type: ignore[misc]
                 return
 
@@ -321,5 +326,5 @@ def _remove_if_left(path: Path) -> bool:
 
 
 def write_durably(path: Path, data: bytes) -> None:
-    """Replace `path` by `data`, readable by its owner only; a crash leaves the old content or the new."""
+    """Write `data` to `path`, readable by its owner only; after a crash the file has the old or the new content."""
     write_whole(path, data, private=True, durable=True)

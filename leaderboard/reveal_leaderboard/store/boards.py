@@ -1,4 +1,4 @@
-"""The rows of boards and their versions: which version a board shows, and whether it accepts submissions.
+"""Database rows of boards and their versions: the shown version, and whether a board accepts submissions.
 
 Conventions
 -----------
@@ -27,12 +27,12 @@ class BoardClosedError(ValueError):
 
 
 class RefreshError(ValueError):
-    """A version cannot be started or shown yet."""
+    """A version cannot be rescored or shown yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoardRow:
-    """A board: the version it shows, and its state ("open", "paused" or "closed") with reason and time."""
+    """A board: the shown version, and the state ("open", "paused" or "closed") with reason and time."""
 
     benchmark: str
     version: str
@@ -43,7 +43,7 @@ class BoardRow:
 
 @dataclass(frozen=True, slots=True)
 class VersionRow:
-    """A version: its public facts, and when it was registered, shown and frozen (None: not yet)."""
+    """A version: public facts, and the times when it was registered, shown and frozen (None: not yet)."""
 
     benchmark: str
     version: str
@@ -61,7 +61,7 @@ def board(connection: sa.Connection, benchmark: str) -> BoardRow | None:
 
 
 def list_boards(connection: sa.Connection) -> list[BoardRow]:
-    """Return all boards, by name."""
+    """Return all boards, sorted by name."""
     return [BoardRow(**row._mapping) for row in connection.execute(sa.select(boards).order_by(boards.c.benchmark))]
 
 
@@ -76,12 +76,12 @@ def list_versions(connection: sa.Connection, benchmark: str, *, shown_only: bool
 def register_version(
     connection: sa.Connection, benchmark: str, version: str, split: str, facts: Mapping[str, Any] | None = None
 ) -> BoardRow:
-    """Register a version; the first one of a benchmark opens its board. A known version stays as it is.
+    """Register a version; the first version of a benchmark opens its board. A known version is not changed.
 
     Raises
     ------
     ValueError
-        If the version was registered with another split.
+        If the version is known with another split.
     """
     at = moment(connection)
     row = {"benchmark": benchmark, "version": version, "state": "open", "why": "", "changed_at": at}
@@ -100,35 +100,38 @@ def register_version(
 def set_state(connection: sa.Connection, benchmark: str, state: str, *, who: str, why: str) -> BoardRow:
     """Open, pause or close a board, with a reason.
 
-    Closing shows the final figures of its version, if it has any; afterwards nobody may submit to this version again.
+    Closing a board shows the final scores of its version, if there are any; then the version accepts no more
+    submissions.
 
     Raises
     ------
     LookupError
         If the board does not exist.
     ValueError
-        If `state` is not open, paused or closed, or if a closed board's version has shown its final figures.
+        If `state` is not open, paused or closed, or if a closed board has shown the final scores of its version.
     """
     if state not in BOARD_STATES:
         raise ValueError(f"`state` must be one of {', '.join(BOARD_STATES)}, got {state!r}")
     before = board_row(connection, benchmark, lock=True)
     if before.state == "closed" != state and has_final(connection, benchmark, before.version):
         raise ValueError(
-            f"`state` of {benchmark} must stay closed, got {state!r}: the final figures of version {before.version} "
-            "were shown; show another version to go on"
+            f"`state` of {benchmark} must stay closed, got {state!r}: the final scores of version "
+            f"{before.version} were shown; show another version to continue"
         )
     values = {"state": state, "why": why, "changed_at": moment(connection)}
     connection.execute(boards.update().where(boards.c.benchmark == benchmark).values(**values))
     events.append(connection, subject=f"board:{benchmark}", who=who, from_status=before.state, to_status=state, why=why)
     if (before.state == "closed") != (state == "closed"):
-        Queue.put(connection, "rank", benchmark, before.version, "board")  # paired: nobody can exploit that any more
+        # A closed board uses paired tests, since nobody can submit any more.
+        Queue.put(connection, "rank", benchmark, before.version, "board")
     return BoardRow(**{**before._mapping, **values})
 
 
 def check_open_board(connection: sa.Connection, benchmark: str, version: str, *, lock: bool = False) -> None:
-    """Check that a board accepts submissions to `version` now; with `lock`, until the transaction ends.
+    """Check that a board accepts submissions to `version` now.
 
-    The boards that hold out some of the same cases are locked, too, all of them in the order of their names.
+    With `lock`, the board and all boards that share held-out cases are locked, in the order of their names, until the
+    transaction ends.
 
     Raises
     ------
@@ -144,17 +147,17 @@ def check_open_board(connection: sa.Connection, benchmark: str, version: str, *,
     if row.state != "open":
         raise BoardClosedError(f"the board of {benchmark} is {row.state}" + (f": {row.why}" if row.why else ""))
     if row.version != version:
-        raise BoardClosedError(f"the board of {benchmark} takes submissions to version {row.version}, not {version}")
+        raise BoardClosedError(f"the board of {benchmark} accepts submissions to version {row.version}, not {version}")
 
 
 def is_over(connection: sa.Connection, benchmark: str, version: str) -> bool:
-    """Return True if nobody may submit to a version any more: its board is closed, or shows another version."""
+    """Return True if a version no longer accepts submissions: its board is closed or shows another version."""
     row = board_row(connection, benchmark)
     return bool(row.state == "closed" or row.version != version)
 
 
 def split_of(connection: sa.Connection, benchmark: str, version: str) -> str:
-    """Return the split on which submissions to a version are scored; its name may differ between versions.
+    """Return the name of the scored split of a version, which may differ between versions.
 
     Raises
     ------
@@ -165,14 +168,14 @@ def split_of(connection: sa.Connection, benchmark: str, version: str) -> str:
 
 
 def rank_again(connection: sa.Connection, changed: Submission) -> None:
-    """Queue a new ranking of the board if `changed` was scored, since the board's rows have changed."""
+    """Queue a new ranking of the board if the submission `changed` was scored."""
     current = board(connection, changed.benchmark)
     if current is not None and changed.status == "scored":
         Queue.put(connection, "rank", changed.benchmark, current.version, "board")
 
 
 def has_final(connection: sa.Connection, benchmark: str, version: str) -> bool:
-    """Return True if the version has final figures."""
+    """Return True if the version has final scores."""
     query = (
         sa.select(scores.c.submission_id)
         .join(submissions, submissions.c.id == scores.c.submission_id)
@@ -183,7 +186,7 @@ def has_final(connection: sa.Connection, benchmark: str, version: str) -> bool:
 
 
 def board_row(connection: sa.Connection, benchmark: str, *, lock: bool = False) -> sa.Row[Any]:
-    """Return the row of an existing board, locked for a change if `lock`."""
+    """Return the row of an existing board; with `lock`, lock the row for a change."""
     query = sa.select(boards).where(boards.c.benchmark == benchmark)
     row = connection.execute(locked(query) if lock else query).one_or_none()
     if row is None:

@@ -1,17 +1,17 @@
-"""The connection to the database, its clock and its migrations; the tables are in
-:mod:`reveal_leaderboard.store.tables`.
+"""Connections to the database, its clock and migrations; the tables are in :mod:`reveal_leaderboard.store.tables`.
 
 Conventions
 -----------
 A database is named by its URL: ``sqlite:///FILE`` or ``postgresql+psycopg://...``. Only this module and the migrations
-distinguish the two. Every change is one transaction, ``with engine.begin() as connection``; functions that take a
-`connection` run inside their caller's. Every time is a float: seconds since 1970 UTC by the *database's* clock
-(:func:`now`), so that servers and workers on machines with wrong clocks agree about leases.
+distinguish SQLite from PostgreSQL. Every change is one transaction (``with engine.begin() as connection``). Functions
+with a parameter `connection` run inside their caller's transaction. Every time is a float: seconds since 1970 UTC by
+the *database's* clock (:func:`now`), so that servers and workers agree about leases even if the clocks of their
+machines are wrong.
 
 SQLite is set up for durability (write-ahead log, ``synchronous=FULL``) and takes its write lock at the start of a
-writing transaction. PostgreSQL runs writers at READ COMMITTED; they lock the rows on which they decide, always in this
-order: board, team, job, submission, chain of receipts, chain of events. So two writers never deadlock. On both,
-readers see one snapshot for the whole of their transaction.
+writing transaction. In PostgreSQL, writers run at READ COMMITTED and lock the rows on which they decide, always in this
+order: board, team, job, submission, chain of receipts, chain of events. So two writers never deadlock. In both
+databases, a reader sees one snapshot for its whole transaction.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from sqlalchemy.sql.functions import FunctionElement
 
 BUSY_TIMEOUT_MS = 30_000
 POOL = {"pool_size": 5, "max_overflow": 15, "pool_timeout": 30, "pool_recycle": 1800, "pool_pre_ping": True}
-MIGRATION_LOCK = 5_262_626_262  # any number that nothing else in the same PostgreSQL uses
+MIGRATION_LOCK = 5_262_626_262  # arbitrary, but must not be used by other programs on the same PostgreSQL
 UNDER_WAY = {"options": "-c idle_in_transaction_session_timeout=60000", "keepalives_idle": 30}
-"""A machine that freezes within a transaction must not hold its locks, and so block the board, for ever."""
+"""Milliseconds after which an idle transaction is ended, so that a frozen machine cannot keep its locks for ever."""
 
 
-class now(FunctionElement[float]):  # noqa: N801 - reads as a function, like sqlalchemy.func.count
+class now(FunctionElement[float]):  # noqa: N801 - used like a function, such as sqlalchemy.func.count
     """The database's clock, in seconds since 1970 UTC."""
 
     type = sa.Float(53)
@@ -67,7 +67,7 @@ def iso_time(moment: float) -> str:
 
 
 def connect(url: str | sa.URL) -> sa.Engine:
-    """Return an engine for `url`, with a pool whose connections are tested before use.
+    """Return an engine for `url`, which tests pooled connections before use.
 
     Raises
     ------
@@ -89,7 +89,7 @@ NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 
 def has_no_room(error: BaseException) -> bool:
-    """Return True if an error means that a disk is full or read-only."""
+    """Return True if a database error means that its disk is full or read-only."""
     if isinstance(error, OSError):
         return error.errno in NO_ROOM
     cause = getattr(error, "orig", None)
@@ -107,19 +107,19 @@ def size_of(connection: sa.Connection) -> int:
 
 
 def keep_private(url: str | sa.URL) -> None:
-    """Make a SQLite file, and SQLite's files beside it, readable by their owner only: they contain people's addresses.
+    """Make a SQLite database readable by its owner only, because it contains people's e-mail addresses.
 
     Raises
     ------
     ValueError
-        If others can read it and this process may not change that.
+        If other users can read the file, and this process may not change its mode.
     """
     parsed = sa.make_url(url)
     if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
         return
     file = Path(str(parsed.database))
     if file.parent.is_dir() and not file.exists():
-        with suppress(OSError):  # SQLite reports the reason; its other files get this file's mode
+        with suppress(OSError):  # SQLite itself reports the reason; its further files get the mode of this file
             os.close(os.open(file, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o600))
     for path in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm"))):
         with suppress(FileNotFoundError):
@@ -131,18 +131,18 @@ def _close_to_others(path: Path) -> None:
     try:
         path.chmod(0o600)
     except PermissionError:
-        raise ValueError(f"{path} must be readable by its owner only, and belongs to another user") from None
+        raise ValueError(f"{path} must be readable by its owner only, but belongs to another user") from None
 
 
 def reading(engine: sa.Engine) -> sa.Engine:
-    """Return `engine` with options for transactions that only read: they take no write lock and see one snapshot."""
+    """Return `engine` with options for read-only transactions, which take no write lock and see one snapshot."""
     if engine.dialect.name == "sqlite":
         return engine.execution_options(reading=True)
     return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
 
 def _set_up_sqlite(connection: Any, record: Any) -> None:
-    connection.isolation_level = None  # the driver's own BEGIN comes too late for BEGIN IMMEDIATE
+    connection.isolation_level = None  # the driver's own BEGIN would be too late for BEGIN IMMEDIATE
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
     _keep_a_write_ahead_log(cursor)
@@ -152,9 +152,7 @@ def _set_up_sqlite(connection: Any, record: Any) -> None:
 
 
 def _keep_a_write_ahead_log(cursor: sqlite3.Cursor) -> None:
-    """Turn on WAL mode, retrying while it is locked: SQLite itself does not wait when several connections turn a new
-    file to WAL.
-    """
+    """Turn on WAL mode, and retry while the file is locked, because SQLite does not wait for this lock."""
     deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:
         try:
@@ -172,16 +170,15 @@ def _begin_sqlite(connection: sa.Connection) -> None:
 
 
 def locked(query: sa.Select[Any], *, skip: bool = False) -> sa.Select[Any]:
-    """Return `query` so that its rows are locked until the transaction ends; with `skip`, rows locked by others are
-    left out.
+    """Return `query` with a lock on its rows until the transaction ends; with `skip`, omit rows locked by others.
 
-    The lock is PostgreSQL's FOR NO KEY UPDATE, so that rows that only refer to a locked row may be inserted meanwhile.
+    The lock is PostgreSQL's FOR NO KEY UPDATE, so that other transactions can insert rows that refer to a locked row.
     """
     return query.with_for_update(key_share=True, skip_locked=skip)
 
 
 def insert_if_absent(connection: sa.Connection, table: sa.Table, values: Mapping[str, Any]) -> bool:
-    """Insert a row unless one with the same key exists; return True if it was inserted."""
+    """Insert a row unless a row with the same key exists; return True if the row was inserted."""
     dialect: Any = sqlite if connection.dialect.name == "sqlite" else postgresql
     insert = dialect.insert(table).values(**values).on_conflict_do_nothing()
     key = next(iter(table.primary_key))
@@ -189,12 +186,12 @@ def insert_if_absent(connection: sa.Connection, table: sa.Table, values: Mapping
 
 
 def migrate(engine: sa.Engine) -> None:
-    """Bring the tables to this version; concurrent calls are safe, and no lock is taken if nothing is to do.
+    """Migrate the tables to this version; concurrent calls are safe, and no lock is taken if the tables are up to date.
 
     Raises
     ------
     ValueError
-        If the database was made by a later version of this program.
+        If the database belongs to a later version of this program.
     """
     from alembic import command
     from alembic.config import Config

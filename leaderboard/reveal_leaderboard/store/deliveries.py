@@ -1,18 +1,18 @@
-"""Deliveries to webhooks: made from the chain of events, and each sent at least once.
+"""Messages to webhooks, created from the chain of events; each is sent at least once.
 
 Conventions
 -----------
-The chain of events is the outbox: an event exists if and only if its change was made, and events appear in the order of
-their numbers, since each transaction locks the chain until it ends. The table `webhooks` records the last event
-processed for each webhook. :meth:`Deliveries.collect` continues from there: it creates the deliveries and moves that
-mark in one transaction. So no event is lost, no undone change is announced, and code that changes something need not
-mention webhooks. A new webhook starts with the first event after the program first saw it in the settings.
+The chain of events serves as an outbox: an event exists exactly if its change was committed, and events appear in the
+order of their numbers, since each transaction locks the chain until it ends. The table `webhooks` records the last
+processed event of each webhook. :meth:`Deliveries.collect` creates the deliveries of later events and updates this
+record in one transaction. So no event is lost, no undone change is announced, and code that makes changes need not
+mention webhooks. A new webhook gets the events after the first start of the program with that webhook in the settings.
 
-A sender *claims* a delivery, which is due again for other senders after :data:`LEASE_SECONDS`: if a sender is killed
-before it records the answer, the delivery is sent a second time under the same id. Its id is random, since on a
-restored board an event's number may recur for another event. Attempts follow each other at :data:`PAUSES`; after the
-last one, or at once if the receiver answers 410 (gone), the delivery has failed. Finished deliveries are
-deleted after :data:`KEPT_SECONDS`. All times are the database's.
+A sender *claims* a delivery, which other senders may claim after :data:`LEASE_SECONDS`. So if a sender is killed before
+it records the answer, the delivery is sent a second time under the same id. Ids are random, since the number of an
+event can be used again after a board is restored. The pauses between attempts are :data:`PAUSES`; a delivery fails
+after the last attempt, or at once if the receiver answers 410 (gone). Finished deliveries are deleted after
+:data:`KEPT_SECONDS`. All times are by the database's clock.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ KIND = sa.case(
     (sa.and_(events.c.subject.like("submission:%"), events.c.to_status == "withdrawn"), "withdrawn"),
     else_=None,
 )
-"""Return the type of message for an event; None for most events. Scoring against another version is not `scored`."""
+"""Return the type of message for an event; None for most events, including scoring against another version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One row of the deliveries table.
+    """A message to a webhook, as a row of the table of deliveries.
 
     Attributes
     ----------
-    event_id : None for a test
+    event_id : number of the event; None for a test message
     kind : "scored", "withdrawn", "flagged" or "test"
     status : "waiting", "delivered" or "failed"
-    next_at : time at which a waiting delivery is sent
-    answer : HTTP status of the last answer; None without an answer
+    next_at : time from which a waiting delivery may be sent
+    answer : HTTP status code of the last answer; None without an answer
     """
 
     id: str
@@ -69,13 +69,13 @@ class Delivery:
 
 
 class Deliveries:
-    """The deliveries in the database of `engine`."""
+    """Table of deliveries to webhooks, shared by all processes."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self.engine, self._reading = engine, reading(engine)
 
     def collect(self, webhook: str, kinds: Collection[str]) -> None:
-        """Create the deliveries for the events since the last call."""
+        """Create the deliveries of events since the last call."""
         with self._reading.begin() as connection:
             mark = connection.execute(_read_to(webhook)).scalar_one_or_none()
             if mark is not None and mark >= _last_event(connection):
@@ -95,14 +95,15 @@ class Deliveries:
             connection.execute(deliveries.delete().where(deliveries.c.webhook == webhook, old))
 
     def add_test(self, webhook: str) -> str:
-        """Add a delivery that belongs to no event, and return its id."""
+        """Add a test message, and return its id."""
         with self.engine.begin() as connection:
             _open(connection, webhook)
             return _put(connection, webhook, "test", None)
 
     def claim(self, webhook: str, *, only: str | None = None) -> Delivery | None:
-        """Claim the first delivery that is due, to be sent now; return None if none is due. With `only`, consider that
-        delivery only.
+        """Claim the first delivery that is due, for sending now; return None if none is due.
+
+        With `only`, claim only the delivery with this id.
         """
         table = deliveries.c
         where = [table.webhook == webhook, table.status == "waiting", _is_due()]
@@ -121,7 +122,9 @@ class Deliveries:
             return Delivery(**{**row._mapping, **values})
 
     def note(self, delivery: Delivery, answer: int | None) -> None:
-        """Record the answer to a claimed delivery, unless it was claimed or requested again meanwhile."""
+        """Record the answer to a claimed delivery, unless the delivery was claimed or requested again in the
+        meantime.
+        """
         table = deliveries.c
         mine = sa.and_(
             table.id == delivery.id, table.status == "waiting", table.attempts == delivery.attempts,
@@ -139,7 +142,7 @@ class Deliveries:
             connection.execute(deliveries.update().where(mine).values(**values))
 
     def retry(self, delivery_id: str) -> None:
-        """Send a delivery again now, whatever its state.
+        """Make a delivery due now, whatever its status.
 
         Raises
         ------
@@ -184,7 +187,9 @@ def _put(connection: sa.Connection, webhook: str, kind: str, event_id: int | Non
 
 
 def _is_due() -> sa.ColumnElement[bool]:
-    """Return the condition that a delivery is due. One whose time is further away than the longest pause is due as
-    well: the clock was set back since.
+    """Return the condition that a delivery is due.
+
+    If a delivery's time is further away than the longest pause, the clock was set back, and the delivery is due as
+    well.
     """
     return sa.or_(deliveries.c.next_at <= now(), deliveries.c.next_at > now() + PAUSES[-1])

@@ -1,21 +1,21 @@
-"""The chain of events: each change of a board is appended with the hash of the event before it.
+"""Hash chain of events: each change of a board is appended with the hash of the previous event.
 
 Conventions
 -----------
 Events are numbered 1, 2, 3 ... without a gap. The hash of an event is SHA-256 over the JSON of its content, its number
-and the hash of the event before; the first one follows :data:`GENESIS`. The table `chains` contains the number of
-events and the last hash, so that :func:`verify_events` finds edits, gaps and a cut-off end. Anyone who can rewrite the
-whole database can rewrite the chain as well: keep its head elsewhere now and then (`audit` prints it).
+and the hash of the previous event (:data:`GENESIS` for the first event). The table `chains` contains the number of
+events and the last hash, so that :func:`verify_events` finds edits, gaps and missing last events. Anyone who can
+rewrite the whole database can rewrite the chain as well, so keep its head, which `audit` prints, elsewhere.
 
-An event also contains the hash of its subject's record after the event; events from before version 0007 of the database
-have none. :func:`append` locks the chain until the transaction ends. This must be the last lock that a transaction
-takes, after all its changes.
+An event also contains the hash of its subject's record after the event, except for events from before version 0007 of
+the database. :func:`append` locks the chain until the transaction ends. This must be the last lock of a transaction,
+after all its changes.
 
 The record of a subject ("submission:ID", "team:ID", "user:ID", "token:ID", "invitation:ID", "flag:ID", "board:NAME")
-is its row and the rows that belong to it: for a submission its lines of the ledger, for a team its members and grants,
-for a board its versions and the rows that frozen versions show. Columns that change without an event are left out
-(:data:`LEFT_OUT`). A change is made first and its event appended after it, in one transaction, so that the last event
-of a subject always has the hash of its current record.
+consists of its row and the rows that belong to it: a submission's ledger entries, a team's members and grants, a
+board's versions and the rows that frozen versions show. Columns that change without an event are excluded
+(:data:`LEFT_OUT`). In one transaction, a change is made and then its event appended, so that the last event of a
+subject has the hash of the subject's current record.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ CHAIN = "events"
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One change: its subject, time, author, states before and after, and reason (shown to all who may see the
+    """A change of a subject: time, author, status before and after, and the reason (shown to people who may see the
     subject).
 
     Attributes
     ----------
-    id : 1 for the first of all
+    id : number of the event, from 1
     subject : "submission:ID", "board:NAME", "team:ID", "user:ID", "token:ID", "invitation:ID" or "flag:ID"
     at : seconds since 1970 UTC by the database's clock
-    previous, hash : 64 hexadecimal digits
-    record : hash of its subject's record, 64 hexadecimal digits; None if it has none
+    previous, hash : hashes of the previous event and of this event, 64 hexadecimal digits
+    record : hash of the subject's record, 64 hexadecimal digits; None if the event has none
     """
 
     id: int
@@ -78,7 +78,7 @@ class Event:
 def append(
     connection: sa.Connection, *, subject: str, who: str, to_status: str, why: str = "", from_status: str | None = None
 ) -> Event:
-    """Append an event within the caller's transaction; call it after all other locks are taken.
+    """Append an event in the caller's transaction; all other locks must be taken before.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def append(
     query = sa.select(chains.c.length, chains.c.head).where(chains.c.name == CHAIN)
     chain = connection.execute(locked(query)).one_or_none()
     if chain is None:
-        raise LookupError("the chain of events must be there, the database was not migrated")
+        raise LookupError("there is no chain of events, because the database was not migrated")
     facts: dict[str, Any] = {
         "id": chain.length + 1,
         "subject": subject,
@@ -113,7 +113,7 @@ def history(connection: sa.Connection, subject: str) -> list[Event]:
 
 
 def verify_events(connection: sa.Connection) -> list[str]:
-    """Return the problems of the chain, a sentence for each; empty if the chain is intact."""
+    """Return the problems of the chain as sentences; empty if the chain is intact."""
     problems = []
     n, head = 0, GENESIS
     columns = [column for column in events.c if column.name != "record" or _has_records(connection)]
@@ -121,7 +121,7 @@ def verify_events(connection: sa.Connection) -> list[str]:
     for row in connection.execute(query):
         event = Event(**row._mapping)
         if event.id != n + 1:
-            problems.append(f"event {n + 1} is missing: the next one is {event.id}")
+            problems.append(f"event {n + 1} is missing: the next event is {event.id}")
         elif event.previous != head:
             problems.append(f"event {event.id} does not follow event {n}")
         facts = asdict(event)
@@ -133,12 +133,12 @@ def verify_events(connection: sa.Connection) -> list[str]:
     if chain is None:
         problems.append("the chain of events has no recorded end")
     elif (chain.length, chain.head) != (n, head):
-        problems.append(f"the chain must end with event {chain.length} ({chain.head[:12]}), it ends with {n}")
+        problems.append(f"the chain must end with event {chain.length} ({chain.head[:12]}), but ends with {n}")
     return problems
 
 
 def record_all(connection: sa.Connection) -> None:
-    """Append an event for each subject with the hash of its current record, so that records are verifiable from then
+    """Append an event with the hash of the current record for each subject, so that records can be verified from now
     on.
     """
     why = "record at the time when events began to include records"
@@ -147,9 +147,7 @@ def record_all(connection: sa.Connection) -> None:
 
 
 def verify_records(connection: sa.Connection) -> Iterator[str]:
-    """Yield one sentence per subject that differs from its last event; nothing for a database older than the
-    records.
-    """
+    """Yield a sentence for each subject whose record differs from its last event; nothing if no event has a record."""
     if not _has_records(connection):
         return
     query = sa.select(events.c.subject, events.c.record).where(events.c.record.is_not(None)).order_by(events.c.id)
@@ -158,7 +156,7 @@ def verify_records(connection: sa.Connection) -> Iterator[str]:
         if subject not in left:
             yield f"no event names {subject.replace(':', ' ')}"
         elif record_of(connection, subject) != left.pop(subject):
-            yield f"{subject.replace(':', ' ')} is not as its last event left it"
+            yield f"{subject.replace(':', ' ')} differs from the record in its last event"
     for subject in left:
         yield f"{subject.replace(':', ' ')} no longer exists"
 
@@ -168,7 +166,7 @@ def _has_records(connection: sa.Connection) -> bool:
 
 
 def _hash(facts: dict[str, Any]) -> str:
-    if facts["record"] is None:  # events from before records existed
+    if facts["record"] is None:  # events from before version 0007
         facts = {name: value for name, value in facts.items() if name != "record"}
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
@@ -179,8 +177,8 @@ LEFT_OUT: dict[sa.FromClause, tuple[str, ...]] = {
     tokens: ("used_at",),
     ledger: ("id",),
 }
-"""Columns that no record includes: the time of the last change, the mark of the submission that is shown for its model
-(events record the choice), the time of a token's last use, and the ids of ledger lines.
+"""Columns that records exclude: time of the last change, choice of the submission to show for a model (which events
+record), time of a token's last use, and ids of ledger entries.
 """
 _FROZEN = results.c.kind == "frozen"
 _GRANTED = ledger.c.submission_id.is_(None)
@@ -196,7 +194,9 @@ _RECORDS: dict[str, list[tuple[sa.Column[str], sa.ColumnElement[bool]]]] = {
 
 
 def record_of(connection: sa.Connection, subject: str) -> str | None:
-    """Return the SHA-256 of the current record of `subject`, 64 hexadecimal digits; None if it has no row."""
+    """Return the SHA-256 of the current record of `subject`, 64 hexadecimal digits; None if the subject does not
+    exist.
+    """
     kind, _, name = subject.partition(":")
     record = [
         _rows(connection, column.table, sa.and_(column == name, where)) for column, where in _RECORDS.get(kind, ())

@@ -1,15 +1,15 @@
-"""The log: one JSON object per line, with events and ids but nothing that a user wrote.
+"""The server's log: one JSON object per line, with messages and ids, but no text that a user wrote.
 
 Conventions
 -----------
 A line has `time` (UTC), `level`, `logger`, `event` and perhaps `where`, `error` and named facts. `event` is the message
-in our source with its arguments inserted, if they cannot be a user's words: numbers, ids and hashes, incident numbers,
-our own modules, words for kinds and states, and the words passed to :func:`set_up_journal`. Every other argument is
-replaced by its length. For an exception, its type and the places in the code are logged, but never a variable. Its
-message is logged only if its class declares ``loggable = True``, which promises that it contains no user's words; a
-parser's message, for example, quotes the file that it parsed. For lines of other libraries only logger, place and level
-are logged. Tracebacks that a library prints become such lines as well: Gradio prints the tracebacks of its pages'
-functions, including what a visitor sent. Lines that the network's libraries write about clients are damped
+in this program's source with its arguments inserted. An argument is inserted only if it cannot be a user's text:
+numbers, ids, hashes, incident numbers, names of modules, words for kinds and statuses, and the words passed to
+:func:`set_up_journal`. Every other argument is replaced by its length. For an exception, the type and the positions in
+the code are logged, but never a variable. The exception's message is logged only if its class declares ``loggable =
+True``, which promises a message without users' texts; a parser's message, for example, quotes the parsed file. For
+messages of other libraries, only logger, position and level are logged. This includes tracebacks that a library prints:
+Gradio's contain data that a visitor sent. Messages of network libraries about clients are limited in number
 (:class:`Damped`), because clients can cause any number of them.
 """
 
@@ -29,7 +29,7 @@ from reveal_leaderboard.store.tables import BOARD_STATES, JOB_KINDS, JOB_STATES,
 
 OURS = "reveal_leaderboard"
 FACTS = ("submission", "job", "kind", "status", "benchmark", "version", "incident", "seconds", "count", "route")
-"""Names under which a line may carry facts: ``log.info("...", extra={"submission": ID, "seconds": 1.5})``."""
+"""Names of facts that a line may have: ``log.info("...", extra={"submission": ID, "seconds": 1.5})``."""
 
 ABOUT_CLIENTS = ("asyncio", "uvicorn.error")
 
@@ -40,7 +40,7 @@ _HANDLER = "reveal-journal"
 
 
 class Damped(logging.Filter):
-    """Passes one record per place in the code and type of error in `seconds`; `count` is the number it stands for."""
+    """Log filter that passes one of equal records per `seconds`; its `count` includes the records dropped before it."""
 
     def __init__(self, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Damped(logging.Filter):
         self._seen: dict[tuple[object, ...], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return True for a record to log."""
+        """Return True if the record is to be logged; records are equal if code position and type of error are."""
         place = (record.pathname, record.lineno, record.exc_info and record.exc_info[0])
         until, n_dropped = self._seen.get(place, (0.0, 0))
         if self._clock() < until:
@@ -60,7 +60,7 @@ class Damped(logging.Filter):
 
 
 class JournalFormatter(logging.Formatter):
-    """Formats a record as a line of the journal.
+    """Formats a log record as a JSON line.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class JournalFormatter(logging.Formatter):
         self._known = _WORDS | frozenset(known)
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, without a line break."""
+        """Return the JSON line, without a line break."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -81,7 +81,7 @@ class JournalFormatter(logging.Formatter):
         if record.name.split(".")[0] == OURS:
             line["event"] = self._event(record)
         else:
-            line["event"] = "a line of another library"
+            line["event"] = "a message of another library"
             line["where"] = f"{PurePath(record.pathname).name}:{record.lineno}"
         facts = {name: getattr(record, name) for name in FACTS if hasattr(record, name)}
         line |= {name: self._safe(value) for name, value in facts.items()}
@@ -112,9 +112,7 @@ class JournalFormatter(logging.Formatter):
 
 
 def _error(error: BaseException) -> dict[str, Any]:
-    """Return the types and code positions of an exception and its causes; a message only if its class declares it
-    loggable.
-    """
+    """Return the types and code positions of an exception and its causes, and messages of loggable classes."""
     frames = traceback.extract_tb(error.__traceback__)
     described: dict[str, Any] = {
         "type": f"{type(error).__module__}.{type(error).__qualname__}",
@@ -129,9 +127,10 @@ def _error(error: BaseException) -> dict[str, Any]:
 
 
 def set_up_journal(stream: TextIO, *, known: Iterable[str] = ()) -> None:
-    """Write the log of this process to `stream` as a journal, replacing all handlers.
+    """Write the log of this process to `stream` as JSON lines, replacing all handlers.
 
-    Our own lines are logged from INFO, other libraries' lines from WARNING. A second call replaces the first.
+    This program's messages are logged from level INFO, those of other libraries from WARNING. A second call replaces
+    the first.
     """
     handler = logging.StreamHandler(stream)
     handler.set_name(_HANDLER)
@@ -147,12 +146,12 @@ def set_up_journal(stream: TextIO, *, known: Iterable[str] = ()) -> None:
         logger.filters = [Damped()]
     logging.captureWarnings(True)
     traceback.print_exc = _log_traceback
-    for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):  # these bring handlers of their own
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):  # these loggers have their own handlers
         logger = logging.getLogger(name)
         logger.handlers.clear()
-        logger.propagate = name != "uvicorn.access"  # its lines are addresses with queries
+        logger.propagate = name != "uvicorn.access"  # its messages contain addresses with query strings
 
 
 def _log_traceback(*_args: object, **_options: object) -> None:
-    """Replace `traceback.print_exc`: log a line about the exception being handled."""
+    """Log the current exception as a JSON line; replaces `traceback.print_exc`."""
     logging.getLogger("traceback").error("printed", exc_info=True, stacklevel=2)

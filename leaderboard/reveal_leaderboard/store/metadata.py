@@ -1,11 +1,11 @@
-"""A submitter's metadata for a submission: the ``submission.json`` of ``submissions/schema``, checked strictly.
+"""Parse and check the metadata of a submission: the ``submission.json`` of ``submissions/schema``.
 
 Conventions
 -----------
-Names (model, version, organization) are normalised to NFKC and then may contain only a short list of ASCII characters:
-no look-alikes, no invisible or right-to-left characters, and no character that starts a formula. Other texts may be in
-any script, but without control or format characters. Links are https only. Users' texts are never markup: pages escape
-them.
+Names (model, version, organization) are normalised to NFKC, and may then contain only certain ASCII characters. This
+excludes look-alikes, invisible or right-to-left characters, and characters that start a spreadsheet formula. Other
+texts may be in any script, but must not contain control or format characters. Links must be https. Pages escape all
+users' texts.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _MetadataModel(BaseModel):
 
 
 class Model(_MetadataModel):
-    """The system that made the predictions."""
+    """The model that made the predictions."""
 
     name: Name
     version: Name | None = None
@@ -82,7 +82,7 @@ class Links(_MetadataModel):
 
 
 class TuningRecord(_MetadataModel):
-    """The cases that the thresholds were tuned on, as ``reveal-bench tune`` writes them."""
+    """The data on which the thresholds were tuned, as ``reveal-bench tune`` writes them."""
 
     benchmark: Line
     version: Line
@@ -94,7 +94,7 @@ class TuningRecord(_MetadataModel):
 
 
 class Metadata(_MetadataModel):
-    """One ``submission.json``; `contact` is for the operators and never shown."""
+    """Content of a ``submission.json``; `contact` is for the operators and never shown."""
 
     model: Model
     organization: Name
@@ -110,7 +110,7 @@ class Metadata(_MetadataModel):
     contact: Annotated[str, Field(min_length=1, max_length=254), AfterValidator(_plain)] | None = None
 
     def check_grid(self, n: int) -> None:
-        """Refuse a grid other than the board's: its cells would be read as the board's cells.
+        """Refuse a grid other than the board's, because its cells would be read as the board's cells.
 
         Raises
         ------
@@ -118,10 +118,10 @@ class Metadata(_MetadataModel):
             If `grid` is present and differs from `n`.
         """
         if self.grid not in (None, n):
-            raise MetadataError([_error("grid", f"must be the board's, {n} cells per side", str(self.grid))])
+            raise MetadataError([_error("grid", f"must be the board's grid, {n} cells per side", str(self.grid))])
 
     def check_labels(self, labels: Collection[str]) -> None:
-        """Refuse thresholds of labels that the board does not ask, since they would have no effect.
+        """Refuse thresholds of labels that are not on the board, since they would have no effect.
 
         Raises
         ------
@@ -136,7 +136,7 @@ class Metadata(_MetadataModel):
 
 
 class MetadataError(ValueError):
-    """Invalid metadata; `errors` lists field, rule and value."""
+    """The metadata are invalid; `errors` lists fields, rules and values."""
 
     def __init__(self, errors: list[dict[str, str]]) -> None:
         super().__init__("; ".join(f"{e['field']}: {e['rule']}" for e in errors))
@@ -162,7 +162,7 @@ def read_metadata(text: str) -> Metadata:
     except ValidationError as error:
         faults = [_fault(fault) for fault in error.errors(include_url=False, include_context=False)]
         raise MetadataError(list({fault["field"]: fault for fault in faults}.values())) from None
-    except (ValueError, RecursionError) as error:  # not JSON, or a number with thousands of digits
+    except (ValueError, RecursionError) as error:  # invalid JSON, or a number with thousands of digits
         raise MetadataError([_error("metadata", f"must be JSON: {error}", text[:80])]) from None
 
 
@@ -170,8 +170,7 @@ CHOICES = {
     "parameters": (2, "must be a text of at most 500 characters, a finite number, true, false or null"),
     "thresholds": (1, "must be a number from 0 to 1, or an object with a number for each label"),
 }
-"""Field that accepts several types -> (number of leading parts of its location in pydantic's errors, the rest being the
-name of a type; its rule).
+"""Field that accepts several types -> (length of its location in pydantic's errors without the name of a type, rule).
 """
 
 

@@ -1,8 +1,8 @@
-"""The locations of a leaderboard's data: its data folder, database, uploads and settings.
+"""Locations of a leaderboard's data (data folder, database, uploads, settings), from command-line options.
 
-With only `--data FOLDER`, a SQLite database and the uploads are below one folder. With `--database` and
-`--blobs` several servers and workers share a PostgreSQL database and a bucket, each with its own data folder for
-temporary files.
+With only `--data FOLDER`, a SQLite database and the uploads are in this folder. With `--database` and `--blobs`,
+several servers and workers share a PostgreSQL database and a bucket, and each has its own data folder for temporary
+files.
 """
 
 from __future__ import annotations
@@ -26,20 +26,24 @@ Database = Annotated[
     typer.Option(
         envvar="REVEAL_DATABASE",
         metavar="URL",
-        help="PostgreSQL, such as postgresql+psycopg://host/name; preferably in REVEAL_DATABASE instead.",
+        help="PostgreSQL URL, such as postgresql+psycopg://host/name; better set in REVEAL_DATABASE.",
     ),
 ]
 BlobsAt = Annotated[
-    str | None, typer.Option(envvar="REVEAL_BLOBS", metavar="URL", help="Uploads: s3://bucket/folder or a folder.")
+    str | None,
+    typer.Option(
+        envvar="REVEAL_BLOBS", metavar="URL", help="Where uploads are stored: s3://bucket/folder or a folder."
+    ),
 ]
 SettingsFile = Annotated[
-    Path | None, typer.Option(envvar="REVEAL_SETTINGS", exists=True, dir_okay=False, help="TOML of the board's rules.")
+    Path | None,
+    typer.Option(envvar="REVEAL_SETTINGS", exists=True, dir_okay=False, help="TOML file with changed settings."),
 ]
 
 
 @dataclass(frozen=True)
 class DataPaths:
-    """Resolved locations; `settings` is None for the packaged settings."""
+    """Locations of a leaderboard's data; `settings` is None for the packaged settings."""
 
     data: Path
     database: str
@@ -53,11 +57,11 @@ class DataPaths:
 
     @property
     def private(self) -> list[Path]:
-        """The paths that no file route may serve."""
+        """Paths whose files the web server must never serve."""
         return [self.data / DATABASE, *(folder for folder in self.shared[1:] or [self.data / "blobs"])]
 
     def open_store(self, *, is_new: bool = True) -> Store:
-        """Return the migrated database with the settings; a missing one is created if `is_new`."""
+        """Return the store on the migrated database, with the settings; if `is_new`, create a missing database."""
         file = self.database.removeprefix("sqlite:///")
         if not is_new and file != self.database and not Path(file).is_file():
             raise typer.BadParameter(f"no board at {file}", param_hint="--data")
@@ -76,7 +80,7 @@ class DataPaths:
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--data or --database") from None
         except DatabaseError as error:
-            message = f"the database cannot be opened, nothing was changed: {error.orig}"
+            message = f"the database cannot be opened ({error.orig}); nothing was changed"
             raise typer.BadParameter(message, param_hint="--data or --database") from None
 
     def open_blobs(self) -> Blobs:
@@ -90,7 +94,7 @@ class DataPaths:
 
 
 def make_folder(folder: Path, option: str) -> None:
-    """Create an operator's folder, accessible to its user only; a failure names the option."""
+    """Create a folder with access for its user only; an error names the command-line option."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -99,7 +103,7 @@ def make_folder(folder: Path, option: str) -> None:
 
 
 def resolve_paths(data: Path, database: str | None, blobs: str | None, settings: Path | None) -> DataPaths:
-    """Return the locations that the options name."""
+    """Return the locations for these options."""
     data = data.resolve()
     if blobs is None:
         blobs = str(data / "blobs")

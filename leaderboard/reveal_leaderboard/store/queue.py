@@ -1,23 +1,23 @@
-"""The queue: jobs are leased to workers, and each is finished once; also the live workers and the expected wait.
+"""Queue of scoring jobs, which are leased to workers and finish once; also live workers and expected waiting times.
 
 Conventions
 -----------
-A worker *leases* a job. The lease carries a number, the fence, which increases with every lease and is never reset. A
-worker's result is accepted only while the job still has the worker's fence, so that a worker presumed dead cannot
-overwrite its successor. A lease that is not prolonged in time (:meth:`Queue.heartbeat`) goes to another worker. A job
-whose lease ran out `max_attempts` times apparently stopped its worker each time. It is set aside: it fails and is
-refunded.
+A worker *leases* a job. Each lease has a number, the fence, which increases with every lease of the job and is never
+reset. A worker's result is accepted only while the job still has the worker's fence, so that a worker presumed dead
+cannot overwrite the result of its successor. A lease that is not prolonged in time (:meth:`Queue.heartbeat`) expires,
+and another worker may lease the job. If the lease of a job expired `max_attempts` times, the job probably stopped its
+worker each time, so the job fails and is refunded.
 
-A job of kind "score" moves its submission along: queued, scoring, then scored, refused or failed; answers to tasks wait
-for readers in between and are queued a second time (:mod:`reveal_leaderboard.boards.reading`). While its board is
-paused it waits, and a job that was leased before returns to the queue instead of finishing. A "rescore" scores a
-submission against another version and changes neither its status nor the ledger. "rank" writes a document into the
-table of results. There is one job per kind and subject. If it is requested again after it ended, it is done again. If a
-document is requested again while it is being made, it is made once more afterwards. All times are the database's.
-
-A worker is alive if it was seen within :data:`ALIVE_SECONDS`. A submission waits for every older queued submission that
-a worker of its board may take, of any board. The estimate is the median time of the board's
-last scorings times the number of turns to wait; no estimate is given without a living worker or an earlier scoring.
+A job of kind "score" changes the status of its submission: queued, scoring, then scored, refused or failed. Answers to
+tasks wait for readers in between and are queued a second time (:mod:`reveal_leaderboard.boards.reading`). While a board
+is paused, its jobs wait, and a job that was leased before returns to the queue instead of finishing. A job of kind
+"rescore" scores a submission against another version and changes neither its status nor the ledger. A job of kind
+"rank" writes the ranking into the table of results. There is one job per kind and subject. A job that is requested
+again after its end runs again. A ranking that is requested again while it is computed is computed once more afterwards.
+All times are by the database's clock. A worker is alive if it was seen within :data:`ALIVE_SECONDS`. A submission waits
+for every older queued submission, of any board, that a worker of its board can score. The expected waiting time is the
+median duration of the board's last scorings times the number of turns to wait. It is unknown without a live worker or
+an earlier scoring.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ RECENT = 20
 
 @dataclass(frozen=True, slots=True)
 class QueuePosition:
-    """A submission's position, 1 for the next one (None unless queued), the expected seconds until it starts, and True
-    if it waits because its board is paused.
+    """A submission's position in the queue from 1 (None unless queued), the expected seconds until scoring starts, and
+    whether its board is paused.
     """
 
     position: int | None
@@ -57,7 +57,7 @@ class QueuePosition:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
-    """A worker: the boards it serves, and the confinement of its children."""
+    """A worker: the boards that it serves, and the confinement of its child processes."""
 
     name: str
     serves: list[list[str]]
@@ -81,10 +81,10 @@ def _usual_seconds(connection: sa.Connection, benchmark: str, version: str) -> f
 
 LEASE_SECONDS = 60.0
 LONGEST_LEASE = 3600.0
-"""Longest lease in seconds: one with more time left was made before the clock was set back, and no longer counts."""
+"""Longest lease in seconds; a lease with more time left was made before the clock was set back, and is void."""
 MAX_ATTEMPTS = 3
 STANDS_BACK = {"score": 0.0, "rank": 15.0, "rescore": 120.0}
-"""Seconds by which a kind of job is postponed: submissions go first, but no job waits for ever on a busy board."""
+"""Seconds by which a kind of job is postponed: submissions are first, but no job waits for ever on a busy board."""
 
 FRESH = {
     "status": "queued", "attempts": 0, "lease_until": None, "worker": None, "started_at": None, "ended_at": None,
@@ -94,14 +94,14 @@ FRESH = {
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One row of the jobs table.
+    """A job, as a row of the table of jobs.
 
     Attributes
     ----------
-    subject : a submission's id; "board" for a rank
-    attempts : number of leases since it was queued
-    fence : number of all leases so far
-    is_stale : True if it was requested again while it was leased
+    subject : id of the submission, or "board" for a ranking
+    attempts : number of leases since the job was queued
+    fence : number of all leases of the job so far
+    is_stale : True if the job was requested again while it was leased
     """
 
     id: str
@@ -123,7 +123,7 @@ class Job:
 
 
 class Queue:
-    """Jobs on the database of `engine`, under the `settings` of the boards."""
+    """The queue of jobs in a database, shared by servers and workers."""
 
     def __init__(self, engine: sa.Engine, settings: Settings) -> None:
         self.engine, self.settings = engine, settings
@@ -131,14 +131,14 @@ class Queue:
 
     @staticmethod
     def put(connection: sa.Connection, kind: str, benchmark: str, version: str, subject: str) -> Job:
-        """Queue a job within the caller's transaction; the module describes what happens to an existing one."""
+        """Queue a job in the caller's transaction; for an existing job see the module's description."""
         key = {"kind": kind, "benchmark": benchmark, "version": version, "subject": subject}
         fresh = FRESH | {"created_at": moment(connection)}
         if not insert_if_absent(connection, jobs, {"id": secrets.token_hex(16), "fence": 0} | key | fresh):
             mine = sa.and_(*(jobs.c[name] == value for name, value in key.items()))
             there = connection.execute(locked(sa.select(jobs.c.id, jobs.c.status).where(mine))).one()
             if there.status == "leased":
-                is_document = kind == "rank"  # a score does not depend on when it is made
+                is_document = kind == "rank"  # a score does not depend on the time of scoring
                 connection.execute(jobs.update().where(jobs.c.id == there.id).values(is_stale=is_document))
             elif there.status != "queued":
                 connection.execute(jobs.update().where(jobs.c.id == there.id).values(**fresh))
@@ -152,7 +152,7 @@ class Queue:
         lease_seconds: float = LEASE_SECONDS,
         max_attempts: int = MAX_ATTEMPTS,
     ) -> Job | None:
-        """Lease the next job on one of the `served` (benchmark, version) pairs; return None if the queue has none."""
+        """Lease the next job of the `served` (benchmark, version) pairs; return None if there is none."""
         while self._set_aside_one(max_attempts):
             pass
         table = jobs.c
@@ -184,15 +184,13 @@ class Queue:
         return replace(job, **changes)
 
     def heartbeat(self, job: Job, *, lease_seconds: float = LEASE_SECONDS) -> bool:
-        """Prolong a lease; return False if it is no longer the caller's."""
+        """Prolong a lease; return False if the caller no longer has the lease."""
         with self.engine.begin() as connection:
             update = jobs.update().where(*_lease(job)).values(lease_until=now() + lease_seconds)
             return int(connection.execute(update).rowcount) == 1
 
     def give_back(self, job: Job, *, who: str, why: str) -> bool:
-        """Requeue a job that lacks a resource now, without counting the attempt; return False if another worker has the
-        job.
-        """
+        """Requeue a job that cannot run now, without counting the attempt; return False if another worker has it."""
         is_score = job.kind == "score"
         with self.engine.begin() as connection:
             if is_score:
@@ -207,13 +205,14 @@ class Queue:
         outcome: RecordableOutcome,
         sign: Signing | None = None,
     ) -> bool:
-        """Write a score and everything that follows from it in one transaction; return False if another has the lease,
-        or if the board was paused meanwhile, so that the job returned to the queue.
+        """Write a score and all its consequences in one transaction.
 
-        A job of kind "score" also ends its submission and charges the ledger. `sign` makes the receipt of each score,
-        public or final: see :meth:`reveal_leaderboard.release.outcomes.ScoredOutcome.record`. If `outcome.record`
-        raises, nothing changes. The boards on which the submission counts are locked, so that no two scores are
-        released at once where their meter allows only one.
+        Return False if another worker has the lease, or if the board was paused and the job returned to the queue.
+
+        A job of kind "score" also ends its submission and charges the ledger. `sign` writes the receipt of each score,
+        see :meth:`reveal_leaderboard.release.outcomes.ScoredOutcome.record`. If `outcome.record` raises, nothing
+        changes. The boards on which the submission counts are locked, so that two scores are not released at the same
+        time if their meter allows only one.
         """
         with self.engine.begin() as connection:
             is_first = job.kind == "score"
@@ -241,9 +240,9 @@ class Queue:
         return True
 
     def await_readers(self, job: Job, *, who: str, answers: Iterable[TaskAnswer]) -> bool:
-        """Store a submission's answers and let them wait for readers; return False if another worker has the lease.
+        """Store a submission's answers, which then wait for readers; return False if another worker has the lease.
 
-        The reservation stays; see :mod:`reveal_leaderboard.boards.reading` for the next steps.
+        The budget stays reserved; for the next steps see :mod:`reveal_leaderboard.boards.reading`.
         """
         with self.engine.begin() as connection:
             _lock_team(connection, job.subject)
@@ -254,9 +253,9 @@ class Queue:
         return True
 
     def finish_result(self, job: Job, *, document: Mapping[str, Any]) -> bool:
-        """Write the document of a ranking; return False if another worker has the lease.
+        """Write a ranking; return False if another worker has the lease.
 
-        A job that was requested again meanwhile is queued once more.
+        A job that was requested again in the meantime is queued once more.
         """
         key = {"kind": job.kind, "benchmark": job.benchmark, "version": job.version, "subject": job.subject}
         with self.engine.begin() as connection:
@@ -269,18 +268,22 @@ class Queue:
         return True
 
     def refuse(self, job: Job, *, who: str, why: str) -> bool:
-        """End a job because of the submitted file and refund it; return False if another worker has the lease."""
+        """End a job because of the submitted file, and refund the submission; return False if another worker has the
+        lease.
+        """
         return self._give_up(job, "refused", who=who, why=why, incident=None)
 
     def fail(self, job: Job, *, who: str, why: str, incident: str) -> bool:
-        """End a job because of an error on our side and refund it; return False if another worker has the lease."""
+        """End a job because of an internal error, and refund the submission; return False if another worker has the
+        lease.
+        """
         return self._give_up(job, "failed", who=who, why=why, incident=incident)
 
     @staticmethod
     def return_queued(connection: sa.Connection, benchmark: str, version: str, *, who: str, why: str) -> int:
         """Refuse and refund the submissions to a version that wait to be scored; return their number.
 
-        The caller has locked the board, which is paused.
+        The board must be paused, and locked by the caller.
         """
         mine = sa.and_(jobs.c.kind == "score", jobs.c.benchmark == benchmark, jobs.c.version == version)
         waiting = sa.and_(mine, jobs.c.status == "queued")
@@ -335,18 +338,18 @@ class Queue:
 
     @staticmethod
     def workers(connection: sa.Connection) -> list[WorkerRow]:
-        """Return every worker ever seen, the last seen first."""
+        """Return all known workers, the one seen last first."""
         columns = [workers.c[field.name] for field in fields(WorkerRow)]
         query = sa.select(*columns).order_by(workers.c.seen_at.desc(), workers.c.name)
         return [WorkerRow(**row._mapping) for row in connection.execute(query)]
 
     def alive(self, connection: sa.Connection) -> list[WorkerRow]:
-        """Return the living workers, the last seen first."""
+        """Return the live workers, the one seen last first."""
         since = moment(connection) - ALIVE_SECONDS
         return [worker for worker in self.workers(connection) if worker.seen_at >= since]
 
     def _set_aside_one(self, max_attempts: int) -> bool:
-        """End one job that stopped its worker too often; one transaction each, as each locks a team."""
+        """End a job that stopped its worker too often; each job in its own transaction, because each locks a team."""
         table = jobs.c
         spent = sa.and_(_abandoned(now()), table.attempts >= max_attempts)
         with self._reading.begin() as connection:
@@ -354,7 +357,7 @@ class Queue:
         if row is None:
             return False
         job = Job(**row._mapping)
-        why = f"the work stopped without an answer {job.attempts} times; it is set aside, and nothing is charged"
+        why = f"scoring stopped without an answer {job.attempts} times and is not tried again; nothing is charged"
         number = f"INC-{secrets.token_hex(4).upper()}"
         self._give_up(job, "failed", who="store", why=why, incident=number, only=spent)
         return True
@@ -389,7 +392,7 @@ def _job(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> Job:
 
 
 def _abandoned(at: Any) -> sa.ColumnElement[bool]:
-    """Return the condition that a job's lease has run out at `at`."""
+    """Return the SQL condition that a job's lease has expired at the time `at`."""
     until = jobs.c.lease_until
     return sa.and_(jobs.c.status == "leased", sa.or_(until < at, until > at + LONGEST_LEASE))
 
@@ -407,7 +410,9 @@ def _end(
     incident: str | None = None,
     only: sa.ColumnElement[bool] | None = None,
 ) -> bool:
-    """End a lease and requeue a job that was requested again meanwhile; return False if another worker has it."""
+    """End a lease, and requeue a job that was requested again in the meantime; return False if another worker has the
+    job.
+    """
     where = _lease(job) if only is None else [*_lease(job), only]
     stale = connection.execute(locked(sa.select(jobs.c.is_stale).where(*where))).scalar_one_or_none()
     if stale is None:

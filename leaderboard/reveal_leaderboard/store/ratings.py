@@ -1,11 +1,11 @@
-"""Answers to tasks and readers' ratings of them: the queries, and files of ratings.
+"""Database queries on answers to tasks and on readers' ratings of answers, and files of ratings.
 
 Conventions
 -----------
-An answer has a random id, so that readers cannot tell whose it is. A rating is one reader's scores of one answer
-(:mod:`reveal_leaderboard.store.rubric`). A reader is stored as "user:ID", or as "file:NAME" with a name from a file of
-ratings. Functions run in their caller's transaction; :mod:`reveal_leaderboard.boards.reading` decides who may do what
-and what follows.
+Answers have random ids, so that readers cannot tell whose answer they rate. A rating contains one reader's scores of
+one answer (:mod:`reveal_leaderboard.store.rubric`). A reader is stored as "user:ID", or as "file:NAME" for a name in a
+file of ratings. Functions run in their caller's transaction; rights and consequences are in
+:mod:`reveal_leaderboard.boards.reading`.
 
 A file of ratings is CSV in UTF-8 with the columns of :data:`COLUMNS`; a cell of an image criterion may be empty.
 """
@@ -31,14 +31,14 @@ from reveal_leaderboard.store.tables import CRITERIA, answers, ratings, submissi
 
 COLUMNS = ("answer_id", "reader", *CRITERIA)
 READ_TO_THE_END = "read to the end"
-"""The start of the event that ends a submission's rating; the digest of the ratings follows."""
+"""First words of the event at the end of a submission's rating, before the digest of the ratings."""
 MOST_LINES, MOST_BYTES = 100_000, 32 << 20
 _SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """A row of the table of answers."""
+    """An answer to a task, as a row of the table of answers."""
 
     id: str
     submission_id: str
@@ -47,14 +47,14 @@ class StoredAnswer:
     boxes: Sequence[Mapping[str, Any]]
 
     def to_answer(self) -> TaskAnswer:
-        """Return the answer as the linter produced it."""
+        """Return the answer in the linter's format."""
         boxes = [AnswerBox(box["image_id"], box["label"], tuple(box["box"])) for box in self.boxes]
         return TaskAnswer(self.task_id, self.answer, tuple(boxes))
 
 
 @dataclass(frozen=True, slots=True)
 class RatingRow:
-    """A rating in a file."""
+    """A line of a file of ratings."""
 
     line: int
     answer_id: str
@@ -63,7 +63,7 @@ class RatingRow:
 
 
 def put_answers(connection: sa.Connection, submission_id: str, task_answers: Iterable[TaskAnswer]) -> None:
-    """Store the answers of a submission; existing ones stay, with their ids and ratings."""
+    """Store the answers of a submission; existing answers keep their ids and ratings."""
     for answer in task_answers:
         boxes = [{"image_id": box.image_id, "label": box.label, "box": list(box.box)} for box in answer.boxes]
         row = {"submission_id": submission_id, "task_id": answer.task_id, "answer": answer.answer, "boxes": boxes}
@@ -71,7 +71,7 @@ def put_answers(connection: sa.Connection, submission_id: str, task_answers: Ite
 
 
 def answers_of(connection: sa.Connection, submission_id: str) -> list[StoredAnswer]:
-    """Return the answers of a submission, by task."""
+    """Return the answers of a submission, sorted by task."""
     query = sa.select(answers).where(answers.c.submission_id == submission_id).order_by(answers.c.task_id)
     return [StoredAnswer(**row._mapping) for row in connection.execute(query)]
 
@@ -83,7 +83,7 @@ def find_answer(connection: sa.Connection, answer_id: str) -> StoredAnswer | Non
 
 
 def count_ratings(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> dict[str, int]:
-    """Return answer id -> number of its readers, for the submissions selected by `where`."""
+    """Return answer id -> number of readers who rated the answer, for the submissions selected by `where`."""
     counted = sa.func.count(ratings.c.reader)
     query = (
         sa.select(answers.c.id, counted)
@@ -96,7 +96,7 @@ def count_ratings(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> 
 
 
 def ratings_of(connection: sa.Connection, submission_id: str) -> list[Rating]:
-    """Return every rating of a submission's answers, by task and reader."""
+    """Return all ratings of a submission's answers, sorted by task and reader."""
     query = (
         sa.select(answers.c.task_id, ratings)
         .join(answers, answers.c.id == ratings.c.answer_id)
@@ -115,13 +115,13 @@ def own_scores(connection: sa.Connection, answer_id: str, reader: str) -> dict[s
 
 
 def digest_of(all_ratings: Sequence[Rating]) -> str:
-    """Return the SHA-256 of ratings by task and reader, 64 hexadecimal digits, for the event of a finished rating."""
+    """Return the SHA-256 of ratings sorted by task and reader, 64 hexadecimal digits."""
     rows = sorted([r.task_id, r.reader, *(getattr(r, name) for name in CRITERIA)] for r in all_ratings)
     return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()
 
 
 def put_rating(connection: sa.Connection, answer: StoredAnswer, reader: str, scores: Scores, *, who: str) -> bool:
-    """Store one reader's scores, replacing earlier ones of the same reader; return True if there were none.
+    """Store a reader's scores of an answer, replacing the reader's earlier ones; return True if there were none.
 
     Raises
     ------
@@ -144,9 +144,9 @@ def read_ratings_file(path: Path) -> list[RatingRow]:
     Raises
     ------
     RatingError
-        If the file is too large, is not CSV with these columns, or a line breaks a rule.
+        If the file is too large or not CSV, its columns are wrong, or a line breaks a rule.
     OSError
-        If it cannot be read.
+        If the file cannot be read.
     """
     table_problems: list[Problem] = []
     lines: list[RatingRow] = []
@@ -167,7 +167,7 @@ def read_ratings_file(path: Path) -> list[RatingRow]:
 
 
 def refuse_lines(path: Path, problems: Sequence[str]) -> None:
-    """Refuse a file whose lines have problems: list the first ones, and the number of the others."""
+    """Raise an error that lists the first problems of a file, and the number of further problems."""
     if problems:
         more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         raise RatingError(f"{path.name}: {'; '.join(problems[:_SHOWN])}{more}")

@@ -1,8 +1,8 @@
-"""The questions of the rubric: which criteria a reader scores, in which words, and the check of the scores.
+"""Questions of the rubric by which readers rate answers, and the check of their scores.
 
-The board's reading page and the readers' app ask these questions, and files of ratings pass the same check. Source:
-paper 001, section 3.3: six criteria from 1 (poor) to 5 (excellent). The four text criteria are always scored, the
-picture criteria only if the answer has boxes.
+The board's reading page and the readers' app ask these questions; the check also applies to files of ratings. Source:
+paper 001, section 3.3: six criteria from 1 (poor) to 5 (excellent). The four text criteria are always scored, the two
+image criteria only if the answer has boxes.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ Scores = Mapping[str, int | None]
 
 
 class RatingError(ValueError):
-    """Scores that break a rule, or a file of them; the message names line, criterion, rule and value."""
+    """Scores break a rule; the message names the line (in a file), criterion, rule and value."""
 
 
 @dataclass(frozen=True, slots=True)
 class CriterionQuestion:
-    """One criterion for a reader.
+    """A criterion that a reader scores.
 
     Attributes
     ----------
-    scale : (score, its meaning), the best score first
+    scale : (score, meaning) pairs, the best score first
     """
 
     name: str
@@ -45,12 +45,13 @@ TEXT_QUESTIONS = QUESTIONS[:4]
 
 
 def questions(*, has_boxes: bool) -> tuple[CriterionQuestion, ...]:
-    """Return the questions about an answer with or without boxes."""
+    """Return the questions for an answer: all six if it has boxes, otherwise the four text criteria."""
     return QUESTIONS if has_boxes else TEXT_QUESTIONS
 
 
 def check_scores(scores: Scores, *, has_boxes: bool) -> None:
-    """Refuse scores of unknown criteria, outside 1 to 5, missing, or of boxes that the answer does not have.
+    """Refuse scores that are missing, outside 1 to 5, or of unknown criteria, and image scores of an answer without
+    boxes.
 
     Raises
     ------

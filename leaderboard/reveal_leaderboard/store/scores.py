@@ -1,9 +1,10 @@
-"""The rows of scores and receipts, the scores that a board shows, and the flags for moderators.
+"""Database queries on scores, receipts, the entries that a board shows, and flags for moderators.
 
 Conventions
 -----------
-`shown_of` in a score row names the submission whose figures it shows: its own, or another one of the same team (see
-:mod:`reveal_leaderboard.release.outcomes`, which decides that). Every function runs in its caller's transaction.
+The column `shown_of` of a score is the id of the submission whose released scores are shown: the same submission, or
+another one of the team (decided in :mod:`reveal_leaderboard.release.outcomes`). Every function runs in its caller's
+transaction.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from reveal_leaderboard.store.tables import fingerprints, flags, results, scores
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A released score: `released` is the JSON form of :class:`reveal_leaderboard.release.release.ReleasedScore`.
+    """A stored score; `released` is :class:`reveal_leaderboard.release.release.ReleasedScore` as JSON.
 
     Attributes
     ----------
     part : "public" or "final"
-    shown_of : id of the submission whose figures are shown
+    shown_of : id of the submission whose scores are shown
     """
 
     submission_id: str
@@ -44,13 +45,13 @@ class Score:
 
     @property
     def is_held(self) -> bool:
-        """True if it shows the figures of another submission."""
+        """True if the scores of another submission are shown."""
         return self.shown_of != self.submission_id
 
 
 @dataclass(frozen=True, slots=True)
 class StoredReceipt:
-    """A row of the table of receipts: `document` is the signed text, `hash` its SHA-256."""
+    """A stored receipt; `document` is the signed text, `hash` its SHA-256."""
 
     id: int
     submission_id: str
@@ -68,13 +69,13 @@ class StoredReceipt:
 
 
 Signing = Callable[[sa.Connection, Submission, Score], object]
-"""Writes the receipt of a score in the transaction that writes the score."""
+"""Function that writes the receipt of a score in the transaction that writes the score."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoringVerdict:
-    """The result for a scored submission: whether it is charged, whose figures it shows, and why it does not show its
-    own.
+    """Consequences for a scored submission: whether it is charged, the id of the submission whose scores it shows, and
+    the reason if these are not its own.
     """
 
     is_charged: bool
@@ -83,7 +84,7 @@ class ScoringVerdict:
 
 
 class RecordableOutcome(Protocol):
-    """The result of scoring, with a method that writes it into the database."""
+    """A result of scoring that can write itself into the database."""
 
     def record(
         self,
@@ -102,9 +103,10 @@ class RecordableOutcome(Protocol):
 def on_board(connection: sa.Connection, benchmark: str, version: str) -> list[sa.Row[Any]]:
     """Return the rows that a version shows (submission columns, then score columns as `score_NAME`), oldest first.
 
-    These are the public scores of submissions that show their own figures and are neither withdrawn nor hidden: for
-    each model of a team the chosen one, otherwise the newest. A frozen version shows what it showed when frozen
-    (:func:`freeze`), without rows hidden since: later choices and withdrawals concern the next version.
+    These are public scores of submissions that show their own scores and are neither withdrawn nor hidden. For each
+    model of a team, the chosen submission is shown, otherwise the newest. A frozen version keeps the rows that it
+    showed when frozen (:func:`freeze`), except for rows hidden later. Later choices and withdrawals affect only the
+    next version.
     """
     kept = _frozen(connection, benchmark, version)
     columns = [column.label(f"score_{column.name}") for column in scores.columns]
@@ -128,17 +130,16 @@ def on_board(connection: sa.Connection, benchmark: str, version: str) -> list[sa
 
 
 def freeze(connection: sa.Connection, benchmark: str, version: str) -> None:
-    """Record the rows that a version shows; from now on it shows no others."""
+    """Freeze a version: record the rows that it shows now, so that it never shows other rows."""
     document = {"entries": [row.id for row in on_board(connection, benchmark, version)]}
     key = {"kind": "frozen", "benchmark": benchmark, "version": version, "subject": "board"}
     connection.execute(results.insert().values(**key, document=document, computed_at=moment(connection)))
 
 
 def place_holder(connection: sa.Connection, submission: Submission, version: str) -> str | None:
-    """Return another submission of the team with the same predictions that keeps this scored one off the board, or
-    None.
-
-    It is shown instead of this one, or an admin hid it: hidden predictions must not return under another name.
+    """Return another submission of the team with the same predictions that keeps this scored submission off the board,
+    or None. The other submission is shown instead, or was hidden: hidden predictions must not return under another
+    name.
     """
     mine = (fingerprints.c.submission_id == submission.id, fingerprints.c.version == version)
     content = connection.execute(sa.select(fingerprints.c.content).where(*mine)).scalar_one_or_none()
@@ -159,7 +160,7 @@ def raise_flag(
 
 
 def twins_of(connection: sa.Connection, submission: Submission, version: str, content: str) -> Sequence[sa.Row[Any]]:
-    """Return the same team's scores of the same predictions, oldest first."""
+    """Return the scores of the team's submissions with the same predictions, oldest first."""
     query = (
         sa.select(scores, submissions.c.withdrawn_at, submissions.c.hidden_at)
         .join(submissions, submissions.c.id == scores.c.submission_id)
@@ -176,19 +177,21 @@ def twins_of(connection: sa.Connection, submission: Submission, version: str, co
 
 
 def holder_of(twins: Sequence[sa.Row[Any]]) -> sa.Row[Any] | None:
-    """Return the score that keeps its duplicates off the board: a hidden one, otherwise one that is not withdrawn."""
+    """Return the score that keeps its duplicates off the board: that of a hidden submission, otherwise one not
+    withdrawn.
+    """
     hidden = [twin for twin in twins if twin.hidden_at is not None]
     there = [twin for twin in twins if shows_its_own(twin) and twin.withdrawn_at is None]
     return next(iter([*hidden, *there]), None)
 
 
 def shows_its_own(score: sa.Row[Any]) -> bool:
-    """Return True if a row of scores shows the figures of its own submission."""
+    """Return the SQL condition that a score shows the values of its own submission."""
     return bool(score.shown_of == score.submission_id)
 
 
 def _frozen(connection: sa.Connection, benchmark: str, version: str) -> frozenset[str] | None:
-    """Return the ids that a frozen version showed; None if it is not frozen."""
+    """Return the ids of submissions that a frozen version shows; None if the version is not frozen."""
     key = {"kind": "frozen", "benchmark": benchmark, "version": version, "subject": "board"}
     document = connection.execute(sa.select(results.c.document).filter_by(**key)).scalar_one_or_none()
     return None if document is None else frozenset(document["entries"])

@@ -1,20 +1,21 @@
-"""Submissions and their changes: every change is one transaction that also appends an event.
+"""Submissions in the database and their changes; every change is one transaction that appends an event.
 
 Conventions
 -----------
-``received -> linted -> queued -> scoring -> scored | refused | failed``, or `withdrawn` while queued; answers to tasks
-wait for readers in between (`reading`, see :mod:`reveal_leaderboard.boards.reading`). A submission's row is only the
-summary of its events. A scored submission stays charged when withdrawn; it only leaves the board. Nobody is shown
-scores of a version that is not on the board yet, and final figures are shown only once their version is frozen or its
-board is closed.
+The status of a submission is ``received -> linted -> queued -> scoring -> scored | refused | failed``, or `withdrawn`
+while queued; answers to tasks wait for readers in between (`reading`, see :mod:`reveal_leaderboard.boards.reading`). A
+submission's row summarises its events. A scored submission that is withdrawn leaves the board, but stays charged.
+Scores on a version are not shown before the version is on the board, and final scores not before their version is
+frozen or its board is closed.
 
-The same file by the same team under the same name is one submission. If it failed, was refused, or was withdrawn before
-it was scored, sending it again queues it under the same id. If it was withdrawn after it was scored, sending it again
-returns it to the board at no cost, unless the same predictions are shown under another name or were hidden.
+The same file by the same team under the same model name is one submission. If this submission failed, was refused, or
+was withdrawn before it was scored, sending the file again queues the submission under the same id. If it was withdrawn
+after it was scored, sending the file again returns it to the board at no cost, unless the same predictions are shown
+under another name or were hidden.
 
-:meth:`Store.check_sending` reports early what :meth:`Store.add_submission` will refuse, so that no file is stored
-needlessly; :meth:`Store.add_submission` decides, with the board and the team locked. For the order of locks see
-:mod:`reveal_leaderboard.store.database`.
+:meth:`Store.check_sending` refuses early what :meth:`Store.add_submission` would refuse, so that no file is stored
+needlessly. The decision is made in :meth:`Store.add_submission`, which locks the board and the team. For the order of
+locks see :mod:`reveal_leaderboard.store.database`.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ RESENDABLE = ("refused", "failed", "withdrawn")
 
 
 def _lock_board(connection: sa.Connection, new: NewSubmission) -> bool:
-    """Return True if the board accepts `new`; if it does not, earlier submissions are still found."""
+    """Return True if the board accepts `new`; earlier submissions are found even if it does not."""
     try:
         check_open_board(connection, new.benchmark, new.version, lock=True)
     except BoardClosedError:
@@ -92,13 +93,13 @@ def _check_team(connection: sa.Connection, query: sa.Select[Any]) -> None:
 
 
 def _check_thresholds(known: Submission, new: NewSubmission) -> None:
-    """Refuse a known file with other thresholds: the same id would then have two different scores."""
+    """Refuse a known file with other thresholds, because one submission id would then have two different scores."""
     if known.metadata.get("thresholds") != new.metadata.get("thresholds"):
         raise OtherThresholdsError(f"`thresholds` must equal those of submission {known.id}, which is the same file")
 
 
 def _is_replay(known: Submission, new: NewSubmission) -> bool:
-    """Return True if `new` repeats the request that sent `known`: both have the same Idempotency-Key."""
+    """Return True if `new` and `known` have the same Idempotency-Key, so that the request is a repetition."""
     return new.idempotency_key is not None and known.idempotency_key == new.idempotency_key
 
 
@@ -145,7 +146,7 @@ def _queue(connection: sa.Connection, submission_id: str, new: NewSubmission, se
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A matter for the moderators."""
+    """A notice about a submission for the moderators."""
 
     id: str
     submission_id: str
@@ -158,12 +159,12 @@ class Flag:
 
 
 class Store:
-    """Queries on the database at `url`, whose tables are migrated first.
+    """Submissions, scores and flags in the database at `url`, whose tables are migrated first.
 
     Parameters
     ----------
     url : ``sqlite:///FILE`` or ``postgresql+psycopg://...``
-    settings : the policy's settings; the packaged ones by default
+    settings : settings of the boards, by default the packaged settings
     """
 
     def __init__(self, url: str | sa.URL, settings: Settings | None = None) -> None:
@@ -188,7 +189,7 @@ class Store:
     # Sending --------------------------------------------------------------------------------------------------------
 
     def add_submission(self, new: NewSubmission, *, who: str) -> tuple[Submission, bool]:
-        """Queue a linted submission; the same file by the same team under the same name is queued once.
+        """Queue a linted submission; a file that the team sent before under the same model name is not queued twice.
 
         Returns
         -------
@@ -197,15 +198,16 @@ class Store:
         Raises
         ------
         KeyReusedError
-            If the team used this Idempotency-Key for another submission. Repeating the same submission has no effect.
+            If the team used this Idempotency-Key for a different submission.
         BoardClosedError
             If the board does not accept submissions to this version now.
         NotAllowedError
-            If the team is disabled, or the same predictions were scored, withdrawn and since shown under another name.
+            If the team is disabled, or if the submission was scored and withdrawn, and its predictions are now shown
+            under another name.
         OtherThresholdsError
-            If the file was sent before under this name with other thresholds, and is not to be scored again.
+            If the file was sent before under this name with other thresholds, and need not be scored again.
         QuotaExceededError
-            If the budget of the team, its day or the board is used up.
+            If a budget is used up: the team's total, the team's day, or the board's total.
         """
         with self.write() as connection:
             is_open = _lock_board(connection, new)
@@ -222,7 +224,7 @@ class Store:
             return known, False
 
     def check_sending(self, new: NewSubmission) -> None:
-        """Raise the error that :meth:`add_submission` would raise now; nothing is written."""
+        """Raise the error that :meth:`add_submission` would raise now; write nothing."""
         with self.read() as connection:
             _check_team(connection, sa.select(teams).where(teams.c.id == new.team_id))
             known = find_repeated(connection, new)
@@ -244,7 +246,7 @@ class Store:
 
     def get(self, submission_id: str) -> Submission | None:
         """Return the submission, or None."""
-        if not _ID.fullmatch(submission_id):  # such as one with a NUL, which PostgreSQL refuses in text
+        if not _ID.fullmatch(submission_id):  # such as a text with a NUL, which PostgreSQL refuses
             return None
         with self.read() as connection:
             return find_one(connection, submissions.c.id == submission_id)
@@ -255,9 +257,9 @@ class Store:
             return events.history(connection, f"submission:{submission_id}")
 
     def score_of(self, submission_id: str, version: str | None = None, part: str = "public") -> Score | None:
-        """Return the score against a version once it is shown; without `version`, against the board's version.
+        """Return a submission's score on a version, if it may be shown.
 
-        If a submission has no score against the board's version, its latest score is returned.
+        Without `version`, return the score on the board's version or else the latest score.
         """
         matches = [score for score in self.scores_of(submission_id) if score.part == part]
         if version is not None:
@@ -265,7 +267,7 @@ class Store:
         return matches[-1] if matches else None
 
     def scores_of(self, submission_id: str) -> list[Score]:
-        """Return all shown scores of a submission, in the order of their versions."""
+        """Return all scores of a submission that may be shown, in the order of their versions."""
         is_final_shown = sa.or_(versions.c.frozen_at.is_not(None), boards.c.state == "closed")
         query = (
             sa.select(scores)
@@ -283,8 +285,7 @@ class Store:
             return [Score(**row._mapping) for row in connection.execute(query)]
 
     def board_rows(self, benchmark: str, version: str) -> list[tuple[Submission, Score]]:
-        """Return the rows that the board shows of a version, oldest submission first; no rows if the version was never
-        shown.
+        """Return the entries that the board shows for a version, oldest first; none if the version was never shown.
 
         See :func:`reveal_leaderboard.store.scores.on_board`.
         """
@@ -322,16 +323,17 @@ class Store:
     # Changing -------------------------------------------------------------------------------------------------------
 
     def withdraw(self, submission_id: str, *, who: str) -> Submission:
-        """Withdraw a submission: refunded while queued or rated; off the board but still charged once scored.
+        """Withdraw a submission.
 
+        Before it is scored, the submission is refunded; a scored submission leaves the board, but stays charged.
         Withdrawing twice does nothing.
 
         Raises
         ------
         UnknownSubmissionError
-            If it does not exist.
+            If the submission does not exist.
         NotAllowedError
-            While it is being scored, or if it was refused or failed.
+            If the submission is being scored, was refused or failed.
         """
         with self.write() as connection:
             submission = lock_known(connection, submission_id)
@@ -353,15 +355,15 @@ class Store:
             return self._change(connection, submission, values, "withdrawn", who, why)
 
     def choose(self, submission_id: str, *, who: str) -> Submission:
-        """Show this submission instead of others by its team under the same model name.
+        """Choose this submission to be shown instead of the team's others under the same model name.
 
         Raises
         ------
         UnknownSubmissionError
-            If it does not exist.
+            If the submission does not exist.
         NotAllowedError
-            If it cannot be on the board: it is not scored, is withdrawn, shows another one's figures, or has no score
-            on the version that the board shows.
+            If the submission cannot be on the board: not scored, withdrawn, shows another submission's scores, or has
+            no score on the board's version.
         """
         with self.write() as connection:
             submission = lock_known(connection, submission_id)
@@ -373,7 +375,7 @@ class Store:
             if submission.status != "scored" or submission.withdrawn_at is not None:
                 raise NotAllowedError("only a scored submission that is not withdrawn can be chosen")
             if not own:
-                raise NotAllowedError("a submission that shows the figures of another one cannot be chosen")
+                raise NotAllowedError("a submission that shows the scores of another submission cannot be chosen")
             if board_now is None or board_now.version not in own:
                 raise NotAllowedError("a submission without a score on the board's version cannot be chosen")
             names = ("team_id", "benchmark", "model_name")
@@ -384,12 +386,12 @@ class Store:
             return self._change(connection, submission, {"is_chosen": True}, "chosen", who, why)
 
     def hide(self, submission_id: str, *, who: str, why: str) -> Submission:
-        """Take a submission off the board and record why; for admins.
+        """Hide a submission from the board, with a reason; for admins.
 
         Raises
         ------
         UnknownSubmissionError
-            If it does not exist.
+            If the submission does not exist.
         ValueError
             If the reason is empty.
         """
@@ -402,12 +404,12 @@ class Store:
             return self._change(connection, submission, values, "hidden", who, why)
 
     def restore(self, submission_id: str, *, who: str, why: str) -> Submission:
-        """Show a hidden submission again; for admins. A visible one stays as it is.
+        """Show a hidden submission again; for admins. A visible submission is not changed.
 
         Raises
         ------
         UnknownSubmissionError
-            If it does not exist.
+            If the submission does not exist.
         """
         with self.write() as connection:
             submission = lock_known(connection, submission_id)
@@ -428,13 +430,13 @@ class Store:
     # Flags ----------------------------------------------------------------------------------------------------------
 
     def flags(self) -> list[Flag]:
-        """Return the matters for moderators, newest first."""
+        """Return the open flags for moderators, newest first."""
         query = sa.select(flags).where(flags.c.cleared_at.is_(None)).order_by(flags.c.raised_at.desc(), flags.c.id)
         with self.read() as connection:
             return [Flag(**row._mapping) for row in connection.execute(query)]
 
     def clear_flag(self, flag_id: str, who: str) -> bool:
-        """Record that a moderator handled a flag; return False if it was cleared before or never raised."""
+        """Record that a moderator handled a flag; return False if the flag is unknown or was cleared before."""
         with self.write() as connection:
             mine = sa.and_(flags.c.id == flag_id, flags.c.cleared_at.is_(None))
             values = {"cleared_at": moment(connection), "cleared_by": who}

@@ -1,12 +1,11 @@
-"""Submissions in the database, and the queries that find them.
+"""Submissions as plain data, and the database queries that find them.
 
 Conventions
 -----------
-A submission and its team have random ids; `team` is the team's name as shown. `filename` is for display only: the
-file is stored under its `sha256`. Its linted predictions are stored beside it under `canonical`
-(:mod:`reveal_leaderboard.custody.arrays`). The file is the source of truth: if the predictions are missing, damaged or
-have another stamp, the file is linted again. Functions run in their caller's transaction; only :func:`lock_known`
-locks.
+Submissions and teams have random ids; `team` is the team's displayed name. `filename` is for display only: the file is
+stored under its `sha256`. The parsed predictions are stored under the hash `canonical`
+(:mod:`reveal_leaderboard.custody.arrays`). If the parsed predictions are missing, damaged or have another stamp, the
+file is parsed again. Functions run in their caller's transaction; only :func:`lock_known` takes locks.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from reveal_leaderboard.store.tables import jobs, submissions, teams
 
 
 class KeyReusedError(ValueError):
-    """An Idempotency-Key was used for another submission."""
+    """The Idempotency-Key was used for another submission."""
 
 
 class NotAllowedError(ValueError):
-    """The state of a submission or its team does not allow this now."""
+    """The status of the submission or its team does not allow the action now."""
 
 
 class OtherThresholdsError(ValueError):
@@ -40,13 +39,13 @@ class UnknownSubmissionError(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class NewSubmission:
-    """A submission about to be queued; `filename` is for display only, the file is stored under `sha256`.
+    """A submission to be queued; `filename` is for display only, the file is stored under `sha256`.
 
     Attributes
     ----------
-    canonical : SHA-256 of its predictions as arrays; None if they are not stored
-    stamp : stamp of these arrays
-    signs : the linter's findings in the file, for moderators
+    canonical : SHA-256 of the parsed predictions; None if they are not stored
+    stamp : manifest and format with which the parsed predictions can be read
+    signs : unusual patterns that the linter found in the file, as sentences for moderators
     """
 
     benchmark: str
@@ -70,13 +69,13 @@ class NewSubmission:
 
 @dataclass(frozen=True, slots=True)
 class Submission(NewSubmission):
-    """A row of the table of submissions, with the name of its team.
+    """A stored submission, with the name of its team.
 
     Attributes
     ----------
-    withdrawn_at : when its team withdrew it, before or after it was scored
-    hidden_at, hidden_why : when and why an admin took it off the board
-    is_chosen : whether its team chose to show it for its model
+    withdrawn_at : time when the team withdrew the submission, before or after scoring
+    hidden_at, hidden_why : time when an admin hid the submission from the board, and the reason
+    is_chosen : whether the team chose this submission to be shown for its model
     """
 
     id: str = ""
@@ -118,7 +117,7 @@ def get_known(connection: sa.Connection, submission_id: str) -> Submission:
 
 
 def lock_known(connection: sa.Connection, submission_id: str) -> Submission:
-    """Return the submission with its team, its job and itself locked, in this order."""
+    """Lock the submission's team, its job and the submission, in this order, and return the submission."""
     submission = get_known(connection, submission_id)
     connection.execute(locked(sa.select(teams.c.id).where(teams.c.id == submission.team_id))).one()
     job = sa.and_(jobs.c.kind == "score", jobs.c.subject == submission_id)
@@ -128,8 +127,8 @@ def lock_known(connection: sa.Connection, submission_id: str) -> Submission:
 
 
 def find_repeated(connection: sa.Connection, new: NewSubmission) -> Submission | None:
-    """Return the submission that `new` repeats: the one with its Idempotency-Key, otherwise the one with the same file
-    and model.
+    """Return the earlier submission with the Idempotency-Key of `new`, or else with its file and model; None if there
+    is none.
 
     Raises
     ------
@@ -142,15 +141,13 @@ def find_repeated(connection: sa.Connection, new: NewSubmission) -> Submission |
         same_key = find_one(connection, of_team, submissions.c.idempotency_key == new.idempotency_key)
         if same_key is not None:
             if any(getattr(same_key, name) != getattr(new, name) for name in same):
-                raise KeyReusedError(f"`Idempotency-Key` was used for submission {same_key.id}, which is another one")
+                raise KeyReusedError(f"`Idempotency-Key` was used for the different submission {same_key.id}")
             return same_key
     return find_one(connection, of_team, *(submissions.c[name] == getattr(new, name) for name in same))
 
 
 def stored_names(connection: sa.Connection) -> tuple[set[str], set[str]]:
-    """Return (hashes of all uploads, hashes of all predictions stored as arrays); the latter are empty in a database
-    that is older than the stored arrays.
-    """
+    """Return (hashes of all uploads, hashes of all parsed predictions); old databases have no parsed predictions."""
     table = submissions.c
     uploads = set(connection.execute(sa.select(table.sha256).distinct()).scalars())
     if all(column["name"] != "canonical" for column in sa.inspect(connection).get_columns("submissions")):
@@ -162,7 +159,7 @@ def stored_names(connection: sa.Connection) -> tuple[set[str], set[str]]:
 def note(
     connection: sa.Connection, submission_id: str, before: str | None, after: str, who: str, why: str = ""
 ) -> None:
-    """Append an event of a submission."""
+    """Append an event about a submission."""
     subject = f"submission:{submission_id}"
     events.append(connection, subject=subject, who=who, from_status=before, to_status=after, why=why)
 

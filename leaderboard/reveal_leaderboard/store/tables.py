@@ -1,12 +1,11 @@
-"""The tables of the leaderboard.
+"""The tables of the leaderboard's database.
 
 Conventions
 -----------
-Every time is a float: seconds since 1970 UTC by the *database's* clock
-(:func:`reveal_leaderboard.store.database.now`). Ids are random texts made here, never by a client. JSON columns were
-checked before they were written. A row of `submissions` is the summary of its events; `events` and `receipts` are
-append-only, each with the hash of the one before. No table contains anything of a holdout: no reference, no exact
-figure, no text of an exception.
+Every time is a float: seconds since 1970 UTC by the *database's* clock (:func:`reveal_leaderboard.store.database.now`).
+Ids are random texts, never chosen by a client. JSON values are checked before they are written. A row of `submissions`
+summarises its events. `events` and `receipts` are append-only, and each row has the hash of the previous row. No table
+contains data of a holdout: no reference, no exact score, no text of an exception.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ import sqlalchemy as sa
 STATUSES = ("received", "linted", "queued", "scoring", "reading", "scored", "refused", "failed", "withdrawn")
 JOB_STATES = ("queued", "leased", "done", "refused", "failed", "cancelled")
 JOB_KINDS = ("score", "rescore", "rank", "compare")
-"""Jobs of kind "compare" no longer exist, but the database's constraint still allows them."""
+"""Kinds of jobs; "compare" is no longer used, but the database's constraint still allows it."""
 LEDGER_KINDS = ("reserved", "charged", "refunded", "granted")
 BOARD_STATES = ("open", "paused", "closed")
 INVITATION_STATES = ("open", "accepted", "declined", "withdrawn")
 DELIVERY_KINDS = ("scored", "withdrawn", "flagged", "test")
 DELIVERY_STATES = ("waiting", "delivered", "failed")
 CRITERIA = ("process", "execution", "synthesis", "language", "image_content", "image_style")
-"""Columns of ratings, named as in the records of the tasks."""
+"""Columns of ratings, with the names of the criteria in task records."""
 
 tables = sa.MetaData(
     naming_convention={
@@ -69,11 +68,11 @@ teams = sa.Table(
     "teams",
     tables,
     _id(),
-    _word("name"),  # the organization's name as shown
-    _word("name_key", unique=True),  # casefolded: two teams never look alike
+    _word("name"),  # displayed name of the organization
+    _word("name_key", unique=True),  # casefolded name, so that two names never differ only in case
     _moment("created_at"),
     _moment("disabled_at", nullable=True),
-    _moment("waiting_since", nullable=True),  # until an administrator approves it; NULL: approved, or needs no approval
+    _moment("waiting_since", nullable=True),  # NULL: approved, or needs no approval
 )
 
 members = sa.Table(
@@ -105,7 +104,7 @@ invitations = sa.Table(
 sessions = sa.Table(
     "sessions",
     tables,
-    sa.Column("key_hash", sa.String(64), primary_key=True),  # SHA-256 of the cookie's value
+    sa.Column("key_hash", sa.String(64), primary_key=True),  # SHA-256 of the session cookie's value
     sa.Column("user_id", sa.ForeignKey("users.id"), nullable=False),
     _moment("created_at"),
     _moment("expires_at"),
@@ -115,7 +114,7 @@ tokens = sa.Table(
     "tokens",
     tables,
     _id(),
-    _word("key_hash", 64, unique=True),  # SHA-256 of 256 random bits, shown once
+    _word("key_hash", 64, unique=True),  # SHA-256 of the secret, 256 random bits shown once
     sa.Column("user_id", sa.ForeignKey("users.id"), nullable=False, index=True),
     sa.Column("team_id", sa.ForeignKey("teams.id"), nullable=False),
     _word("name"),
@@ -132,7 +131,7 @@ boards = sa.Table(
     "boards",
     tables,
     _word("benchmark", primary_key=True),
-    _word("version"),  # the one that is shown and that submissions go to
+    _word("version"),  # version that is shown and accepts submissions
     _word("state", 20),
     _word("why", 500),
     _moment("changed_at"),
@@ -145,7 +144,7 @@ versions = sa.Table(
     _word("benchmark", primary_key=True),
     _word("version", primary_key=True),
     _word("split"),
-    sa.Column("facts", sa.JSON, nullable=False),  # public: n_images, findings, the public part of the label-diff report
+    sa.Column("facts", sa.JSON, nullable=False),  # n_images, findings, the public part of the label-diff report
     _moment("added_at"),
     _moment("shown_at", nullable=True),
     _moment("frozen_at", nullable=True),
@@ -157,7 +156,7 @@ held_out = sa.Table(
     _word("benchmark", primary_key=True),
     _word("version", primary_key=True),
     _word("kind", 10, primary_key=True),
-    _word("digest", 32, primary_key=True, index=True),  # of an id, or of a public picture
+    _word("digest", 32, primary_key=True, index=True),  # digest of an id or of a public image
     sa.CheckConstraint("kind IN ('patient', 'study', 'image', 'picture')", name="kind"),
 )
 
@@ -166,17 +165,17 @@ shared_cases = sa.Table(
     tables,
     _word("benchmark", primary_key=True),
     _word("version", primary_key=True),
-    _word("other", primary_key=True),  # another benchmark, or the same one
+    _word("other", primary_key=True),  # another benchmark, or the same
     _word("other_version", primary_key=True),
-    sa.Column("share", sa.Float(53), nullable=False),  # of this version's held-out cases
+    sa.Column("share", sa.Float(53), nullable=False),  # fraction of this version's held-out cases
 )
 
 overlaps = sa.Table(
     "overlaps",
     tables,
     _word("benchmark", primary_key=True),
-    _word("version", primary_key=True),  # whose held-out references are revealed
-    _word("other", primary_key=True),  # the benchmark whose public folder reveals them, or the same one
+    _word("version", primary_key=True),  # benchmark whose held-out references are revealed
+    _word("other", primary_key=True),  # benchmark whose public folder reveals them; may be the same
     _word("other_version", primary_key=True),
     sa.Column("sentence", sa.Text, nullable=False),
 )
@@ -188,7 +187,7 @@ submissions = sa.Table(
     tables,
     _id(),
     _word("benchmark"),
-    _word("version"),  # to which it was sent
+    _word("version"),  # version to which it was sent
     _word("split"),
     sa.Column("team_id", sa.ForeignKey("teams.id"), nullable=False),
     sa.Column("user_id", sa.ForeignKey("users.id"), nullable=False),
@@ -205,13 +204,13 @@ submissions = sa.Table(
     _word("incident", 40, nullable=True),
     _moment("created_at"),
     _moment("updated_at"),
-    _moment("withdrawn_at", nullable=True),  # by its team, after it was scored: off the board, still charged
+    _moment("withdrawn_at", nullable=True),  # time of withdrawal by its team; a scored one stays charged
     _moment("hidden_at", nullable=True),  # by an admin
     _word("hidden_why", 500, nullable=True),
-    sa.Column("is_chosen", sa.Boolean, nullable=False),  # the team's choice for its model
-    _word("canonical", 64, nullable=True),  # SHA-256 of its predictions as arrays, a blob; NULL: not stored
-    _word("stamp", 64, nullable=True),  # the manifest and format with which they can be read
-    sa.Column("signs", sa.JSON(none_as_null=True), nullable=True),  # list of sentences for moderators, from the lint
+    sa.Column("is_chosen", sa.Boolean, nullable=False),  # chosen by the team to be shown for its model
+    _word("canonical", 64, nullable=True),  # SHA-256 of the parsed predictions in the blobs; NULL: not stored
+    _word("stamp", 64, nullable=True),  # manifest and format of the parsed predictions
+    sa.Column("signs", sa.JSON(none_as_null=True), nullable=True),  # the linter's sentences for moderators
     sa.UniqueConstraint("team_id", "benchmark", "version", "model_name", "sha256"),
     sa.UniqueConstraint("team_id", "idempotency_key"),
     sa.CheckConstraint(f"status IN {STATUSES}", name="status"),
@@ -237,7 +236,7 @@ jobs = sa.Table(
     _moment("ended_at", nullable=True),
     _word("why", 500),
     _word("incident", 40, nullable=True),
-    sa.Column("is_stale", sa.Boolean, nullable=False),  # requested again while leased: to be done once more
+    sa.Column("is_stale", sa.Boolean, nullable=False),  # requested again while leased, so to be repeated
     sa.UniqueConstraint("kind", "benchmark", "version", "subject"),
     sa.CheckConstraint(f"kind IN {JOB_KINDS}", name="kind"),
     sa.CheckConstraint(f"status IN {JOB_STATES}", name="status"),
@@ -251,7 +250,7 @@ scores = sa.Table(
     _word("version", primary_key=True),
     _word("part", 20, primary_key=True),  # "public" or "final"
     sa.Column("released", sa.JSON, nullable=False),  # ReleasedScore, after the ladder
-    _word("shown_of", 32),  # the submission whose figures are shown: itself, unless the ladder held it back
+    _word("shown_of", 32),  # submission whose scores are shown; another one if the ladder held the scores back
     sa.Column("signature", sa.Text, nullable=False),
     _word("reference_hash", 64),
     _moment("scored_at"),
@@ -261,11 +260,11 @@ scores = sa.Table(
 results = sa.Table(
     "results",
     tables,
-    _word("kind", 20, primary_key=True),  # "rank" or "frozen": what a version showed when the next replaced it
+    _word("kind", 20, primary_key=True),  # "rank", or "frozen" for the rows of a frozen version
     _word("benchmark", primary_key=True),
     _word("version", primary_key=True),
     _word("subject", 200, primary_key=True),
-    sa.Column("document", sa.JSON, nullable=False),  # released: rounded, shown cells only
+    sa.Column("document", sa.JSON, nullable=False),  # released scores only
     _moment("computed_at"),
 )
 
@@ -275,8 +274,8 @@ fingerprints = sa.Table(
     sa.Column("submission_id", sa.ForeignKey("submissions.id"), primary_key=True),
     _word("version", primary_key=True),
     _word("benchmark"),
-    _word("content", 64),  # keyed hash of the canonical predictions
-    sa.Column("sketch", sa.JSON, nullable=False),  # list of ints: MinHash of the canonical predictions
+    _word("content", 64),  # keyed hash of the parsed predictions
+    sa.Column("sketch", sa.JSON, nullable=False),  # MinHash of the parsed predictions, a list of integers
     sa.Index(None, "benchmark", "version", "content"),
 )
 
@@ -310,14 +309,14 @@ ratings = sa.Table(
     "ratings",
     tables,
     sa.Column("answer_id", sa.ForeignKey("answers.id"), primary_key=True),
-    _word("reader", 120, primary_key=True),  # "user:ID", or "file:NAME" as a file of ratings names its readers
-    *(sa.Column(name, sa.Integer, nullable=True) for name in CRITERIA),  # 1 to 5; pictures only where there are boxes
-    _word("who", 120),  # who entered it
+    _word("reader", 120, primary_key=True),  # "user:ID", or "file:NAME" for a name in a file of ratings
+    *(sa.Column(name, sa.Integer, nullable=True) for name in CRITERIA),  # 1 to 5; NULL for images without boxes
+    _word("who", 120),  # who entered the rating
     _moment("rated_at"),
     *(sa.CheckConstraint(f"{name} BETWEEN 1 AND 5", name=name) for name in CRITERIA),
 )
 
-# The ledger of spent budgets ------------------------------------------------------------------------------------------
+# The ledger of budgets ------------------------------------------------------------------------------------------
 
 ledger = sa.Table(
     "ledger",
@@ -327,7 +326,7 @@ ledger = sa.Table(
     _word("benchmark"),
     _word("version"),
     sa.Column("submission_id", sa.ForeignKey("submissions.id"), nullable=True, index=True),
-    sa.Column("sending", sa.Integer, nullable=False),  # 1 for the first sending, 2 for the second; granted 0
+    sa.Column("sending", sa.Integer, nullable=False),  # number of the sending, from 1; 0 for a grant
     _word("kind", 20),
     sa.Column("amount", sa.Integer, nullable=False),  # reserved +1, charged 0, refunded -1, granted -n
     _word("why", 500),
@@ -362,7 +361,7 @@ events = sa.Table(
     sa.Column("why", sa.Text, nullable=False),
     _word("previous", 64),
     _word("hash", 64, unique=True),
-    _word("record", 64, nullable=True),  # hash of the subject's record; NULL: the event is older than records
+    _word("record", 64, nullable=True),  # hash of the subject's record; NULL: before version 0007
     sa.Index(None, "subject"),
 )
 
@@ -388,40 +387,40 @@ workers = sa.Table(
     sa.Column("serves", sa.JSON, nullable=False),
     _moment("started_at"),
     _moment("seen_at"),
-    _word("job_id", 32, nullable=True),  # empty: workers never reported it
+    _word("job_id", 32, nullable=True),  # empty: unknown
     _word("confinement", 100),
     _word("receipt_key", 100, nullable=True),  # public half, base64
 )
 
-# Between servers, and to other systems --------------------------------------------------------------------------------
+# Rate limits and webhooks --------------------------------------------------------------------------------
 
 buckets = sa.Table(
     "buckets",
     tables,
     _word("name", 150, primary_key=True),  # "address:ADDRESS", "user:ID" or "team:ID"
-    sa.Column("units", sa.Float(53), nullable=False),  # units that it contained
-    _moment("at"),  # when it contained them
+    sa.Column("units", sa.Float(53), nullable=False),  # units in the bucket at the time `at`
+    _moment("at"),  # time at which the units were counted
     sa.Index(None, "at"),
 )
 
 webhooks = sa.Table(
     "webhooks",
     tables,
-    _word("name", 40, primary_key=True),  # as in the settings
-    sa.Column("read_to", sa.Integer, nullable=False),  # the last event processed
+    _word("name", 40, primary_key=True),  # name in the settings
+    sa.Column("read_to", sa.Integer, nullable=False),  # number of the last processed event
 )
 
 deliveries = sa.Table(
     "deliveries",
     tables,
-    _id(),  # also for the receiver, which recognises repeated deliveries by it
+    _id(),  # the receiver recognises repeated deliveries by this id
     sa.Column("webhook", sa.ForeignKey("webhooks.name"), nullable=False),
     sa.Column("event_id", sa.ForeignKey("events.id"), nullable=True),  # NULL: a test message
     _word("kind", 20),
     _word("status", 20),
     sa.Column("attempts", sa.Integer, nullable=False),
-    _moment("next_at"),  # when a waiting one is sent, or sent again if its sender fell silent
-    sa.Column("answer", sa.Integer, nullable=True),  # HTTP status of the last answer; NULL without an answer
+    _moment("next_at"),  # time from which a waiting delivery may be claimed
+    sa.Column("answer", sa.Integer, nullable=True),  # HTTP status code of the last answer; NULL without an answer
     _moment("created_at"),
     _moment("ended_at", nullable=True),
     sa.CheckConstraint(f"kind IN {DELIVERY_KINDS}", name="kind"),
