@@ -33,7 +33,7 @@ def test_the_demo_shows_a_board_is_made_once_and_ctrl_c_ends_everything(tmp_path
     assert process.stdout is not None
     text = "".join(takewhile(lambda line: line != "Try next:\n", process.stdout))
     assert process.poll() is None, text + process.communicate()[1]
-    for line in ("drawing 40 synthetic", "scoring at home", "the board"):
+    for line in ("drawing 40 synthetic", "scoring locally", "the board"):
         assert line in text
     of_images = text.split("the board (chexlocalize")[1].split("the board (")[0]
     placed = re.findall(r"(?m)^ +(\S+)  ([A-Z])  (.{18}) +\d+%", of_images)
@@ -49,7 +49,7 @@ def test_the_demo_shows_a_board_is_made_once_and_ctrl_c_ends_everything(tmp_path
     module, lines = import_module("reveal_leaderboard.cli.demo"), list[str]()
     again = module.Demo(folder, n_images=40, seed=0, echo=lines.append)
     again.prepare()
-    assert lines == [f"using the world in {folder} (--fresh makes a new one)"]
+    assert lines == [f"using the demo in {folder} (--fresh creates a new one)"]
     assert {path: path.stat().st_mtime_ns for path in built} == built
     module.upload(again.uploads(), url, lines.append)
     assert {line.split()[-1] for line in lines[2:]} == {"scored"}

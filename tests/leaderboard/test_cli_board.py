@@ -175,7 +175,7 @@ def test_a_switch_with_nothing_ranked_says_so(operator: Operator) -> None:
         register_version(connection, "empty", "1.0.0", "holdout", {})
         register_version(connection, "empty", "1.1.0", "holdout", {})
     output = operator.run("admin", "refresh", "empty", "--to", "1.1.0", "--switch")
-    assert output == "empty shows 1.1.0 now; no submission was ranked before or is now\n"
+    assert output == "the board of empty now shows 1.1.0; no submission was or is ranked\n"
 
 
 def test_an_audit_finds_what_was_changed(operator: Operator) -> None:
@@ -239,7 +239,7 @@ def test_a_database_that_refuses_is_told_in_a_line(operator: Operator, monkeypat
 
     monkeypatch.setattr("reveal_leaderboard.store.boards.set_state", refuse)
     output = operator.run("admin", "set-board", "chexlocalize", "paused", "--why", "full", code=1)
-    assert output == "error: the database refused, nothing was changed: database or disk is full\n"
+    assert output == "error: the database refused the change (database or disk is full); nothing was changed\n"
 
 
 def test_an_audit_of_a_database_that_does_not_answer(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""Command line of the leaderboard: parse, call, translate errors.
+"""Command line ``reveal-leaderboard``: parse options, call the package, and report errors.
 
-Nothing heavy is imported at the top: `serve` confines its process before libraries start threads.
+Heavy modules are imported inside functions, because `serve` must confine its process before libraries start threads.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ log = logging.getLogger("reveal_leaderboard")
 
 @dataclass(frozen=True)
 class _Listening:
-    """The access rules and limits of the server."""
+    """The server's file access rules and limits."""
 
     auth: str
     proxies: int
@@ -76,26 +76,24 @@ def serve(
         typer.Option(
             exists=True,
             file_okay=False,
-            help="Public folders of boards that your other servers serve, to compare with.",
+            help="Public folders of your other servers' boards, to find shared cases.",
         ),
     ] = None,
     database: Database = None,
     blobs: BlobsAt = None,
     settings: SettingsFile = None,
-    auth: Annotated[str, typer.Option(help="local, oidc, links or huggingface: how people sign in.")] = "local",
+    auth: Annotated[str, typer.Option(help="How people sign in: local, oidc, links or huggingface.")] = "local",
     host: Host = "127.0.0.1",
     port: Port = 7860,
     proxies: Proxies = 0,
     max_upload_mb: Annotated[int, typer.Option(min=1, help="Largest request, in megabytes.")] = 200,
     gallery: Annotated[
         list[Path] | None,
-        typer.Option(
-            exists=True, file_okay=False, help="Released cases to browse, made by `gallery`; one per benchmark."
-        ),
+        typer.Option(exists=True, file_okay=False, help="Folder of released cases from `gallery`; once per benchmark."),
     ] = None,
     as_root: AsRoot = False,
 ) -> None:
-    """Serve the pages and the API. The process gives up access to files it does not need."""
+    """Serve the pages and the API. The process gives up access to files that it does not need."""
     log_to_stderr()
     check_user(as_root)
     listening = _Listening(auth, proxies, max_upload_mb, tuple(folder.resolve() for folder in gallery or ()))
@@ -105,7 +103,7 @@ def serve(
     elsewhere = [folder.resolve() for folder in beside or ()]
     lock = lock_folder(at.data)
     for folder in at.shared:
-        make_folder(folder, "--blobs")  # now, because Landlock allows only existing paths
+        make_folder(folder, "--blobs")  # created now, because Landlock rules need existing paths
     live_in(at.data)
     confinement = _confine(at, [*(folder for folder, _ in folders), *elsewhere, *listening.galleries])
     try:
@@ -166,20 +164,23 @@ def worker(
     blobs: BlobsAt = None,
     settings: SettingsFile = None,
     vault: Annotated[
-        Path | None, typer.Option(help="For exact scores, incidents and keys; by default `vault` beside the holdout.")
+        Path | None,
+        typer.Option(help="Folder for exact scores, incidents and keys; default: `vault` beside the holdout."),
     ] = None,
-    processes: Annotated[int, typer.Option(min=1, help="Workers to run in parallel; one that dies is restarted.")] = 1,
+    processes: Annotated[int, typer.Option(min=1, help="Parallel workers; a worker that dies is restarted.")] = 1,
     once: Annotated[bool, typer.Option("--once", help="Stop when the queue is empty.")] = False,
-    lease_seconds: Annotated[float, typer.Option(min=0.3, help="How long a silent worker keeps a job.")] = 60.0,
+    lease_seconds: Annotated[
+        float, typer.Option(min=0.3, help="Time after which a silent worker loses its job.")
+    ] = 60.0,
     pause_before_finish: Annotated[
-        float, typer.Option(min=0, help="For drills: wait this many seconds before a result is stored.")
+        float, typer.Option(min=0, help="For tests: seconds to wait before a result is stored.")
     ] = 0.0,
     unconfined: Annotated[
         bool,
-        typer.Option("--unconfined", help="Start without Landlock and bubblewrap, too: children can read holdouts."),
+        typer.Option("--unconfined", help="Also start without Landlock and bubblewrap: children can read holdouts."),
     ] = False,
 ) -> None:
-    """Score queued submissions. Only this process knows where the holdouts are."""
+    """Score queued submissions. Only the worker knows where the holdouts are."""
     log_to_stderr()
     at = resolve_paths(data, database, blobs, settings)
     from reveal_leaderboard.cli.process import scratch_folder
@@ -225,8 +226,8 @@ def worker(
             raise typer.BadParameter(str(error), param_hint="--settings") from None
         with store.read() as connection:
             for key in receipts.with_other_keys(connection, process.signers):
-                log.warning("earlier receipts of %s %s have another key: is --vault the board's vault?", *key)
-        with store.write() as connection:  # for boards whose final figures predate signing
+                log.warning("earlier receipts of %s %s have a different key: check --vault", *key)
+        with store.write() as connection:  # for boards with final scores from before receipts existed
             if n := receipts.append_missing(connection, process.signers):
                 log.info("signed %d missing receipts of final scores", n)
         custody.warm_up([one.folder for one in holdouts.values()])
@@ -239,7 +240,7 @@ def worker(
 
 
 def _check_confinement(unconfined: bool) -> None:
-    """Refuse to start a worker whose children could read everything that its user can, unless that is accepted."""
+    """Refuse to start a worker whose child processes would not be confined, unless the option accepts it."""
     from reveal_leaderboard.custody.confinement import children_gaps
     from reveal_leaderboard.custody.fork_client import bubblewrap_works
     from reveal_leaderboard.custody.sandbox import confinement_here
@@ -254,7 +255,7 @@ def _check_confinement(unconfined: bool) -> None:
 
 
 def _supervise(processes: int) -> None:
-    """Run this very command as `processes` single workers, and restart those that die."""
+    """Run this command as `processes` single workers, and restart workers that die."""
     from reveal_leaderboard.worker.supervisor import Supervisor, own_command
 
     words = own_command(*sys.argv[1:], "--processes", "1")
@@ -265,25 +266,23 @@ def _supervise(processes: int) -> None:
 
 @app.command()
 def migrate(data: Data, database: Database = None) -> None:
-    """Bring the database to this version (server and workers do so at start, too)."""
+    """Migrate the database to this version, as server and workers also do at start."""
     resolve_paths(data, database, None, None).open_store()
 
 
 @app.command("gallery")
 def make_gallery(
     benchmark: Annotated[str, typer.Argument(help="Name of the board's benchmark.", show_default=False)],
-    dataset: Annotated[
-        Path, typer.Option(help="Its public dataset folder, with pictures.", exists=True, file_okay=False)
-    ],
+    dataset: Annotated[Path, typer.Option(help="Public dataset folder with images.", exists=True, file_okay=False)],
     out: Annotated[Path, typer.Option(help="New or empty folder, for `serve --gallery`.", show_default=False)],
     split: Annotated[str, typer.Option(help="Split whose references are public.")] = "released",
     predictions: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=FILE", help="Answers of a system; once per system.")
+        list[str] | None, typer.Option(metavar="NAME=FILE", help="Prediction file of a system; once per system.")
     ] = None,
-    most: Annotated[int | None, typer.Option(min=1, help="Cases to show, spread over the split.")] = None,
-    max_side: Annotated[int, typer.Option(min=64, help="Longer side of a film in pixels.")] = 2048,
+    most: Annotated[int | None, typer.Option(min=1, help="Most cases to show, spread over the split.")] = None,
+    max_side: Annotated[int, typer.Option(min=64, help="Longer side of an image in pixels.")] = 2048,
 ) -> None:
-    """Prepare films, references and answers of released cases for browsing. Mind the licence of the films."""
+    """Prepare images, references and answers of released cases for browsing. Check the licence of the images first."""
     from reveal_bench.cli.output import progress
     from reveal_bench.viewer.gallery import named_files
     from reveal_leaderboard.boards.galleries import prepare_board_gallery
@@ -302,14 +301,14 @@ def make_gallery(
 
 @app.command()
 def demo(
-    folder: Annotated[Path, typer.Option("--dir", help="Folder of the demo; made if missing.")] = Path("demo-data"),
+    folder: Annotated[Path, typer.Option("--dir", help="Folder of the demo; created if missing.")] = Path("demo-data"),
     images: Annotated[int, typer.Option(min=40, help="Images of the synthetic test split.")] = 400,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port; another is used if it is taken.")] = 7860,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port; if it is in use, another port.")] = 7860,
     fresh: Annotated[bool, typer.Option("--fresh", help="Delete an existing demo first.")] = False,
     stay: Annotated[bool, typer.Option(help="Keep the board running until Ctrl-C.")] = True,
 ) -> None:
-    """Show everything on synthetic data: build, predict, score locally, upload, and boards with private holdouts."""
+    """Demonstrate on synthetic data: build, predict, score, upload, and boards with private holdouts."""
     from reveal_leaderboard.cli.demo import BENCHMARK, STUDIES, Demo, arm_signals, disarm_signals, show_board, upload
 
     arm_signals()
@@ -325,7 +324,7 @@ def demo(
                 show_board(url, name, typer.echo)
             show.say_what_next(url)
             if stay:
-                threading.Event().wait()  # until Ctrl-C; the supervisor restarts processes that die
+                threading.Event().wait()  # until Ctrl-C; dead processes are restarted
     except KeyboardInterrupt:
         disarm_signals()
         typer.echo("stopped")

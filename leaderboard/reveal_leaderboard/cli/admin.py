@@ -1,8 +1,8 @@
-"""``reveal-leaderboard admin``: an operator's actions on a board, run on the board's machine.
+"""Commands ``reveal-leaderboard admin``: an operator's actions on a board, run on the board's machine.
 
-Everyone who can open the database is trusted here; every action is recorded in the event log under the operator's
-login. Also ``reveal-leaderboard backup``, ``restore`` and ``audit``: copies of a board, and proof that nobody changed
-it; and ``webhooks``: list deliveries, send a test message, retry a delivery, or run a process that only sends.
+Anyone who can open the database may run these commands. The event log records every action with the operator's login.
+The module also has the command ``webhooks``: list deliveries, send a test message, retry a delivery, or run a process
+that only sends.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from reveal_leaderboard.worker.webhooks import Sender
 
 admin = typer.Typer(no_args_is_help=True, help="Boards, teams, people, flags and budgets.")
-Why = Annotated[str, typer.Option(help="The reason; shown to those affected and kept in the event log.")]
+Why = Annotated[str, typer.Option(help="Reason, shown to those affected and stored in the event log.")]
 
 
 @contextmanager
 def _store(data: Path, database: str | None, settings: Path | None = None) -> Iterator[Store]:
-    """Yield the open store; failures are printed as one line, without a traceback."""
+    """Yield the open store; print an error as one line, without a traceback."""
     from sqlalchemy.exc import DatabaseError
 
     try:
@@ -44,7 +44,7 @@ def _store(data: Path, database: str | None, settings: Path | None = None) -> It
     except (ValueError, LookupError, PermissionError) as error:
         message = error.args[0] if error.args else error
     except DatabaseError as error:  # such as a full disk
-        message = f"the database refused, nothing was changed: {error.orig}"
+        message = f"the database refused the change ({error.orig}); nothing was changed"
     else:
         return
     typer.secho(f"error: {message}", fg="red", err=True)
@@ -56,14 +56,14 @@ def _who() -> str:
 
 
 def show_table(rows: Iterable[Iterable[object]], head: tuple[str, ...]) -> None:
-    """Print rows in columns; None is a dash."""
+    """Print rows in columns, with a dash for None."""
     cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
     for line in PrintedTable(head, cells, n_left=len(head)).to_lines():
         typer.echo(line.rstrip())
 
 
 def as_time(moment: float | None) -> str | None:
-    """Return seconds since 1970 as UTC to the minute."""
+    """Return seconds since 1970 as a UTC text, to the minute."""
     return None if moment is None else datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M")
 
 
@@ -95,13 +95,13 @@ def set_board(benchmark: str, state: str, data: Data, why: Why, database: Databa
 def refresh(
     benchmark: str,
     data: Data,
-    to: Annotated[str, typer.Option(metavar="VERSION", help="A version that the server knows.")],
+    to: Annotated[str, typer.Option(metavar="VERSION", help="Version to score against, known to the server.")],
     switch: Annotated[
-        bool, typer.Option("--switch", help="Show the new version now; only when nothing is left to score.")
+        bool, typer.Option("--switch", help="Show the new version now, if nothing is left to score.")
     ] = False,
     database: Database = None,
 ) -> None:
-    """Score the stored submissions against a new version; with --switch, show it instead of the current one."""
+    """Score stored submissions against a new version; with --switch, show the new version on the board."""
     from reveal_leaderboard.boards import refresh
 
     with _store(data, database) as store, store.write() as connection:
@@ -112,8 +112,8 @@ def refresh(
             typer.echo("\n".join([*refresh.carried_words(connection, benchmark, to), queued]))
             return
         changes = refresh.switch_version(connection, benchmark, to, who=_who())
-    unranked = "" if changes.changes else "; no submission was ranked before or is now"
-    typer.echo(f"{benchmark} shows {to} now{unranked}")
+    unranked = "" if changes.changes else "; no submission was or is ranked"
+    typer.echo(f"the board of {benchmark} now shows {to}{unranked}")
     if changes.changes:
         show_table(
             ((c.submission_id, c.before, c.after) for c in changes.changes), ("submission", "rank before", "rank now")
@@ -139,7 +139,7 @@ def exposure(benchmark: str, data: Data, database: Database = None, settings: Se
 
 @admin.command()
 def people(data: Data, database: Database = None) -> None:
-    """List people and teams, those waiting for approval first."""
+    """List people and teams, teams awaiting approval first."""
     with _accounts(data, database) as accounts:
         show_table(
             (
@@ -168,10 +168,10 @@ def people(data: Data, database: Database = None) -> None:
 def invite(
     address: str,
     data: Data,
-    days: Annotated[int, typer.Option(help="How long the link works, 1 to 30.")] = 7,
+    days: Annotated[int, typer.Option(help="Days until the link expires, 1 to 30.")] = 7,
     database: Database = None,
 ) -> None:
-    """Print a link with which the owner of the e-mail address ADDRESS signs in once (`serve --auth links`).
+    """Print a link that signs in the owner of the e-mail address ADDRESS once (for `serve --auth links`).
 
     The server's address is read from REVEAL_URL. A new link replaces an unused one.
     """
@@ -185,7 +185,7 @@ def invite(
 
 @admin.command(name="add-team")
 def add_team(name: str, owner: str, data: Data, database: Database = None) -> None:
-    """Create a team owned by OWNER, a person's id."""
+    """Create a team; OWNER is the id of its owner."""
     with _accounts(data, database) as accounts:
         team = accounts.create_team(name, owner=_person(accounts, owner), who=_who())
     typer.echo(f"team {team.id}: {team.name}")
@@ -205,7 +205,7 @@ def set_team(
     team: str, data: Data, why: Why, is_open: Annotated[bool, typer.Option("--open/--closed")] = False,
     database: Database = None,
 ) -> None:  # fmt: skip
-    """Close a team (it cannot submit, what it sent stays), or open it again (TEAM: its name)."""
+    """Close a team, so that it cannot submit, or open it again (TEAM: its name). Its submissions stay."""
     with _accounts(data, database) as accounts:
         change = accounts.enable if is_open else accounts.disable
         change(_team(accounts, team), _who(), why)
@@ -231,7 +231,7 @@ def remove_member(team: str, person: str, data: Data, database: Database = None)
 def set_admin(
     person: str, data: Data, is_admin: Annotated[bool, typer.Option("--yes/--no")] = True, database: Database = None
 ) -> None:
-    """Make a person an administrator, or no longer one."""
+    """Make a person an administrator, or remove this right."""
     with _accounts(data, database) as accounts:
         accounts.set_admin(_person(accounts, person), is_admin, _who())
 
@@ -241,7 +241,7 @@ def set_person(
     person: str, data: Data, why: Why, is_open: Annotated[bool, typer.Option("--open/--closed")] = False,
     database: Database = None,
 ) -> None:  # fmt: skip
-    """Close a person's account (their sessions and tokens end at once), or open it again."""
+    """Close a person's account, which ends all sessions and tokens, or open it again."""
     with _accounts(data, database) as accounts:
         change = accounts.enable if is_open else accounts.disable
         change(_person(accounts, person), _who(), why)
@@ -249,7 +249,7 @@ def set_person(
 
 @admin.command()
 def tokens(data: Data, database: Database = None) -> None:
-    """List the API tokens that work, without their secrets."""
+    """List the valid API tokens, without their secrets."""
     with _accounts(data, database) as accounts:
         rows = accounts.live_tokens()
     show_table(
@@ -270,7 +270,7 @@ def tokens(data: Data, database: Database = None) -> None:
 
 @admin.command(name="revoke-token")
 def revoke_token(token: str, data: Data, why: Why, database: Database = None) -> None:
-    """Revoke an API token for good (TOKEN: its id, or the secret itself if it leaked)."""
+    """Revoke an API token permanently (TOKEN: its id, or the secret if it leaked)."""
     with _accounts(data, database) as accounts:
         token_id = accounts.token_id_of(token) or token
         if not accounts.revoke_token(token_id, _who(), why):
@@ -283,24 +283,24 @@ def revoke_token(token: str, data: Data, why: Why, database: Database = None) ->
 
 @admin.command()
 def hide(submission: str, data: Data, why: Why, database: Database = None) -> None:
-    """Take a submission off its board."""
+    """Hide a submission from its board."""
     with _store(data, database) as store:
         store.hide(submission, who=_who(), why=why)
 
 
 @admin.command(name="restore")
 def restore_entry(submission: str, data: Data, why: Why, database: Database = None) -> None:
-    """Put a hidden submission back."""
+    """Show a hidden submission on its board again."""
     with _store(data, database) as store:
         store.restore(submission, who=_who(), why=why)
 
 
 @admin.command()
 def flags(
-    data: Data, clear: Annotated[str | None, typer.Option(metavar="ID", help="Settle this one.")] = None,
+    data: Data, clear: Annotated[str | None, typer.Option(metavar="ID", help="Id of the flag to clear.")] = None,
     database: Database = None,
 ) -> None:  # fmt: skip
-    """List open flags, or settle one."""
+    """List open flags, or clear a flag."""
     with _store(data, database) as store:
         if clear is not None and not store.clear_flag(clear, _who()):
             raise LookupError(f"no open flag {clear}")
@@ -318,7 +318,7 @@ def grant(
     why: Why,
     database: Database = None,
 ) -> None:
-    """Let a team have N more submissions scored on the board's current version."""
+    """Grant a team N more scored submissions on the board's current version."""
     from reveal_leaderboard.accounts.accounts import Accounts
     from reveal_leaderboard.store import boards as board_queries
     from reveal_leaderboard.store import quota
@@ -332,12 +332,14 @@ def grant(
             others = [name for name, _ in boards_sharing(connection, benchmark, board.version)]
     typer.echo(f"{match.name} may have {n} more submissions scored on {benchmark} {board.version}")
     if others:
-        typer.echo(f"they also count on {', '.join(others)}, with the same cases: grant there, too, if nothing is left")
+        typer.echo(
+            f"they also count on {', '.join(others)}, which shares cases: grant there as well if no budget is left"
+        )
 
 
 @admin.command()
 def workers(data: Data, database: Database = None) -> None:
-    """List the workers seen so far."""
+    """List all known workers."""
     from reveal_leaderboard.store.queue import Queue
 
     with _store(data, database) as store, store.read() as connection:
@@ -350,11 +352,11 @@ def workers(data: Data, database: Database = None) -> None:
 def answers(
     benchmark: str,
     data: Data,
-    out: Annotated[Path, typer.Option(help="CSV to write: ids of answer and task, the answer, its boxes.")],
+    out: Annotated[Path, typer.Option(help="CSV file to write: ids of answer and task, text, boxes.")],
     database: Database = None,
     settings: SettingsFile = None,
 ) -> None:
-    """Write the answers waiting for readers to a file that names neither model nor team."""
+    """Write the answers that wait for readers to a file, without models and teams."""
     from reveal_leaderboard.boards.reading import answers_csv
 
     with _store(data, database, settings) as store, store.read() as connection:
@@ -368,7 +370,7 @@ def ratings(
     database: Database = None,
     settings: SettingsFile = None,
 ) -> None:
-    """Import a completed ratings file: all of it, or nothing."""
+    """Import a file of ratings, either completely or not at all."""
     from reveal_leaderboard.boards.reading import import_ratings
 
     with _store(data, database, settings) as store, store.write() as connection:
@@ -381,9 +383,9 @@ def orphans(
     data: Data,
     database: Database = None,
     blobs: BlobsAt = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Delete them.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Delete these files.")] = False,
 ) -> None:
-    """List stored files that no submission names, older than a day: left by uploads that were cut off."""
+    """List stored files older than a day without a submission, left by interrupted uploads."""
     at = resolve_paths(data, database, blobs, None)
     store = at.open_store(is_new=False)
     stored = at.open_blobs()
@@ -397,10 +399,10 @@ def orphans(
 def rotate_receipt_key(
     vault: Annotated[Path, typer.Option(exists=True, file_okay=False, help="The worker's vault.")],
 ) -> None:
-    """Sign receipts with a new key from now on; old and new key sign the change. As the worker's user."""
+    """Replace the receipt key; the old and the new key sign the change. Run this as the worker's user."""
     from reveal_leaderboard.release.receipts import KEY_FILE, Signer
 
-    if not (vault / KEY_FILE).exists():  # a signer would create one in any folder
+    if not (vault / KEY_FILE).exists():  # because a `Signer` creates a missing key
         raise typer.BadParameter(f"must be a worker's vault, with {KEY_FILE}, got {vault}", param_hint="--vault")
     signer = Signer(vault)
     signer.rotate()
@@ -433,7 +435,7 @@ DELIVERIES_SHOWN = 100
 
 
 class Action(StrEnum):
-    """The actions on webhooks."""
+    """Actions of the command `webhooks`."""
 
     LIST = "list"
     TEST = "test"
@@ -445,13 +447,13 @@ def webhooks(
     data: Data,
     action: Annotated[
         Action,
-        typer.Argument(help="list the last deliveries; test NAME; retry ID; deliver due messages, until stopped."),
+        typer.Argument(help="list the last deliveries, test NAME, retry ID, or deliver due messages until stopped."),
     ] = Action.LIST,
     which: Annotated[str, typer.Argument(metavar="[NAME|ID]", help="Name of a webhook, or id of a delivery.")] = "",
     database: Database = None,
     settings: SettingsFile = None,
 ) -> None:
-    """Show and send the deliveries of the webhooks in the settings file."""
+    """List or send messages to the webhooks in the settings file."""
     acts = {Action.LIST: _list_deliveries, Action.TEST: _send_test, Action.RETRY: _send_again}
     with _store(data, database, settings) as store:
         acts.get(action, _deliver_due)(store, which)
@@ -503,7 +505,7 @@ def _deliver_due(store: Store, _: str) -> None:
     log_to_stderr(store.settings.webhooks)
     senders = _senders(store)
     if not senders:
-        raise LookupError("no webhook of the settings has its key in the environment")
+        raise LookupError("no key of any webhook is set in the environment")
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())

@@ -1,4 +1,4 @@
-"""``reveal-leaderboard backup``, ``restore`` and ``audit``."""
+"""Commands ``reveal-leaderboard backup``, ``restore`` and ``audit``."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def backup(
-    target: Annotated[Path, typer.Argument(help="New folder for the copy.")],
+    target: Annotated[Path, typer.Argument(help="New folder for the backup.")],
     data: Data,
     database: Database = None,
     blobs: BlobsAt = None,
 ) -> None:
-    """Copy the database and every upload into a new folder, while the board runs. Vaults are not in it."""
+    """Back up the database and all uploads into a new folder, while the board runs. Vaults are not included."""
     from reveal_leaderboard.store.backup import backup as make
     from reveal_leaderboard.store.backup import last_backup
 
@@ -44,7 +44,7 @@ def restore(
     database: Database = None,
     blobs: BlobsAt = None,
 ) -> None:
-    """Restore a backup into an empty folder and database, check every hash, and audit the restored board."""
+    """Restore a backup into an empty folder and database, then check all hashes and audit the board."""
     from reveal_leaderboard.store.backup import restore as put_back
 
     at = resolve_paths(data, database, blobs, None)
@@ -64,7 +64,7 @@ def _remember(data: Path, made: Backup) -> None:
     try:
         remember(data, made)
     except OSError as error:
-        words = f"{data} cannot be written ({error.strerror}): give later audits --kept {made.folder}"
+        words = f"{data} cannot be written ({error.strerror}): pass --kept {made.folder} to later audits"
         typer.secho(words, fg="yellow", err=True)
 
 
@@ -72,16 +72,16 @@ def audit(
     data: Data,
     database: Database = None,
     blobs: BlobsAt = None,
-    uploads: Annotated[bool, typer.Option(help="Hash every stored file, too.")] = True,
+    uploads: Annotated[bool, typer.Option(help="Also check the hash of every stored file.")] = True,
     kept: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of a backup or report (--json) that the chains must continue; by default the last backup."
+            help="Earlier backup folder or report (--json) with which the chains must agree; default: the last backup."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the whole report as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the complete report as JSON.")] = False,
 ) -> None:
-    """Check the chains of events and receipts, and that scores, ledger and uploads agree with them. Writes nothing."""
+    """Check that nobody changed the board: hash chains, scores, ledger and uploads. Writes nothing."""
     from sqlalchemy.exc import DatabaseError
 
     from reveal_leaderboard.store.audit import NoBoardError, check_schema, opened_to_read
@@ -110,7 +110,7 @@ NOTHING_KEPT = "--kept was not given, and no backup was made with this --data"
 
 
 def _known_heads(data: Path, kept: Path | None) -> tuple[str | None, Heads]:
-    """Return what the chains are compared with, in words, and the heads that it had."""
+    """Return the name and the heads of the earlier report or backup with which the chains are compared."""
     from reveal_leaderboard.store.audit import read_heads
     from reveal_leaderboard.store.backup import MANIFEST, last_backup
 
@@ -127,7 +127,7 @@ def _known_heads(data: Path, kept: Path | None) -> tuple[str | None, Heads]:
 
 
 def _show_audit(report: AuditReport, *, quiet: bool = False, not_checked: str = "") -> None:
-    """Print the audit's report, and exit with a code that says if there are problems."""
+    """Print the audit's report, and exit with code 1 if there are problems."""
     if not quiet:
         counted = ", ".join(f"{n} {name}" for name, n in report.counts.items() if n is not None)
         typer.echo(f"checked {counted}")

@@ -1,9 +1,9 @@
-"""The whole product on synthetic data, on this machine: the program of ``make demo``.
+"""Command ``reveal-leaderboard demo`` (``make demo``): datasets, predictions and boards from synthetic data.
 
 A synthetic CheXlocalize download becomes a public dataset folder and a private holdout. Three models of graded quality
-and two baselines predict both halves. Their files are scored locally on the released half, and uploaded to a board of
-which only the worker can read the holdout. A second dataset, of studies, is curated from DICOM files and reports by
-simulated readers. Everything is in one folder; a later run makes only missing parts.
+and two baselines predict both halves. Their files are scored locally on the released half, and uploaded to a board
+whose holdout only the worker can read. A second dataset, of studies, is curated from DICOM files and reports by
+simulated readers. All files are in one folder; a later run creates only missing files.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Echo = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Entrant:
-    """A model and its team: `quality` from 0 (blind) to 1 (as good as a reader), None for a baseline."""
+    """A model and its team; `quality` is from 0 (blind) to 1 (as good as a reader), or None for a baseline."""
 
     name: str
     organization: str
@@ -87,13 +87,13 @@ ENTRANTS = (
 
 
 class Demo:
-    """The demonstration in `root`.
+    """A demonstration whose files are in `root`.
 
     Parameters
     ----------
     root : folder of the demonstration; created if missing
     n_images : images of the synthetic test split; half of their patients are held out
-    echo : called with each line for the user
+    echo : function that prints a line for the user
     """
 
     def __init__(self, root: Path, *, n_images: int, seed: int, echo: Echo) -> None:
@@ -110,21 +110,21 @@ class Demo:
         Raises
         ------
         ValueError
-            If `root` contains something else, or a demo of another size or seed.
+            If `root` contains other files, or a demo with a different size or seed.
         """
         wanted = {"n_images": self.n_images, "seed": self.seed}
         marker = self.root / MARKER
         if marker.exists():
             made = json.loads(marker.read_text(encoding="utf-8"))
             if made == {}:
-                self.echo("the existing demo was interrupted: making it again")
+                self.echo("the existing demo is incomplete: creating it again")
                 self.remove()
                 return self.prepare()
             if made != wanted:
                 raise ValueError(
                     f"{self.root} contains a demo made with {made}, not {wanted}: use --fresh to replace it"
                 )
-            self.echo(f"using the world in {self.root} (--fresh makes a new one)")
+            self.echo(f"using the demo in {self.root} (--fresh creates a new one)")
             return None
         if self.root.exists() and any(self.root.iterdir()):
             raise ValueError(f"{self.root} is not empty and contains no finished demo: use --fresh to replace it")
@@ -152,7 +152,7 @@ class Demo:
         return None
 
     def remove(self) -> None:
-        """Delete the demo's folder.
+        """Delete the demo's folder, if it exists.
 
         Raises
         ------
@@ -196,7 +196,7 @@ class Demo:
                 made = chance_baseline(manifest, seed=self.seed)
             else:
                 made = location_prior_baseline(manifest, fit_location_prior(released, manifest.findings))
-            # If points are outside their cells, an answer names two positions, and the board shows no grid hit rate.
+            # A point outside its cells would be a second position, and the board would show no grid hit rate.
             made = [replace(one, cell=None) if one.points else one for one in made]
             folder = self.predictions / entrant.stem
             folder.mkdir(parents=True, exist_ok=True)
@@ -205,7 +205,7 @@ class Demo:
 
     def score_at_home(self) -> None:
         """Score every file on the released half, as the file's author would."""
-        self.echo("4  scoring at home on the released half: macro hit rate with its 95% interval")
+        self.echo("4 scoring locally on the released half: macro hit rate with its 95% interval")
         for entrant in ENTRANTS:
             scored = score_file(self.predictions / entrant.stem / "released.jsonl", self.public, "released")
             (macro,) = [e for e in scored.estimates if (e.metric, e.finding) == ("point_hit", MACRO)]
@@ -214,7 +214,7 @@ class Demo:
         score_studies_at_home(self.studies, self.echo)
 
     def uploads(self) -> list[DemoUpload]:
-        """Return every file for a holdout, in the order of sending."""
+        """Return the files to send for each holdout, in the order of sending."""
         of_images = [
             DemoUpload(BENCHMARK, folder / "holdout.jsonl", _metadata_of(folder))
             for folder in (self.predictions / entrant.stem for entrant in ENTRANTS)
@@ -222,7 +222,7 @@ class Demo:
         return of_images + study_uploads(self.studies)
 
     def say_what_next(self, url: str) -> None:
-        """Tell the user what to look at and try."""
+        """Print addresses and commands to try."""
         file = self.predictions / "phantom-chat" / "holdout.jsonl"
         self.echo(f"""
 The board is at  {url}
@@ -242,16 +242,16 @@ Ctrl-C ends the server and the worker; running this again takes a few seconds.""
         self.server.mkdir(parents=True, exist_ok=True)
         holdouts = {BENCHMARK: self.holdout, STUDIES: self.private / STUDIES}
         common = ["--data", self.server, "--settings", self.settings]
-        serve = ["serve", *common, "--as-root"]  # accepted because the data are synthetic
+        serve = ["serve", *common, "--as-root"]  # allowed because the data are synthetic
         for folder in (self.public, self.studies / "public"):
             serve += ["--benchmark", folder]
-        if self.gallery.is_dir():  # demos of earlier versions have none
+        if self.gallery.is_dir():  # missing in demos of earlier versions
             serve += ["--gallery", self.gallery]
         work = ["worker", *common]
         for name, folder in holdouts.items():
             work += ["--holdout", f"{name}={folder}"]
-        self.echo("5  starting the server, which cannot open the holdouts, and the worker, which can")
-        # The log is not in the server's folder: it may name the holdouts' paths.
+        self.echo("5 starting the server, which cannot open the holdouts, and the worker, which can open them")
+        # The log is outside the server's folder, because it may contain the paths of holdouts.
         with running(serve, work, port=port, log=self.root / "log.txt") as url:
             yield url
 
@@ -312,8 +312,8 @@ def running(serve: Sequence[object], work: Sequence[object], *, port: int, log: 
 
 
 def upload(uploads: Sequence[DemoUpload], url: str, echo: Echo) -> None:
-    """Send every file by the API, and wait for its score."""
-    echo("6  uploading the files for the holdouts, each as another team")
+    """Send every file by the API, and wait for the scores."""
+    echo("6 uploading the files for the holdouts, each for a different team")
     for one in uploads:
         sent = client.Server(url).submit(one.path, benchmark=one.benchmark, metadata=one.metadata)
         *_, final = client.Server(url).follow(sent["id"])
@@ -326,7 +326,7 @@ def show_board(url: str, benchmark: str, echo: Echo) -> None:
     board = _placed_board(url, benchmark)
     metric = board["primary"]
     title = METRICS[metric].in_words
-    echo(f"7  the board ({board['benchmark']} {board['version']}): rank, tier, macro {title} over the findings shown")
+    echo(f"7 the board ({board['benchmark']} {board['version']}): rank, tier, macro {title} over the shown findings")
     for row in board["entries"]:
         figure = next((f for f in row["figures"] if (f["metric"], f["finding"]) == (metric, MACRO)), None)
         text = "not shown" if figure is None else (
@@ -336,7 +336,7 @@ def show_board(url: str, benchmark: str, echo: Echo) -> None:
 
 
 def _placed_board(url: str, benchmark: str) -> dict[str, Any]:
-    """Return the board once every entry has its rank, which a worker computes shortly after the score."""
+    """Return the board once a worker has ranked all entries, shortly after the last score."""
     deadline = time.monotonic() + PLACING_SECONDS
     while True:
         board: dict[str, Any] = client.Server(url).leaderboard(benchmark)
@@ -382,10 +382,9 @@ SECONDS_UNTIL_AGAIN = 2.0
 
 
 def arm_signals() -> None:
-    """Make Ctrl-C and SIGTERM raise KeyboardInterrupt, even if the shell that started this process ignores them.
-
-    Python drops an exception raised in a ``__del__`` or in a library's callback, so it is raised again every two
-    seconds until :func:`disarm_signals` is called.
+    """Make Ctrl-C and SIGTERM raise KeyboardInterrupt, even if the shell that started this process ignores these
+    signals. Python drops exceptions in a ``__del__`` method or a library's callback, so the exception is raised again
+    every two seconds until :func:`disarm_signals` is called.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -397,29 +396,31 @@ def arm_signals() -> None:
 
 
 def disarm_signals() -> None:
-    """Stop raising the exception of :func:`arm_signals`, so that the program can end in order."""
+    """Stop raising the exception of :func:`arm_signals`, so that the program can clean up."""
     signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 STRATA = {1: 0.34, 2: 0.22, 3: 0.10, 4: 0.04}
-"""Suggested labels -> proportion of the pool that is sampled; a stratum's shortfall comes from the next lower one."""
+"""Number of suggested labels -> proportion of the sample; missing studies come from the next lower number of labels."""
 
 
 TARGET = 0.5
-"""Maximum proportion of the pool that is selected."""
+"""Largest proportion of the pool that is selected."""
 
 
 DRAWS = 20
 
 
 def curate(folder: CurationFolder, pool: Path, echo: Echo) -> Path:
-    """Run every curation step on the files of :func:`reveal_bench.phantom.write_curation_world`; return the mapping."""
+    """Run all curation steps on the files of :func:`reveal_bench.phantom.write_curation_world`; return the id
+    mapping.
+    """
     counts = extract(folder, ReportTable(pool / "reports.csv", ReportColumns("study", "patient", "report"))).counts
     from_reports = f"{counts['studies']} reports of {counts['patients']} patients"
     echo(f"     extract    {from_reports}, {counts['quarantined']} quarantined")
     strata = {n: max(round(share * counts["studies"]), 1) for n, share in STRATA.items()}
     sampled = sample(folder, strata=strata, fill=True).counts
-    echo(f"     sample     {sampled['sampled']} studies, one per patient, {sampled['set_aside']} further ones left out")
+    echo(f"     sample {sampled['sampled']} studies, one per patient; {sampled['set_aside']} further studies excluded")
     assigned = assign(folder, pool / "readers.csv").counts
     assignments = read_table(folder.path("assignments.parquet"), Assignment)
     readings = [(one.study_id, one.reader) for one in assignments]
@@ -436,9 +437,9 @@ def curate(folder: CurationFolder, pool: Path, echo: Echo) -> Path:
     kappa = agreement["answers"]["two_categories"]
     expected = expected_agreement([(suggested[study], truth[study]) for study in suggested]).kappa
     interval = f"{kappa['low']:.2f} to {kappa['high']:.2f}"
-    echo(f"     consensus  kappa {kappa['value']:.2f} ({interval}); the simulated error rates make it {expected:.2f}")
+    echo(f"     consensus  kappa {kappa['value']:.2f} ({interval}); expected {expected:.2f}")
     selected = select(folder, target=max(round(TARGET * counts["studies"]), 2)).counts
-    echo(f"     select     {selected['selected']} studies that two readers agreed to, less common findings first")
+    echo(f"     select {selected['selected']} studies on which two readers agree, less common findings first")
     halves = split(folder, pool / "facts.csv", best_of=DRAWS).counts
     sizes = f"{halves['released']['studies']} released, {halves['holdout']['studies']} held out"
     echo(f"     split      {sizes}; the best balanced of {DRAWS} draws")
@@ -460,18 +461,18 @@ MODELS = {
     "Phantom Reader S": ("Example Hospital", 0.35),
     "Chance": ("Chance Laboratory", 0.0),
 }
-"""Model -> its team, and its quality."""
+"""Model -> (team, quality)."""
 
 
 FEWEST_STUDIES = 90
-"""With fewer studies, too few are held out for a board."""
+"""Fewest studies with which enough are held out for a board."""
 ENOUGH_IMAGES = 150
-"""With so many studies, half of them held out, a board shows scores even by the usual release rules."""
+"""From this number of studies, a board with half of them held out shows scores by the usual release rules."""
 
 
 def settings_of(*benchmarks: str) -> str:
-    """Return settings for a demo's server that allow small holdouts for these benchmarks."""
-    head = "# For the demo alone, whose holdouts are small and synthetic: findings with ten cases are shown.\n"
+    """Return settings for a demo's server that allow small holdouts of these benchmarks."""
+    head = "# Only for the demo, whose holdouts are small and synthetic: findings with ten cases are shown.\n"
     head += '[accounts]\nnew_teams = "open"\n[exposure]\nclose_bits = 1000.0\naccepted_leaks = ["few cases"]\n'
     head += '[about]\nhost = "your own machine, to try things out"\n'
     return head + "".join(
@@ -482,11 +483,11 @@ def settings_of(*benchmarks: str) -> str:
 
 
 def prepare_studies(root: Path, *, n_studies: int, seed: int, private: Path, echo: Echo) -> None:
-    """Write the pool, curate it, build and check both folders, and write two prediction files per model."""
+    """Write the pool of studies, curate it, build and check both folders, and write two prediction files per model."""
     pool, public = root / "pool", root / "public"
     write_curation_world(pool, n_studies=n_studies, seed=seed, long_side=512)
     mapping = curate(CurationFolder.create(root / "curation", name="Demo", seed=seed), pool, echo)
-    # Synthetic data need no secret, and ids decide the order of the models' random draws: one seed, one demo.
+    # Synthetic data need no secret. Ids decide the order of the models' random draws, so they depend on the seed only.
     key = hashlib.sha256(f"the studies of the demo with seed {seed}".encode()).digest()
     source_data = SOURCE_MODULES[STUDIES].read(pool / "films", keep_going=False, mapping=mapping, id_key=key)
     build_folder(
@@ -510,7 +511,7 @@ def prepare_studies(root: Path, *, n_studies: int, seed: int, private: Path, ech
 
 
 def score_studies_at_home(root: Path, echo: Echo) -> None:
-    """Score every model's file on the released half, as its author would."""
+    """Score every model's file on the released half, as the file's author would."""
     for model in MODELS:
         scored = score_file(_file_of(root, model, "released"), root / "public", "released")
         (macro,) = [e for e in scored.estimates if (e.metric, e.finding) == ("auroc", MACRO)]

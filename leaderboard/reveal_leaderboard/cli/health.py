@@ -1,9 +1,9 @@
-"""``reveal-leaderboard health``: the health check of a container, whichever role it has.
+"""Command ``reveal-leaderboard health``: health check of a container that runs any long-running command.
 
-The check reads the role and the port from the command lines of process 1 and its descendants, so it needs no
-configuration. A server (``serve``, ``readers``) must answer ``/healthz`` at its own address. A worker and a sender of
-webhooks have no port: they are healthy while they run. A process that restarts others (``worker --processes N``, the
-Space's ``app.py``) is healthy only while the process that it supervises runs.
+The check needs no configuration, because it reads command and port from the command lines of process 1 and its
+descendants. A server (``serve``, ``readers``) must answer ``/healthz`` at its own address. A worker or a sender of
+webhooks has no port, and is healthy while it runs. A process that restarts others (``worker --processes N``, the
+Space's ``app.py``) is healthy only while a supervised process runs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class UnhealthyError(Exception):
 
 @dataclass(frozen=True)
 class Role:
-    """A long-running command, the address that it serves, and the command that it restarts."""
+    """A long-running command: its name, the address that it serves, and the command that it restarts."""
 
     name: str
     host: str = ""
@@ -45,7 +45,7 @@ def add_health(app: typer.Typer) -> None:
     def health(
         pid: Annotated[int, typer.Option(min=1, help="Process to check, with its descendants.")] = 1,
     ) -> None:
-        """Check a running container: its server answers, or its worker lives. For Docker's HEALTHCHECK."""
+        """Check a running container: its server must answer, or its worker must run. For Docker's HEALTHCHECK."""
         try:
             for line in check(pid, app):
                 typer.echo(line)
@@ -55,12 +55,12 @@ def add_health(app: typer.Typer) -> None:
 
 
 def check(pid: int, app: typer.Typer) -> list[str]:
-    """Return one line for each role found in `pid` and its descendants.
+    """Return one line per long-running command among `pid` and its descendants.
 
     Raises
     ------
     UnhealthyError
-        If no process has a role, a server does not answer, or a supervised process is gone.
+        If there is no such command, a server does not answer, or a supervised process is gone.
     """
     lines = [_command_line(process) for process in _descendants(pid)]
     roles = {role for words in lines if (role := _role(words, app))}
@@ -77,7 +77,7 @@ def _checked(role: Role) -> str:
     if role.name not in SERVERS:
         return f"{role.name} is running"
     address = f"{role.host}:{role.port}"
-    connection = http.client.HTTPConnection(role.host, role.port, timeout=SECONDS)  # urllib would ask a proxy
+    connection = http.client.HTTPConnection(role.host, role.port, timeout=SECONDS)  # urllib would use a proxy
     try:
         connection.request("GET", "/healthz")
         status = connection.getresponse().status
@@ -91,7 +91,7 @@ def _checked(role: Role) -> str:
 
 
 def _role(words: list[str], app: typer.Typer) -> Role | None:
-    """Return the role of a command line; None for another program, or for a command that is not long-running."""
+    """Return the role of a command line; None for other programs, and for commands that are not long-running."""
     names = [Path(word).name for word in words]
     start = next((index for index, name in enumerate(names) if name in PROGRAMS), None)
     if start is None:
@@ -111,7 +111,7 @@ def _role(words: list[str], app: typer.Typer) -> Role | None:
 
 
 def _options(name: str, words: list[str], app: typer.Typer, *wanted: str) -> list[Any]:
-    """Return the values of the options, parsed as the command itself parses them."""
+    """Return the values of options, parsed as the command itself parses them."""
     program: Any = typer.main.get_command(app)
     command = program.commands[name]
     values = command.make_context(name, list(words), resilient_parsing=True).params
@@ -120,7 +120,7 @@ def _options(name: str, words: list[str], app: typer.Typer, *wanted: str) -> lis
 
 
 def _descendants(pid: int) -> Iterator[int]:
-    """Yield `pid` and every process below it."""
+    """Yield `pid` and the ids of its descendants."""
     parents = {int(folder.name): _parent(folder) for folder in PROC.iterdir() if folder.name.isdigit()}
     if pid not in parents:
         raise UnhealthyError(f"process {pid} is gone")

@@ -1,7 +1,8 @@
-"""``reveal-leaderboard readers`` and ``readers-...``: the app in which readers judge labels, errors or answers.
+"""Commands ``reveal-leaderboard readers`` and ``readers-...``: the app in which readers judge labels, errors or
+answers.
 
-Nothing heavy is imported at the top: the server confines its process before libraries start threads. It runs separately
-from the board's server, with its own data folder.
+Heavy modules are imported inside functions, because the server must confine its process before libraries start threads.
+The readers' server runs separately from the board's server, with its own data folder.
 """
 
 from __future__ import annotations
@@ -39,11 +40,13 @@ if TYPE_CHECKING:
 
 Data = Annotated[Path, typer.Option(help="The annotation page's own data folder.", show_default=False)]
 Images = Annotated[Path | None, typer.Option(help="Root of the images.", exists=True, file_okay=False)]
-Curation = Annotated[Path | None, typer.Option(help="Needed at the first start: curation folder with an assignment.")]
-Pictures = Annotated[Path | None, typer.Option(help="Table study, file, view: for sets without DICOM.")]
-Misses = Annotated[Path | None, typer.Option(help="Misses of a model, for --form errors (jsonl, parquet).")]
-Answers = Annotated[Path | None, typer.Option(help="For --form rubric: what `admin answers` wrote.")]
-Tasks = Annotated[Path | None, typer.Option(help="For --form rubric: the public dataset folder of the tasks.")]
+Curation = Annotated[Path | None, typer.Option(help="Curation folder with an assignment; needed at the first start.")]
+Pictures = Annotated[
+    Path | None, typer.Option(help="Table with the columns study, file, view; for datasets without DICOM.")
+]
+Misses = Annotated[Path | None, typer.Option(help="File of a model's misses (jsonl, parquet), for --form errors.")]
+Answers = Annotated[Path | None, typer.Option(help="File from `admin answers`, for --form rubric.")]
+Tasks = Annotated[Path | None, typer.Option(help="Public dataset folder of the tasks, for --form rubric.")]
 PerItem = Annotated[int | None, typer.Option(min=1, help="Readers per item; by default 1 for errors, 2 for answers.")]
 Readers = Annotated[Path | None, typer.Option("--readers", help="Table with the columns reader and capacity.")]
 
@@ -51,14 +54,14 @@ log = logging.getLogger("reveal_leaderboard")
 
 
 class FormName(StrEnum):
-    """The questions for readers."""
+    """Kinds of questions for readers."""
 
     VOTES = "votes"
     ERRORS = "errors"
     RUBRIC = "rubric"
 
 
-FormOption = Annotated[FormName, typer.Option("--form", help="What to ask readers.")]
+FormOption = Annotated[FormName, typer.Option("--form", help="What readers judge.")]
 
 
 def add_readers(app: typer.Typer) -> None:
@@ -81,11 +84,14 @@ def readers(
     answers: Answers = None,
     tasks: Tasks = None,
     capacities: Annotated[
-        Path | None, typer.Option("--readers", help="For errors and rubric: table reader, capacity.")
+        Path | None,
+        typer.Option("--readers", help="Table with the columns reader and capacity, for errors and rubric."),
     ] = None,
     per_item: PerItem = None,
-    people: Annotated[Path | None, typer.Option(help="Table subject, reader: account id and reader name.")] = None,
-    auth: Annotated[str, typer.Option(help="local, oidc or huggingface: how readers sign in.")] = "local",
+    people: Annotated[
+        Path | None, typer.Option(help="Table with the columns subject (account id) and reader (name).")
+    ] = None,
+    auth: Annotated[str, typer.Option(help="How readers sign in: local, oidc or huggingface.")] = "local",
     host: Host = "127.0.0.1",
     port: Port = 7870,
     proxies: Proxies = 0,
@@ -98,14 +104,12 @@ def readers(
     log_to_stderr()
     check_user(as_root)
     if auth == "links":
-        raise typer.BadParameter(
-            "must be local, oidc or huggingface, got links: readers have no links", param_hint="--auth"
-        )
+        raise typer.BadParameter("must be local, oidc or huggingface, got links", param_hint="--auth")
     check_auth(auth, host, proxies)
     if auth != "local" and people is None:
         raise typer.BadParameter(f"--auth {auth} needs --people (accounts to readers)", param_hint="--people")
     if curation is not None and images is not None and curation.resolve().is_relative_to(images.resolve()):
-        hint = "it must not be below --images, which the server reads"
+        hint = "must not be below --images, which the server reads"
         raise typer.BadParameter(hint, param_hint="--curation")
     make_folder(data, "--data")
     data.chmod(0o700)
@@ -139,7 +143,9 @@ def readers_prepare(
     capacities: Readers = None,
     per_item: PerItem = None,
 ) -> None:
-    """Copy the lists and image paths into the data folder, so that the server never opens their sources."""
+    """Copy the readers' lists and the image paths into the data folder, so that the server never opens their
+    sources.
+    """
     try:
         if form is FormName.VOTES:
             if per_item is not None:
@@ -165,11 +171,11 @@ def readers_prepare(
     except (ValueError, OSError) as error:
         _fail(error)
     listed = made.listed()
-    typer.echo(f"{data}: {len({item for _, _, item in listed}):,} to read, {len(listed):,} readings")
+    typer.echo(f"{data}: {len({item for _, _, item in listed}):,} items, {len(listed):,} readings")
 
 
 def readers_status(data: Data) -> None:
-    """Show how far every reader is, and how many studies have how many votes; no answers."""
+    """Show the progress of every reader, and the number of studies by number of votes."""
     from reveal_leaderboard.readers.upkeep import progress
 
     room = progress(_open(data))
@@ -185,10 +191,10 @@ def readers_status(data: Data) -> None:
 
 def readers_close(
     data: Data,
-    reader: Annotated[list[str] | None, typer.Option(help="Whose list; all by default.")] = None,
-    reopen: Annotated[bool, typer.Option("--reopen", help="Open it again instead.")] = False,
+    reader: Annotated[list[str] | None, typer.Option(help="Reader whose list is closed; default: all readers.")] = None,
+    reopen: Annotated[bool, typer.Option("--reopen", help="Reopen the list instead.")] = False,
 ) -> None:
-    """Stop accepting answers from all readers, or from those named."""
+    """Stop accepting answers from all or the named readers."""
     readings = _open(data)
     try:
         for name in reader or readings.readers():
@@ -199,12 +205,17 @@ def readers_close(
 
 def readers_reassign(
     data: Data,
-    capacities: Annotated[Path, typer.Option("--readers", help="Table reader, capacity; both may grow.")],
+    capacities: Annotated[
+        Path,
+        typer.Option(
+            "--readers", help="Table with the columns reader and capacity; may have more readers or capacity."
+        ),
+    ],
     allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="Give up items for which no reader is left.")
+        bool, typer.Option("--allow-missing", help="Drop readings for which no reader has capacity.")
     ] = False,
 ) -> None:
-    """Hand the unread items of readers who stopped to others; the page shows it at once."""
+    """Reassign the unread items of readers who stopped; the page shows the new lists at once."""
     from reveal_bench.curation.assign import read_readers
     from reveal_leaderboard.readers.upkeep import reassign_items
 
@@ -212,15 +223,15 @@ def readers_reassign(
         done = reassign_items(_open(data), read_readers(capacities), allow_missing=allow_missing)
     except ValueError as error:
         _fail(error)
-    typer.echo(f"{done.n_moved:,} readings went to other readers")
+    typer.echo(f"{done.n_moved:,} readings were reassigned")
     if done.missing:
-        typer.secho(f"{len(done.missing):,} readings found no reader and are given up", fg="yellow")
+        typer.secho(f"{len(done.missing):,} readings found no reader and were dropped", fg="yellow")
 
 
 def readers_export(
     data: Data,
     out: Annotated[Path, typer.Option(help="CSV file.", show_default=False)],
-    reassigned: Annotated[Path | None, typer.Option(help="Also the lists as they are now (Parquet).")] = None,
+    reassigned: Annotated[Path | None, typer.Option(help="Parquet file for the current lists.")] = None,
 ) -> None:
     """Write votes for `reveal-bench curate import-votes`, scores for `admin ratings`, or the kinds of errors."""
     from reveal_leaderboard.readers.upkeep import export_answers, export_assignments
@@ -230,13 +241,13 @@ def readers_export(
     typer.echo(f"{out}: {n_answers:,} answers")
     if reassigned is not None:
         version = export_assignments(readings, reassigned)
-        typer.echo(f"{reassigned}: the lists, changed {count_text(version, 'time')}")
+        typer.echo(f"{reassigned}: the current lists, changed {count_text(version, 'time')}")
     elif readings.version() and readings.form == "votes":
         typer.secho("lists have changed: import-votes also needs --reassigned", fg="yellow")
 
 
 def _prepare_in_a_child(arguments: Mapping[str, object]) -> None:
-    """Prepare in a separate process: the server must have one thread, and must not see what preparation reads."""
+    """Prepare the data in a separate process, because the server must have one thread and must not see the sources."""
     from reveal_leaderboard.worker.supervisor import own_command
 
     words = [str(word) for name, value in arguments.items() if value is not None for word in (name, value)]
@@ -262,7 +273,7 @@ def _required_path(name: str, value: Path | None, form: FormName) -> Path:
 
 
 def _stored_root(data: Path) -> Path:
-    """Return the image folder recorded at preparation, without starting threads."""
+    """Return the image folder recorded at preparation; starts no threads."""
     import sqlite3
 
     path = data / "readings.sqlite"

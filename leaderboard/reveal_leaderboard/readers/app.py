@@ -1,12 +1,12 @@
-"""The readers' application: a reader's own list, one item at a time, and its images, behind the board's middleware.
+"""Web server of the readers' app: routes for a reader's list, items, images and answers, behind the board's middleware.
 
 Conventions
 -----------
 Routes below ``/api`` are for readers: signed-in people to whom the maintainer's table assigns a reader name or, in
-local mode, anyone who chose a reader name. Items that are not on this reader's list do not exist (404). The session
-names items by tokens; no response contains a study's id, a patient's id, a report, or another reader's name. Pages are
-this project's files: no script or style comes from elsewhere or is inline, and the content security policy enforces
-that.
+local mode, anyone who chose a reader name. Items that are not on the reader's list get the answer 404. Browsers refer
+to items by tokens of the session. No answer contains the id of a study or patient, a report, or another reader's name.
+Scripts and styles are files of this project, neither inline nor from other sites, as the content security policy
+enforces.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ log = logging.getLogger(__name__)
 
 
 class SentAnswer(BaseModel):
-    """An answer sent by the browser; each has a new `key`, so that two clicks are one answer."""
+    """An answer sent by the browser; `key` is new for each answer, so that a second click does not send a second
+    answer.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -90,48 +92,48 @@ class ReaderChoice(BaseModel):
 
 @dataclass(frozen=True)
 class Session:
-    """A reader's session: the reader's name and list, and the tokens by which the session names its items."""
+    """A reader's session: the reader's name, list, and tokens that stand for the items in this session."""
 
     reader: str
     places: tuple[ListEntry, ...]
     tokens: Mapping[str, str]
 
     def item(self, token: str) -> str:
-        """Return the item with a token; 404 if the reader's list has no such item."""
+        """Return the item with a token; raise 404 if the reader's list has no such item."""
         if token not in self.tokens:
-            raise HTTPException(404, "This is not on your list. Reload the page.")
+            raise HTTPException(404, "This item is not on your list. Reload the page.")
         return self.tokens[token]
 
 
 class ReadingService:
-    """The work of the routes."""
+    """The functions behind the routes."""
 
     def __init__(self, readings: Readings, images: ImageCache, auth: Auth, people: Mapping[str, str]) -> None:
         self.readings, self.images, self.auth, self.people = readings, images, auth, people
         self.form = FORMS[readings.form]
 
     def reader(self, request: Request) -> str | None:
-        """Return the name of the requesting reader, None if the person is not a reader; 401 if nobody is signed in."""
+        """Return the requesting reader's name, None if the person is not a reader; raise 401 if nobody is signed in."""
         actor = self.auth.actor(request)
         if actor is None or actor.via == "token":
             raise HTTPException(401, "Sign in to read.")
         if self.auth.mode == "local":
             chosen = _decoded(request.cookies.get(CHOSEN, ""))
             return chosen if chosen in self.readings.readers() else None
-        # An account of an earlier provider may have the same subject.
+        # The issuer is checked, because an account of an earlier provider may have the same subject.
         return self.people.get(actor.user.subject) if actor.user.issuer == self.auth.issuer else None
 
     def session(self, request: Request) -> Session:
-        """Return the session of a request; 403 if the person is not a reader."""
+        """Return the session of a request; raise 403 if the person is not a reader."""
         reader = self.reader(request)
         if reader is None:
-            raise HTTPException(403, "You are not among the readers of this set.")
+            raise HTTPException(403, "You are not a reader of this dataset.")
         places = tuple(self.readings.places(reader))
         name = "local" if self.auth.mode == "local" else self.auth.session_of(request) or ""
         return Session(reader, places, tokens_of(self.readings.key, name, reader, (one.item for one in places)))
 
     def who(self, request: Request) -> dict[str, Any]:
-        """Return whether a person is signed in, and as which reader."""
+        """Return whether the person is signed in, and the reader name."""
         about = {"mode": self.auth.mode, "title": self.form.title, "signed_in": False, "reader": None}
         try:
             reader = self.reader(request)
@@ -149,7 +151,7 @@ class ReadingService:
         return {"items": entries, "is_open": self.readings.is_open(session.reader)}
 
     def item_panel(self, session: Session, token: str) -> dict[str, Any]:
-        """Return an item's questions, its images' facts, and the reader's own answer."""
+        """Return an item's questions, the properties of its images, and the reader's own answer."""
         item = self.readings.item(session.item(token))
         own = self.readings.answer(session.reader, item.item)
         own_answer = None if own is None else {"answer": own.answer, "comment": own.comment, "details": own.details}
@@ -157,7 +159,7 @@ class ReadingService:
         return {"token": token, "panel": self.form.panel(item.content), "films": pictures, "own": own_answer}
 
     def film(self, session: Session, token: str, number: int) -> Response:
-        """Return the packed values of an image."""
+        """Return the packed pixel values of an image."""
         item = self.readings.item(session.item(token))
         if not 0 <= number < len(item.films):
             raise HTTPException(404, "There is no such image.")
@@ -168,7 +170,7 @@ class ReadingService:
         return Response(data, media_type="application/octet-stream", headers={"Content-Encoding": "gzip"})
 
     def put(self, session: Session, token: str, sent: SentAnswer) -> dict[str, Any]:
-        """Store an answer durably, and return the reply for the browser."""
+        """Store an answer, and return the reply for the browser once the answer is on disk."""
         name = session.item(token)
         try:
             read = self.form.read(self.readings.item(name).content, sent.answer, sent.comment, sent.details)
@@ -204,13 +206,13 @@ def build_readers_app(
     n_proxies: int = 0,
     limits: RequestLimits | None = None,
 ) -> FastAPI:
-    """Return the application over prepared readings.
+    """Return the web application for prepared readings.
 
     Parameters
     ----------
-    people : subject of the sign-in provider -> reader; unused in local mode
-    n_proxies : trusted proxies in front of the server
-    limits : request limits; in local mode there are no limits by default
+    people : subject (the sign-in provider's id of a person) -> reader name; unused in local mode
+    n_proxies : number of trusted proxies in front of the server
+    limits : request limits; by default none in local mode
     """
     app = FastAPI(title="REVEAL readers", openapi_url=None, docs_url=None, redoc_url=None)
     service = ReadingService(readings, images, auth, people)
@@ -261,7 +263,7 @@ def _add_api(app: FastAPI, service: ReadingService) -> None:
     @app.exception_handler(RequestValidationError)
     def refused(request: Request, error: RequestValidationError) -> Response:
         faults = (f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors())
-        return JSONResponse({"detail": "; ".join(faults)[:200]}, 422)  # without the values, which may be anything
+        return JSONResponse({"detail": "; ".join(faults)[:200]}, 422)  # without values, which may be any text
 
     signed_in = Depends(service.session)
 
@@ -275,7 +277,7 @@ def _add_api(app: FastAPI, service: ReadingService) -> None:
         if service.auth.mode != "local":
             raise HTTPException(403, "Your reader name is set by your account.")
         if chosen.reader not in service.readings.readers():
-            raise HTTPException(422, "No reader of that name has a list.")
+            raise HTTPException(422, "There is no list for a reader of this name.")
         answer = RedirectResponse("/", 303)
         answer.set_cookie(CHOSEN, _encoded(chosen.reader), httponly=True, samesite="strict", path="/")
         return answer
@@ -304,7 +306,7 @@ def _add_api(app: FastAPI, service: ReadingService) -> None:
 
 
 def _strict_policy() -> tuple[str, ...]:
-    """Return the content security policy; the sign-in pages have one inline style sheet, allowed by its hash."""
+    """Return the content security policy, which allows the inline style sheet of the sign-in pages by its hash."""
     digest = base64.b64encode(hashlib.sha256(page_style().encode()).digest()).decode()
     return (
         "default-src 'none'",
@@ -323,20 +325,20 @@ PEOPLE_COLUMNS = ["subject", "reader"]
 
 
 class PeopleError(ValueError):
-    """An invalid table of people; the message says where."""
+    """The table of people is invalid; the message names every problem."""
 
 
 def read_people(path: Path, readers: Collection[str]) -> dict[str, str]:
-    """Read the maintainer's table of people: subject -> reader.
+    """Return subject -> reader name from the maintainer's table of people.
 
-    A subject is the sign-in provider's id of a person (``admin people`` lists them on the board; on Hugging Face it
-    is the account's id). The table has the columns `subject` and `reader`, CSV in UTF-8; each value occurs once.
+    A subject is the sign-in provider's id of a person. On the board, ``admin people`` lists subjects; for Hugging Face,
+    the subject is the account's id. The table has the columns `subject` and `reader`, CSV in UTF-8; each value occurs
+    once.
 
     Raises
     ------
     PeopleError
-        If the table has wrong columns, a blank or repeated cell, or a reader without a list; the error lists every
-        problem.
+        If a column is wrong, a cell is blank or repeated, or a reader has no list; the error lists every problem.
     """
     problems: list[str] = []
     people: dict[str, str] = {}
@@ -352,7 +354,7 @@ def read_people(path: Path, readers: Collection[str]) -> dict[str, str]:
         elif reader not in readers:
             problems.append(f"{where}: `reader` must have a list, got {reader!r}")
         elif subject in people or reader in people.values():
-            problems.append(f"{where}: must have each subject and each reader once, got {subject!r} and {reader!r}")
+            problems.append(f"{where}: subject and reader must not be repeated, got {subject!r} and {reader!r}")
         else:
             people[subject] = reader
     if problems:
@@ -361,12 +363,12 @@ def read_people(path: Path, readers: Collection[str]) -> dict[str, str]:
 
 
 def token_of(key: bytes, session: str, reader: str, item: str) -> str:
-    """Return this session's token for an item: 32 hexadecimal digits that reveal nothing about it."""
+    """Return this session's token for an item: 32 hexadecimal digits that reveal nothing about the item."""
     return hmac.new(key, "\0".join((session, reader, item)).encode(), hashlib.sha256).hexdigest()[:32]
 
 
 def tokens_of(key: bytes, session: str, reader: str, items: Iterable[str]) -> dict[str, str]:
-    """Return token -> item."""
+    """Return token -> item for the items of a session."""
     return {token_of(key, session, reader, item): item for item in items}
 
 

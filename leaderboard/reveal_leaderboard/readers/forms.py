@@ -1,16 +1,17 @@
-"""The readers' forms: the questions about an item and their answers, for votes, kinds of errors, and the rubric.
+"""The three forms of the readers' app: votes on labels, kinds of errors, and scores by the rubric.
 
 Conventions
 -----------
-A :class:`ReaderForm` says what the browser shows for an item (:meth:`ReaderForm.panel`) and checks what it sends back
-(:meth:`ReaderForm.read`). The panel contains nothing that identifies the item's origin. The definitions of labels are
-worded by this project; definitions that paper 004 (Table S1) does not print follow common radiological usage.
+A :class:`ReaderForm` returns the content of the browser's panel for an item (:meth:`ReaderForm.panel`) and checks the
+answer (:meth:`ReaderForm.read`). The panel contains nothing that identifies the item's origin. The definitions of
+labels are in this project's words; definitions that paper 004 (Table S1) does not print follow common radiological
+usage.
 
-``votes``: paper 004, section 2.2; the comment is optional, and is asked for unless a reader agrees to all labels.
-``errors``: paper 000, section 3: a miss that touches the reference is a partial hit. Partial hits are identified
-beforehand (:mod:`reveal_leaderboard.readers.misses`) and not shown; for the other misses the reader names the kind of
-error. ``rubric``: the questions of the board's own page (:mod:`reveal_leaderboard.store.rubric`). `details` are the
-scores, without a comment, because the board stores none.
+``votes``: paper 004, section 2.2. The form asks for an optional comment unless the reader agrees to all labels.
+``errors``: paper 000, section 3. A miss that touches the reference is a partial hit, which
+:mod:`reveal_leaderboard.readers.misses` identifies and no reader sees. For each other miss, the reader selects the kind
+of error. ``rubric``: the questions of the board's reading page (:mod:`reveal_leaderboard.store.rubric`). `details` are
+the scores. There is no comment, because the board stores none.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from reveal_leaderboard.readers.store import CANNOT_READ
 from reveal_leaderboard.store.rubric import RatingError, check_scores, questions
 
 SCORED = "scored"
-"""The answer of the rubric form that comes with scores."""
+"""The answer of the rubric form if the reader gives scores."""
 
 MAX_COMMENT = 4000
 LINE_BREAKS = "\n\t"
@@ -41,24 +42,24 @@ CheckedAnswer = tuple[str, str, Any]
 
 
 class ReaderAnswerError(ValueError):
-    """An answer that the form refuses; the message is for the reader."""
+    """The form refuses an answer; the message is for the reader."""
 
 
 class ReaderForm(Protocol):
-    """The questions about an item."""
+    """A form: questions about an item, and the check of their answers."""
 
     title: str
 
     def panel(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the browser shows beside the images, as JSON."""
+        """Return the content of the panel beside the images, as JSON."""
 
     def read(self, content: Mapping[str, Any], answer: str, comment: str, details: Any) -> CheckedAnswer:
-        """Check the answer that the browser sent.
+        """Return the checked answer of the browser: answer, comment and details.
 
         Raises
         ------
         ReaderAnswerError
-            If it breaks a rule of the form.
+            If the answer breaks a rule of the form.
         """
 
 
@@ -92,21 +93,21 @@ class _Votes:
             raise ReaderAnswerError("`details` must be a list of labels, or null")
         unknown = [label for label in details if label not in REVEAL_LABELS]
         if unknown:
-            raise ReaderAnswerError(f"labels must be among the twelve, got {hint(unknown[0][:60], REVEAL_LABELS)}")
+            raise ReaderAnswerError(
+                f"labels must be among the twelve of the form, got {hint(unknown[0][:60], REVEAL_LABELS)}"
+            )
         if len(set(details)) < len(details):
             raise ReaderAnswerError("each label must be named only once")
         labels = list(in_order(details))
         if answer == CANNOT_READ:
             raise ReaderAnswerError("a study that cannot be read must have no labels")
         if answer == "agree_all" and labels != list(content["labels"]):
-            raise ReaderAnswerError("you agree to all labels, but ticked others")
+            raise ReaderAnswerError("an answer that agrees to all labels must not have a different list of labels")
         return answer, text, labels
 
 
 def outline(rects: Sequence[Sequence[float]]) -> list[list[float]]:
-    """Return the edges [x0, y0, x1, y1] around cells of one grid, topmost first; edges between two of the cells are
-    left out.
-    """
+    """Return the outer edges [x0, y0, x1, y1] of a group of grid cells, topmost first."""
     edges: Counter[tuple[float, float, float, float]] = Counter()
     for x0, y0, x1, y1 in rects:
         edges.update([(x0, y0, x1, y0), (x0, y1, x1, y1), (x0, y0, x0, y1), (x1, y0, x1, y1)])
@@ -128,7 +129,7 @@ class _Errors:
         ]
         return {
             "heading": "Finding asked for",
-            "entries": [{"name": content["finding"], "text": "Orange is where the model pointed, green the reference"}],
+            "entries": [{"name": content["finding"], "text": "Orange: the model's localization. Green: the reference"}],
             "choices": [
                 {
                     "value": "position_error", "label": "Position error", "key": "1", "why": "Remark (optional)",

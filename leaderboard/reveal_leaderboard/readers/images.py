@@ -1,18 +1,15 @@
-"""Pixels for the browser: every image becomes 16-bit values and facts for its display, without anything else from its
-file.
+"""Convert DICOM, PNG and JPEG files for the browser: 16-bit pixel values and display settings, without other metadata.
 
 Conventions
 -----------
 A :class:`GreyImage` has unsigned 16-bit `values`; the window applies to ``slope * value + intercept`` (for DICOM, the
-modality value). A modality table is applied here, since it is not a linear function. The reader starts with the file's
-own window or VOI table, otherwise with the full range of the stored bits, as :mod:`reveal_bench.dicom.display` decides.
+modality value). A modality table is applied here, since it is not a linear function. The initial display uses the
+file's window or VOI table, otherwise the full range of the stored bits (:mod:`reveal_bench.dicom.display`). Values are
+sent (:func:`packed`) as gzip-compressed differences along each row, modulo 65,536, with all high bytes before all low
+bytes. This halves the size of a 12-bit radiograph, and the browser needs no decoder.
 
-On the wire (:func:`packed`): differences along each row, modulo 65,536, first all high bytes, then all low bytes; gzip.
-So a 12-bit radiograph is about half as large, and the browser needs no decoder.
-
-PNG and JPEG (8 or 16 bit; colour becomes luminance) are for sets without DICOM. Their metadata are dropped with the
-rest of the file. The orientation in a photograph's metadata is not applied; a file that is marked as rotated is
-refused.
+PNG and JPEG (8 or 16 bit; colour becomes luminance) are for datasets without DICOM. Their metadata are dropped. A file
+whose metadata mark the image as rotated is refused.
 """
 
 from __future__ import annotations
@@ -40,12 +37,12 @@ UNTURNED = (None, 1)
 
 
 class ImageError(ValueError):
-    """An image that cannot be shown; the message is the reason, without a path."""
+    """An image cannot be shown; the message is the reason, without a path."""
 
 
 @dataclass(frozen=True, slots=True)
 class GreyImage:
-    """An image by the module's conventions; `facts` are sent to the browser."""
+    """A grey image with 16-bit values; `facts` are the display settings for the browser."""
 
     values: npt.NDArray[np.uint16] = field(repr=False)
     facts: dict[str, Any]
@@ -66,12 +63,12 @@ def read_image(data: bytes) -> GreyImage:
     try:
         return _of_dicom(data)
     except DicomError as error:
-        what = str(error) if is_dicom(data[:132]) else "no DICOM, PNG or JPEG file"
+        what = str(error) if is_dicom(data[:132]) else "not a DICOM, PNG or JPEG file"
         raise ImageError(what) from None
 
 
 def packed(values: npt.NDArray[np.uint16]) -> bytes:
-    """Return the values in the wire format.
+    """Return the values in the format in which they are sent to the browser.
 
     >>> import gzip, numpy as np
     >>> gzip.decompress(packed(np.array([[1, 258, 2]], dtype=np.uint16))).hex()  # 1, +257, -256
@@ -87,7 +84,7 @@ def packed(values: npt.NDArray[np.uint16]) -> bytes:
 
 
 class ImageCache:
-    """Images below `root`, read on request; the most recent ones stay in memory, packed."""
+    """Images below `root`, read on request; the last images are cached in packed format."""
 
     def __init__(self, root: Path) -> None:
         self.root = Path(root).resolve()
@@ -96,7 +93,7 @@ class ImageCache:
         self._n_bytes = 0
 
     def get(self, film: ItemImage) -> tuple[dict[str, Any], bytes]:
-        """Return the facts and packed values of an image.
+        """Return the display settings and the packed values of an image.
 
         Raises
         ------
@@ -141,7 +138,7 @@ def _of_dicom(data: bytes) -> GreyImage:
         with refuse_damage():
             stored = dataset.get("PixelData") if has_pixels else None
         if not isinstance(stored, bytes) or not stored:
-            raise DicomError("no integer pixel data, or cut off within them")
+            raise DicomError("the pixel data are incomplete or not integers")
         size = decoding.frame_size(dataset)
         settings = display.plan_display(dataset).display
         patterns, _ = decoding.decode(dataset, transfer_syntax(dataset), size)
@@ -151,14 +148,14 @@ def _of_dicom(data: bytes) -> GreyImage:
 
 
 def _values(patterns: npt.NDArray[Any], settings: DisplaySettings) -> tuple[npt.NDArray[np.uint16], float, float]:
-    """Turn bit patterns into unsigned values, and return them with the slope and intercept of the modality values."""
+    """Return the bit patterns as unsigned values, and the slope and intercept that give the modality values."""
     import numpy as np
 
     from reveal_bench.dicom.display import Lut, Rescale
 
     low = settings.stored_range[0]
     mask = (1 << settings.bits_stored) - 1
-    # Two's complement plus half of its range is the pattern with its highest bit flipped.
+    # A signed value plus half of its range has the same bit pattern with the highest bit flipped.
     unsigned = ((patterns & mask) ^ (-low if settings.is_signed else 0)).astype(np.uint16)
     if isinstance(settings.modality, Lut):
         table = settings.modality
@@ -171,7 +168,7 @@ def _values(patterns: npt.NDArray[Any], settings: DisplaySettings) -> tuple[npt.
 
 
 def _start(settings: DisplaySettings) -> dict[str, Any]:
-    """Return the initial display: a window, or a table of the 8-bit grey of each value, with its equivalent window."""
+    """Return the initial display: a window, or a table of 8-bit grey levels with its equivalent window."""
     from reveal_bench.dicom.display import Lut, Window
 
     low, high = settings.modality_range
@@ -187,7 +184,7 @@ def _start(settings: DisplaySettings) -> dict[str, Any]:
 
 
 def _table(settings: DisplaySettings, voi: Any) -> str:
-    """Return the grey of every value after a VOI table, before any inversion: bytes as base64."""
+    """Return the grey level of every value after a VOI table, before inversion, as base64 of bytes."""
     import numpy as np
 
     from reveal_bench.dicom.display import Lut, Rescale

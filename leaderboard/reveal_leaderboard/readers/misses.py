@@ -1,6 +1,6 @@
-"""A model's misses for the error form, and which of them are partial hits.
+"""Read a file of a model's misses for the error form, and identify partial hits.
 
-A line is one miss (JSON Lines, or rows of Parquet): `id`, `image` (a file below the root), `finding`, `grid` (rows,
+A line (JSON Lines) or row (Parquet) is one miss: `id`, `image` (a file below the root), `finding`, `grid` (rows,
 columns), `reference` (cells that the reference touches at all, each row and column from 0), and the model's prediction:
 `cell` (row, column) or `point` (x, y as fractions of width and height, from the upper left).
 
@@ -30,7 +30,7 @@ FIELDS = ("id", "image", "finding", "grid", "reference")
 def prepare_misses(
     data: Path, table: Path, images: Path, capacities: Mapping[str, int], *, per_item: int = 1, seed: int = 0
 ) -> Readings:
-    """Create the database for a file of misses; partial hits are stored too, but are on no reader's list.
+    """Create the database for a file of misses; partial hits are stored as well, but are on no reader's list.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def prepare_misses(
 
 
 def read_misses(table: Path, images: Path) -> list[Item]:
-    """Return the misses of a file, by id.
+    """Return id -> miss for a file of misses.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def _rows(table: Path) -> list[Any]:
 
 
 def _faults(row: Any, images: Path) -> list[tuple[str, str, str]]:
-    """Return field, rule and value of each problem of a line."""
+    """Return (field, rule, value) for each problem of a line."""
     if not isinstance(row, dict) or any(row.get(name) in (None, "") for name in FIELDS):
         got = ", ".join(row) if isinstance(row, dict) else type(row).__name__
         return [("fields", f"must be {', '.join(FIELDS)} and cell or point", got[:100])]
@@ -94,7 +94,7 @@ def _faults(row: Any, images: Path) -> list[tuple[str, str, str]]:
         faults.append(("image", "must be a file below the root", repr(row["image"])[:100]))
     grid = row["grid"]
     if not _is_pair(grid, 1, MAX_GRID + 1, 1, MAX_GRID + 1):
-        return [*faults, ("grid", f"must be rows and columns from 1 to {MAX_GRID}", repr(grid)[:100])]
+        return [*faults, ("grid", f"must be numbers of rows and columns from 1 to {MAX_GRID}", repr(grid)[:100])]
     cells = row["reference"]
     if not isinstance(cells, list) or not all(_is_pair(cell, 0, grid[0], 0, grid[1]) for cell in cells):
         faults.append(("reference", "must be a list of cells of the grid", repr(cells)[:100]))
@@ -133,11 +133,11 @@ def _item(row: Mapping[str, Any]) -> Item:
 
 
 def _index(share: float, n: int) -> int:
-    """Return the index of the cell that contains a fraction of a side; the far edge belongs to the last cell."""
+    """Return the index of the cell that contains a position, given as a fraction of a side; 1 is in the last cell."""
     return min(int(share * n), n - 1)
 
 
 def _rect(cell: Sequence[int], rows: int, columns: int) -> list[float]:
-    """Return (x0, y0, x1, y1) as fractions of width and height."""
+    """Return the edges (x0, y0, x1, y1) of a cell as fractions of width and height."""
     row, column = cell
     return [column / columns, row / rows, (column + 1) / columns, (row + 1) / rows]

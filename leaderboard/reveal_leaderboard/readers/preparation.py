@@ -1,11 +1,11 @@
-"""Prepares the readers' app: reads a curation folder or a file of misses or answers, and writes the reading database.
+"""Prepare the readers' app: write the reading database from a curation folder, or a file of misses or answers.
 
-It runs in its own process before the server: the server never opens the curation folder, which contains reports and the
-votes of earlier rounds. Preparing the same input again changes nothing; other input is refused, since the stored
-answers would then belong to other items.
+Preparation runs in its own process before the server, because the server must never open the curation folder, which
+contains reports and votes of earlier rounds. A second preparation of the same input changes nothing. Different input is
+refused, since the stored answers would then belong to other items.
 
-Images are DICOM files below a root, found by StudyInstanceUID, without duplicates and files that are not radiographs.
-For sets without DICOM, a table lists the images (columns `study`, `file`, perhaps `view`; paths relative to the root).
+Images are DICOM radiographs below a root, found by StudyInstanceUID, without duplicates. For datasets without DICOM, a
+table lists the images (columns `study`, `file` and optionally `view`; paths relative to the root).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Progress = Callable[[int, int], None]
 
 
 class PreparationError(ValueError):
-    """Error for missing data that readers need."""
+    """Data that readers need are missing."""
 
 
 def prepare_votes(
@@ -43,7 +43,7 @@ def prepare_votes(
     ----------
     data : folder of the readers' app
     images : root of the images
-    pictures : table of images; without it, DICOM files are searched
+    pictures : table of images; None to search for DICOM files
 
     Raises
     ------
@@ -54,7 +54,7 @@ def prepare_votes(
     BuildError
         If the table of images is wrong.
     UnpreparedError
-        If the folder was prepared from other input.
+        If the data folder was prepared from different input.
     """
     folder = CurationFolder(curation)
     made = {**folder.need("sample").outputs, **folder.need("assign").outputs}
@@ -83,7 +83,7 @@ def prepare_votes(
 def put(
     data: Path, items: list[Item], lists: list[tuple[str, int, str]], *, form: str, seed: int, root: Path
 ) -> Readings:
-    """Create the database for a form, or return the one that exists."""
+    """Create the database for a form, or return the existing database."""
     content = [[one.item, one.content, [film.file for film in one.films]] for one in items]
     digest = _digest({"items": json.dumps(content, sort_keys=True), "lists": json.dumps(lists)})
     there = _same(data, digest, form)
@@ -102,7 +102,7 @@ def find_films(root: Path, studies: Collection[str], progress: Progress | None =
     hashes = {}
     for file, header in asked:
         if n_films[header.study_uid] > 1:
-            with suppress(DicomError):  # the page reports images that cannot be shown
+            with suppress(DicomError):  # the app reports images that cannot be shown
                 hashes[file] = develop_dicom(file).pixel_sha256
     doubles = {one.file for one in find_duplicates(asked, hashes)}
     by_study: dict[str, list[tuple[tuple[int, int, str], ItemImage]]] = {}
@@ -119,7 +119,7 @@ def find_films(root: Path, studies: Collection[str], progress: Progress | None =
 
 
 def read_pictures(table: Path, root: Path) -> Films:
-    """Return the images that a table names.
+    """Return the images that a table lists.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def read_pictures(table: Path, root: Path) -> Films:
 
 
 def _same(data: Path, digest: str, form: str) -> Readings | None:
-    """Return the database in the folder if it was prepared from the same input; None without a database."""
+    """Return the folder's database, which must have been prepared from the same input; None without a database."""
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not (data / FILE_NAME).exists():
         return None
@@ -157,8 +157,8 @@ def _same(data: Path, digest: str, form: str) -> Readings | None:
     if (there.form, there.digest) != (form, digest):
         there.engine.dispose()
         raise UnpreparedError(
-            f"{data} was prepared from other input (form {there.form}): the assignment has changed since; use "
-            f"another data folder"
+            f"{data} was prepared from different input (form {there.form}), or the assignment has changed: "
+            f"use a new data folder"
         )
     return there
 

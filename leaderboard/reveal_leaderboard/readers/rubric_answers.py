@@ -1,13 +1,13 @@
-"""Answers to open tasks for the rubric form, with the images that they are about.
+"""Read a file of answers to open tasks for the rubric form, and copy the tasks' images.
 
-Prompts and images come from the public dataset folder of the tasks. The images are copied into the data folder under
-their SHA-256, so that the server opens neither the dataset folder nor the answers' file. Boxes become fractions of
-width and height, from the upper left.
+Prompts and images are from the public dataset folder of the tasks. The images are copied into the data folder under
+their SHA-256, so that the server opens neither the dataset folder nor the file of answers. Boxes are converted to
+fractions of width and height, from the upper left.
 
-The answers come from the board's file of answers that wait for readers. ``reveal-leaderboard admin answers`` writes it
+``reveal-leaderboard admin answers`` writes the file of answers that wait for readers
 (:func:`reveal_leaderboard.boards.reading.answers_csv`): CSV in UTF-8 with the columns of :data:`COLUMNS`, random ids of
 answers, and no models or teams. Boxes are a JSON list of objects with image_id, label and box ([x, y, width, height] in
-pixels of the image). Texts that the file escaped against formulas in spreadsheets are restored (:func:`as_written`).
+pixels of the image). Texts that were escaped against spreadsheet formulas are restored (:func:`as_written`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _GUARD_AFTER_SEPARATOR = re.compile(rf"([;,\t\r\n|]\s*)'(?={_START})")
 
 @dataclass(frozen=True, slots=True)
 class AnswerRow:
-    """An answer in the board's file; `line` is its line number."""
+    """An answer in the board's file; `line` is the line number."""
 
     answer_id: str
     task_id: str
@@ -55,8 +55,8 @@ class AnswerRow:
 def as_written(text: str) -> str:
     """Return a cell of the board's file without the apostrophes that escape spreadsheet formulas.
 
-    A text is restored if escaping it gives the same cell again. An apostrophe that the answer's author wrote at such a
-    place cannot be distinguished from the board's apostrophes, and is lost.
+    A text is restored if escaping the result gives the same cell again. An apostrophe that the answer's author wrote
+    before a formula character cannot be distinguished from the board's apostrophe, and is lost.
 
     >>> as_written("'=SUM(1)"), as_written("'tis"), as_written("Heart;'-5 mm")
     ('=SUM(1)', "'tis", 'Heart;-5 mm')
@@ -66,14 +66,14 @@ def as_written(text: str) -> str:
 
 
 def read_answers(path: Path) -> list[AnswerRow]:
-    """Return the answers of the board's file, in its order.
+    """Return the answers of the board's file, in the order of the file.
 
     Raises
     ------
     BuildError
         If the file breaks a rule; the error lists every problem.
     OSError
-        If it cannot be read.
+        If the file cannot be read.
     """
     problems: list[Problem] = []
     with open_table(path, problems=problems, columns=COLUMNS, verbatim=True) as table:
@@ -90,12 +90,12 @@ def read_answers(path: Path) -> list[AnswerRow]:
         except _CellError as error:
             problems.append(row.problem(*error.fault))
     if problems or not by_id:
-        raise BuildError(problems or [Problem(path.name, None, "lines", "must hold an answer", "none")])
+        raise BuildError(problems or [Problem(path.name, None, "lines", "must contain an answer", "none")])
     return list(by_id.values())
 
 
 class _CellError(ValueError):
-    """Field, rule and value of an invalid cell."""
+    """An invalid cell: field, rule and value."""
 
     def __init__(self, field: str, rule: str, value: str) -> None:
         super().__init__(field)
@@ -126,7 +126,7 @@ def _is_box(box: Any) -> bool:
 
 READERS_PER_ANSWER = 2
 PICTURES = "pictures"
-"""Folder in the data folder."""
+"""Folder for images inside the data folder."""
 MAX_NAME = 100
 _SUFFIXES = {b"\x89P": ".png", b"\xff\xd8": ".jpg"}
 _SHOWN = 3
@@ -146,7 +146,7 @@ class _TaskImage:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """The public facts of a task and its shard; `pictures` by image_id, the prior study's last."""
+    """A task's public facts and its shard; `pictures` is by image_id, with the prior study's images last."""
 
     prompt: str
     indication: str
@@ -172,7 +172,7 @@ def prepare_rubric(
     answers : CSV from ``reveal-leaderboard admin answers``
     tasks : the public dataset folder of the tasks, with its images
     capacities : reader -> maximum number of answers
-    per_item : number of readers of each answer, as in the board's setting `reading.readers_per_answer`
+    per_item : number of readers per answer, which must equal the board's setting `reading.readers_per_answer`
 
     Raises
     ------
@@ -181,7 +181,7 @@ def prepare_rubric(
     PreparationError
         If a task has no image in the folder.
     UnpreparedError
-        If the data folder was prepared from other input.
+        If the data folder was prepared from different input.
     ValueError
         If the folder is not a dataset of tasks, if the board would refuse a reader's name, or if the readers'
         capacities are too small.
@@ -204,14 +204,14 @@ def prepare_rubric(
 
 
 def _faults(one: AnswerRow, known: Mapping[str, _Task]) -> Iterator[tuple[str, str, str]]:
-    """Yield (field, rule, value) for each task or image that an answer names but the folder does not contain."""
+    """Yield (field, rule, value) for each task or image of an answer that is not in the dataset folder."""
     if one.task_id not in known:
-        yield "task_id", "must name a task of the folder", repr(one.task_id)[:100]
+        yield "task_id", "must be the id of a task in the folder", repr(one.task_id)[:100]
         return
     pictures = known[one.task_id].pictures
     for box in one.boxes:
         if box["image_id"] not in pictures:
-            yield "boxes", "must name an image of the task", hint(box["image_id"][:80], list(pictures))
+            yield "boxes", "must be the id of an image of the task", hint(box["image_id"][:80], list(pictures))
 
 
 # The folder of the tasks ----------------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def _pixels_of(row: Mapping[str, Any]) -> Iterable[tuple[str, bytes | None]]:
 
 
 def _check_sizes(name: str, task: _Task, pictures: Mapping[str, bytes | None]) -> None:
-    """Refuse images whose size differs from the size in the tasks, to which the boxes refer."""
+    """Refuse images whose size differs from the size stated in the tasks, because boxes refer to the stated size."""
     from PIL import Image, UnidentifiedImageError
 
     for image_id, data in pictures.items():
@@ -313,7 +313,7 @@ def _check_sizes(name: str, task: _Task, pictures: Mapping[str, bytes | None]) -
 
 
 def _copy(place: Path, data: bytes | None) -> str:
-    """Write an image under its hash, completely or not at all, unless it exists; return the file's name."""
+    """Write an image under its hash unless the file exists; return the file's name. A crash leaves no partial file."""
     content = data or b""
     name = hashlib.sha256(content).hexdigest() + _SUFFIXES.get(content[:2], "")
     if not (place / name).exists():

@@ -1,13 +1,14 @@
-"""The readers' database: every answer is on disk before it is acknowledged, and is never changed.
+"""Database of the readers' app; an answer is on disk before it is acknowledged, and is never changed.
 
 Conventions
 -----------
-A *reader* is a name of the assignments; an *item* is a study, a model's miss, or an answer to judge. A reader's last
+A *reader* is a name in the assignments. An *item* is a study, a model's miss, or an answer to judge. A reader's last
 answer to an item counts. ``cannot_read`` is an answer but not a vote. A list is *open* until its reader stops (mark
-``stop``) or the maintainer closes it (mark ``close``); the mark ``open`` reopens it. The clock is the database's.
+``stop``) or the maintainer closes the list (mark ``close``); the mark ``open`` reopens it. Times are by the database's
+clock.
 
-The database is a SQLite file of its own. Answers and marks are append-only; triggers refuse changes. Lists have
-versions: 0 as assigned, then one more for each reassignment. `content` and `details` are JSON.
+The database is a SQLite file. Answers and marks are append-only: triggers refuse changes. Lists have version 0 as
+assigned, and a higher version after each reassignment. `content` and `details` are JSON.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ facts = sa.Table(
     sa.Column("name", sa.String(40), primary_key=True),
     sa.Column("value", sa.Text, nullable=False),
 )
-"""Facts about the folder: form, name, seed, digest of its input, and the key of the tokens."""
+"""Facts about the data folder: form, name, seed, digest of its input, and the key from which tokens are computed."""
 
 items = sa.Table(
     "items",
@@ -76,7 +77,9 @@ answers = sa.Table(
     sa.Index("answers_by_reader", "reader", "item"),
     sqlite_autoincrement=True,
 )
-"""`seconds`: time on the screen; `at`: the database's clock; `key`: one for each press of a button."""
+"""Answers; `seconds` is the time on the screen, `at` is by the database's clock, `key` is new for each press of a
+button.
+"""
 
 marks = sa.Table(
     "marks",
@@ -87,7 +90,7 @@ marks = sa.Table(
     sa.Column("at", sa.Float, nullable=False),
     sqlite_autoincrement=True,
 )
-"""`kind` is one of :data:`MARKS`."""
+"""Marks on readers' lists; `kind` is one of :data:`MARKS`."""
 
 APPEND_ONLY = tuple(
     f"CREATE TRIGGER IF NOT EXISTS {table}_no_{verb.lower()} BEFORE {verb} ON {table} "
@@ -105,11 +108,11 @@ Lists = Sequence[tuple[str, int, str]]  # reader, position, item
 
 
 class UnpreparedError(ValueError):
-    """The folder has no readers' database, or a database for other input."""
+    """The data folder has no database of the readers' app, or one for different input."""
 
 
 class NotOnListError(LookupError):
-    """The item is not on the reader's list, or no longer on it."""
+    """The item is not, or is no longer, on the reader's list."""
 
 
 class ListClosedError(PermissionError):
@@ -117,12 +120,12 @@ class ListClosedError(PermissionError):
 
 
 class KeyUsedError(ValueError):
-    """The key of an answer was used before, for another answer."""
+    """The key of an answer was used before for a different answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class ItemImage:
-    """One image of an item: `file` relative to the root of the images, `member` of the archive that contains it."""
+    """An image of an item: `file` is relative to the root of the images, `member` is its name inside an archive."""
 
     file: str
     member: str | None
@@ -140,7 +143,9 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class ReaderAnswer:
-    """A reader's answer to an item; `seconds` on the screen, `at` by the database's clock, `details` as JSON."""
+    """A reader's answer to an item; `seconds` is the time on the screen, `at` is by the database's clock, `details` is
+    JSON.
+    """
 
     reader: str
     item: str
@@ -153,7 +158,7 @@ class ReaderAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ListEntry:
-    """An item on a reader's list; `answer` is the current answer, "" without an answer."""
+    """An item on a reader's list; `answer` is the current answer, or ""."""
 
     position: int
     item: str
@@ -161,7 +166,7 @@ class ListEntry:
 
 
 class Readings:
-    """The database in `folder`, made by :meth:`create`.
+    """The database of the readers' app in `folder`, written by :meth:`create`.
 
     Raises
     ------
@@ -185,13 +190,13 @@ class Readings:
         cls, folder: Path, content: Iterable[Item], first: Lists, *, form: str, name: str, seed: int, digest: str,
         root: Path,
     ) -> Readings:  # fmt: skip
-        """Write items and lists into a new database, completely or not at all.
+        """Write items and lists into a new database; an interruption leaves no database.
 
         Parameters
         ----------
-        first : (reader, position, item), version 0 of the lists
+        first : version 0 of the lists, as (reader, position, item)
         digest : digest of the input, by which a later start recognises the same input
-        root : folder of the images
+        root : root folder of the images
 
         Raises
         ------
@@ -202,7 +207,7 @@ class Readings:
         if path.exists():
             raise UnpreparedError(f"{path} already exists")
         new = path.with_suffix(".new")
-        for old in Path(folder).glob(f"{new.name}*"):  # of an interrupted attempt
+        for old in Path(folder).glob(f"{new.name}*"):  # left by an interrupted attempt
             old.unlink()
         engine = connect(f"sqlite:///{new.resolve()}")
         entries = {"form": form, "name": name, "seed": str(seed), "digest": digest, "root": str(root.resolve())}
@@ -218,7 +223,7 @@ class Readings:
                     row = {"item": item.item, "number": number, "file": film.file, "member": film.member}
                     connection.execute(films.insert().values(**row, view=film.view))
             _put_lists(connection, 0, first)
-        with engine.connect() as connection:  # merges the log, so that one file can be renamed
+        with engine.connect() as connection:  # merges the write-ahead log, so that a single file can be renamed
             connection.connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
         engine.dispose()
         new.rename(path)
@@ -227,19 +232,19 @@ class Readings:
     # For the reader ---------------------------------------------------------------------------------------------
 
     def readers(self) -> list[str]:
-        """Return all readers who have or had a list, by name."""
+        """Return the names of all readers who have or had a list, sorted."""
         with self._reading.begin() as connection:
             return list(connection.execute(sa.select(lists.c.reader).distinct().order_by(lists.c.reader)).scalars())
 
     def places(self, reader: str) -> list[ListEntry]:
-        """Return the entries of the reader's list in its order, with the current answers."""
+        """Return the entries of a reader's list in order, with the current answers."""
         with self._reading.begin() as connection:
             answered = {row.item: row.answer for row in connection.execute(_last_answers().where(_of(reader)))}
             mine = _current().where(lists.c.reader == reader).order_by(lists.c.position)
             return [ListEntry(row.position, row.item, answered.get(row.item, "")) for row in connection.execute(mine)]
 
     def is_open(self, reader: str) -> bool:
-        """Return True if the reader may answer."""
+        """Return True if the reader's list is open for answers."""
         with self._reading.begin() as connection:
             return _is_open(connection, reader)
 
@@ -260,24 +265,24 @@ class Readings:
     # Answering ---------------------------------------------------------------------------------------------
 
     def put(self, answer: ReaderAnswer, key: str) -> bool:
-        """Store an answer durably; return False if the same one was sent with this key before.
+        """Store an answer on disk; return False if the same answer was sent with this key before.
 
         Raises
         ------
         NotOnListError, ListClosedError
             If the item is not on this reader's list, or the list no longer accepts answers.
         KeyUsedError
-            If another answer was sent with this key before.
+            If a different answer was sent with this key before.
         """
         with self.engine.begin() as connection:
             known = connection.execute(sa.select(answers).where(answers.c.key == key)).one_or_none()
             if known is not None:
                 if _contents(_answer(known)) != _contents(answer):
-                    raise KeyUsedError("this key was used for another answer")
+                    raise KeyUsedError("this key was used for a different answer")
                 return False
             here = (lists.c.reader == answer.reader, lists.c.item == answer.item)
             if connection.execute(_current().where(*here)).one_or_none() is None:
-                raise NotOnListError("this is no longer on your list")
+                raise NotOnListError("this item is no longer on your list")
             if not _is_open(connection, answer.reader):
                 raise ListClosedError("your list is closed")
             row = asdict(answer) | {"at": moment(connection), "key": key}
@@ -312,12 +317,12 @@ class Readings:
             return _listed(connection)
 
     def all_items(self) -> dict[str, Mapping[str, Any]]:
-        """Return item -> content."""
+        """Return item -> content of the form's questions."""
         with self._reading.begin() as connection:
             return {row.item: row.content for row in connection.execute(sa.select(items).order_by(items.c.item))}
 
     def all_answers(self) -> list[ReaderAnswer]:
-        """Return the current answers to items that are still on their reader's list, by item and reader."""
+        """Return the current answers to items on their reader's current list, sorted by item and reader."""
         with self._reading.begin() as connection:
             return _counting(connection)
 
@@ -327,11 +332,11 @@ class Readings:
             return _last_marks(connection)
 
     def relist(self, plan: Callable[[Lists, Sequence[ReaderAnswer], Mapping[str, str]], Lists]) -> int:
-        """Replace the lists in one transaction, without a vote in between, and return their version.
+        """Replace the lists and return their new version, in one transaction, so that no vote is stored meanwhile.
 
         Parameters
         ----------
-        plan : function from the old lists, the current answers and the last marks to the new lists
+        plan : function that returns the new lists, given the old lists, the current answers and the last marks
         """
         with self.engine.begin() as connection:
             new = plan(_listed(connection), _counting(connection), _last_marks(connection))
@@ -390,6 +395,6 @@ def _answer(row: Any) -> ReaderAnswer:
 
 
 def _contents(answer: ReaderAnswer) -> tuple[str, ...]:
-    """Return the fields that distinguish two answers; the time taken is not one of them."""
+    """Return the fields that must be equal for a repeated answer; the time on the screen may differ."""
     details = json.dumps(answer.details, sort_keys=True)
     return answer.reader, answer.item, answer.answer, answer.comment, details

@@ -1,7 +1,7 @@
-"""The maintainer's work on readings: see their progress, reassign the remainder, export the votes.
+"""Maintainer's functions of the readers' app: progress, reassignment of unread items, export of answers.
 
-Only :func:`export_answers` shows answers. A vote is an answer about the labels. ``cannot_read`` is not a vote: it is
-counted separately, and the study still lacks a vote.
+Only :func:`export_answers` shows answers. A vote is an answer about the labels. ``cannot_read`` is counted separately:
+it is not a vote, so the study still lacks one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ ERROR_COLUMNS = ("id", "finding", "reader", "category", "comment")
 
 @dataclass(frozen=True, slots=True)
 class ReaderProgress:
-    """A reader's progress. `state`: "open", "stopped" by the reader, or "closed" by the maintainer."""
+    """A reader's progress.
+
+    Progress of a reader; `state` is "open", "stopped" (by the reader) or "closed" (by the maintainer).
+    """
 
     reader: str
     assigned: int
@@ -41,14 +44,14 @@ class ReaderProgress:
 
     @property
     def left(self) -> int:
-        """Items without an answer."""
+        """Number of items without an answer."""
         return self.assigned - self.answered
 
 
 @dataclass(frozen=True, slots=True)
 class RoomProgress:
-    """Progress of all readers, by name, and number of votes -> number of items with so many votes; `version` counts the
-    reassignments.
+    """Progress of all readers by name, the number of items by number of votes, and the number of reassignments
+    (`version`).
     """
 
     readers: tuple[ReaderProgress, ...]
@@ -58,8 +61,8 @@ class RoomProgress:
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """Result of a reassignment: the `version` of the new lists, the number of moved readings, and the items that lack a
-    reader, once per missing reader.
+    """Result of a reassignment: `version` of the new lists, number of moved readings, and items without enough readers,
+    each as often as a reader is missing.
     """
 
     version: int
@@ -68,7 +71,7 @@ class Reassignment:
 
 
 def progress(readings: Readings) -> RoomProgress:
-    """Return the progress of all readers, without their answers."""
+    """Return the progress of all readers, without answers."""
     listed, answers, marks = readings.listed(), readings.all_answers(), readings.last_marks()
     assigned = Counter(reader for reader, _, _ in listed)
     answered = Counter(one.reader for one in answers)
@@ -87,12 +90,12 @@ def reassign_items(readings: Readings, capacities: Mapping[str, int], *, allow_m
     Parameters
     ----------
     capacities : reader -> maximum number of studies in total; capacities may be raised, and readers added
-    allow_missing : drop the readings for which no reader has capacity
+    allow_missing : True to drop readings for which no reader has capacity
 
     Raises
     ------
     ValueError
-        If no reader has stopped, if a continuing reader has no capacity, or if readings find no reader; then nothing
+        If no reader has stopped, a remaining reader has no capacity, or a reading finds no reader. Then nothing
         changes.
     """
     version = readings.version() + 1
@@ -124,10 +127,10 @@ def reassign_items(readings: Readings, capacities: Mapping[str, int], *, allow_m
 def export_answers(readings: Readings, out: Path) -> int:
     """Write the current answers as CSV, and return their number.
 
-    Comments are made :func:`harmless`. Votes: the format of ``reveal-bench curate import-votes``. Errors: one line per
-    reader and miss, and one line without a reader per partial hit, since readers are not shown partial hits. Rubric:
-    the format of ``reveal-leaderboard admin ratings``; an answer that could not be read is not a rating and has no
-    line.
+    Comments are escaped by :func:`harmless`. Votes: the format of ``reveal-bench curate import-votes``. Errors: one
+    line per reader and miss, and one line without a reader per partial hit, since readers are not shown partial hits.
+    Rubric: the format of ``reveal-leaderboard admin ratings``; an answer that could not be read is not a rating and has
+    no line.
     """
     columns, rows_of = EXPORTS[readings.form]
     rows = rows_of(readings)
@@ -135,12 +138,12 @@ def export_answers(readings: Readings, out: Path) -> int:
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(columns)
     writer.writerows(rows)
-    write_whole(out, text.getvalue().encode(), private=True)  # votes are labels of a future holdout
+    write_whole(out, text.getvalue().encode(), private=True)  # because votes are labels of a future holdout
     return len(rows)
 
 
 def export_assignments(readings: Readings, out: Path) -> int:
-    """Write the final lists for ``import-votes --reassigned``, and return the number of reassignments."""
+    """Write the current lists for ``import-votes --reassigned``, and return the number of reassignments."""
     with replacing(out) as new:
         write_table(new, [Assignment(reader, n, item) for reader, n, item in readings.listed()], Assignment)
     return readings.version()
@@ -177,4 +180,4 @@ EXPORTS: dict[str, tuple[Sequence[str], Callable[[Readings], list[tuple[str, ...
     "errors": (ERROR_COLUMNS, _error_rows),
     "rubric": (RATING_COLUMNS, _rating_rows),
 }
-"""Form -> columns and lines of its export."""
+"""Form -> columns of its export, and function that yields the lines."""

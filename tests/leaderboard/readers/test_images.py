@@ -80,8 +80,8 @@ def turned() -> bytes:
 
 
 BAD = {
-    "nothing": (b"", "no DICOM, PNG or JPEG"),
-    "text": (b"hello " * 50, "no DICOM, PNG or JPEG"),
+    "nothing": (b"", "not a DICOM, PNG or JPEG"),
+    "text": (b"hello " * 50, "not a DICOM, PNG or JPEG"),
     "cut png": (b"\x89PNG\r\n\x1a\n" + b"\0" * 20, "cannot be read"),
     "cut jpeg": (b"\xff\xd8\xff\xe0", "cannot be read"),
     "on its side": (turned(), "marked as rotated"),

@@ -75,8 +75,8 @@ def test_pictures_come_from_a_table_too(tmp_path: Path) -> None:
 PEOPLE = {
     "columns": ("person,reader\n", "people.csv:1: `columns` must be subject,reader, got person,reader"),
     "no such reader": ("subject,reader\n1,Eve\n", "`reader` must have a list, got 'Eve'"),
-    "twice": ("subject,reader\n1,Ada\n2,Ada\n", "line 3: must have each subject and each reader once"),
-    "two names": ("subject,reader\n1,Ada\n1,Ben\n", "line 3: must have each subject and each reader once"),
+    "twice": ("subject,reader\n1,Ada\n2,Ada\n", "line 3: subject and reader must not be repeated"),
+    "two names": ("subject,reader\n1,Ada\n1,Ben\n", "line 3: subject and reader must not be repeated"),
     "blank": ("subject,reader\n,Ada\n", "line 2: must have a subject and a reader"),
     "too many": ("subject,reader\n1,Ada,x\n", "people.csv:2: `row` must have 2 cells, as the header has, got 3"),
 }

@@ -289,7 +289,7 @@ def test_a_reader_signs_in_with_an_account_and_out_again(browser: Any, pool: Poo
             assert [one.reader for one in readings.all_answers()] == [READERS[1]]
             provider.person = {"sub": "nobody's"}
             page.keyboard.press("Enter")
-            page.wait_for_selector("text=You are not among the readers")
+            page.wait_for_selector("text=You are not a reader")
     readings.engine.dispose()
 
 

@@ -63,7 +63,7 @@ def test_one_press_is_one_answer_however_often_it_is_sent(readings: Readings) ->
     one = ReaderAnswer("Ada", "s1", "disagree", "no", ["COPD"], 3.5)
     assert readings.put(one, key(1))
     assert not readings.put(one, key(1))
-    with pytest.raises(KeyUsedError, match="another answer"):
+    with pytest.raises(KeyUsedError, match="a different answer"):
         readings.put(ReaderAnswer("Ada", "s1", "agree_all"), key(1))
     kept = readings.answer("Ada", "s1")
     assert (kept.answer, kept.comment, kept.details, kept.seconds) == ("disagree", "no", ["COPD"], 3.5)

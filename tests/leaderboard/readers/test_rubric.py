@@ -123,14 +123,14 @@ def test_texts_are_as_they_were_before_the_board_made_them_harmless() -> None:
 HEAD = "answer_id,task_id,answer,boxes\r\n"
 BAD_FILES: dict[str, tuple[str, str]] = {
     "empty": ("", "`file` must have a row of column names"),
-    "no line": (HEAD, "`lines` must hold an answer"),
+    "no line": (HEAD, "`lines` must contain an answer"),
     "other columns": ("answer_id,answer\r\na,b\r\n", "`columns` must be"),
     "cell too few": (f"{HEAD}a,{{t}},x\r\n", ":2: `row` must have 4 cells, as the header has, got 3"),
     "cell too many": (f"{HEAD}a,{{t}},x,,y\r\n", ":2: `row` must have 4 cells, as the header has, got 5"),
     "blank id": (f"{HEAD} ,{{t}},x,\r\n", ":2: `answer_id` must not be blank"),
     "blank answer": (f"{HEAD}a,{{t}}, ,\r\n", ":2: `answer` must not be blank"),
     "twice": (f"{HEAD}a,{{t}},x,\r\na,{{t}},x,\r\n", ":3: `answer_id` must occur only once, got 'a'"),
-    "unknown task": (f"{HEAD}a,t9,x,\r\n", ":2: `task_id` must name a task of the folder, got 't9'"),
+    "unknown task": (f"{HEAD}a,t9,x,\r\n", ":2: `task_id` must be the id of a task in the folder, got 't9'"),
     "boxes no JSON": (f"{HEAD}a,{{t}},x,[\r\n", ":2: `boxes` must be JSON"),
     "boxes no boxes": (f'{HEAD}a,{{t}},x,"[1,2]"\r\n', ":2: `boxes` must be boxes with image_id, label and box"),
     "sides of text": (
@@ -143,7 +143,7 @@ BAD_FILES: dict[str, tuple[str, str]] = {
     ),
     "another's image": (
         f'{HEAD}a,{{t}},x,"[{{""image_id"": ""i"", ""label"": ""l"", ""box"": [1, 2, 3, 4]}}]"\r\n',
-        ":2: `boxes` must name an image of the task, got 'i'",
+        ":2: `boxes` must be the id of an image of the task, got 'i'",
     ),
     "open quote": (f'{HEAD}a,"b\r\n', "`file` must be readable as csv in UTF-8"),
 }
