@@ -122,7 +122,7 @@ def readers(
     lock = lock_folder(data)
     live_in(data)
     allowed = [*readable_places(), root, *secret_files(), *([people] if people else [])]
-    for gap in confine_server(read=allowed, write=[data], database="").gaps:
+    for gap in confine_server(read=allowed, write=[data], database="sqlite://").gaps:
         log.warning("%s", gap)
     application = _build(data, root, people, auth, proxies)
     try:
