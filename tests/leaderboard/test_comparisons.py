@@ -123,7 +123,7 @@ def test_nothing_released_is_nothing_compared() -> None:
     document = compare_released(score, score, LOCALIZATION)
     assert (document["rows"], document["note"]) == (
         [],
-        "They have no released figure in common, so nothing can be compared.",
+        "No score is released for both submissions, so nothing can be compared.",
     )
 
 

@@ -64,7 +64,7 @@ def test_the_command_prepares_a_gallery_or_says_why_not(gallery_files: GallerySa
     code, texts = run("chexlocalize", "holdout", "closed")
     assert (code, "references are public" in texts) == (2, True), texts
     code, texts = run("reveal-cxr", "released", "other")
-    assert (code, "must be a folder of reveal-cxr" in texts) == (2, True), texts
+    assert (code, "must be a dataset folder of reveal-cxr" in texts) == (2, True), texts
     assert [path.name for path in tmp_path.iterdir()] == ["good"]
 
 

@@ -389,7 +389,7 @@ def test_what_is_hidden_or_withdrawn_is_seen_by_its_own_alone(world: Any) -> Non
 @pytest.mark.parametrize(
     ("which", "reply"),
     [("none", "Choose two entries."), ("same", "You chose the same entry twice."), ("strange", "not on this board"),
-     ("both", "Differences of the released figures")],
+     ("both", "between the released scores")],
 )  # fmt: skip
 def test_states_of_a_comparison(world: Any, which: str, reply: str) -> None:
     a, b = world.mine.id, world.theirs.id

@@ -91,7 +91,7 @@ def test_a_worker_whose_children_are_not_confined_is_named(world: World) -> None
     change(world, workers.update().values(confinement="rlimits, no landlock, seccomp, no bubblewrap"))
     part_of_page = part(world, "Workers")
     assert (part_of_page.state, part_of_page.value[-5:]) == ("watch", "alive")
-    assert "can read holdouts and vaults (neither Landlock nor bubblewrap)" in part_of_page.explanation
+    assert "can read holdouts and vaults (there is neither Landlock nor bubblewrap)" in part_of_page.explanation
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_a_reader_of_the_own_team_is_shown_nothing(page: Page) -> None:
     both = room.actor(both.user)
     assert "You have scored all answers" in page.open(both)[0]
     text, markup, *_ = page.save(both, answer_id, 1, 1, 1, 1, None, None)
-    assert "readers must not score answers of their own team" in text
+    assert "readers must not rate answers of their own team" in text
     assert markup == ""
     _, markup, *_ = page.save(both, answer_id, None, None, None, None, None, None)
     assert "Prompt" not in markup

@@ -197,7 +197,7 @@ def test_nobody_reads_answers_of_a_team_of_their_own(library: Library) -> None:
         assert library.next(now) is None
         with library.store.read() as connection:
             assert readable(connection, now, answers[0].id, POLICY) is None
-        with pytest.raises(NotPermittedError, match="readers must not score answers of their own team"):
+        with pytest.raises(NotPermittedError, match="readers must not rate answers of their own team"):
             library.rate(now, answers[0])
     local = Actor(both.user, now.memberships, both.scopes, "local")
     assert library.next(local) is not None
@@ -247,7 +247,7 @@ def test_a_rating_may_be_changed_until_the_end(library: Library) -> None:
     for answer in answers:
         library.rate(one, answer)
         library.rate(two, answer)
-    with pytest.raises(NotAllowedError, match="is no longer waiting for readers"):
+    with pytest.raises(NotAllowedError, match="no longer waits for readers"):
         library.rate(one, answers[0])
     with library.store.read() as connection:
         assert last_rated(connection, one, BENCHMARK, POLICY) is None
@@ -297,7 +297,7 @@ def test_withdrawn_while_it_is_read_costs_nothing_and_is_not_read_on(library: Li
     assert library.store.withdraw(submission.id, who="user:user1").status == "withdrawn"
     assert (library.kinds(submission), library.spent()) == (["reserved", "refunded"], 0)
     assert library.next(library.actor("two")) is None
-    with pytest.raises(NotAllowedError, match="is no longer waiting for readers"):
+    with pytest.raises(NotAllowedError, match="no longer waits for readers"):
         library.rate(one, answers[1])
     assert library.problems() == ()
 
@@ -370,7 +370,7 @@ def test_a_file_may_be_brought_in_twice(library: Library, tmp_path: Path) -> Non
 
 BAD_FILES: dict[str, tuple[str, str]] = {
     "no head": ("{a},r,1,1,1,1,1,1\n", "ratings.csv:1: `columns` must have different names, got 1 more than once"),
-    "unknown answer": (f"{HEAD}\nzzz,r,1,1,1,1,,\n", "line 2: `answer_id` must be an answer's id on this board"),
+    "unknown answer": (f"{HEAD}\nzzz,r,1,1,1,1,,\n", "line 2: `answer_id` must be the id of an answer on this board"),
     "six": (f"{HEAD}\n{{a}},r,6,1,1,1,1,1\n", "line 2: `process` must be 1, 2, 3, 4 or 5, got '6'"),
     "word": (f"{HEAD}\n{{a}},r,good,1,1,1,1,1\n", "got 'good'"),
     "no pictures": (f"{HEAD}\n{{a}},r,1,1,1,1,,\n", "line 2: Image content must be scored"),

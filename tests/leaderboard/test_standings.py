@@ -176,7 +176,7 @@ def test_what_is_off_the_board_is_not_in_it(added: Scores, changes: dict[str, An
     board = added.standings()
     assert places(board) == [("shown", "1-2", "A")]
     assert "off" not in str(board)
-    assert board.notes == ("An entry left the board since the ranks were computed; they are being computed again.",)
+    assert board.notes == ("An entry left the board after the ranks were computed; ranks are being computed again.",)
 
 
 def test_a_frozen_version_says_so_and_keeps_its_own_entries(added: Scores) -> None:

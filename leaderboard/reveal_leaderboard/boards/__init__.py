@@ -1,1 +1,1 @@
-"""Boards for visitors: standings, comparisons, exports, rating by readers, new versions."""
+"""Content of the boards: standings, comparisons, exports, galleries, rating by readers, and new versions."""

@@ -1,15 +1,14 @@
-"""Comparison of two entries of a board: differences of their released scores, and nothing else.
+"""Compare two entries of a board by the differences between their released scores.
 
 Conventions
 -----------
-A comparison is a function of two released scores, so it reveals nothing that the board does not already show, costs no
-budget, and is computed on request. Its intervals treat the two systems as independent: each bound is as far from the
-difference as the two released intervals together allow. Scores of two systems on the same cases mostly vary together,
-so these intervals are wider than the ones that `reveal-bench compare` prints, for owners of the references, for paired
-differences. :mod:`reveal_leaderboard.release.ranking` explains why a board shows no paired differences.
+A comparison is computed only from released scores, on request. So it reveals nothing that the board does not already
+show, and costs no budget. The interval of a difference is computed from the intervals of both scores, as if the two
+systems were independent. Scores of two systems on the same cases are usually positively correlated, so these intervals
+are wider than the paired intervals of `reveal-bench compare`, which needs the references.
+:mod:`reveal_leaderboard.release.ranking` explains why a board shows no paired differences.
 
-Source of the intervals of differences, computed from the intervals of both scores: Zou and Donner (2008, Statistics in
-Medicine 27).
+Source of the interval of a difference: Zou and Donner (2008, Statistics in Medicine 27).
 """
 
 from __future__ import annotations
@@ -27,24 +26,25 @@ from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.release.release import ReleasedEstimate, ReleasedScore
 
 SAME = 1e-9
-"""Numbers that differ by less are equal."""
+"""Numbers that differ by less than this count as equal."""
 NOTE = (
-    "Differences of the released figures, A − B. The 95% intervals are computed from the two intervals shown, as if "
-    "the two were scored on different patients; they are mostly wider than paired intervals. A difference "
-    "is significant if its interval excludes 0. Intervals of findings hold for all findings of a metric together."
+    "Differences A − B between the released scores. The 95% intervals are computed from the shown "
+    "intervals of both scores, as if A and B were scored on different patients, and are mostly wider "
+    "than paired intervals. A difference is significant if its interval excludes 0. Intervals are "
+    "corrected for the number of findings per metric."
 )
 
 
 def compare_released(
     a: ReleasedScore, b: ReleasedScore, kind: str, *, ids: tuple[str, str] = ("a", "b")
 ) -> dict[str, Any]:
-    """Return the differences ``a - b`` of all scores released for both.
+    """Return the differences ``a - b`` of all scores that are released for both submissions.
 
     Parameters
     ----------
     a, b : two scores on one version of a benchmark
-    kind : key of KINDS; for tasks the mean scores are compared, but not the agreement of readers
-    ids : their submission ids
+    kind : key of `KINDS`; for tasks, mean scores are compared, but not the agreement of readers
+    ids : ids of the two submissions
 
     Returns
     -------
@@ -65,12 +65,12 @@ def compare_released(
         is_apart = low is not None and high is not None and (low > SAME or high < -SAME)
         row = {"metric": own.metric, "finding": own.finding, "a": own.value, "b": other.value}
         rows.append(row | difference | {"told_apart": is_apart})
-    note = NOTE if rows else "They have no released figure in common, so nothing can be compared."
+    note = NOTE if rows else "No score is released for both submissions, so nothing can be compared."
     return {"schema": 2, "kind": kind, "a": ids[0], "b": ids[1], "rows": rows, "note": note}
 
 
 def _compared(a: ReleasedScore, b: ReleasedScore, kind: str) -> Iterator[tuple[ReleasedEstimate, ReleasedEstimate]]:
-    """Yield the pairs of estimates that both scores release, if their metric is compared and has a better direction."""
+    """Yield the pairs of estimates that are released in both scores, for metrics in which higher or lower is better."""
     of = KINDS[kind]
     compared = of.release.metrics if of.scoring.can_be_probed else (of.release.primary,)
     for own in a.figures:
@@ -80,9 +80,9 @@ def _compared(a: ReleasedScore, b: ReleasedScore, kind: str) -> Iterator[tuple[R
 
 
 def _difference(own: ReleasedEstimate, other: ReleasedEstimate, n_tests: int) -> dict[str, float | None]:
-    """Return (value, low, high) of a difference; only the value without an interval or with one of width zero.
+    """Return (value, low, high) of a difference; the bounds are None if a score has no interval or a zero-width one.
 
-    The interval holds for `n_tests` differences together, and ends where the scale of the metric does.
+    The interval is corrected for `n_tests` differences (Bonferroni), and is limited to the scale of the metric.
     """
     value = round(own.value - other.value, 6) + 0.0  # no -0.0
     if own.interval is None or other.interval is None:
@@ -92,7 +92,7 @@ def _difference(own: ReleasedEstimate, other: ReleasedEstimate, n_tests: int) ->
     wider = quantile(1 - ALPHA / 2 / n_tests) / quantile(1 - ALPHA / 2)
     below = wider * math.hypot(own.value - low, other_high - other.value)
     above = wider * math.hypot(high - own.value, other.value - other_low)
-    if below + above < SAME:  # constant scores: certainty would be claimed from no variation
+    if below + above < SAME:  # an interval of constant scores would suggest certainty
         return {"value": value, "low": None, "high": None}
     widest = METRICS[own.metric].high - METRICS[own.metric].low
     return {

@@ -1,14 +1,14 @@
-"""The board as files: JSON, CSV and Parquet.
+"""Export a board as JSON, CSV or Parquet.
 
 Conventions
 -----------
-CSV and Parquet have one row per score, with the columns of :data:`COLUMNS`; JSON has one object per entry. Scores are
-fractions as released, times are UTC. All three formats have the same content. They contain published rows only if these
+CSV and Parquet have one row per score, with the columns of :data:`COLUMNS`; JSON has one object per entry. All three
+formats have the same content. Scores are released fractions, times are UTC. Published rows are included only if they
 were measured on the dataset from which the board's holdout was taken.
 
-A text in a CSV cell never begins like a formula, wherever a spreadsheet program may split it: at the start of a cell
-and after a separator in it, an apostrophe is put before ``= + - @ |``, their full-width forms, tabs and line ends.
-Numbers are plain. JSON and Parquet are for programs and keep every text unchanged.
+Texts in CSV cells are escaped against spreadsheet formulas: at the start of a cell and after a separator inside it, an
+apostrophe is put before ``= + - @ |``, their full-width forms, tabs and line ends. Numbers are plain. JSON and Parquet
+are for programs and keep every text unchanged.
 
 JSON, schema 2
 --------------
@@ -42,28 +42,32 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "benchmark": ("string", "name of the benchmark"),
     "version": ("string", "version of the benchmark on which the scores were computed"),
     "rank": ("int32", "rank of the tier, 1 for the best; empty if the entry is not ranked"),
-    "rank_low": ("int32", "best rank that the entry may have, with 95% confidence for all entries at once"),
-    "rank_high": ("int32", "worst rank that the entry may have, with the same confidence"),
-    "tier": ("string", "A for the best; members of a tier do not differ significantly"),
-    "is_new": ("bool", "whether the entry was scored since the ranks were computed, and is not ranked yet"),
+    "rank_low": (
+        "int32",
+        "best rank in the entry's rank interval; with 95% confidence, the intervals of all entries "
+        "contain their true ranks",
+    ),
+    "rank_high": ("int32", "worst rank in the entry's rank interval"),
+    "tier": ("string", "tier, A for the best; entries of a tier do not differ significantly"),
+    "is_new": ("bool", "true if the entry was scored after the last ranking, and is not ranked yet"),
     "submission_id": ("string", "id in the entry's permalink; empty for a published row"),
     "model": ("string", "name of the model, or of the published system"),
-    "model_version": ("string", "as its team states it"),
+    "model_version": ("string", "version of the model, as stated by its team"),
     "team": ("string", "organization"),
     "kind": ("string", "multimodal_llm, cnn, saliency, human_reader or other; for a published row also human, chance"),
-    "prompt_style": ("string", "how a language model was asked"),
+    "prompt_style": ("string", "style of the prompts for a language model"),
     "date": ("date32", "UTC day on which the entry was sent"),
     "metric": ("string", "name of the metric"),
     "finding": ("string", '"macro" for the mean over the shown findings'),
     "value": ("float64", "rounded fraction, coefficient from -1 to 1, or mean rating from 1 to 5"),
     "low": ("float64", "lower bound of the 95% interval, rounded"),
     "high": ("float64", "upper bound of the 95% interval, rounded"),
-    "n": ("string", "count range of the supporting cases; for a macro, the number of findings"),
-    "signature": ("string", "recipe of the score, with the metric's version"),
-    "is_reference": ("bool", "whether a paper published the row: it is not ranked"),
-    "source": ("string", '"submission", or the paper and the place in it'),
+    "n": ("string", "range of the number of cases; for a macro, the number of findings"),
+    "signature": ("string", "signature of the score: its computation, with the metric's version"),
+    "is_reference": ("bool", "true for a row from a paper, which is not ranked"),
+    "source": ("string", '"submission", or the paper with its table or figure'),
 }
-"""Column -> Arrow type and meaning, in order. An empty cell means that the value is unknown or does not apply."""
+"""Column -> (Arrow type, meaning), in order. An empty cell means that the value is unknown or does not apply."""
 
 _START = r"[=+\-@|\uff1d\uff0b\uff0d\uff20\uff5c]"
 _AT_START = re.compile(rf"\s*{_START}|[\t\r\n]")
@@ -71,7 +75,7 @@ _AFTER_SEPARATOR = re.compile(rf"([;,\t\r\n|]\s*)(?={_START})")
 
 
 def to_json(board: Standings) -> dict[str, Any]:
-    """Return the board as plain JSON values, see the module's schema."""
+    """Return the board as plain JSON values, in the schema of this module's documentation."""
     return {
         "schema": SCHEMA,
         **{name: getattr(board, name) for name in ("benchmark", "title", "kind", "version", "split", "synthetic")},
@@ -112,7 +116,7 @@ def _entry(entry: BoardEntry) -> dict[str, Any]:
 
 
 def to_csv(board: Standings) -> str:
-    """Return the board as CSV with a header, as RFC 4180 says: lines end with CR LF; texts that contain CR or LF are
+    """Return the board as CSV with a header (RFC 4180): lines end with CR LF, and texts that contain CR or LF are
     quoted.
     """
     text = io.StringIO(newline="")
@@ -171,7 +175,7 @@ def _about(board: Standings) -> dict[str, Any]:
 
 
 def _rows(board: Standings) -> Iterator[dict[str, Any]]:
-    """Yield one row per score: entries in order, then the published rows if they are comparable."""
+    """Yield one row per score: entries in order, then published rows if they were measured on the same dataset."""
     for entry in board.entries:
         head = {name: getattr(entry, name) for name in _ENTRY_FIELDS if name in COLUMNS}
         for figure in entry.score.figures:
@@ -192,13 +196,15 @@ def _rows(board: Standings) -> Iterator[dict[str, Any]]:
 
 
 def _cell(value: object) -> object:
-    """Return a value as a CSV cell: None is empty, booleans are lower case, and texts are made :func:`harmless`."""
+    """Return a value as a CSV cell: None is empty, booleans are lower case, and texts are escaped by
+    :func:`harmless`.
+    """
     if isinstance(value, bool):
         return str(value).lower()
     return harmless(value) if isinstance(value, str) else value
 
 
 def harmless(text: str) -> str:
-    """Return a text that spreadsheet programs do not read as a formula."""
+    """Return the text with apostrophes that stop spreadsheet programs from reading it as a formula."""
     text = _AFTER_SEPARATOR.sub(r"\1'", text)
     return f"'{text}" if _AT_START.match(text) else text

@@ -1,8 +1,8 @@
-"""Galleries of released cases on a board, checked before the server starts.
+"""Galleries of released cases for a board, with a check that they contain no held-out case.
 
-The operator prepares a gallery (``reveal-leaderboard gallery``) and names it to the server; no image is shown by
-default. The server opens galleries and never the references of a holdout: the public manifests show that a gallery
-contains none of the holdout's cases.
+The operator prepares a gallery (``reveal-leaderboard gallery``) and passes its folder to the server; by default no
+image is shown. Before the server starts, each gallery is compared with the public manifests, so the server needs no
+references of a holdout.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def open_galleries(folders: Iterable[Path], published: Sequence[Published]) -> G
     Raises
     ------
     ValueError
-        If a folder is not a gallery or its benchmark is not served, if a benchmark has two galleries, or if one shows a
+        If a folder is not a gallery, its benchmark is not served, a benchmark has two galleries, or a gallery shows a
         held-out case.
     """
     galleries = [Gallery.of_folder(folder) for folder in folders]
@@ -42,12 +42,12 @@ def open_galleries(folders: Iterable[Path], published: Sequence[Published]) -> G
 
 
 def check_gallery(gallery: Gallery, manifests: Iterable[Path]) -> None:
-    """Refuse a gallery with a case or an image in one of `manifests`, which list held-out cases.
+    """Refuse a gallery with a case or an image that is in one of the `manifests` of held-out cases.
 
     Raises
     ------
     ValueError
-        If the gallery shows such a case; the message names its id.
+        If the gallery shows such a case; the message contains the case's id.
     """
     for manifest in manifests:
         held_out = sorted(gallery.ids & _manifest_ids(manifest))
@@ -69,18 +69,17 @@ def prepare_board_gallery(
     progress: Callable[[int, int], None] | None = None,
     **options: Any,
 ) -> int:
-    """Make a gallery of `benchmark`, with `options` of :class:`~reveal_bench.viewer.gallery.CaseSource`.
-
-    Return its number of cases.
+    """Write a gallery of `benchmark`, with `options` of :class:`~reveal_bench.viewer.gallery.CaseSource`; return its
+    number of cases.
 
     Raises
     ------
     ValueError
-        If the folder belongs to another benchmark, or if another split holds out one of the cases.
+        If the folder is of another benchmark, or one of the cases is held out in another split.
     """
     info = read_folder_info(dataset)
     if info.benchmark != benchmark:
-        raise ArgumentError("dataset", f"must be a folder of {benchmark}", f"one of {info.benchmark}")
+        raise ArgumentError("dataset", f"must be a dataset folder of {benchmark}", f"one of {info.benchmark}")
     source = CaseSource(dataset, split, predictions, **options)
     private = [name for name, one in info.splits.items() if one.get("references") == "private"]
     manifests = [dataset / "manifest" / f"{name}.parquet" for name in private]

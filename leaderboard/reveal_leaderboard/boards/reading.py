@@ -1,18 +1,18 @@
-"""Rating of answers by readers: the next answer of a reader, the effect of a rating, and the end of rating.
+"""Rating of answers by readers: the next answer for a reader, saving a rating, and completing a submission.
 
 Conventions
 -----------
-``queued -> scoring -> reading -> queued -> scoring -> scored``: a worker takes the answers out of the file, and they
-wait for readers. With the last rating the submission is queued once more, and a worker releases its mean ratings. The
-budget stays reserved until then, and is charged when the means are released.
+The status of a submission is ``queued -> scoring -> reading -> queued -> scoring -> scored``. First a worker reads the
+answers from the file, and the answers wait for readers. After the last rating the submission is queued once more, and a
+worker releases its mean ratings. The budget stays reserved until the mean ratings are released, and is then charged.
 
-Readers are blinded: they see a task and an answer, but nothing else about the submission. Each reader gets the answers
-in a different order. No reader rates answers of their own teams, except in local mode, where one person rates all
+Readers are blinded: they see a task and an answer, but nothing else about the submission. The order of answers differs
+between readers. Readers do not rate answers of their own teams, except in local mode, where one person rates all
 answers.
 
-The setting `reading.readers_per_answer` is the number of readers per answer. Two readers who get the same last answer
-at once may both rate it: all ratings count. A reader may change a rating until the submission is complete. Clock and
-order of locks: :mod:`reveal_leaderboard.store.database`.
+The setting `reading.readers_per_answer` is the number of readers per answer. If two readers rate the last answer at the
+same time, both ratings count. A reader may change a rating until the submission is complete. For the clock and the
+order of locks see :mod:`reveal_leaderboard.store.database`.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from reveal_leaderboard.store.submissions import NotAllowedError, Submission, ge
 from reveal_leaderboard.store.tables import answers, ratings, submissions
 
 READERS = "readers"
-"""Name of the readers in events that their team sees; only the maintainer knows who they were."""
+"""Name of the readers in events, which the team sees; only the maintainer knows who the readers were."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingProgress:
-    """A reader's progress on one benchmark: answers rated, answers left for this reader, and waiting answers of the
-    whole board.
+    """A reader's progress on a benchmark: rated answers, answers left for this reader, and all waiting answers of the
+    board.
     """
 
     rated: int
@@ -63,7 +63,7 @@ class ReadingProgress:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """Result of importing a file of ratings: new ratings, changed ratings, completed submissions."""
+    """Result of importing a file of ratings: numbers of new ratings, changed ratings and completed submissions."""
 
     new: int
     changed: int
@@ -71,7 +71,7 @@ class Imported:
 
 
 def may_read(actor: Actor | None, policy: ReadingPolicy) -> bool:
-    """Return True if `actor` may score answers: as an admin, or as a reader of the team named in the settings."""
+    """Return True if `actor` may rate answers: an admin, or a reader of the team named in the settings."""
     if actor is None or not actor.may("submit"):
         return False
     wanted = team_key(policy.team)
@@ -81,10 +81,10 @@ def may_read(actor: Actor | None, policy: ReadingPolicy) -> bool:
 
 
 def next_answer(connection: sa.Connection, actor: Actor, benchmark: str, policy: ReadingPolicy) -> StoredAnswer | None:
-    """Return the next answer for `actor`; None if nothing is left.
+    """Return the next answer for `actor` to rate; None if nothing is left.
 
-    Answers with the most ratings come first, so that submissions are completed. Answers with equally many ratings come
-    in an order that differs between readers and is the same at every call.
+    Answers with the most ratings come first, so that submissions are completed. Among answers with equally many
+    ratings, the order differs between readers and is fixed for each reader.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def last_rated(connection: sa.Connection, actor: Actor, benchmark: str, policy: 
 
 
 def readable(connection: sa.Connection, actor: Actor, answer_id: str, policy: ReadingPolicy) -> StoredAnswer | None:
-    """Return the answer with this id if it waits for readers and no team of the actor sent it; else None.
+    """Return the answer with this id if it waits for readers and was not sent by a team of `actor`; None otherwise.
 
     Raises
     ------
@@ -127,7 +127,7 @@ def readable(connection: sa.Connection, actor: Actor, answer_id: str, policy: Re
 
 
 def progress(connection: sa.Connection, actor: Actor, benchmark: str, policy: ReadingPolicy) -> ReadingProgress:
-    """Return the progress of `actor`.
+    """Return the reader's progress on a benchmark.
 
     Raises
     ------
@@ -142,14 +142,14 @@ def progress(connection: sa.Connection, actor: Actor, benchmark: str, policy: Re
 
 
 def rate(connection: sa.Connection, actor: Actor, answer_id: str, scores: Scores, settings: Settings) -> bool:
-    """Save the scores of `actor`; return True if the submission is now complete and therefore queued.
+    """Save the reader's scores of an answer; return True if this completed the submission, which is then queued.
 
     Raises
     ------
     NotPermittedError
         If the actor may not read, or belongs to the team that sent the answer.
     NotAllowedError
-        If the answer is unknown, or its submission is no longer rated.
+        If the answer is unknown, or its submission no longer waits for readers.
     RatingError
         If the scores break a rule.
     """
@@ -160,17 +160,17 @@ def rate(connection: sa.Connection, actor: Actor, answer_id: str, scores: Scores
     policy = settings.of(submission.benchmark).reading
     _permit(actor, policy)
     if submission.team_id in _own_teams(actor):
-        raise NotPermittedError("readers must not score answers of their own team")
+        raise NotPermittedError("readers must not rate answers of their own team")
     _write(connection, submission, answer, actor.name, scores, who=actor.name)
     return _end_if_complete(connection, submission, policy, who=READERS)
 
 
 def import_ratings(connection: sa.Connection, path: Path, settings: Settings, *, who: str) -> Imported:
-    """Save the ratings of a file, all or none.
+    """Save the ratings of a file, either all or none.
 
     Parameters
     ----------
-    path : CSV file, see :mod:`reveal_leaderboard.store.ratings`; its ids of answers come from :func:`answers_csv`
+    path : CSV file, see :mod:`reveal_leaderboard.store.ratings`; its ids of answers are from :func:`answers_csv`
 
     Raises
     ------
@@ -187,7 +187,7 @@ def import_ratings(connection: sa.Connection, path: Path, settings: Settings, *,
         answer = known[line.answer_id]
         try:
             if answer is None:
-                raise RatingError(f"`answer_id` must be an answer's id on this board, got {line.answer_id[:40]!r}")
+                raise RatingError(f"`answer_id` must be the id of an answer on this board, got {line.answer_id[:40]!r}")
             n_new += _write(connection, touched[answer.submission_id], answer, line.reader, line.scores, who=who)
         except (RatingError, NotAllowedError) as error:
             problems.append(f"line {line.line}: {error}")
@@ -200,10 +200,10 @@ def import_ratings(connection: sa.Connection, path: Path, settings: Settings, *,
 
 
 def answers_csv(connection: sa.Connection, benchmark: str) -> str:
-    """Return the waiting answers as CSV in the order of their random ids, blinded, for readers who work elsewhere.
+    """Return the waiting answers as CSV for readers who work outside the board, blinded and sorted by random id.
 
-    Columns: answer_id, task_id, answer, boxes (JSON); the tasks are in the dataset. Texts that a spreadsheet would take
-    for a formula get an apostrophe before them.
+    Columns: answer_id, task_id, answer, boxes (JSON); the tasks are in the dataset. Texts are escaped against
+    spreadsheet formulas.
     """
     from reveal_leaderboard.boards.exports import harmless
 
@@ -218,12 +218,12 @@ def answers_csv(connection: sa.Connection, benchmark: str) -> str:
 
 
 def is_complete(connection: sa.Connection, submission_id: str, policy: ReadingPolicy) -> bool:
-    """Return True if enough readers rated every answer of a submission; False if it has no answers yet."""
+    """Return True if every answer of a submission has enough ratings; False if no answers are stored yet."""
     counts = count_ratings(connection, submissions.c.id == submission_id)
     return bool(counts) and min(counts.values()) >= policy.readers_per_answer
 
 
-# What the functions above share ---------------------------------------------------------------------------------------
+# Shared queries and checks ---------------------------------------------------------------------------------------
 
 
 def _permit(actor: Actor, policy: ReadingPolicy) -> None:
@@ -236,13 +236,13 @@ def _own_teams(actor: Actor) -> set[str]:
 
 
 def _is_read(benchmark: str) -> tuple[sa.ColumnElement[bool], ...]:
-    """Return the conditions for submissions whose answers wait for readers; hidden submissions are excluded."""
+    """Return the SQL conditions for submissions whose answers wait for readers, which excludes hidden submissions."""
     of_board = submissions.c.benchmark == benchmark
     return of_board, submissions.c.status == "reading", submissions.c.hidden_at.is_(None)
 
 
 def _rated_by(connection: sa.Connection, reader: str, benchmark: str) -> Sequence[str]:
-    """Return the ids of the answers that a reader rated in unfinished submissions, the last rated first."""
+    """Return the ids of the answers that a reader rated in incomplete submissions, the last rated first."""
     query = (
         sa.select(ratings.c.answer_id)
         .join(answers, answers.c.id == ratings.c.answer_id)
@@ -254,7 +254,7 @@ def _rated_by(connection: sa.Connection, reader: str, benchmark: str) -> Sequenc
 
 
 def _left(connection: sa.Connection, actor: Actor, benchmark: str, policy: ReadingPolicy) -> dict[str, int]:
-    """Return answer id -> number of its ratings, for the answers that `actor` may still rate."""
+    """Return answer id -> number of ratings, for the answers that `actor` may still rate."""
     _permit(actor, policy)
     others = submissions.c.team_id.not_in(sorted(_own_teams(actor)))
     counts = count_ratings(connection, *_is_read(benchmark), others)
@@ -270,12 +270,12 @@ def _write(
     connection: sa.Connection, submission: Submission, answer: StoredAnswer, reader: str, scores: Scores, *, who: str
 ) -> bool:
     if submission.status != "reading" or submission.hidden_at is not None:
-        raise NotAllowedError("this answer is no longer waiting for readers")
+        raise NotAllowedError("this answer no longer waits for readers")
     return put_rating(connection, answer, reader, scores, who=who)
 
 
 def _end_if_complete(connection: sa.Connection, submission: Submission, policy: ReadingPolicy, *, who: str) -> bool:
-    """Queue a submission if it has all its ratings, and record their digest; return whether it has."""
+    """Queue a submission if it has all its ratings, and record their digest; return True if so."""
     if not is_complete(connection, submission.id, policy):
         return False
     scores = ratings_of(connection, submission.id)

@@ -1,16 +1,16 @@
-"""Replacement of one version of a board by another.
+"""Replace the version that a board shows by a new version of the benchmark (a refresh).
 
 Conventions
 -----------
-A board shows one version of its benchmark at a time, and submissions go to that one. A refresh has three steps:
-:func:`reveal_leaderboard.store.boards.register_version` registers the next version, :func:`start_refresh` has the
-stored submissions scored again against it, and :func:`switch_version` shows it, all at once, when no such job is left.
-Until then no user sees a score against the next version. From then on the old version is frozen: its scores stay in
-place, with a note on the change.
+A board shows one version of its benchmark at a time, and submissions go to this version. A refresh has three steps.
+:func:`reveal_leaderboard.store.boards.register_version` registers the next version. :func:`start_refresh` queues the
+stored submissions for scoring against the next version. :func:`switch_version` shows the next version when all these
+jobs have ended; before that, no user sees a score on it. After the switch the old version is frozen: its scores stay
+visible, with a note on the change.
 
 A submission that the ladder held back shows the scores of another submission. On the new version it shows that
-submission's new scores: scores of its own would release what the ladder held back. Every function runs in its caller's
-transaction.
+submission's new scores, because its own scores would release what the ladder held back. Every function runs in its
+caller's transaction.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from reveal_leaderboard.store.tables import boards, jobs, scores, submissions, v
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of scoring the stored submissions again, as numbers of submissions."""
+    """Progress of a refresh, as numbers of submissions."""
 
     total: int
     done: int
@@ -43,8 +43,9 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class RankChange:
-    """Rank of a submission before and after a switch, by its rounded primary score; ties share the better rank, and
-    None means unranked.
+    """Rank of a submission before and after a switch, by the rounded primary score.
+
+    Ties share the better rank; None means unranked.
     """
 
     submission_id: str
@@ -68,12 +69,11 @@ class RankChanges:
 
 
 def start_refresh(connection: sa.Connection, benchmark: str, version: str, *, who: str) -> int:
-    """Queue all submissions that show their own scores for scoring against `version`, except those already scored
-    against it.
+    """Queue all submissions that show their own scores, and have none on `version`, for scoring against `version`.
 
     Returns
     -------
-    number of queued jobs. The function may be called again, for submissions that were scored on the old version since,
+    number of queued jobs. Call the function again for submissions that were scored on the old version in the meantime,
     or whose job failed.
 
     Raises
@@ -81,8 +81,8 @@ def start_refresh(connection: sa.Connection, benchmark: str, version: str, *, wh
     LookupError
         If the board is unknown.
     RefreshError
-        If the version is unknown, or is or was on the board already, or if one of the two versions reveals references
-        of the other: the new one may publish the present holdout, but only while the board is not open.
+        If the version is unknown, is or was on the board, or if one version reveals references of the other. A new
+        version may publish the holdout of the current version, but only while the board is not open.
     """
     current = board_row(connection, benchmark, lock=True)
     _waiting_version(connection, benchmark, version)
@@ -97,7 +97,7 @@ def start_refresh(connection: sa.Connection, benchmark: str, version: str, *, wh
 
 
 def progress(connection: sa.Connection, benchmark: str, version: str) -> Progress:
-    """Return the progress of scoring stored submissions against `version`."""
+    """Return how many stored submissions were scored against `version`."""
     query = (
         sa.select(jobs.c.status, sa.func.count())
         .where(jobs.c.kind == "rescore", jobs.c.benchmark == benchmark, jobs.c.version == version)
@@ -110,7 +110,9 @@ def progress(connection: sa.Connection, benchmark: str, version: str) -> Progres
 
 
 def carried_words(connection: sa.Connection, benchmark: str, version: str) -> list[str]:
-    """Return a sentence for each version or board whose held-out cases `version` shares, so that budgets carry over."""
+    """Return a sentence for each version or board that shares held-out cases with `version`, so that its submissions
+    count.
+    """
     return [
         f"{version} shares {percent_text(shared.share, 0)} of its cases with {shared.benchmark} {shared.version}: "
         + (
@@ -123,7 +125,7 @@ def carried_words(connection: sa.Connection, benchmark: str, version: str) -> li
 
 
 def switch_version(connection: sa.Connection, benchmark: str, version: str, *, who: str) -> RankChanges:
-    """Show `version` from now on, and freeze the previous one.
+    """Show `version` on the board, and freeze the previous version.
 
     Returns
     -------
@@ -132,21 +134,21 @@ def switch_version(connection: sa.Connection, benchmark: str, version: str, *, w
     Notes
     -----
     If the board is paused, submissions that wait for their first score are refused and refunded. If the board is closed
-    and the new version has final figures, the board is paused: these figures are for the end of the next round.
+    and the new version has final scores, the board is paused, because these scores belong to the next round.
 
     Raises
     ------
     LookupError
         If the board is unknown.
     RefreshError
-        If the version is unknown, or is or was on the board, if one version reveals references of the other as in
-        :func:`start_refresh`, or if submissions are still to be scored.
+        If the version is unknown, is or was on the board, reveals or shares references as in :func:`start_refresh`, or
+        if submissions are still to be scored.
     """
     current = board_row(connection, benchmark, lock=True)
     facts = _waiting_version(connection, benchmark, version).facts
     _check_overlaps(connection, current, version)
     if current.state == "paused":
-        why = f"Version {version} took the place of {current.version} before this file was scored. Send it again."
+        why = f"Version {version} replaced version {current.version} before this file was scored. Send it again."
         Queue.return_queued(connection, benchmark, current.version, who=who, why=why)
     _check_nothing_is_left(connection, benchmark, current.version, version)
     _copy_held(connection, benchmark, current.version, version)
@@ -164,9 +166,9 @@ def switch_version(connection: sa.Connection, benchmark: str, version: str, *, w
     connection.execute(boards.update().where(boards.c.benchmark == benchmark).values(version=version, changed_at=at))
     if current.state == "closed" and has_final(connection, benchmark, version):
         set_paused = boards.update().where(boards.c.benchmark == benchmark)
-        connection.execute(set_paused.values(state="paused", why=f"version {version} was shown; its round begins"))
+        connection.execute(set_paused.values(state="paused", why=f"version {version} is shown now; its round begins"))
     Queue.put(connection, "rank", benchmark, version, "board")
-    why = f"version {version} took the place of {current.version}; {len(dropped)} submissions dropped"
+    why = f"version {version} replaced version {current.version}; {len(dropped)} submissions dropped"
     events.append(connection, subject=f"board:{benchmark}", who=who, to_status="switched", why=why)
     return changes
 
@@ -174,7 +176,7 @@ def switch_version(connection: sa.Connection, benchmark: str, version: str, *, w
 def _waiting_version(connection: sa.Connection, benchmark: str, version: str) -> sa.Row[Any]:
     row = version_row(connection, benchmark, version)
     if row.shown_at is not None:
-        raise RefreshError(f"version {version} of {benchmark} is or was on the board already")
+        raise RefreshError(f"version {version} of {benchmark} is or was already on the board")
     return row
 
 
@@ -193,9 +195,7 @@ def _check_overlaps(connection: sa.Connection, current: sa.Row[Any], version: st
 
 
 def _own_scores(connection: sa.Connection, benchmark: str, version: str) -> list[sa.Row[Any]]:
-    """Return the public scores against a version, oldest first; submissions that show another one's scores are left
-    out.
-    """
+    """Return the public scores on a version, oldest first, without submissions that show other submissions' scores."""
     query = (
         sa.select(scores)
         .join(submissions, submissions.c.id == scores.c.submission_id)
@@ -212,7 +212,7 @@ def _check_nothing_is_left(connection: sa.Connection, benchmark: str, old: str, 
         query = sa.select(sa.func.count()).select_from(jobs).where(live, jobs.c.benchmark == benchmark)
         n = connection.execute(query.where(jobs.c.kind == kind, jobs.c.version == version)).scalar_one()
         if n:
-            hint = "; pause the board, and they are returned uncharged" if kind == "score" else ""
+            hint = "; pause the board to return them uncharged" if kind == "score" else ""
             raise RefreshError(f"{n} submissions of {benchmark} are still to be scored {what}{hint}")
     tried = sa.select(jobs.c.subject).where(
         jobs.c.kind == "rescore", jobs.c.benchmark == benchmark, jobs.c.version == new
@@ -225,7 +225,7 @@ def _check_nothing_is_left(connection: sa.Connection, benchmark: str, old: str, 
 
 
 def _copy_held(connection: sa.Connection, benchmark: str, old: str, new: str) -> None:
-    """Give each submission that was held back the new scores of the submission whose old scores it shows."""
+    """Let each held-back submission show the new scores of the submission whose old scores it shows."""
     own = {row.submission_id: row for row in _own_scores(connection, benchmark, new)}
     query = (
         sa.select(scores.c.submission_id, scores.c.shown_of)
@@ -240,7 +240,7 @@ def _copy_held(connection: sa.Connection, benchmark: str, old: str, new: str) ->
 
 
 def _ranks(connection: sa.Connection, benchmark: str, version: str) -> dict[str, int]:
-    """Return the ranks on a version's board, by the rounded primary score; entries without one have no rank."""
+    """Return submission id -> rank on a version's board, by the rounded primary score; without this score, no rank."""
     values: dict[str, float] = {}
     for row in on_board(connection, benchmark, version):
         figure = primary_figure(ReleasedScore.from_json(row.score_released))

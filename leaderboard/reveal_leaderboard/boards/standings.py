@@ -1,19 +1,19 @@
-"""The board as data, for the page, the API and the exports.
+"""Compute the content of a board (entries, ranks, published rows) for the page, the API and the exports.
 
 Conventions
 -----------
-The board consists of released scores (rounded, small cells hidden), of the rank document that a worker computed
-(:mod:`reveal_leaderboard.release.ranking`) and of published rows. A rank is a range that all members of a tier share.
-They are listed by their released score, then by arrival, and this order has no meaning. A submission scored since the
-ranks were computed is *new*: it is listed after the ranked ones, without a rank. A submission without a released
-primary score comes last.
+A board consists of released scores (rounded, without small cells), the ranks that a worker computed
+(:mod:`reveal_leaderboard.release.ranking`), and published rows. All members of a tier share a rank and a range of
+ranks. Inside a tier, entries are listed by released score and then by arrival; this order has no meaning. A submission
+that was scored after the last ranking is *new*: it is listed after the ranked entries, without a rank. Submissions
+without a released primary score come last.
 
-A board belongs to one version. The board of an earlier version is *frozen*: it stays as it was when the next one was
-shown, except for entries that an admin hid since.
+A board belongs to one version. The board of an earlier version is *frozen*: it stays as it was when the next version
+was shown, except for entries that an admin hid later.
 
-A paper may cite an entry that its team withdraws later. Then the entry's address still shows its team and the time of
-its withdrawal, but never its scores. For all other users it is as if entries that an admin hid, or that only their team
-ever saw, had never existed.
+A paper may cite an entry that its team withdraws later. So the page of a withdrawn entry still shows its team and the
+time of withdrawal, but never its scores. Entries that an admin hid, or that only their team ever saw, look to all other
+users like unknown ids.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ from reveal_leaderboard.store.tables import results
 
 
 class UnknownVersionError(ValueError):
-    """Error for a version that the board never showed."""
+    """The board never showed this version."""
 
 
 @dataclass(frozen=True)
 class BoardVersion:
-    """Current or earlier version of the board, with UTC times such as 2026-11-21T23:05:00Z. `frozen_at` is None for the
-    current one.
+    """Current or earlier version of the board, with UTC times such as 2026-11-21T23:05:00Z.
+
+    `frozen_at` is None for the current version.
     """
 
     version: str
@@ -54,21 +55,21 @@ class BoardVersion:
 
     @property
     def is_current(self) -> bool:
-        """True if submissions go to this version."""
+        """True for the version that accepts submissions."""
         return self.frozen_at is None
 
 
 @dataclass(frozen=True)
 class BoardEntry:
-    """One scored submission on the board.
+    """A scored submission on the board.
 
     Attributes
     ----------
-    rank, tier : its tier's rank and letter, 1 and "A" for the best; None without a rank
-    rank_low, rank_high : bounds of its rank, see :mod:`reveal_leaderboard.release.ranking`
-    is_new : scored since the ranks were computed, and not ranked yet
+    rank, tier : rank and letter of the entry's tier, 1 and "A" for the best; None if not ranked
+    rank_low, rank_high : bounds of the rank interval, see :mod:`reveal_leaderboard.release.ranking`
+    is_new : True if scored after the last ranking, so not ranked yet
     version : version of the benchmark
-    date : UTC day on which it was sent
+    date : UTC day on which the submission was sent
     """
 
     submission_id: str
@@ -87,12 +88,12 @@ class BoardEntry:
     is_new: bool = False
 
     def figure(self, metric: str, finding: str = MACRO) -> ReleasedEstimate | None:
-        """Return one score, if it is released."""
+        """Return the score of a metric and finding; None if it is not released."""
         return self.score.figure(metric, finding)
 
     @property
     def place(self) -> str:
-        """Rank in words: "2-5", "3", "new, being placed" or "not placed"."""
+        """Rank as text: "2-5", "3", "new, being placed" or "not placed"."""
         if self.rank_low is not None and self.rank_high is not None:
             return str(self.rank_low) if self.rank_low == self.rank_high else f"{self.rank_low}-{self.rank_high}"
         return "new, being placed" if self.is_new else "not placed"
@@ -104,20 +105,20 @@ class Standings:
 
     Attributes
     ----------
-    kind : key of KINDS; for tasks the criteria of the rubric replace findings
-    metrics : columns, the primary one first
-    hidden : findings too small to be shown
-    entries : in order: ranked, new, without a primary score
+    kind : key of `KINDS`; for tasks, the rubric's criteria take the place of findings
+    metrics : metrics of the columns, the primary metric first
+    hidden : findings with too few cases to be shown
+    entries : ranked entries, then new entries, then entries without a primary score
     references : published rows, never ranked
     synthetic : whether the benchmark's data are synthetic
     comparable : whether the reference rows were measured on the dataset from which this split was taken
-    history : versions that are or were on the board, newest first
-    ranked_at : UTC time at which the ranks were computed, None if they were not yet
-    notes : notes on the board, for people
-    n_items : held-out images, studies or tasks; None for a version whose folder did not state them
-    n_patients : number of patients of these items; None if the ranks do not use all items, or if each item counts as a
-        patient of its own
-    chance : metric -> the expected macro of random answers, to 0.01
+    history : current and earlier versions of the board, newest first
+    ranked_at : UTC time at which the ranks were computed; None before the first ranking
+    notes : sentences about the board, for its page
+    n_items : number of held-out images, studies or tasks; None if the version's folder did not state it
+    n_patients : number of patients with these items; None if the ranks do not use all items, or if each item counts as
+        a patient
+    chance : metric -> expected macro of random answers, rounded to 0.01
     """
 
     benchmark: str
@@ -142,12 +143,12 @@ class Standings:
 
     @property
     def primary(self) -> Metric:
-        """Metric used for ranking."""
+        """The metric used for ranking."""
         return self.metrics[0]
 
     @property
     def scored_by(self) -> str:
-        """Scorer: "program" or "readers"."""
+        """Who scores submissions: "program" or "readers"."""
         return KINDS[self.kind].scoring.scored_by
 
     @property
@@ -162,7 +163,7 @@ class Standings:
 
 
 def board_metrics(benchmark: str) -> tuple[Metric, ...]:
-    """Return the columns of a benchmark's board, the primary one first: its released metrics.
+    """Return the released metrics of a benchmark, the primary metric first.
 
     Examples
     --------
@@ -177,17 +178,17 @@ def board_metrics(benchmark: str) -> tuple[Metric, ...]:
 
 
 def standings(store: Store, published: Published, version: str | None = None) -> Standings:
-    """Return the board of a benchmark.
+    """Return the standings of a benchmark's board.
 
     Parameters
     ----------
-    published : the public side of any version of the benchmark
-    version : version to show; the version of `published` by default
+    published : the public dataset of any version of the benchmark
+    version : version to show; by default the version of `published`
 
     Raises
     ------
     UnknownVersionError
-        If the board has never shown this version; a version that is still being scored has not been shown.
+        If the board has never shown this version, for example because it is still being scored.
     """
     name, version = published.name, version or published.version
     with store.read() as connection:
@@ -197,7 +198,7 @@ def standings(store: Store, published: Published, version: str | None = None) ->
     if asked is None:
         known = ", ".join(row.version for row in history) or "none"
         raise UnknownVersionError(
-            f"`version` must be a version that the board of {name} has shown ({known}), got {version!r}"
+            f"`version` must be one that the board of {name} shows or has shown ({known}), got {version!r}"
         )
     document, ranked_at = ranked
     entries = _placed([_entry(*pair) for pair in store.board_rows(name, version)], document)
@@ -224,13 +225,13 @@ def standings(store: Store, published: Published, version: str | None = None) ->
     )
     board = replace(board, n_patients=_n_patients(board, document))
     overlaps = published.overlaps if version == published.version and not board.is_frozen else ()
-    if name not in store.settings.of(name).exposure.accepted_overlaps:  # a version that waits is not public yet
+    if name not in store.settings.of(name).exposure.accepted_overlaps:  # a version that was never shown is not public
         overlaps = tuple(one for one in overlaps if one.holdout[0] != one.other[0])
     return replace(board, notes=(*_notes(board, document), *(f"Note that {one.sentence}." for one in overlaps)))
 
 
 def _rank_document(connection: sa.Connection, benchmark: str, version: str) -> tuple[Mapping[str, Any], float | None]:
-    """Return (rank document, time of its computation); an empty document and None before the first computation."""
+    """Return the ranking and the time of its computation; an empty dict and None before the first ranking."""
     of_board = {"kind": "rank", "benchmark": benchmark, "version": version, "subject": "board"}
     query = sa.select(results.c.document, results.c.computed_at).filter_by(**of_board)
     row = connection.execute(query).one_or_none()
@@ -238,7 +239,7 @@ def _rank_document(connection: sa.Connection, benchmark: str, version: str) -> t
 
 
 def _facts(published: Published, asked: VersionRow) -> Mapping[str, Any]:
-    """Return the facts of the requested version: from its folder if available, else as stored."""
+    """Return the facts of the requested version, from its folder if this server has it, otherwise from the database."""
     return published.facts() if asked.version == published.version else {**published.facts(), **asked.facts}
 
 
@@ -257,7 +258,7 @@ def _entry(submission: Submission, score: Score) -> BoardEntry:
 
 
 def _placed(entries: list[BoardEntry], document: Mapping[str, Any]) -> list[BoardEntry]:
-    """Return entries with their ranks, in the order of the board; `entries` are in order of arrival."""
+    """Return the entries with their ranks, in the order of the board; the argument `entries` is in order of arrival."""
     places, known = document.get("entries", {}), set(document.get("computed_for", ()))
     placed = []
     for entry in entries:
@@ -285,20 +286,20 @@ def _hidden(entries: Iterable[BoardEntry], findings: Iterable[str]) -> tuple[str
 
 
 def _min_cell(entries: Iterable[BoardEntry], store: Store, benchmark: str) -> int:
-    """Return the largest `min_cell` with which the entries were released; without entries, the current setting."""
+    """Return the largest `min_cell` with which the entries' scores were released; without entries, the current
+    setting.
+    """
     numbers = [int(entry.score.policy["min_cell"]) for entry in entries if "min_cell" in entry.score.policy]
     return max(numbers) if numbers else store.settings.of(benchmark).release.min_cell
 
 
 def _board_version(row: VersionRow) -> BoardVersion:
-    assert row.shown_at is not None, "only versions that were shown are listed"
+    assert row.shown_at is not None, "lists shown versions only"
     return BoardVersion(row.version, iso_time(row.shown_at), None if row.frozen_at is None else iso_time(row.frozen_at))
 
 
 def _n_patients(board: Standings, document: Mapping[str, Any]) -> int | None:
-    """Return the number of patients of the items; None if it equals the number of items (as without patient ids), is
-    unknown, or excludes a final part.
-    """
+    """Return the number of patients; None if it is unknown, equals the number of items, or excludes a final part."""
     n = document.get("n_patients", 0)
     has_final_part = any(entry.score.policy.get("final_share") for entry in board.entries)
     return None if not n or has_final_part or (board.n_items is not None and n >= board.n_items) else int(n)
@@ -313,17 +314,17 @@ def _notes(board: Standings, document: Mapping[str, Any]) -> Iterable[str]:
         yield f"{n_new} new {'entry is' if n_new == 1 else 'entries are'} being placed."
     ids = {entry.submission_id for entry in board.entries}
     if set(document.get("computed_for", ())) - ids:
-        again = "its ranks stay as they were" if board.is_frozen else "they are being computed again"
-        yield f"An entry left the board since the ranks were computed; {again}."
+        again = "ranks on a frozen board stay unchanged" if board.is_frozen else "ranks are being computed again"
+        yield f"An entry left the board after the ranks were computed; {again}."
 
 
 def filtered(board: Standings, *, search: str = "", kind: str = "", organization: str = "") -> Standings:
-    """Return the board with only the matching entries; ranks are those among all entries.
+    """Return the board with only the matching entries, whose ranks are still those among all entries.
 
     Parameters
     ----------
-    search : words that must all occur in model, version, organization or prompt style, in any case
-    kind, organization : exact values; an empty one matches all entries
+    search : words that must all occur in model, version, organization or prompt style, ignoring case
+    kind, organization : exact values; an empty value matches all entries
     """
     words = search.casefold().split()
 
@@ -336,13 +337,12 @@ def filtered(board: Standings, *, search: str = "", kind: str = "", organization
 
 
 def sorted_by(board: Standings, metric: str, finding: str = MACRO, *, worst_first: bool = False) -> Standings:
-    """Return the board with its entries sorted by one score, best first by default; entries without the score come last
-    in either order.
+    """Return the board with its entries sorted by a score, best first by default; entries without the score come last.
 
     Raises
     ------
     ValueError
-        If `metric` is not a column or `finding` neither a finding nor "macro".
+        If `metric` is not on the board, or `finding` is neither a finding nor "macro".
     """
     column = next((column for column in board.metrics if column.name == metric), None)
     if column is None:
@@ -357,12 +357,12 @@ def sorted_by(board: Standings, metric: str, finding: str = MACRO, *, worst_firs
 
 @dataclass(frozen=True, slots=True)
 class WithdrawnEntry:
-    """Withdrawn entry of the board.
+    """Public facts of a withdrawn entry.
 
     Attributes
     ----------
-    versions : versions of the benchmark on which its own scores were public, the oldest first
-    frozen_on : the versions among them whose frozen board still lists it
+    versions : versions of the benchmark on which the entry's own scores were public, oldest first
+    frozen_on : those of `versions` whose frozen board still lists the entry
     sent_at, withdrawn_at : seconds since 1970
     """
 
@@ -384,13 +384,15 @@ class WithdrawnEntry:
 
 
 def is_public(submission: Submission, score: Score | None) -> bool:
-    """Return True if all users may see a submission with this score: not withdrawn, hidden or held by the ladder."""
+    """Return True if all users may see a submission with this score: not withdrawn, hidden or held back by the
+    ladder.
+    """
     is_shown = submission.withdrawn_at is None and submission.hidden_at is None
     return is_shown and submission.status == "scored" and score is not None and not score.is_held
 
 
 def read_withdrawn(store: Store, submission: Submission) -> WithdrawnEntry | None:
-    """Return what remains public of a withdrawn submission; None if it was never public, or if an admin hid it."""
+    """Return the public facts of a withdrawn submission; None if it was never public, or if an admin hid it."""
     at = submission.withdrawn_at
     if at is None or submission.hidden_at is not None or submission.status != "scored":
         return None
@@ -398,7 +400,7 @@ def read_withdrawn(store: Store, submission: Submission) -> WithdrawnEntry | Non
     with store.read() as connection:
         known = {row.version: row for row in boards.list_versions(connection, name)}
     scores = [score for score in store.scores_of(submission.id) if score.part == "public" and not score.is_held]
-    # A refresh scores withdrawn submissions too; no user saw its scores on the versions shown since.
+    # A refresh scores withdrawn submissions as well, but on versions shown after the withdrawal nobody saw the scores.
     versions = tuple(s.version for s in scores if (known[s.version].shown_at or at) <= at)
     if not versions:
         return None

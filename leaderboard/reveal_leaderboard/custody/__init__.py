@@ -1,16 +1,17 @@
-"""Custody: uploaded files and secret references are never in one process, and each is in a confined one.
+"""Confined child processes that read uploads and score predictions; no process has both an upload and references.
 
 Conventions
 -----------
-* The *parse child* sees one uploaded file and the public manifest. It returns a lint report and, for a clean file,
-  writes the predictions as canonical arrays (:mod:`.arrays`).
-* The *score child* sees canonical arrays and a holdout, never an upload. It writes exact rows into the vault
+* The *parse child* sees one uploaded file and the public manifest. It returns a lint report and, for a file without
+  errors, writes the predictions as canonical arrays (:mod:`.arrays`).
+* The *score child* sees canonical arrays and a holdout, never an upload. It writes exact per-case rows into the vault
   (:func:`.custody.cases_file`) and returns the scores that may be shown. The *rank child* sees exact rows of the vault
   and nothing else.
 
-A child is forked from a warm *template* (:mod:`.fork_server`), confines itself (:mod:`.sandbox`) and answers once. It
-receives its files already open, so it need not open any. Its answer is checked before use. However it ends, the sender
-is shown one of a few fixed outcomes, which depend only on the upload.
+A child is forked from a *template*, a process with loaded libraries (:mod:`.fork_server`), confines itself
+(:mod:`.sandbox`) and answers once. A child receives its files already open, so it need not open any. Its answer is
+checked before use. However the child ends, the sender sees one of a few fixed outcomes, which depend only on the
+upload.
 
 >>> with Custody(scratch) as custody:                                              # doctest: +SKIP
 ...     parsed = custody.parse(upload, manifest, name="model.jsonl", canonical=folder / "canonical.npz")
@@ -39,6 +40,6 @@ _WHERE |= dict.fromkeys(("Custody", "ParseFailed", "ScoreFailed", "cases_file"),
 _WHERE |= dict.fromkeys(("Lint", "Parsed"), "replies")
 
 
-# A template imports modules of this package, and must not get the server's with them
-if not TYPE_CHECKING:  # a checker then refuses a name that is misspelt
+# imported on first use, because a template imports modules of this package and must not load the server's modules
+if not TYPE_CHECKING:  # lets type checkers refuse misspelt names
     __getattr__ = getter(__name__, _WHERE)

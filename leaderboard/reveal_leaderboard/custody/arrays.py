@@ -1,15 +1,14 @@
-"""Canonical predictions: validated predictions as arrays, the only form that reaches a process with references.
+"""Canonical predictions: files of validated predictions as arrays, the only format that the scoring process reads.
 
 Conventions
 -----------
 Each kind defines its arrays (:mod:`reveal_bench.kinds.arrays`). The file contains a *stamp*: a digest of the public
-manifest, of the arrays' names and types, and of :data:`FORMAT`. The file can be read with that manifest and format
-only; a file with another stamp must be made again from the upload. The reader trusts no file.
+manifest, the arrays' names and types, and :data:`FORMAT`. The file can be read only with the same manifest and format;
+otherwise the upload must be parsed again. The reader trusts no file. A template receives a manifest as JSON, with the
+name of its kind.
 
-A template receives a manifest as JSON, together with the name of its kind.
-
-The file is .npz in numpy's form, a zip archive of ``name.npy`` members, stored without compression, so that its size
-bounds its memory. The reader requires exact names, dtypes and numbers of axes, and never unpickles.
+The file is numpy's .npz, a zip archive of ``name.npy`` members. It is stored without compression, so that its size
+bounds the memory needed. The reader requires exact names, dtypes and numbers of axes, and never unpickles.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from reveal_bench.kinds.parts import Manifest
 from reveal_leaderboard.custody.limits import BOARD_LIMITS
 
 FORMAT = 1
-"""Raise this when arrays of the same names and types change their meaning."""
+"""Increase this number when arrays of the same names and types change their meaning."""
 
 _SHARED = {"stamp": ("u1", 1), "line": ("<i8", 1)}
 
@@ -41,13 +40,12 @@ _SHARED = {"stamp": ("u1", 1), "line": ("<i8", 1)}
 def write_canonical(
     file: Path | BinaryIO, predictions: Sequence[Any], manifest: Manifest, ratings: Sequence[Any] | None = None
 ) -> None:
-    """Write validated predictions, with readers' ratings of them if there are any.
+    """Write validated predictions, and readers' ratings if there are any.
 
     Raises
     ------
     ValueError
-        If the predictions are not for this manifest, if some predictions of findings give labels and others
-        probabilities, or if a rating belongs to no prediction.
+        If the predictions are not for this manifest, mix labels and probabilities, or lack a prediction for a rating.
     """
     codec = _codec(manifest)
     shared: Arrays = {
@@ -61,12 +59,12 @@ def write_canonical(
 
 
 def read_canonical(file: Path | BinaryIO, manifest: Manifest) -> tuple[Any, ...]:
-    """Read the predictions that :func:`write_canonical` wrote without ratings, unchanged.
+    """Return the predictions of a file that :func:`write_canonical` wrote without ratings.
 
     Raises
     ------
     ValueError
-        If an array breaks a rule, or the file was written for another manifest or format.
+        If an array breaks a rule, or the file is for a different manifest or format.
     """
     codec = _codec(manifest)
     with file.open("rb") if isinstance(file, Path) else nullcontext(file) as stream:
@@ -75,9 +73,7 @@ def read_canonical(file: Path | BinaryIO, manifest: Manifest) -> tuple[Any, ...]
 
 
 def read_rated(file: BinaryIO, manifest: Manifest) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Read predictions with their ratings, for boards scored by readers; raises the same errors as
-    :func:`read_canonical`.
-    """
+    """Return predictions and their ratings, for boards scored by readers; raises as :func:`read_canonical`."""
     codec = _codec(manifest)
     arrays = read_arrays(file, {**_SHARED, **codec.predictions, **codec.ratings})
     predictions = _predictions(codec, arrays, manifest)
@@ -86,7 +82,7 @@ def read_rated(file: BinaryIO, manifest: Manifest) -> tuple[tuple[Any, ...], tup
 
 def _predictions(codec: Codec[Any, Any, Any], arrays: Arrays, manifest: Manifest) -> tuple[Any, ...]:
     if arrays["stamp"].tobytes() != stamp_of(manifest):
-        raise ValueError("canonical predictions must be for this manifest and format, got others")
+        raise ValueError("canonical predictions are for a different manifest or format")
     if (arrays["line"] < 0).any():
         raise ValueError("canonical predictions: `line` must not be negative")
     return codec.predictions_from(arrays, manifest, BOARD_LIMITS)
@@ -98,18 +94,18 @@ def _codec(manifest: Manifest) -> Codec[Any, Any, Any]:
 
 def dump_manifest(manifest: Manifest) -> bytes:
     """Return a manifest as JSON, for :func:`load_manifest`."""
-    return json.dumps({"kind": manifest.kind, "manifest": asdict(manifest)}).encode()  # rows keep their order
+    return json.dumps({"kind": manifest.kind, "manifest": asdict(manifest)}).encode()  # the order of rows is kept
 
 
 def load_manifest(data: bytes) -> Manifest:
-    """Return the manifest that :func:`dump_manifest` wrote, unchanged."""
+    """Return the manifest from the JSON of :func:`dump_manifest`."""
     raw = json.loads(data)
     manifest: Manifest = KINDS[raw["kind"]].predictions.codec().manifest_from(raw["manifest"])
     return manifest
 
 
 def stamp_of(manifest: Manifest) -> bytes:
-    """Return the SHA-256 of the format and the whole manifest, including the order of its rows; 32 bytes."""
+    """Return the 32 bytes of a SHA-256 over the format and the whole manifest, including the order of its rows."""
     form = json.dumps([FORMAT, _codec(manifest).predictions])
     return hashlib.sha256(form.encode() + dump_manifest(manifest)).digest()
 
@@ -119,12 +115,12 @@ _HEADER_BYTES = 512  # largest header of a .npy member; numpy writes 128
 
 
 def write_arrays(file: BinaryIO, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Write `arrays`; the same arrays give the same bytes."""
+    """Write `arrays` to a file; equal arrays give equal bytes."""
     np.savez(file, **{name: np.ascontiguousarray(array) for name, array in arrays.items()})  # type: ignore[arg-type]
 
 
 def list_arrays(file: BinaryIO) -> list[str]:
-    """Return the names of the arrays in a file; an empty list if it is not an archive."""
+    """Return the names of the arrays in a file; an empty list if the file is not an archive."""
     try:
         with zipfile.ZipFile(file) as archive:
             return [name.removesuffix(".npy") for name in archive.namelist()]
@@ -133,12 +129,12 @@ def list_arrays(file: BinaryIO) -> list[str]:
 
 
 def read_arrays(file: BinaryIO, fields: Fields) -> dict[str, npt.NDArray[Any]]:
-    """Read exactly the arrays named by `fields`, as read-only arrays.
+    """Return the arrays named in `fields`, read-only; the file must contain exactly these arrays.
 
     Raises
     ------
     ValueError
-        If the file is too large or is not an archive of these arrays, or if an array has another dtype or number of
+        If the file is too large, is not an archive of exactly these arrays, or an array has a wrong dtype or number of
         axes.
     """
     size = file.seek(0, io.SEEK_END)
@@ -171,6 +167,6 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, dtype: str, 
     for side in shape:
         n_items *= side
     if min(shape, default=0) < 0 or n_items * stored_dtype.itemsize != len(data) - stream.tell():
-        raise ValueError(f"array {member.filename!r} must fill its place in the archive, got shape {shape}")
+        raise ValueError(f"array {member.filename!r} must have the size of its archive member, got shape {shape}")
     array: npt.NDArray[Any] = np.frombuffer(data, stored_dtype, offset=stream.tell()).reshape(shape)
     return array

@@ -1,17 +1,17 @@
-"""Landlock: the server gives up its own right to open files, except for a short list.
+"""Landlock: a process gives up its own right to open files, except for a short list.
 
 Conventions
 -----------
-The web process never needs the holdout, so it gives up the ability to open it before the first request, and the kernel
-enforces that. :func:`readable_places` lists what remains readable: the interpreter, the installed packages, the
-operating system's own folders and a handful of devices. In ``/proc`` only the process's own entry and facts about the
-machine are readable, so not even another process's command line is. Landlock governs opening and listing, not `stat`: a
-path's existence remains visible. It binds the calling thread and everything it starts from then on, so it must be set
-while there is one thread.
+The web process never needs the holdout, so before the first request it gives up the right to open other files, which
+the kernel enforces. :func:`readable_places` lists the files that remain readable: the interpreter, the installed
+packages, the operating system's own folders and a few devices. In ``/proc``, only the process's own entry and facts
+about the machine are readable, which excludes the command lines of other processes. Landlock restricts opening and
+listing, but not `stat`, so the existence of a path remains visible. Landlock applies to the calling thread and
+everything that it starts later, so it must be set while the process has one thread.
 
-The children of :mod:`reveal_leaderboard.custody` have a shorter list, :func:`program_places`, and where the kernel can
-(Landlock 4), no TCP. Where it can (Landlock 6), neither servers nor children can send signals to processes outside or
-connect to their abstract sockets. :mod:`reveal_leaderboard.custody.server` adds what Landlock does not cover.
+The children of :mod:`reveal_leaderboard.custody` have a shorter list (:func:`program_places`) and, with Landlock 4 or
+later, no TCP. With Landlock 6 or later, neither servers nor children can send signals to other processes or connect to
+their abstract sockets. :mod:`reveal_leaderboard.custody.server` adds what Landlock does not cover.
 
 Source: Linux ``Documentation/userspace-api/landlock.rst``; system call numbers are the same on every architecture.
 """
@@ -38,9 +38,9 @@ _RIGHTS_BY_ABI = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 <<
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
 _TCP, _ABI_OF_TCP = (1 << 0) | (1 << 1), 4  # bind, connect
-_SCOPES, ABI_OF_SCOPES = (1 << 0) | (1 << 1), 6  # abstract sockets and signals, of and to processes outside
+_SCOPES, ABI_OF_SCOPES = (1 << 0) | (1 << 1), 6  # abstract sockets of, and signals to, other processes
 
-RESOLVER = ("/run/systemd/resolve", "/run/resolvconf")  # where /etc/resolv.conf may link to
+RESOLVER = ("/run/systemd/resolve", "/run/resolvconf")  # possible targets of the link /etc/resolv.conf
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/sys/devices/system", "/sys/fs/cgroup", *RESOLVER)
 PROC = ("self", "cpuinfo", "meminfo", "stat", "loadavg", "uptime", "filesystems", "sys")
 LIBRARIES = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64", "/etc/ld.so.cache")
@@ -53,24 +53,23 @@ class _Ruleset(ctypes.Structure):
 
 
 class _PathBeneath(ctypes.Structure):
-    _layout_ = "ms"  # implied by `_pack_`; Python 3.19 requires it explicitly
+    _layout_ = "ms"  # default with `_pack_`, but required from Python 3.19
     _pack_ = 1
     _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
 
 
 def landlock_abi() -> int:
-    """Return the version of Landlock that the kernel supports; 0 if the kernel has no Landlock."""
+    """Return the Landlock version (ABI) of the kernel; 0 without Landlock."""
     if not sys.platform.startswith("linux"):
         return 0
     return max(0, int(_libc().syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)))
 
 
 def readable_places() -> list[Path]:
-    """Return the files that the server may read besides its data and the public benchmarks.
+    """Return the files and folders that a server may read besides its data and the public benchmarks.
 
-    The list does *not* contain every folder of the import path: one of them may be a checkout, or the current folder,
-    with a holdout beside the code. It contains only the folders of the installed packages and of this project's two
-    packages.
+    The list does *not* contain the whole import path, which may include a checkout or the current folder with a holdout
+    beside the code. It contains only the folders of installed packages and of this project's two packages.
     """
     places = [Path(name) for name in (*SYSTEM, sys.prefix, sys.base_prefix)]
     places += [Path("/proc") / name for name in PROC] + [Path("/dev") / name for name in DEVICES]
@@ -78,7 +77,7 @@ def readable_places() -> list[Path]:
 
 
 def program_places() -> list[Path]:
-    """Return the files of a program that only computes: the interpreter, installed packages and shared libraries."""
+    """Return the files that a child process needs: the interpreter, installed packages and shared libraries."""
     places = [Path(name) for name in LIBRARIES] + [Path("/dev") / name for name in DEVICES]
     return _distinct([*places, *_program()])
 
@@ -96,14 +95,15 @@ def _distinct(places: Iterable[Path]) -> list[Path]:
 
 
 def count_threads() -> int:
-    """Return the number of this process's threads. `stat` reports it, and Landlock allows `stat` even where it refuses
-    to list a folder.
+    """Return the number of this process's threads.
+
+    The number is from `stat`, which Landlock allows even where listing a folder is refused.
     """
     return os.stat("/proc/self/task").st_nlink - 2
 
 
 def is_inside(path: Path, places: Iterable[Path]) -> bool:
-    """Return True if `path` is one of `places` or below one."""
+    """Return True if `path` is one of `places` or below one of them."""
     resolved = Path(path).resolve()
     return any(resolved.is_relative_to(place.resolve()) for place in places)
 
@@ -116,13 +116,13 @@ def confine(
     network: bool = True,
     scoped: bool = False,
 ) -> str:
-    """Give up opening files except below `read` (to read) and `write` (to read and write), permanently.
+    """Permanently give up opening files, except for reading below `read`, and for reading and writing below `write`.
 
     Parameters
     ----------
     files : file descriptors whose files may be opened again, to read
-    network : False also gives up TCP, as far as the kernel can
-    scoped : True also gives up signals to other processes, and their abstract sockets, as far as the kernel can
+    network : False to give up TCP as well, if the kernel supports this
+    scoped : True to give up signals to other processes and their abstract sockets as well, if the kernel supports this
 
     Returns
     -------
@@ -132,7 +132,7 @@ def confine(
     Raises
     ------
     RuntimeError
-        If the process has threads already: they would stay unconfined.
+        If the process has more than one thread, since the other threads would stay unconfined.
     """
     abi = landlock_abi()
     if abi == 0:
@@ -164,13 +164,13 @@ def confine(
 
 
 CHILDREN_GAPS = (
-    "children that open uploads can read holdouts and vaults (neither Landlock nor bubblewrap)",
+    "children that open uploads can read holdouts and vaults (there is neither Landlock nor bubblewrap)",
     "children that open uploads can start programs and reach the network (no seccomp)",
 )
 
 
 def children_gaps(summary: str) -> list[str]:
-    """Return a sentence for each thing that children can do under a confinement such as "rlimits, no landlock"."""
+    """Return a sentence for each gap that a confinement such as "rlimits, no landlock" leaves for children."""
     parts = summary.split(", ")
     gaps = []
     if not any(part == "bubblewrap" or part.startswith("landlock-") for part in parts):
@@ -184,7 +184,7 @@ def _allow(ruleset: int, place: Path, rights: int) -> None:
     try:
         handle = os.open(place, os.O_PATH | os.O_CLOEXEC)
     except FileNotFoundError:
-        return  # nothing there to allow
+        return  # the path does not exist
     try:
         _allow_handle(ruleset, handle, rights)
     finally:

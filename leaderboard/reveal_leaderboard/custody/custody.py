@@ -1,15 +1,13 @@
-"""Runs the children: uploads in; reports, arrays and released figures out.
+"""Run child processes that check an upload, score predictions, or rank submissions.
 
-The score child opens the holdout's references, in :mod:`reveal_leaderboard.custody.scoring`; nothing here does.
+Only the score child opens references (:mod:`reveal_leaderboard.custody.scoring`), never the process that runs it.
 
 Conventions
 -----------
-Child output is saved durably only after its reply is validated; until then it is in unnamed files that vanish with this
-process. Exact rows are written to unnamed files *in the vault*.
-
-A process that must not see holdouts never calls :meth:`Custody.score`, so that its score template never starts.
-
-A child can fail in a few ways, each with a fixed sentence.
+The output of a child is stored permanently only after its reply is validated; until then it is in unnamed files that
+vanish with this process. Exact per-case rows are written to unnamed files *in the vault*. A process that must not see
+holdouts never calls :meth:`Custody.score`, so that its score template never starts. For each way in which a child can
+fail there is a fixed sentence.
 """
 
 from __future__ import annotations
@@ -43,16 +41,16 @@ from reveal_leaderboard.settings import ReleasePolicy
 FailureKind = Literal["too_large", "timeout", "crashed"]
 
 _SENTENCES: dict[FailureKind, str] = {
-    "too_large": "Reading the file takes more memory than a check may use. Send it with fewer or smaller masks, or "
-    "as JSONL, which is read line by line.",
-    "timeout": "Checking the file takes too long. Send it with fewer or smaller masks or contours.",
-    "crashed": "The file could not be read: the check stopped. Run `reveal-bench lint` on it yourself to see why, or "
-    "save it as JSONL.",
+    "too_large": "Reading the file takes more memory than a check may use. Send a file with fewer or smaller "
+    "masks, or a JSONL file, which is read line by line.",
+    "timeout": "Checking the file takes too long. Send a file with fewer or smaller masks or contours.",
+    "crashed": "The file could not be read: the check stopped. Run `reveal-bench lint` on the file to see why, "
+    "or save it as JSONL.",
 }
 
 
-class ParseFailed(Exception):  # noqa: N818 - a normal outcome, not an error of ours
-    """The check of an upload ended without a report; `kind` says how, ``str()`` is fixed for each kind."""
+class ParseFailed(Exception):  # noqa: N818 - a normal outcome, not a program error
+    """The check of an upload ended without a report; `kind` says how, and the text is fixed for each kind."""
 
     def __init__(self, kind: FailureKind) -> None:
         self.kind: FailureKind = kind
@@ -62,8 +60,8 @@ class ParseFailed(Exception):  # noqa: N818 - a normal outcome, not an error of 
 class ScoreFailed(Exception):  # noqa: N818
     """Scoring or ranking ended without a result.
 
-    ``str()`` is always the same. Only the vault may receive `kind` and `detail` (a traceback, or how the child died):
-    they may depend on references.
+    The text is always the same. Only the vault may receive `kind` and `detail` (a traceback, or how the child died),
+    because they may depend on references.
     """
 
     def __init__(self, kind: FailureKind, detail: str = "") -> None:
@@ -81,22 +79,22 @@ _MANIFESTS_KEPT = 8
 
 
 def cases_file(vault: Path, submission_id: str, version: str, part: Part = "public") -> Path:
-    """Return the path of a submission's exact rows."""
+    """Return the path of a submission's exact per-case rows in the vault."""
     return vault / f"{submission_id}.{version}{'' if part == 'public' else '.final'}.npz"
 
 
 PARSES_AT_ONCE, SCORES_AT_ONCE = 2, 1
-"""Maximum numbers of simultaneous children; further requests wait."""
+"""Maximum number of simultaneous children per kind; further requests wait."""
 
 
 class Custody:
-    """Keeps the templates and runs children; safe to use from many threads.
+    """Manages the templates and runs children; safe to use from many threads.
 
     Parameters
     ----------
-    scratch : folder for compiled kernels and unnamed files; keeping it between starts saves compiling
+    scratch : folder for compiled kernels and unnamed files; a folder from an earlier start saves compilation
     parse_limits : limits of each child that reads an upload
-    bubblewrap : whether to use bubblewrap; None to use it where it works
+    bubblewrap : whether to use bubblewrap; None to use it if it works on this machine
     """
 
     def __init__(
@@ -131,11 +129,11 @@ class Custody:
         return [service.pid for service in (self._parser, *self._scorers.values()) if service.pid is not None]
 
     def warm_up(self, holdouts: Sequence[Path] = ()) -> None:
-        """Start the templates that requests will need, so that no request has to wait for one.
+        """Start templates in advance, so that no request has to wait.
 
-        With `holdouts` these are the score templates, without any it is the parse template. A worker has
-        holdouts and rarely parses an upload, because the upload's arrays are already stored; the worker's parse
-        template therefore starts only when it is needed.
+        With `holdouts`, the score templates are started, otherwise the parse template. A worker, which has holdouts,
+        rarely parses an upload, because the upload's arrays are already stored; so its parse template starts only when
+        needed.
 
         Raises
         ------
@@ -163,14 +161,14 @@ class Custody:
         is_of_other_version: bool = False,
         canonical: Path | None = None,
     ) -> Parsed:
-        """Lint an uploaded file in a child that can open nothing else.
+        """Lint an uploaded file in a child that can open no other file.
 
         Parameters
         ----------
         name : name of the file in the report
-        is_of_other_version : True if the file answered another version of the split; questions new in this one are
-            then missing, and questions of the other version only are left out
-        canonical : path for the predictions of a clean file, replacing an existing file
+        is_of_other_version : True if the file answers another version of the split; new questions then count as
+            missing, and questions that no longer exist are ignored
+        canonical : path where the predictions of a file without errors are written, replacing an existing file
 
         Raises
         ------
@@ -222,7 +220,7 @@ class Custody:
         canonical : file of predictions, written by :meth:`parse`; for answers to tasks, the file with their ratings
             that :func:`~reveal_leaderboard.custody.arrays.write_canonical` wrote
         vault : folder with the file ``salt``, the key for the reference hash, the fingerprint and the choice of the
-            final part; the exact rows are stored there as :func:`cases_file`, under the holdout's version
+            final part; exact rows are stored there as :func:`cases_file`, under the holdout's version
         thresholds : for a findings-type benchmark, the probability from which a label counts as predicted
 
         Raises
@@ -266,14 +264,13 @@ class Custody:
         policy: ReleasePolicy,
         paired: bool = False,
     ) -> dict[str, Any]:
-        """Return :func:`reveal_leaderboard.release.ranking.rank_document` of submissions whose rows are in the vault.
-
-        `paired` must be True only once the board is closed.
+        """Rank submissions whose rows are in the vault; return
+        :func:`reveal_leaderboard.release.ranking.rank_document`. `paired` must be True only once the board is closed.
 
         Raises
         ------
         ScoreFailed
-            If a submission has no rows for that version, or the child ended without a result.
+            If a submission has no rows for the version, or the child ended without a result.
         """
         service = self._scorer(None)
         limits = replace(service.limits, open_files=service.limits.open_files + len(submissions))
@@ -289,8 +286,9 @@ class Custody:
         return answer.model_dump(by_alias=True)
 
     def _scorer(self, holdout: Path | None) -> TemplateService:
-        """Return the score template of a holdout, whose folder bubblewrap must know at the start; None means the
-        template that reads rows of the vault only.
+        """Return the score template of a holdout, whose folder bubblewrap must know at start.
+
+        For None, return the template that reads only rows of the vault.
         """
         with self._lock:
             if holdout not in self._scorers:
@@ -305,7 +303,7 @@ class Custody:
             return self._scorers[holdout]
 
     def _known(self, manifest: Manifest) -> tuple[bytes, str]:
-        """Return a manifest as sent to the templates, and its stamp."""
+        """Return a manifest in the format for templates, and its stamp."""
         with self._lock:
             for known, data, stamp in self._manifests:
                 if known is manifest:
@@ -317,14 +315,14 @@ class Custody:
 
     @contextlib.contextmanager
     def _outputs(self, folder: Path, n: int) -> Iterator[list[BinaryIO]]:
-        """Yield unnamed files in `folder`."""
+        """Yield `n` unnamed files in `folder`."""
         with contextlib.ExitStack() as stack:
             yield [stack.enter_context(tempfile.TemporaryFile(dir=folder)) for _ in range(n)]
 
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[int]:
-    """Yield a descriptor of a file to read; links are not followed."""
+    """Yield a file descriptor for reading; links are not followed."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         yield handle
@@ -333,7 +331,7 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 def _keep(file: BinaryIO, path: Path) -> None:
-    """Copy an unnamed file to `path`, readable by its owner only; a crash leaves the old file or the new."""
+    """Copy an unnamed file to `path`, readable by its owner only; after a crash, `path` is the old or the new file."""
     file.seek(0)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".writing-", delete=False) as copy:
         try:
@@ -367,7 +365,7 @@ def _answered(service: TemplateService, request: JobRequest, files: Sequence[int
 def _failure(ended: ExitStatus) -> FailureKind:
     if ended.timed_out or ended.code == -signal.SIGXCPU:
         return "timeout"
-    if ended.code in (TOO_LARGE, -signal.SIGKILL):  # the kernel's signal when memory is short
+    if ended.code in (TOO_LARGE, -signal.SIGKILL):  # the kernel sends this signal when memory is short
         return "too_large"
     return "crashed"
 

@@ -1,15 +1,14 @@
-"""The client of a template: keeps the template alive, inside bubblewrap where possible, and has it run children.
+"""Client of a template process: starts the template, inside bubblewrap if possible, and requests children from it.
 
 Conventions
 -----------
-A service may be used from many threads; requests beyond the first `lanes` wait their turn. A dead template restarts on
-the next request; an interrupted request is retried once. Waiting is bounded: a template that does not report a child's
+A service may be used from many threads; at most `lanes` requests run at a time, and further requests wait. A dead
+template restarts on the next request; an interrupted request is retried once. A template that does not report a child's
 end in time is killed.
 
-bubblewrap gives a template its own namespaces and only its own files: the interpreter, the packages, the named folders,
-a `/proc` with only the processes inside, and no network device. Children are forked inside, so they see no more.
-Whether bubblewrap works is tested once per process: containers often forbid it, and a process confined by Landlock may
-not mount.
+Inside bubblewrap, a template has its own namespaces and no network device. It sees only the interpreter, the packages,
+the named folders, and a `/proc` with the processes inside. Its children see the same. Whether bubblewrap works is
+tested once per process, because containers often forbid it, and a process confined by Landlock must not mount.
 """
 
 from __future__ import annotations
@@ -41,7 +40,9 @@ _PROBE_SECONDS = 30
 
 
 def wrap(command: Sequence[str], *, read: Sequence[Path]) -> list[str]:
-    """Return `command` inside bubblewrap, where it may read the program's own files and `read`, and write nothing."""
+    """Return a command that runs `command` inside bubblewrap, where only the program's own files and `read` are
+    readable.
+    """
     binary = shutil.which("bwrap") or "bwrap"
     wrapped = [binary, "--unshare-all", "--cap-drop", "ALL", "--new-session", "--proc", "/proc", "--dev", "/dev"]
     bound: list[Path] = []
@@ -62,7 +63,7 @@ def wrap(command: Sequence[str], *, read: Sequence[Path]) -> list[str]:
 
 @functools.cache
 def bubblewrap_works() -> bool:
-    """Return True if the `bwrap` binary exists and works here; tested once."""
+    """Return True if the `bwrap` program exists and works on this machine; tested once."""
     if shutil.which("bwrap") is None:
         return False
     command = wrap([sys.executable, "-I", "-c", "pass"], read=[])
@@ -75,10 +76,10 @@ def bubblewrap_works() -> bool:
     return done.returncode == 0
 
 
-_START_SECONDS = 180  # on a busy machine
+_START_SECONDS = 180  # enough for a busy machine
 _GRACE_SECONDS = 15
 _CHUNK = 1 << 16
-# Packages are loaded from their own folders: a server confined by Landlock may not list the folder that contains them
+# Packages are loaded from their own folders, because a server confined by Landlock must not list the parent folder.
 _BOOT = """
 import importlib.util as tools, os, sys
 module, handle, n, *places = sys.argv[1:]
@@ -99,7 +100,7 @@ log = logging.getLogger(__name__)
 class TemplateError(RuntimeError):
     """A template does not start or keep running; the message contains the end of its error output.
 
-    It wrote that output before its first request, so the output cannot contain anything of an upload or a reference.
+    The template wrote this output before its first request, so the output contains no data of an upload or a reference.
     """
 
     loggable = True
@@ -114,13 +115,13 @@ class TemplateService:
 
     Parameters
     ----------
-    module : name of the module whose jobs it runs
+    module : name of the module whose jobs the template runs
     scratch : folder for unnamed files
     lanes : maximum number of children at once
     limits : limits of each child
-    read : folders in which children may open files, if their request names them
+    read : folders that children may read if their request names them
     paths : more folders to import from
-    wrapped : whether to run inside bubblewrap; None to do so where it works
+    wrapped : whether to run inside bubblewrap; None to do so if it works on this machine
     """
 
     def __init__(
@@ -154,7 +155,7 @@ class TemplateService:
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     def start(self) -> None:
-        """Start the template now if it is not running."""
+        """Start the template if it is not running."""
         with self._lock:
             self._running()
 
@@ -166,17 +167,17 @@ class TemplateService:
     def run(
         self, request: JobRequest, files: Sequence[int] = (), *, shared: bytes = b""
     ) -> tuple[ExitStatus, bytes | None]:
-        """Run one child to its end.
+        """Run a job in a child, and wait for the child's end.
 
         Returns
         -------
-        ended : the end of the child
-        answer : the bytes of the child's answer; None if it exceeded the limit
+        ended : how the child ended
+        answer : bytes of the child's answer; None if the answer exceeded the limit
 
         Raises
         ------
         TemplateError
-            If the template cannot be started, or died twice under this request.
+            If the template cannot be started, or died twice during this request.
         """
         request = replace(request, shared=hashlib.sha256(shared).hexdigest() if shared else "")
         with self._lanes:
@@ -185,7 +186,7 @@ class TemplateService:
                     return self._attempt(request, files, shared)
                 except _TemplateDiedError:
                     log.warning("the template of %s died; it is started again", self._module)
-        raise TemplateError(f"the template of {self._module} died twice under a request")
+        raise TemplateError(f"the template of {self._module} died twice during a request")
 
     def _attempt(self, request: JobRequest, files: Sequence[int], shared: bytes) -> tuple[ExitStatus, bytes | None]:
         answer_read, answer_write = os.pipe2(os.O_CLOEXEC)
@@ -206,7 +207,7 @@ class TemplateService:
             handed = []
             deadline = time.monotonic() + request.limits.wall_seconds + _GRACE_SECONDS
             answer = _read_bounded(answer_read, request.limits.answer_bytes, deadline)
-            os.close(answer_read)  # this kills a child that writes too much
+            os.close(answer_read)  # closing the pipe kills a child that writes too much
             answer_read = -1
             end = _read_bounded(end_read, _CHUNK, deadline)
             if not end:
@@ -228,7 +229,7 @@ class TemplateService:
         return self._process, self._control
 
     def _drop(self, process: subprocess.Popen[bytes] | None) -> None:
-        """Forget `process` and make sure that it has ended, unless another process has replaced it already."""
+        """End the template `process`, unless another process has already replaced it."""
         if process is None or process is not self._process:
             return
         if self._control is not None:
@@ -277,13 +278,13 @@ class TemplateService:
 
 
 def _environment() -> dict[str, str]:
-    """Return a template's complete environment: no variable of the server reaches it."""
+    """Return the environment of a template, which contains no variable of the server."""
     return {
         "PATH": os.defpath,
         "LANG": "C.UTF-8",
         "PYTHONDONTWRITEBYTECODE": "1",
-        "ARROW_DEFAULT_MEMORY_POOL": "system",  # other allocators keep memory, which the limit counts
-        "JE_ARROW_MALLOC_CONF": "background_thread:false",  # for Arrow's own allocator, created at import
+        "ARROW_DEFAULT_MEMORY_POOL": "system",  # other allocators keep freed memory, which counts towards the limit
+        "JE_ARROW_MALLOC_CONF": "background_thread:false",  # for Arrow's allocator, which is created at import
         "MALLOC_ARENA_MAX": "2",
         **dict.fromkeys(_ONE_THREAD, "1"),
     }
@@ -296,7 +297,7 @@ def _packages() -> list[Path]:
 
 
 def _read_bounded(handle: int, most: int, deadline: float) -> bytes | None:
-    """Read until the other end closes; return the bytes, None if they exceed `most`, or b"" if time runs out."""
+    """Read until the other end closes and return the bytes; None if they exceed `most`, b"" if time runs out."""
     data = bytearray()
     poller = select.poll()
     poller.register(handle, select.POLLIN)

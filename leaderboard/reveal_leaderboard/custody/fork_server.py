@@ -1,13 +1,14 @@
-"""A warm process that forks a confined child per request: its libraries are loaded and its kernels compiled once.
+"""Template process: loads libraries and compiles kernels once, then forks a confined child for each request.
 
 Conventions
 -----------
-The template reads requests and shared documents, which this package writes, and nothing else: no upload, no reference.
-It has one thread, checked before the first fork, so that a fork is a whole process. It ends when the other end of its
-socket closes, which happens however its owner ends, because the kernel closes it. Its children are killed with it.
+The template reads only requests and shared documents, which this package writes, and never an upload or a reference. It
+must have one thread, because a fork copies only the calling thread; this is checked before the first fork. The template
+ends when the other end of its socket closes, which the kernel does however the owner ends. Its children are then
+killed.
 
-A child inherits only the files of its own request. It is killed when its time is up, or when nobody waits for it any
-longer.
+A child inherits only the files of its own request. A child is killed when its time is up, or when no client waits for
+its answer.
 """
 
 from __future__ import annotations
@@ -36,35 +37,35 @@ from reveal_leaderboard.custody.messages import TOO_LARGE, ExitStatus, JobReques
 from reveal_leaderboard.custody.sandbox import confinement_here, enter_jail
 
 Job = Callable[[dict[str, Any], list[int], Any], bytes]
-"""(arguments, files, shared document) -> answer."""
+"""Function of a job: (arguments, files, shared document) -> answer."""
 
 _DOCUMENTS_KEPT = 8
 _TRACEBACK_CHARACTERS = 60_000
 
 
 def main(module_name: str, handle: int) -> None:
-    """Serve the jobs of a module over the socket `handle` until its other end closes.
+    """Serve the jobs of a module over the socket `handle` until the other end closes.
 
-    The module has ``JOBS``, a dict from name to :data:`Job`, ``warm_up()`` and ``load_shared(data)``.
+    The module must have ``JOBS`` (name -> :data:`Job`), ``warm_up()`` and ``load_shared(data)``.
     """
-    with contextlib.suppress(OSError):  # when memory is short, this process is killed before the server
+    with contextlib.suppress(OSError):  # when memory is short, the kernel kills this process before the server
         Path("/proc/self/oom_score_adj").write_text("500")
     control = socket.socket(fileno=handle)
     control.set_inheritable(False)
-    gc.disable()  # children inherit this: they end before collecting pays, and it doubles the time to parse JSON
+    gc.disable()  # also for children, which end early; garbage collection would double the time to parse JSON
     module = importlib.import_module(module_name)
     module.warm_up()
     n_threads = count_threads()
     if n_threads != 1:
         raise RuntimeError(f"a template must have one thread when it forks, got {n_threads}")
     gc.collect()
-    gc.freeze()  # existing memory stays shared with the children
+    gc.freeze()  # keeps existing memory shared with the children
     _Template(control, module).serve()
 
 
 @dataclass(slots=True)
 class _Running:
-    end: int  # pipe for reporting its end
+    end: int  # pipe on which the child's end is reported
     started: float
     deadline: float
     timed_out: bool = False
@@ -78,7 +79,7 @@ class _Template:
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def serve(self) -> None:
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # so that it is not ignored, and wakes the loop
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler the signal would not wake the loop
         signal.set_wakeup_fd(self._wake_write)
         self._control.send(json.dumps({"confinement": confinement_here()}).encode())
         while self._wait():
@@ -88,12 +89,12 @@ class _Template:
             _kill(pid)
 
     def _wait(self) -> bool:
-        """Sleep until something happens; return False when the other end is closed."""
+        """Wait for an event; return False when the other end of the socket is closed."""
         poller = select.poll()
         poller.register(self._control, select.POLLIN)
         poller.register(self._wake_read, select.POLLIN)
         for child in self._children.values():
-            poller.register(child.end, 0)  # an error on it: the reader is gone
+            poller.register(child.end, 0)  # an error event: the reader of the answer is gone
         nearest = min((child.deadline for child in self._children.values() if not child.timed_out), default=None)
         timeout = None if nearest is None else max(0.0, nearest - time.monotonic()) * 1000 + 1
         ready = dict(poller.poll(timeout))
@@ -155,7 +156,7 @@ class _Template:
 
 
 def _live(job: Job, request: JobRequest, files: list[int], shared: Any, answer: int, template: int) -> None:
-    """Run as the child from the fork to its exit; this function never returns."""
+    """Run as the child from the fork to the exit; never returns."""
     code = 1
     try:
         signal.set_wakeup_fd(-1)
@@ -185,7 +186,7 @@ def _close_all_but(kept: Sequence[int]) -> None:
 
 
 def _kill(pid: int) -> None:
-    for kill in (os.killpg, os.kill):  # it may not have its own group yet
+    for kill in (os.killpg, os.kill):  # the child may not have its own process group yet
         with contextlib.suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)
 

@@ -1,9 +1,9 @@
-"""Limits on uploads, and on the resources that a child may use for one.
+"""Limits on uploaded files, and on the resources of the child process that reads or scores a file.
 
 Conventions
 -----------
-Bytes are bytes, times are seconds. Exceeding a limit of :data:`BOARD_LIMITS` is reported to the sender, with the line;
-a limit of :class:`JailLimits` ends the child, and its sender receives one fixed sentence.
+Sizes are in bytes, times in seconds. If a file exceeds :data:`BOARD_LIMITS`, the sender gets an error with the line. If
+a child exceeds :class:`JailLimits`, it ends, and the sender gets a fixed sentence.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from reveal_bench.predictions import Limits
 MIB = 1 << 20
 
 MOST_MASK_RUNS = 50_000
-"""Maximum runs of one mask on a board. A detailed lung outline has about 10,000. A mask of noise has millions: merging
-them takes seconds if there is a reference and no time otherwise, so the duration would reveal labels.
+"""Maximum number of runs of a mask on a board.
+
+A detailed lung outline has about 10,000 runs. A mask of noise has millions. Merging millions of runs with a reference
+mask takes seconds, so the duration would reveal whether there is a reference.
 """
 
 BOARD_LIMITS = Limits(
@@ -34,23 +36,25 @@ BOARD_LIMITS = Limits(
     polygon_work=1_000_000_000,
     problems=1_000,
 )
-"""A board's limits. Files may be three times as large as CheXlocalize's whole test set needs. A question may have one
-point only, because a lattice of points would hit everything. Local scoring accepts several points, as the human
-benchmark does.
+"""A board's limits.
+
+Files may be three times as large as needed for CheXlocalize's whole test set. A board accepts one point per question,
+because a lattice of points would hit every reference. Local scoring accepts several points, like the human benchmark of
+CheXlocalize.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class JailLimits:
-    """The resources that a child may use.
+    """Resource limits of a child process.
 
     Attributes
     ----------
-    memory : address space in addition to its template's (an idle template keeps about 200 MB in memory)
+    memory : address space in addition to the template's (an idle template has about 200 MB in memory)
     cpu_seconds, wall_seconds : processor time and elapsed time; a child that exceeds either is killed
-    file_bytes : size of each file that it may write
-    open_files : number of file descriptors
-    answer_bytes : size of its answer
+    file_bytes : largest size of each file that the child writes
+    open_files : largest number of file descriptors
+    answer_bytes : largest size of the child's answer
     """
 
     memory: int
@@ -62,5 +66,5 @@ class JailLimits:
 
 
 PARSE_LIMITS = JailLimits(memory=768 * MIB, cpu_seconds=14, wall_seconds=60.0, file_bytes=256 * MIB)
-"""CheXlocalize's whole test set takes about a second as run lengths, and ten as contours."""
+"""For comparison: parsing CheXlocalize's whole test set takes about 1 s with run lengths, and 10 s with contours."""
 SCORE_LIMITS = JailLimits(memory=3072 * MIB, cpu_seconds=600, wall_seconds=900.0, file_bytes=256 * MIB, open_files=1024)

@@ -1,11 +1,11 @@
-"""Messages over a template's socket: packets that carry open files.
+"""Messages between a template and its client: packets with open files over a Unix socket.
 
 Conventions
 -----------
-A request is one or more packets, each with some of the files; the first byte of a packet says whether it is the last.
-The files are, in order: the pipe for the answer, the pipe for the exit status, the request as JSON, the shared document
-(an empty file without one), then the files that the job works on. Only this package writes the JSON; the only part
-of it that a sender chooses is the name shown for a file.
+A request consists of one or more packets, each with some of the files; the first byte of a packet says whether it is
+the last. The files are, in order: the pipe for the answer, the pipe for the exit status, the request as JSON, the
+shared document (empty if there is none), and the files of the job. Only this package writes the JSON; the only value in
+it that a sender chooses is the displayed name of a file.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from reveal_leaderboard.custody.limits import JailLimits
 TOO_LARGE = 70
 """Exit code of a child that ran out of memory or file space."""
 
-_FILES_AT_ONCE = 200  # the kernel passes at most 253
+_FILES_AT_ONCE = 200  # the kernel passes at most 253 files per packet
 _MORE, _LAST = b"m", b"l"
 _ONE = array.array("i").itemsize
 
 
 @dataclass(frozen=True)
 class JobRequest:
-    """One run of a job.
+    """A request to run a job in a child.
 
     Attributes
     ----------
     job : key of the job in the template's module
     arguments : plain JSON values
-    places : folders and files that the child may open, to read
-    reopened : the child may open this many of the request's files, counted from the first, again by ``/proc/self/fd``
-    shared : digest of the shared document, "" without one
+    places : folders and files that the child may open for reading
+    reopened : number of the request's files, counted from the first, that the child may open again by ``/proc/self/fd``
+    shared : digest of the shared document, or ""
     """
 
     job: str
@@ -59,9 +59,9 @@ class ExitStatus:
 
     Attributes
     ----------
-    code : exit code, or minus the number of the signal
-    timed_out : whether the template killed it because its elapsed time was over
-    peak_bytes : the most memory that it used at once, including the template's part
+    code : exit code, or the negative number of a signal
+    timed_out : whether the template killed the child because its time was up
+    peak_bytes : peak memory, including memory shared with the template
     seconds : time from the fork to the end
     """
 

@@ -1,6 +1,6 @@
-"""The jobs of the parse template: lint one upload, and return clean predictions as arrays.
+"""Job of the parse child: lint an upload, and write the predictions of a file without errors as arrays.
 
-No function here receives a reference. The report depends only on the upload and the public manifest.
+Nothing here receives a reference. The report depends only on the upload and the public manifest.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from reveal_leaderboard.custody.messages import memory_file
 
 
 def load_shared(data: bytes) -> Manifest:
-    """Return the manifest that :func:`~reveal_leaderboard.custody.arrays.dump_manifest` wrote."""
+    """Return the manifest from the JSON of :func:`~reveal_leaderboard.custody.arrays.dump_manifest`."""
     return load_manifest(data)
 
 
 def parse(arguments: dict[str, Any], files: list[int], manifest: Manifest) -> bytes:
-    """Lint the first file; write canonical arrays to the second, if it exists and the report is clean.
+    """Lint the first file; if the report has no errors and there is a second file, write the canonical arrays to it.
 
     Returns
     -------
@@ -54,8 +54,8 @@ JOBS: dict[str, Job] = {"parse": parse}
 
 
 def warm_up() -> None:
-    """Import and compile everything that linting uses, with built-in files and manifests."""
-    import gzip  # noqa: F401 - imported where it is used, which a child would have to do again
+    """Import and compile everything that linting needs, by linting built-in files."""
+    import gzip  # noqa: F401 - otherwise every child would import it
 
     import pyarrow.compute
     import pyarrow.parquet  # noqa: F401

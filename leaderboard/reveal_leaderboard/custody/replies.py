@@ -1,6 +1,6 @@
-"""The documents that children return, validated before use.
+"""Data models of the children's answers, by which answers are validated before use.
 
-The lint report has one form from its child to the page: :class:`Lint`, which the API returns unchanged.
+The lint report of a child is a :class:`Lint`, which the API returns unchanged.
 
 Conventions
 -----------
@@ -21,7 +21,7 @@ from reveal_bench.predictions.report import verdict_of
 from reveal_leaderboard.release.release import ReleasedScore, Short
 from reveal_leaderboard.settings import ReleasePolicy
 
-_STEPS = (0.02, 0.05, 0.1, 0.25)  # coarser than a policy's own, to which its macros may be rounded
+_STEPS = (0.02, 0.05, 0.1, 0.25)  # further steps, larger than the policy's, to which macros may be rounded
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -30,7 +30,7 @@ class _StrictModel(BaseModel):
 
 
 class ApiLintProblem(_StrictModel):
-    """One problem found by the linter; `line` is null when it concerns the whole file."""
+    """A problem found by the linter; `line` is null if the problem concerns the whole file."""
 
     severity: Literal["error", "warning"]
     file: str
@@ -60,9 +60,17 @@ class Lint(_StrictModel):
     n_warnings: int
     allow_missing: bool
     problems: list[ApiLintProblem]
-    missing_pairs: Annotated[list[list[str]], Field(description="[image, finding] or [study]: asked, not predicted")]
+    missing_pairs: Annotated[
+        list[list[str]], Field(description="questions without a prediction, as [image, finding] or [study]")
+    ]
     abstained: Annotated[
-        list[list[str]], Field(description="[image, finding] or [study], or [image]: declined, which counts as a miss")
+        list[list[str]],
+        Field(
+            description="questions that the model declined, which count as misses, as [image, "
+            "finding], "
+            "[study] or "
+            "[image]"
+        ),
     ]
     statistics: _Statistics
 
@@ -80,7 +88,7 @@ class Lint(_StrictModel):
 
     @property
     def verdict(self) -> str:
-        """The counts of errors and warnings in words."""
+        """The numbers of errors and warnings as text."""
         return verdict_of(self.n_errors, self.n_warnings)
 
 
@@ -89,8 +97,8 @@ class Parsed(_StrictModel):
 
     Attributes
     ----------
-    signs : sentences for moderators, if a clean file seems to probe the labels rather than to answer; they depend on no
-        reference
+    signs : sentences for moderators if a file without errors seems to probe the labels; they do not depend on
+        references
     """
 
     report: Lint
@@ -134,22 +142,21 @@ class RankAnswer(_StrictModel):
 
 
 def check_released(score: ReleasedScore, policy: ReleasePolicy) -> ReleasedScore:
-    """Return the score if it follows this policy: its numbers are rounded accordingly, and all belong to shown
-    findings.
+    """Return the score if its numbers are rounded by this policy and all belong to shown findings.
 
     Raises
     ------
     ValueError
-        If it does not follow the policy.
+        If the score does not follow the policy.
     """
     settings = asdict(policy)
     if dict(score.policy) != json.loads(json.dumps(settings)):
-        raise ValueError("the released score must follow this policy and contain nothing else")
+        raise ValueError("the released score must contain this policy and nothing else")
     steps = [policy.resolution, *(step for step in (*policy.band_resolution, *_STEPS) if step > policy.resolution)]
     for figure in score.figures:
         for number in (figure.value, figure.low, figure.high):
             if number is not None and not any(abs(number - step * round(number / step)) < 1e-9 for step in steps):
-                raise ValueError("released figures must be rounded as the policy says")
+                raise ValueError("released scores must be rounded as the policy says")
         if figure.finding != MACRO and figure.finding not in score.shown:
-            raise ValueError("released figures must belong to shown findings")
+            raise ValueError("released scores must belong to shown findings")
     return replace(score, policy=settings)

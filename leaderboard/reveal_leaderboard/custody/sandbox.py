@@ -1,21 +1,20 @@
-"""Confines a child: run in the child itself, between the fork and the first byte of an upload.
+"""Confine a child process; runs in the child after the fork and before it reads any input.
 
 Conventions
 -----------
-The steps, in this order: a session of its own, so that a signal reaches the whole group; death together with the
-parent; limits on memory, processor time, file size and descriptors; Landlock, after which only the program's own files
-and the named ones can be opened; seccomp, after which no socket, program or other process can be reached. Parts that a
-platform lacks are left out and named in `Custody.confinement`.
+The steps are, in this order: a separate session, so that a signal reaches the whole process group; death together with
+the parent; limits on memory, processor time, file size and descriptors; Landlock, after which only the program's own
+files and the named files can be opened; seccomp, after which no socket, program or other process can be reached. Steps
+that a platform does not support are skipped, and listed in `Custody.confinement`.
 
-The memory limit counts address space *beyond* the template's: a fork starts with a copy of the template's address
-space, most of which is reserved and never used. There is no limit on processes: Linux counts all threads of the same
-user towards it, and seccomp refuses processes anyway.
+The memory limit is *in addition* to the template's address space, because a fork starts with a copy of this address
+space, most of which is reserved and never used. There is no limit on processes, because Linux would count all threads
+of the same user, and seccomp refuses new processes.
 
-The seccomp filter is for children that compute: only listed system calls are allowed, everything else is refused. Calls
-not on the list fail with EPERM; nothing is killed. The list contains no way to a socket, another program, another
-process, a new name in a folder, or a namespace. Some calls are allowed for some arguments only: ``clone`` makes threads
-and no processes, ``open`` reads and never writes, signals reach only the process itself. ``clone3``, whose arguments a
-filter cannot see, is reported as missing, so that the C library uses ``clone``.
+The seccomp filter allows only listed system calls. All other calls fail with EPERM; nothing is killed. The listed calls
+cannot create sockets, files or namespaces, or reach other programs or processes. Some calls are allowed only with
+certain arguments: ``clone`` for threads but not processes, ``open`` for reading, signals to the process itself.
+``clone3``, whose arguments a filter cannot see, is reported as missing, so that the C library uses ``clone``.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _CLONE_THREAD = 0x00010000
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _PR_SET_NAME, _PR_SET_VMA = 15, 0x53564D41
 
-# name, number on x86_64, number on aarch64; "-" where the architecture has no such call
+# name, number on x86_64, number on aarch64; "-" if the architecture does not have the call
 _ALLOWED = """
 read 0 63, write 1 64, readv 19 65, writev 20 66, pread64 17 67, pwrite64 18 68, preadv 295 69,
 pwritev 296 70, lseek 8 62, close 3 57, close_range 436 436, dup 32 23, dup2 33 -, dup3 292 24, fcntl 72 25,
@@ -72,8 +71,8 @@ _OPEN, _OPENAT, _KILL, _TGKILL = (2, None), (257, 56), (62, 129), (234, 131)
 
 
 def install_filter() -> str:
-    """Restrict this thread, and the threads that it starts, to the list permanently; return "seccomp", or "none" if
-    this system has none.
+    """Permanently restrict this thread and the threads that it starts to the listed calls; return "seccomp", or "none"
+    if the system has no seccomp.
 
     Raises
     ------
@@ -96,7 +95,7 @@ def _rules(pid: int) -> list[Rule]:
         (_KILL, [argument(0), *own]),
         (_TGKILL, [argument(0), *own]),
         (_PRCTL, [argument(0), *only_if_equal([_PR_SET_NAME, _PR_SET_VMA])]),
-        # only to read limits: the pointer to new ones, in two halves, must be null
+        # only for reading limits: the pointer to new limits, checked in two halves, must be null
         (_PRLIMIT, [argument(2), jump(JUMP_EQUAL, 0, 1, 0), REFUSE, argument(2, high=True), *only_if_equal([0])]),
     ]
 
@@ -114,22 +113,22 @@ def confinement_here() -> str:
 
 
 def enter_jail(limits: JailLimits, *, template: int, places: Sequence[Path], files: Sequence[int]) -> None:
-    """Give up everything except computing, irreversibly.
+    """Confine this process permanently.
 
     Parameters
     ----------
     template : process id of the template, which must still be the parent
-    places : folders and files that may be opened to read, besides the program's own
-    files : descriptors whose files may be opened again to read
+    places : folders and files that may be opened for reading, besides the program's own files
+    files : descriptors of files that may be opened again for reading
 
     Raises
     ------
     OSError, RuntimeError
-        If any part that this system has fails.
+        If a step that this system supports fails.
     """
     os.setsid()
     libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # no memory image, no debugger
+    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # prevents core dumps and debugging
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0 or os.getppid() != template:
         raise RuntimeError("the template is gone")
     _set_limits(limits)
@@ -157,14 +156,12 @@ def _address_space() -> int:
     """Return the bytes of address space in use."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    except PermissionError:  # Landlock allows only the server's own entry
+    except PermissionError:  # Landlock allows only the server's own entry of /proc
         return _probed_address_space()
 
 
 def _probed_address_space() -> int:
-    """Return the bytes of address space in use to within a MiB, found as the lowest limit that still allows one more
-    page.
-    """
+    """Return the bytes of address space in use, to within a MiB: the lowest limit that still allows one more page."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     low, high = 0, 1 << 47 if before[0] == resource.RLIM_INFINITY else before[0]
     try:

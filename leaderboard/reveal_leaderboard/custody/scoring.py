@@ -1,19 +1,19 @@
-"""The jobs of the score template: score canonical arrays against a holdout, and rank submissions by their rows in the
+"""Jobs of the score and rank children: score canonical arrays against a holdout, and rank submissions by rows in the
 vault.
 
 Conventions
 -----------
-A job's answer is rounded and cut by :mod:`reveal_leaderboard.release.release` or
-:mod:`reveal_leaderboard.release.ranking` before it leaves the child. Exact rows go to files of the vault that the
-parent opened. No upload is ever seen here: predictions come through the strict reader of :mod:`.arrays`.
+Before an answer leaves the child, :mod:`reveal_leaderboard.release.release` or
+:mod:`reveal_leaderboard.release.ranking` reduces it to releasable values. Exact rows are written to files of the vault
+that the parent opened. These jobs never see an upload: predictions are read by the strict reader of :mod:`.arrays`.
 
-The same work is done for every question, whether or not its finding is present, so that durations reveal nothing.
-Predictions for questions that the manifest does not ask were dropped earlier, and a mask has at most `MOST_MASK_RUNS`
-runs.
+The amount of work does not depend on whether a finding is present, so that durations reveal nothing. Predictions for
+questions outside the manifest were removed earlier, and a mask has at most `MOST_MASK_RUNS` runs.
 
-Ranks are computed from exact per-case rows in the vault. Numbers are arrays and keep every bit; names are JSON text in
-an array of bytes, and cases index them. A file is named ``<submission id>.<version>.npz`` in the vault, and never
-leaves it. The reader checks indices and lengths; the files are this package's own.
+Ranks are computed from exact per-case rows in files of the vault. Numbers are stored as arrays with full precision;
+names are JSON text in an array of bytes, to which cases refer by index. A file is named ``<submission
+id>.<version>.npz`` and never leaves the vault. The reader checks only indices and lengths, because this package wrote
+the files.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from reveal_leaderboard.settings import ReleasePolicy
 
 
 def write_cases(file: BinaryIO, rows: Rows) -> None:
-    """Write the rows of one submission."""
+    """Write the per-case rows of a submission."""
     write_arrays(file, KINDS[rows.kind].predictions.codec().arrays_of_rows(rows))
 
 
 def read_cases(file: BinaryIO) -> Any:
-    """Read the rows that :func:`write_cases` wrote; their arrays determine the kind.
+    """Return the rows of a file that :func:`write_cases` wrote; the names of its arrays determine the kind.
 
     Raises
     ------
     ValueError
-        If the file is damaged or contains something else.
+        If the file is damaged, or is not a file of rows.
     """
     codecs = [kind.predictions.codec() for kind in KINDS.values()]
     names = set(list_arrays(file))
@@ -59,12 +59,12 @@ def read_cases(file: BinaryIO) -> Any:
 
 
 def load_shared(data: bytes) -> None:
-    """Return None: these jobs need no shared document, since each opens its own folders."""
+    """Return None, because these jobs need no shared document."""
 
 
 def score(arguments: dict[str, Any], files: list[int], _: Any) -> bytes:
-    """Score the canonical arrays in the first file; write their exact rows to the second file, and the rows of the
-    final part to the third.
+    """Score the canonical arrays in the first file; write exact rows to the second file, and those of the final part to
+    the third.
 
     Returns
     -------
@@ -104,7 +104,9 @@ def _score(
 
 
 def _reference_hash(folder: Path, split: str, manifest: Manifest, key: bytes) -> str:
-    """Return a keyed hash of a split's reference files; without the key it cannot confirm guesses at them."""
+    """Return a keyed hash of a split's reference files; without the key, the hash cannot confirm guesses of
+    references.
+    """
     digest = hmac.new(key, digestmod=hashlib.sha256)
     for shard in split_shards(folder, KINDS[manifest.kind].config, split):
         digest.update(hashlib.sha256(shard.read_bytes()).digest())
@@ -127,7 +129,7 @@ JOBS: dict[str, Job] = {"score": score, "rank": rank}
 
 
 def warm_up() -> None:
-    """Import and compile everything that scoring uses, with built-in references."""
+    """Import and compile everything that scoring needs, by scoring built-in references."""
     import pyarrow.compute
     import pyarrow.parquet  # noqa: F401
 

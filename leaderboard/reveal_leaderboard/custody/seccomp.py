@@ -1,14 +1,14 @@
-"""Filters of system calls, assembled as programs for seccomp.
+"""Assemble and install seccomp filters, which allow or refuse system calls.
 
 Conventions
 -----------
-A filter is a list of rules: the number of a system call, and the instructions for it, every path of which ends in a
+A filter is a list of rules. A rule has the number of a system call and instructions, every path of which ends in a
 return. Calls without a rule get the filter's default. A refused call fails with EPERM; nothing is killed. A filter
-applies to the calling thread and everything that it starts from then on, and cannot be removed. Programs of another
-architecture (32-bit, x32) are refused everything.
+applies to the calling thread and everything that it starts later, and cannot be removed. Calls of other architectures
+(32-bit, x32) are refused.
 
-The programs are short, so they are assembled here. The packages on PyPI for this need libseccomp, a system library
-under the LGPL, on every host, which knows newer calls only if it is as new as they are.
+The filter programs are short, so they are assembled here. The packages on PyPI need the system library libseccomp
+(LGPL), which knows a new system call only if the library is recent enough.
 
 Source: numbers of system calls from Linux ``asm/unistd_64.h`` (x86_64) and ``asm-generic/unistd.h`` (aarch64); layout
 of the program from ``linux/filter.h`` and ``linux/seccomp.h``.
@@ -25,7 +25,7 @@ import sys
 from collections.abc import Iterable
 
 Numbers = tuple[int | None, int | None]
-"""A system call's number on x86_64 and on aarch64; None where it does not exist."""
+"""A system call's numbers on x86_64 and on aarch64; None if the architecture does not have the call."""
 Rule = tuple[Numbers, list[bytes]]
 
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # AUDIT_ARCH of each
@@ -45,7 +45,7 @@ def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> 
 
 
 def failing(error: int) -> bytes:
-    """Return the instruction that makes the call fail with `error`."""
+    """Return the instruction that makes a call fail with `error`."""
     return _instruction(_RETURN, 0x00050000 | error)
 
 
@@ -54,27 +54,31 @@ REFUSE = failing(errno.EPERM)
 
 
 def argument(place: int, *, high: bool = False) -> bytes:
-    """Load the lower (or higher) half of an argument; both architectures are little-endian."""
+    """Return the instruction that loads the lower or higher half of an argument; both architectures are
+    little-endian.
+    """
     return _instruction(_LOAD, _ARGUMENTS + 8 * place + (4 if high else 0))
 
 
 def keep_bits(mask: int) -> bytes:
-    """Clear all bits of the loaded value that are not in `mask`."""
+    """Return the instruction that clears all bits of the loaded value that are not in `mask`."""
     return _instruction(_AND, mask)
 
 
 def jump(kind: int, value: int, if_true: int, if_false: int) -> bytes:
-    """Compare the loaded value with `value`, and skip `if_true` or `if_false` instructions."""
+    """Return the instruction that compares the loaded value with `value` and skips `if_true` or `if_false`
+    instructions.
+    """
     return _instruction(kind, value, if_true, if_false)
 
 
 def only_if_equal(values: Iterable[int]) -> list[bytes]:
-    """Allow the call if the loaded value is one of `values`; otherwise refuse it."""
+    """Return instructions that allow the call if the loaded value is one of `values`, and otherwise refuse it."""
     return [word for value in values for word in (jump(JUMP_EQUAL, value, 0, 1), ALLOW)] + [REFUSE]
 
 
 def numbers_of(table: str) -> list[Numbers]:
-    """Return the numbers in a table such as "read 0 63, dup2 33 -": name, number on x86_64, number on aarch64."""
+    """Return the numbers from a table such as "read 0 63, dup2 33 -": name, number on x86_64, number on aarch64."""
     rows = (entry.split() for entry in table.split(","))
     return [(_number(x86_64), _number(aarch64)) for _, x86_64, aarch64 in rows]
 
@@ -84,13 +88,13 @@ def _number(text: str) -> int | None:
 
 
 def has_seccomp() -> bool:
-    """Return True if :func:`install` can work here."""
+    """Return True if this system supports :func:`install`."""
     known = sys.platform.startswith("linux") and platform.machine() in _ARCHITECTURES and sys.maxsize > 1 << 32
     return known and ctypes.CDLL(None, use_errno=True).prctl(_PR_GET_SECCOMP, 0, 0, 0, 0) >= 0
 
 
 def install(rules: Iterable[Rule], *, otherwise: bytes) -> str:
-    """Filter the system calls of this thread, and of everything it starts, permanently.
+    """Permanently filter the system calls of this thread and of everything that it starts.
 
     Parameters
     ----------
@@ -99,7 +103,7 @@ def install(rules: Iterable[Rule], *, otherwise: bytes) -> str:
     Returns
     -------
     str
-        "seccomp", or "none" if this system has none.
+        "seccomp", or "none" if this system has no seccomp.
 
     Raises
     ------

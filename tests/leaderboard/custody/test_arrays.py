@@ -176,7 +176,7 @@ def become(name: str, value: Any) -> Change:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (put("stamp", 0, 1), "must be for this manifest"),
+        (put("stamp", 0, 1), "are for a different manifest"),
         (put("line", 0, -1), "`line` must not be negative"),
         (put("image", 0, 3), "`image` must be an index"),
         (put("finding", 0, 3), "`finding` must be an index"),
@@ -294,7 +294,7 @@ def test_a_header_that_promises_more_than_there_is() -> None:
             target.writestr(
                 name, data.replace(b"'shape': (3,)", b"'shape': (9999999999999,)") if "line" in name else data
             )
-    with pytest.raises(ValueError, match="must fill its place"):
+    with pytest.raises(ValueError, match="must have the size of its"):
         read_canonical(forged, MANIFEST)
 
 

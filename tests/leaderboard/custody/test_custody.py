@@ -214,7 +214,7 @@ def test_canonical_arrays_of_another_manifest_are_not_scored(
     write_canonical(tmp_path / "c.npz", guesses(board.manifest), manifest)
     with pytest.raises(ScoreFailed, match=r"^Scoring stopped on our side\.$") as caught:
         custody.score(tmp_path / "c.npz", board.holdout, "holdout", policy=POLICY, vault=vault, submission_id="s")
-    assert "must be for this manifest" in caught.value.detail
+    assert "are for a different manifest" in caught.value.detail
     assert [path.name for path in vault.iterdir()] == ["salt"]
 
 

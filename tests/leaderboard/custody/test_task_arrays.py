@@ -63,7 +63,7 @@ def test_answers_come_back_as_they_were() -> None:
     file = io.BytesIO()
     write_canonical(file, ANSWERS, MANIFEST)
     assert read_canonical(file, MANIFEST) == ANSWERS
-    with pytest.raises(ValueError, match="must be for this manifest"):
+    with pytest.raises(ValueError, match="are for a different manifest"):
         read_canonical(file, TaskManifest("rexecution", "1.0.1", "holdout", MANIFEST.tasks))
 
 

@@ -44,7 +44,7 @@ def test_prepared_again_it_is_the_same_and_of_other_lists_it_is_refused(pool: Po
     readers = tmp_path / "readers.csv"
     readers.write_text(pool.readers.read_text(encoding="utf-8") + "Reader Eve,6\n", encoding="utf-8")
     assign(folder, readers, redo=True)
-    with pytest.raises(UnpreparedError, match="has changed since"):
+    with pytest.raises(UnpreparedError, match="has changed"):
         prepare_votes(tmp_path / "data", folder.root, pool.images)
 
 

@@ -282,7 +282,7 @@ def test_commands_from_the_boards_file_to_the_boards_file(waiting: Waiting, tmp_
     assert "`--images` must not be given with the form rubric" in images.output
     done = run.invoke(command, [*words, "--per-item", "1"])
     assert done.exit_code == 0, done.output
-    assert "12 to read, 12 readings" in done.output
+    assert "12 items, 12 readings" in done.output
     assert run.invoke(command, ["readers-export", "--data", str(data), "--out", str(out)]).exit_code == 0
     assert out.read_text().strip() == ",".join(("answer_id", "reader", *CRITERIA))
 
