@@ -125,5 +125,5 @@ def test_another_format_is_another_stamp(
     before = canonical_module.stamp_of(board.manifest)
     monkeypatch.setattr(canonical_module, "FORMAT", canonical_module.FORMAT + 1)
     assert canonical_module.stamp_of(board.manifest) != before
-    with pytest.raises(ValueError, match="for this manifest and format"):
+    with pytest.raises(ValueError, match="for a different manifest or format"):
         read_canonical(kept, board.manifest)
